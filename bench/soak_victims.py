@@ -36,7 +36,7 @@ class RealClock:
     def seconds(self) -> float:
         return time.monotonic()
 
-    def at(self, moment: float, function: Callable[..., object], *arguments: Any) -> None:
+    def call_at(self, moment: float, function: Callable[..., object], *arguments: Any) -> None:
         self._queue.enterabs(moment, 0, function, arguments)
 
     def run(self) -> None:

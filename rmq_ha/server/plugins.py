@@ -1,7 +1,7 @@
 """Finds the plugins that a configuration names.
 
-An installed plugin that no name asks for sleeps. Twisted logs a plugin file that cannot be imported
-and goes on without it; here a missing name stops the start.
+An installed plugin that no configuration names is not used. Twisted logs a plugin file that cannot
+be imported and goes on without it; here a missing name stops the start.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,18 +26,19 @@ Find = Callable[[Any], Iterable[Any]]
 
 
 def split_names(text: str) -> list[str]:
-    """The names of a comma-separated setting, in order."""
+    """Return the names in a comma-separated setting, in order."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def load_plugins(interface: Any, names: Iterable[str], find: Find = getPlugins) -> list[Any]:
     """
-    The plugins called `names`, in that order.
+    Return the plugins called `names`, in that order.
 
     :param interface: one of the `I...Plugin` interfaces.
-    :param find: all that are installed of an interface; who starts many brokers remembers it.
-    :raises PluginNotFound: with the interface, the name, and the names there are; or two installed
-        plugins have one of the names.
+    :param find: returns all installed plugins of an interface; a caller that starts many brokers
+        may pass a cached one.
+    :raises PluginNotFound: a name is not installed (the message lists the installed names), or two
+        installed plugins have it.
     """
     names = list(names)
     if not names:
@@ -63,10 +64,10 @@ def load_plugins(interface: Any, names: Iterable[str], find: Find = getPlugins) 
 
 def checked(plugin: Any, made: Any, *interfaces: Any) -> Any:
     """
-    What a plugin made, if it is something that the broker can use.
+    Return the object that a plugin made, if the broker can use it.
 
     :param interfaces: it must provide one of them.
-    :raises ConfigurationError: it does not, and would be left out in silence or fail later.
+    :raises ConfigurationError: it provides none, so it would be ignored or fail later.
     """
     if any(interface.providedBy(made) for interface in interfaces):
         return made
@@ -79,9 +80,9 @@ def checked(plugin: Any, made: Any, *interfaces: Any) -> Any:
 
 def checked_journal(plugin: Any, made: Any) -> Journal:
     """
-    As `checked`, of a journal.
+    Return the journal that a plugin made, if it has all methods of a `Journal`.
 
-    :raises ConfigurationError: it lacks methods of a `Journal`; the message says what.
+    :raises ConfigurationError: it lacks methods; the message names them.
     """
     methods = [name for name, item in vars(Journal).items() if isinstance(item, FunctionType)]
     missing = sorted(n for n in methods if not n.startswith("_") and not hasattr(made, n))
@@ -99,10 +100,10 @@ def load_configured(
     configuration: BrokerConfiguration, find: Find = getPlugins
 ) -> dict[Any, list[Any]]:
     """
-    Every plugin that a broker's configuration names.
+    Load every plugin that a broker's configuration names.
 
-    :param find: as `load_plugins` says.
-    :raises PluginNotFound: one is missing, or is there twice.
+    :param find: see `load_plugins`.
+    :raises PluginNotFound: a plugin is missing, or is installed twice.
     """
     own = configuration.ours
     named = {

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import serialization
 from rmq_ha.base.errors import RemotingError
 from rmq_ha.base.host.loop import LoopReactor
 from rmq_ha.base.remoting.signing import Credentials
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.aio import connect
 from rmq_ha.client.blocking import BlockingClient
@@ -381,7 +382,7 @@ def test_the_blocking_client_sends_and_reads(namesrv: str) -> None:
         assert client.consume_stats("plain-group", "Plain").lag == 2
         assert client.view_message(first.offset_msg_id).body == b"x" * 5000
         with pytest.raises(MQClientError, match="route"):
-            client.pull(queue._replace(topic="Nowhere"), 0)
+            client.pull(MessageQueue("Nowhere", queue.broker_name, queue.queue_id), 0)
 
 
 def test_the_blocking_client_keeps_away_from_twisted(namesrv: str) -> None:

@@ -190,7 +190,7 @@ class Planted:
             index = min(request.commit_index, ledger.end_index)
             if index > ledger.committed_index:
                 ledger.commit(index)
-                self._member.outbox.append(raft_module.Committed(index))
+                self._member.outbox.append(raft_module.CommitIndexMoved(index))
 
         def compare(self, request, entry):
             commit(self, request)

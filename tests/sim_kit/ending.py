@@ -121,7 +121,7 @@ class Ending:
             is_common = name == slave.host.name and (master.host.name, start, end) in self._spoilt
             if is_common and hit and hit[0].offset <= at < hit[-1].offset + hit[-1].size:
                 self._served_to[name] = at
-                reason = f"the master's damage, too: {link['fault']}"
+                reason = f"the master's damage, too: {link.fault}"
                 self._findings.hazard(self._now, "stays-out", reason)
 
     def _check_node(

@@ -106,7 +106,7 @@ class Sender:
 
     def _plain(self) -> None:
         queue = MessageQueue(self.plain, self.name, 0)
-        other = queue._replace(queue_id=1)
+        other = MessageQueue(self.plain, self.name, 1)
         send = self.client.send
         send(Message(self.plain, b"x"), queue=queue)
         send(Message(self.plain, b"x", "T", ["k1", "k2"], flag=-5), queue=queue)

@@ -177,7 +177,7 @@ def test_real_files_are_spoilt_as_simulated_ones_are(tmp_path) -> None:
 def test_every_kind_of_the_simulator_that_a_soak_takes_can_happen() -> None:
     assert all(hasattr(FaultPlan, f"_do_{kind}") for kind in SOAK_KINDS)
     clock, order = RealClock(), []
-    clock.at(clock.seconds() + 0.002, order.append, "later")
-    clock.at(clock.seconds() + 0.001, order.append, "first")
+    clock.call_at(clock.seconds() + 0.002, order.append, "later")
+    clock.call_at(clock.seconds() + 0.001, order.append, "first")
     clock.run()
     assert order == ["first", "later"]

@@ -332,12 +332,13 @@ class RemotingProtocol(Protocol):
             self._last_turn.reset()
             self._watch_idle()
             return
+        # Bytes may have arrived in this very turn: wait one more before the connection ends.
         self._idle_timer = self._last_turn.look_again(self._clock, self._check_idle)
         if self._idle_timer is not None:
             return
         if is_too_slow:
             assert self._frames is not None
-            self.overrun(self._frames.is_too_slow(self))
+            self.overrun(self._frames.drop_too_slow(self))
             return
         self.log.debug("closing {peer}: idle", peer=self.channel.remote_text)
         self.channel.abort()

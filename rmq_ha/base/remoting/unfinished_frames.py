@@ -161,8 +161,8 @@ class UnfinishedFrames:
         """Its connection is gone; harmless when there is nothing."""
         self._remove(sender)
 
-    def is_too_slow(self, sender: Sender) -> ProtocolViolation:
-        """A frame was not whole in time: why its connection is closed."""
+    def drop_too_slow(self, sender: Sender) -> ProtocolViolation:
+        """Drop a frame that was not whole in time, and return why its connection is closed."""
         self.forget(sender)
         self.dropped[TIMEOUT] += 1
         return ProtocolViolation(f"a frame is not whole after {self.timeout} s ({TIMEOUT})")

@@ -118,7 +118,11 @@ class Rebalancer:
         self.rebalance()
 
     def rebalance(self) -> "Deferred[None]":
-        """Fires when the round that is under way, and the one that it makes necessary, is over."""
+        """
+        Start a round. If one runs already, another one follows it.
+
+        :returns: fires when the last of these rounds is over.
+        """
         done: Deferred[None] = Deferred()
         if self._running is not None:
             self._once_more = True

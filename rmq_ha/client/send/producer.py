@@ -57,8 +57,10 @@ class Producer:
         **options: Unpack[ProducerOptions],
     ) -> None:
         """
-        :param instance: may be shared; it starts with the first part and stops with the last.
-        :param hooks: see attempts to send, or deliveries, or both: by their methods.
+        :param instance: producers and consumers may share it; it starts with the first of them
+            and stops with the last.
+        :param hooks: called for each attempt (`SendHook`) or each delivery (`DeliveryHook`),
+            depending on which methods a hook has.
         :param options: settings of `ProducerConfig`, over those of `config`.
         :raises IllegalMessage: the group's name breaks a rule.
         :raises ConfigurationError: a setting does not fit.

@@ -26,8 +26,6 @@ from rmq_ha.ops.admin.role_file import RoleFile, must_be_a_brokers
 from rmq_ha.ops.admin.session import Session, run
 from rmq_ha.server.store.log.setaside import ABOUT, FOLDER
 
-_FOLLOWING = "following"
-
 
 @click.command()
 @click.option(
@@ -156,7 +154,7 @@ async def _verify(change: RoleChange, master: Member) -> Member:
         own = last[0]
         if own.role != BrokerRole.SLAVE.value or own.end < master.end:
             return None
-        return own if _link(own).get("state", _FOLLOWING) == _FOLLOWING else None
+        return own if own.link is None or own.link.is_followed else None
 
     new = await change.wait_until("until it follows and has everything", follows)
     if new is not None:
@@ -167,15 +165,12 @@ async def _verify(change: RoleChange, master: Member) -> Member:
     elif own.role != BrokerRole.SLAVE.value:
         why = f"it still runs as {own.role}: restart it"
     else:
-        why = _link(own).get("fault") or (
-            f"it is {_link(own).get('state', 'a slave')}, its log ends at {own.end}, the master's"
+        link = own.link
+        why = (link and link.fault) or (
+            f"it is {link.state if link else 'a slave'}, its log ends at {own.end}, the master's"
             f" at {master.end}"
         )
     raise ChangeRefused(f"not done: {change.file.path} says SLAVE, but {why}")
-
-
-def _link(own: Member) -> dict[str, Any]:
-    return own.replication.get("master") or {}
 
 
 def _setaside_summary(said: Any) -> dict[str, Any]:

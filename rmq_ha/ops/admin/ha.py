@@ -22,7 +22,6 @@ COLUMNS = (
     "heard_s",
     "tables_s",
 )
-FOLLOWING = "following"
 
 
 @click.group()
@@ -72,9 +71,11 @@ def _rows(members: list[tuple[Target, Member]]) -> list[list[Any]]:
     end = max((member.end for _, member in members if member.is_master), default=None)
     rows = []
     for target, member in members:
-        link = member.replication.get("master") or {}
-        silent, behind = link.get("silent_ms"), None
-        state = link.get("state") if member.role else "does not answer"
+        link, behind = member.link, None
+        silent = None if link is None else link.silent_ms
+        state: str | None = "does not answer"
+        if member.role:
+            state = None if link is None else link.state
         if member.is_master:
             slaves = member.replication.get("slaves")
             state = None if slaves is None else f"{len(slaves)} slaves"
@@ -110,8 +111,8 @@ def _faults(name: str, members: list[tuple[Target, Member]]) -> list[str]:
         if member.role == BrokerRole.SYNC_MASTER.value and is_alone:
             faults.append(f"{member.address}: a SYNC_MASTER without a slave")
     for _, member in members:
-        link = member.replication.get("master")
-        if link is not None and link.get("state") != FOLLOWING:
-            why = link.get("fault") or link.get("state")
+        link = member.link
+        if link is not None and not link.is_followed:
+            why = link.fault or link.state
             faults.append(f"{member.address} does not follow its master: {why}")
     return faults

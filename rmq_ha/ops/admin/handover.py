@@ -68,10 +68,10 @@ def handover(which: str, to: str | None, yes: bool, dry_run: bool, **named: Any)
 
 async def give_over_of(session: Session, which: str, to: str | None, **sure: bool) -> int | None:
     """
-    As a broker says in which group or set it is.
+    Hand over in the DLedger group or controlled set that the configuration of broker `which` names.
 
     :returns: the exit code.
-    :raises ChangeRefused: it is in none.
+    :raises ChangeRefused: the broker belongs to neither.
     :raises NothingFound: there is no such broker.
     """
     asker, brokers = await targets(session, which)

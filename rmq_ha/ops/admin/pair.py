@@ -19,6 +19,7 @@ from rmq_ha.client.lookup.brokers import (
 )
 from rmq_ha.client.lookup.lookups import cluster_info
 from rmq_ha.client.rules.errors import NoNameServer
+from rmq_ha.server.replication.statistics import MasterStatistics
 
 
 @dataclass(slots=True)
@@ -49,6 +50,12 @@ class Member:
     def is_master(self) -> bool:
         """It answers, and takes messages."""
         return self.role is not None and self.role != BrokerRole.SLAVE.value
+
+    @property
+    def link(self) -> MasterStatistics | None:
+        """How a slave of rmq-ha follows its master; None: the broker does not report it."""
+        link = self.replication.get("master")
+        return MasterStatistics.from_info(link) if isinstance(link, dict) else None
 
 
 def fullness(info: Mapping[str, str]) -> str | None:

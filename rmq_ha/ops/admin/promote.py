@@ -174,21 +174,22 @@ async def _show_lacks(change: RoleChange, own: Member, old: Member) -> None:
 async def _tell_unknown(change: RoleChange, own: Member) -> None:
     """A dead master cannot be asked: say what is known without it."""
     say = change.session.output.say
-    link = own.replication.get("master") or {}
+    link = own.link
     copied = own.replication.get("tables_seconds")
-    change.report["slave"] = {"end": own.end, "tables_seconds": copied, **link}
+    change.report["slave"] = {"end": own.end, "tables_seconds": copied}
+    change.report["slave"] |= own.replication.get("master") or {}
     if own.role is None:
         change.warn("this broker does not run: what it has is seen when it does")
         return
     say(f"Its log ends at {own.end}. What the old master has behind that, it alone can say:")
     say("  a SYNC_MASTER answered SEND_OK only for what a slave had; the rest may be only there")
-    if link.get("silent_ms") is not None:
-        say(f"  it was heard last {link['silent_ms'] / 1000:.0f} s ago")
+    if link is not None and link.silent_ms is not None:
+        say(f"  it was heard last {link.silent_ms / 1000:.0f} s ago")
     if copied is None and own.replication:
         change.warn("topics, groups or offsets were not copied since this slave started")
     await _show_groups(change, own, copied)
-    if link.get("fault"):
-        change.warn(f"this slave did not follow: {link['fault']}")
+    if link is not None and link.fault:
+        change.warn(f"this slave did not follow: {link.fault}")
     say("  when it returns by `rmqha-admin demote`, what only it has is set aside there")
 
 

@@ -313,39 +313,47 @@ def _must_fit(
     files: Files,
     row: list[LogFile],
     store: Store,
-    before: Manifest | None,
+    previous: Manifest | None,
     target: str,
 ) -> None:
+    """
+    Check that the log can be backed up, and that it goes on from the previous backup.
+
+    The bytes just before the place at which copying goes on must be equal in log and backup. A
+    backup that is copied anew from its start has no such bytes, so its first record is compared.
+
+    :raises CannotDecide: the log is not whole, or is another log.
+    """
     if not row:
         raise CannotDecide(f"{store.log} holds no commit log")
     if any(file.layout is not Layout.CLASSIC for file in row):
         raise CannotDecide("a DLedger member's log is not backed up: the other members have it")
     if any(file.size != store.file_size for file in row) or holes_in(row):
         raise CannotDecide(f"{store.log} is not whole: files are missing, or of another size")
-    if before is None:
+    if previous is None:
         if files.list(f"{target}/commitlog"):
             raise CannotDecide(f"{target} holds files, but no backup: name another directory")
         return
     again = "begin a new backup in another directory"
-    if before.file_size != store.file_size:
-        raise CannotDecide(f"mappedFileSizeCommitLog was {before.file_size}: {again}")
-    if row[0].base > before.end:
+    if previous.file_size != store.file_size:
+        raise CannotDecide(f"mappedFileSizeCommitLog was {previous.file_size}: {again}")
+    if row[0].base > previous.end:
         raise CannotDecide(
-            f"the broker has deleted what came behind {before.end}, where the backup ends: {again}"
+            f"the broker has deleted what came after {previous.end}, where the backup ends: {again}"
         )
-    if before.end == before.begin:
+    if previous.end == previous.begin:
         return
-    is_small = before.again_from <= before.begin  # all of it is copied anew: see the first record
-    base = max(before.again_from - 1, before.begin) // store.file_size * store.file_size
+    is_small = previous.again_from <= previous.begin
+    base = max(previous.again_from - 1, previous.begin) // store.file_size * store.file_size
     theirs = next((file for file in row if file.base == base), None)
     if theirs is None:
         return  # what could be compared is deleted
-    start = before.begin if is_small else max(base, before.again_from - _COMPARED)
+    start = previous.begin if is_small else max(base, previous.again_from - _COMPARED)
     ours = f"{target}/commitlog/{base:020}"
-    length = before.again_from - start
+    length = previous.again_from - start
     if is_small:
         length = int.from_bytes(window_of(files, ours, start - base, 4), "big")
-        length = min(length, before.end - start)
+        length = min(length, previous.end - start)
     same = bytes(window_of(files, ours, start - base, length))
     if bytes(window_of(files, theirs.path, start - base, length)) != same:
         raise CannotDecide(

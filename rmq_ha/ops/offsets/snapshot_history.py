@@ -165,8 +165,9 @@ def of_one_broker(
 
 def kept_pairing(of_master: str, of_slave: str, skew_ms: int) -> Pairing:
     """
-    The newest snapshot of a slave after which there is one of its master, and those of the master
-    around it.
+    Choose the newest snapshot of a slave that is followed by a snapshot of its master.
+
+    The master's snapshots before and after it come with it.
 
     :raises CannotDecide: there are none.
     """

@@ -1,4 +1,4 @@
-"""What an ACL file says, as values.
+"""The content of an ACL file as values.
 
 Spec: remoting.md, section 10.3.
 """
@@ -14,11 +14,12 @@ MIN_KEY_LENGTH = 7
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """
-    One entry of `accounts`; None where the file says nothing.
+    One entry of `accounts`. A value is None if the file does not give it.
 
-    :ivar topic_perms: `topic=PUB|SUB` and the like.
-    :ivar previous_secret_key: is valid, too, while clients are given the new one. Ours.
-    :ivar certificate_names: of clients' certificates; who shows one of them is this account. Ours.
+    :ivar topic_perms: entries such as `topic=PUB|SUB`.
+    :ivar previous_secret_key: also valid while clients are given the new key. Only rmq-ha has it.
+    :ivar certificate_names: names in clients' certificates; a client with one of them is this
+        account. Only rmq-ha has it.
     """
 
     access_key: str
@@ -36,7 +37,7 @@ class Account:
         return f"<Account {self.access_key}>"
 
     def to_json(self) -> dict[str, Any]:
-        """As code 54 tells it, the secret included, the previous one left out."""
+        """Return the account as code 54 shows it: with its secret, but without the previous one."""
         members = {
             "accessKey": self.access_key,
             "secretKey": self.secret_key,
@@ -54,9 +55,9 @@ class Account:
 @dataclass(frozen=True, slots=True)
 class AccountChange:
     """
-    What code 50 asks for: an account with these values, the others as they were.
+    The change that code 50 asks for: an account with these values; values that are None stay.
 
-    :ivar admin: RocketMQ always sets it: absent is false.
+    :ivar admin: RocketMQ always sets it: an absent value counts as false.
     """
 
     access_key: str | None = None
@@ -75,11 +76,11 @@ class AccountChange:
 @dataclass(frozen=True, slots=True)
 class AclFile:
     """
-    One file.
+    The content of one file.
 
-    :ivar version: None where the file has none.
-    :ivar notices: what is odd in it, for the operator.
-    :ivar is_empty: it says nothing at all.
+    :ivar version: None if the file has none.
+    :ivar notices: oddities in the file, for the operator.
+    :ivar is_empty: whether the file has no content at all.
     """
 
     path: str

@@ -1,6 +1,6 @@
 """An ACL file's text as a tree of YAML nodes, of which each knows its line.
 
-What is wrong is said with file, line and key, and never with a secret.
+Errors name file, line and key, but never a secret.
 """
 
 import re
@@ -29,7 +29,7 @@ class Document:
     One file, parsed.
 
     :ivar root: its top-level mapping; None for an empty file.
-    :raises ConfigurationError: it is no YAML, or its top level is no mapping.
+    :raises ConfigurationError: the file is no YAML, or its top level is no mapping.
     """
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -43,12 +43,12 @@ class Document:
             raise self.fault(root, "", "the file must consist of `name: value` lines")
 
     def fault(self, node: Node | None, name: str, reason: str) -> ConfigurationError:
-        """What is wrong at a place, as an exception."""
+        """Return an exception that says what is wrong, and where."""
         place = f"{self.path}:{1 if node is None else _line(node)}: "
         return ConfigurationError(f"{place}{name}: {reason}" if name else place + reason)
 
     def members(self, node: Mapping) -> dict[str, Node]:
-        """Those of a mapping, each of which may be there once."""
+        """Return the members of a mapping; each name may occur once."""
         nodes: dict[str, Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -61,13 +61,13 @@ class Document:
         return nodes
 
     def mapping(self, node: Node, name: str) -> Mapping:
-        """A value that must have members."""
+        """Return a node that must be a mapping."""
         if not isinstance(node, Mapping):
             raise self.fault(node, name, "must be `name: value` lines")
         return node
 
     def items(self, node: Node | None, name: str) -> list[Node]:
-        """Of a list; none when it is absent."""
+        """Return the items of a list; none when it is absent."""
         if node is None or _is_null(node):
             return []
         if not isinstance(node, yaml.SequenceNode):
@@ -75,7 +75,7 @@ class Document:
         return list(node.value)
 
     def text(self, node: Node | None, name: str) -> str | None:
-        """A string; None when it is absent."""
+        """Return a string; None when it is absent."""
         if node is None or _is_null(node):
             return None
         if not isinstance(node, yaml.ScalarNode):
@@ -91,13 +91,13 @@ class Document:
         )
 
     def texts(self, node: Node | None, name: str) -> tuple[str, ...] | None:
-        """A list of strings; None when it is absent."""
+        """Return a list of strings; None when it is absent."""
         if node is None or _is_null(node):
             return None
         return tuple(self.text(item, name) or "" for item in self.items(node, name))
 
     def boolean(self, node: Node | None, name: str) -> bool:
-        """A truth value; false when it is absent."""
+        """Return a truth value; false when it is absent."""
         if node is None or _is_null(node):
             return False
         value = _BOOLEANS.get(node.value.lower()) if isinstance(node, yaml.ScalarNode) else None
@@ -106,7 +106,7 @@ class Document:
         return value
 
     def number(self, node: Node | None, name: str) -> int:
-        """A number from 0 to 2^63 - 1; 0 when it is absent."""
+        """Return a number from 0 to 2^63 - 1; 0 when it is absent."""
         text = self.text(node, name)
         if text is None:
             return 0
@@ -137,7 +137,7 @@ class Document:
             ) from None
 
     def _check_depth(self, text: str) -> None:
-        """The composer recurses, in C: deep nesting would end the process."""
+        """Refuse deep nesting: the composer recurses in C, so it would end the process."""
         depth = 0
         for event in yaml.parse(text, _LOADER):
             if isinstance(event, yaml.CollectionStartEvent):
@@ -151,13 +151,13 @@ class Document:
 
 
 def render(root: Mapping) -> bytes:
-    """The text of a tree; comments are gone, as when RocketMQ writes."""
+    """Return the text of a tree. Comments are lost, as when RocketMQ writes."""
     text: str = yaml.serialize(root, Dumper=yaml.SafeDumper, allow_unicode=True, width=inf)
     return text.encode("utf-8")
 
 
 def scalar(value: str | int | bool) -> Node:
-    """A new value; a string is quoted where it must be."""
+    """Make a new value; a string is quoted where it must be."""
     if isinstance(value, bool):
         return yaml.ScalarNode(_TAG + "bool", "true" if value else "false")
     if isinstance(value, int):
@@ -166,7 +166,7 @@ def scalar(value: str | int | bool) -> Node:
 
 
 def sequence(items: list[Node]) -> Node:
-    """A new list, one line for each."""
+    """Make a new list with one line for each item."""
     return yaml.SequenceNode(_TAG + "seq", items, flow_style=False)
 
 
@@ -175,7 +175,7 @@ def mapping() -> Mapping:
 
 
 def put(node: Mapping, name: str, value: Node) -> None:
-    """Give a member another value, or add it."""
+    """Set a member of a mapping to a value, or add it."""
     for at, (key, _) in enumerate(node.value):
         if key.value == name:
             node.value[at] = (key, value)
@@ -188,5 +188,5 @@ def _is_null(node: Node) -> bool:
 
 
 def _line(item: Node | yaml.Event) -> int:
-    assert item.start_mark is not None  # it was read from text
+    assert item.start_mark is not None  # every node was read from text
     return int(item.start_mark.line) + 1

@@ -1,4 +1,5 @@
-"""Changes to an ACL file's text: what an admin command asks for, all else as it was.
+"""Changes to an ACL file's text: each edit changes what an admin command asks for, and nothing
+else.
 
 Spec: remoting.md, sections 2.2 (codes 50, 51, 53) and 10.3.
 """
@@ -26,9 +27,9 @@ Edit = Callable[[Document, Mapping], None]
 
 def checked_change(change: AccountChange) -> tuple[str, str]:
     """
-    Access key and secret of a change that makes sense.
+    Check a change, and return its access key and secret.
 
-    :raises ValueError: it does not; the text says why, and not the secret.
+    :raises ValueError: the change cannot be made; the text says why, but not the secret.
     """
     if not (
         change.access_key
@@ -56,9 +57,9 @@ def checked_change(change: AccountChange) -> tuple[str, str]:
 
 def set_account(change: AccountChange) -> Edit:
     """
-    Add an account, or change one where the change says something.
+    Make an edit that adds an account, or changes the values that the change gives.
 
-    :param change: a checked one.
+    :param change: a change that `checked_change` has accepted.
     """
     values: dict[str, Node | None] = {
         "accessKey": _optional(change.access_key),
@@ -98,9 +99,9 @@ def delete_account(access_key: str) -> Edit:
 
 def set_white_addresses(addresses: list[str]) -> Edit:
     """
-    Replace the file's global white list.
+    Make an edit that replaces the file's global white list.
 
-    :raises ValueError: one of them is no pattern.
+    :raises ValueError: an address is no pattern.
     """
     patterns = AddressPatterns()
     for address in addresses:
@@ -114,7 +115,7 @@ def set_white_addresses(addresses: list[str]) -> Edit:
 
 def edited(path: str, data: bytes, edit: Edit, version: DataVersion) -> bytes:
     """
-    A file's new content, with another version in it.
+    Return a file's new content, with a new version in it.
 
     :raises ConfigurationError: the old content cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Where the ACL files of a broker are, and what they say at the moment.
+"""The ACL files of a broker: where they are, and their present content.
 
 Spec: remoting.md, section 10.3.
 """
@@ -20,7 +20,7 @@ _MAX_DEPTH = 8
 
 
 class Stamp(NamedTuple):
-    """By which a changed file is known."""
+    """Time and size of a file, by which a change of it is noticed."""
 
     mtime_ms: int
     size: int
@@ -28,12 +28,13 @@ class Stamp(NamedTuple):
 
 class AclFiles:
     """
-    The files, read again when they change; the last good content of one that was broken since.
+    The files, which are read again when they change. A file that was broken since keeps its last
+    good content.
 
-    Its methods block on the disk. Call one at a time.
+    The methods block on the disk. Call one at a time.
 
-    :param directory: where `plain_acl.yml` and the folder `acl` are.
-    :ivar faults: what is wrong, by path; those files count as they were before.
+    :param directory: directory with `plain_acl.yml` and the folder `acl`.
+    :ivar faults: by path, what is wrong with a file; its earlier content stays in force.
     """
 
     def __init__(self, disk: Disk, directory: str) -> None:
@@ -47,27 +48,29 @@ class AclFiles:
 
     def load(self, now_ms: int) -> None:
         """
-        Read them all.
+        Read all files.
 
-        :raises ConfigurationError: one of them cannot be used, or there is none.
+        :raises ConfigurationError: a file cannot be used, or there is none.
         """
         self.refresh(now_ms)
         for fault in self.faults.values():
             raise ConfigurationError(fault)
 
     def current(self) -> list[AclFile]:
-        """What they say, in the order of precedence: those of the folder, then the default."""
+        """
+        Return the files in the order of precedence: those of the folder, then the default file.
+        """
         return list(self._read.values())
 
     def versions(self) -> dict[str, DataVersion]:
-        """Of each file; one without a version has that of its first reading."""
+        """Return the version of each file; a file without one has that of its first reading."""
         return {path: file.version or self._versions[path] for path, file in self._read.items()}
 
     def refresh(self, now_ms: int) -> bool:
         """
-        Read what is new or changed.
+        Read the files that are new or changed.
 
-        :returns: whether there is anything new to say: other rules, or other faults.
+        :returns: whether something changed: the rules, or the faults.
         """
         before = (self._read, self.faults)
         self.faults = {}
@@ -87,15 +90,16 @@ class AclFiles:
         self._stamps = stamps
         for path in read:
             self._versions.setdefault(path, DataVersion(now_ms, 0))
-        self._read = read  # last: `versions` may be asked for while this runs in the worker
+        self._read = read  # last: `versions` may be called while this runs in the worker
         return before != (self._read, self.faults)
 
     def change(self, path: str, edit: Edit, now_ms: int) -> None:
         """
         Write one file anew.
 
-        :param path: need not be there.
-        :raises ConfigurationError: it cannot be read or written, or would be of no use afterwards.
+        :param path: path of the file, which need not exist.
+        :raises ConfigurationError: the file cannot be read or written, or would not be valid
+            afterwards.
         """
         try:
             data = self._disk.read_bytes(path) if self._disk.exists(path) else b""
@@ -122,7 +126,7 @@ class AclFiles:
             self.faults[path] = _reason(path, error)
             return known
         if file.is_empty and known is not None and not known.is_empty:
-            # Perhaps somebody is writing it at this moment.
+            # Perhaps somebody is writing this file at the moment.
             self.faults[path] = f"{path} is empty"
             return known
         return file
@@ -137,7 +141,7 @@ class AclFiles:
             try:
                 stamps[path] = Stamp(self._disk.mtime_ms(path), self._disk.size(path))
             except FileNotFoundError:
-                continue  # deleted meanwhile
+                continue  # the file was deleted meanwhile
         return stamps
 
     def _nothing(self) -> str:

@@ -1,4 +1,4 @@
-"""Which requests with a signed time are of now, and new: none is taken late, or twice."""
+"""Checks the signed times of requests: no request is accepted too late, or twice."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -7,12 +7,12 @@ from rmq_ha.base.acl.refusals import RefusalReason
 from rmq_ha.base.acl.signed_time import Stamp
 
 _RECENT = 1024
-"""Numbers of a session that may come out of order."""
+"""How many of the latest numbers of a session may come out of order."""
 _MASK = (1 << _RECENT) - 1
 
 
 class AclKeys(Protocol):
-    """The keys of a broker or a name server that say what a signed request must have."""
+    """The settings of a broker or a name server for signed requests."""
 
     acl_requires_tls: bool
     acl_requires_signed_time: bool
@@ -21,7 +21,11 @@ class AclKeys(Protocol):
 
 
 class Stale(NamedTuple):
-    """:ivar reason: for who sent it."""
+    """
+    A refusal.
+
+    :ivar reason: text for the sender of the request.
+    """
 
     kind: RefusalReason
     reason: str
@@ -29,20 +33,21 @@ class Stale(NamedTuple):
 
 class Freshness:
     """
-    Remembers what came, within bounds, and refuses what it cannot tell any more.
+    Remembers requests within bounds, and refuses those that it cannot judge any more.
 
-    Of each session the highest number is kept, and which of those right below it came. A session
-    is forgotten when its last time is too old to be taken again, or when its account has too many;
-    sessions that are not known have to be younger than all that were forgotten.
+    For each session it keeps the highest number, and which of the numbers right below it came. A
+    session is forgotten when its last time is too old to be accepted again, or when its account has
+    too many sessions. An unknown session has to be younger than all that were forgotten.
 
-    What came before is refused in any case. What only may have come, as its time is too far from
-    ours or older than what was forgotten, is refused where signed times are required: elsewhere
-    it could be sent without one, and a clock that was set wrong shall not stop anybody.
+    A request that came before is always refused. A request is only suspicious if its time is too
+    far from this server's, or older than a forgotten session. It is refused only where signed times
+    are required. Elsewhere an attacker could leave the signed time out, and a client with a wrong
+    clock must not be stopped.
 
-    :param is_required: every request has a signed time; then those from before this start are
-        refused, as nobody knows any more which of them came.
-    :param window_s: by how much a client's clock may differ.
-    :param most_sessions: of one account.
+    :param is_required: whether every request has a signed time. Then requests from before this
+        start are refused, since nobody knows any more which of them came.
+    :param window_s: accepted difference of a client's clock, in seconds.
+    :param most_sessions: number of sessions of one account.
     """
 
     def __init__(
@@ -54,7 +59,7 @@ class Freshness:
         most_sessions: int = 10_000,
         on_odd: Callable[[str, str], object] = lambda access_key, reason: None,
     ) -> None:
-        """:param on_odd: called with account and reason when such a request is let pass."""
+        """:param on_odd: called with account and reason when a suspicious request is let pass."""
         self._now_ms = now_ms
         self.is_required = is_required
         self._window_ms = window_s * 1000
@@ -70,7 +75,7 @@ class Freshness:
         """
         Note a request whose signature is right.
 
-        :returns: why it is not to be taken; None: it is.
+        :returns: why it must not be accepted; None: accept it.
         """
         stale = self._judge(access_key, stamp)
         if stale is None or self.is_required or stale.kind is not RefusalReason.TIME:
@@ -101,7 +106,7 @@ class Freshness:
                 )
             account.forget(now - self._window_ms, self._most - 1)
             session = _Session()
-        account.sessions[stamp.session] = session  # the last one is the one used last
+        account.sessions[stamp.session] = session  # the session that was used last stands last
         if not session.take(stamp):
             return Stale(
                 RefusalReason.REPLAY,
@@ -113,9 +118,9 @@ class Freshness:
 
 class _Account:
     """
-    The sessions of one account, the one used longest ago first.
+    The sessions of one account; the one used longest ago stands first.
 
-    :ivar floor: the latest time of those that were forgotten, ms.
+    :ivar floor: the latest time of the forgotten sessions, in milliseconds.
     """
 
     __slots__ = ("floor", "sessions")
@@ -125,7 +130,7 @@ class _Account:
         self.sessions: dict[str, _Session] = {}
 
     def forget(self, before_ms: int, most: int) -> None:
-        """Drop what is older, or too much."""
+        """Drop sessions that are older than `before_ms`, or more than `most`."""
         sessions = self.sessions
         while sessions:
             name = next(iter(sessions))
@@ -137,7 +142,11 @@ class _Account:
 
 
 class _Session:
-    """:ivar latest_ms: the highest time that was signed in it."""
+    """
+    The numbers of one session.
+
+    :ivar latest_ms: the highest time that was signed in it, in milliseconds.
+    """
 
     __slots__ = ("_highest", "_seen", "latest_ms")
 
@@ -147,7 +156,7 @@ class _Session:
         self.latest_ms = 0
 
     def take(self, stamp: Stamp) -> bool:
-        """Note a number; whether it is new."""
+        """Note a number. Return whether it is new."""
         ahead = stamp.number - self._highest
         if ahead > 0:
             self._seen = (self._seen << ahead | 1) & _MASK if ahead < _RECENT else 1

@@ -1,4 +1,4 @@
-"""What one account may do, compiled from its entry.
+"""The rights of one account, compiled from its entry.
 
 Spec: remoting.md, section 10.2.
 """
@@ -35,8 +35,8 @@ class Secret:
     """
     One secret key.
 
-    :ivar signer: of signatures as of 4.9.
-    :ivar timed: of ours, see `rmq_ha.base.acl.signed_time`.
+    :ivar signer: checks signatures of RocketMQ 4.9.
+    :ivar timed: checks rmq-ha's signatures with a time, see `rmq_ha.base.acl.signed_time`.
     """
 
     __slots__ = ("signer", "timed")
@@ -49,14 +49,14 @@ class Secret:
 @implementer(IGrant)
 class Grant:
     """
-    One account, compiled.
+    The rights of one account, compiled.
 
-    :param strict: the account's defaults are for topics of users only, as `_default` says.
-    :param reply_topic: where replies of this cluster are stored.
-    :ivar account: its access key.
+    :param strict: whether the account's defaults are only for topics of users, see `_default`.
+    :param reply_topic: topic in which replies of this cluster are stored.
+    :ivar account: access key of the account.
     :ivar owner: see `IGrant`.
     :ivar white: addresses from which it need not sign.
-    :ivar secrets: that are valid, the current one first.
+    :ivar secrets: the valid secrets, the current one first.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class Grant:
         """
         Let a request pass that needs these permissions.
 
-        :raises RequestRejected: one of them is not granted.
+        :raises RequestRejected: a permission is not granted.
         """
         resources, is_admin = self._resources, self.is_admin
         if is_admin and not resources:
@@ -124,7 +124,11 @@ class Grant:
         return allows(self._owned(group_resource(group)), PUB)
 
     def not_admin(self, code: int, topic: str = "") -> AccessRefused:
-        """:param topic: which only admins may use; empty: the request is for admins."""
+        """
+        Return the refusal of a request for admins.
+
+        :param topic: a topic that only admins may use; empty: the request itself is for admins.
+        """
         use = f" on topic:{topic}" if topic else ""
         return AccessRefused(
             ResponseCode.SYSTEM_ERROR,
@@ -138,10 +142,11 @@ class Grant:
 
     def _default(self, resource: str) -> int:
         """
-        What an account may with what its entry does not name.
+        Return an account's permission for a resource that its entry does not name.
 
-        Whoever may use any topic writes traces of that, and replies to what was read; nobody reads
-        them by default. Dead letters are for those who may read with their group.
+        An account that may use any topic may write traces, and replies to what it has read. By
+        default, nobody may read these. Dead letters are for accounts that may read with their
+        group.
         """
         if resource.startswith(RETRY_PREFIX):
             return self._default_group

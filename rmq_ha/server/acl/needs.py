@@ -1,9 +1,7 @@
-"""
-Which permissions a request needs with RocketMQ 4.9.7 (`aclStrict=false`).
+"""The permissions that a request needs with RocketMQ 4.9.7 (`aclStrict=false`).
 
-It forgets most codes; `rmq_ha.server.acl.table` has them all.
-
-Spec: remoting.md, section 10.2.
+RocketMQ forgets most codes; `rmq_ha.server.acl.table` has them all. Spec: remoting.md, section
+10.2.
 """
 
 from collections.abc import Callable, Mapping
@@ -66,9 +64,9 @@ _NEEDS: dict[int, Callable[[Ext], list[Need]]] = {
 
 def needs_of(request: RemotingCommand) -> list[Need]:
     """
-    Resources of a request, each with the permission that it needs.
+    Return the resources of a request, each with the permission that it needs.
 
-    :raises RequestRejected: a heartbeat without a body that can be read.
+    :raises RequestRejected: it is a heartbeat whose body cannot be read.
     """
     if request.code == RequestCode.HEART_BEAT:
         return heartbeat(request)
@@ -78,9 +76,10 @@ def needs_of(request: RemotingCommand) -> list[Need]:
 
 def heartbeat(request: RemotingCommand) -> list[Need]:
     """
-    SUB on its consumer groups, and on what they subscribe.
+    Return the needs of a heartbeat: SUB on its consumer groups, and on the topics that they
+    subscribe.
 
-    :raises RequestRejected: it cannot be read.
+    :raises RequestRejected: the heartbeat cannot be read.
     """
     needs: list[Need] = []
     for consumer in request.read(HeartbeatData.decode).consumers:
@@ -91,9 +90,9 @@ def heartbeat(request: RemotingCommand) -> list[Need]:
 
 def subscribed(subscription: SubscriptionData) -> Need:
     """
-    SUB on the topic of a subscription.
+    Return the need of a subscription: SUB on its topic.
 
-    :raises RequestRejected: it is no string.
+    :raises RequestRejected: the topic is no string.
     """
     topic: object = subscription.topic
     if not isinstance(topic, str):

@@ -1,4 +1,4 @@
-"""The permission words of an account, and what they allow.
+"""The permission words of an account, and the permissions that they grant.
 
 Spec: remoting.md, sections 10.2 and 10.3.
 """
@@ -9,29 +9,29 @@ DENY = 1
 PUB = 4
 SUB = 8
 ADMIN = 16
-"""Not of a file: what only an admin may."""
+"""The permission that only an admin has; no word of a file grants it."""
 
 _WORDS = {"DENY": DENY, "PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB}
 WORDS = "DENY, PUB, SUB or PUB|SUB"
 
 
 def is_word(text: str) -> bool:
-    """One of the words that mean something."""
+    """Whether a text is one of the permission words."""
     return text.strip() in _WORDS
 
 
 def permission(text: str | None) -> int:
-    """What a word grants; everything that is not one of the words denies."""
+    """Return the permission that a word grants; any other text denies."""
     return DENY if text is None else _WORDS.get(text.strip(), DENY)
 
 
 def allows(owned: int, needed: int) -> bool:
-    """DENY beats everything."""
+    """Whether a permission includes a needed one; DENY beats everything."""
     return not owned & DENY and bool(owned & needed)
 
 
 def group_resource(group: str) -> str:
-    """The name under which a group's permission is kept: that of its retry topic."""
+    """Return the name under which a group's permission is kept: that of its retry topic."""
     return group if group.startswith(RETRY_PREFIX) else RETRY_PREFIX + group
 
 
@@ -43,9 +43,9 @@ def resource_text(resource: str) -> str:
 
 def split_entry(text: str) -> tuple[str, str]:
     """
-    `name=WORD` in two.
+    Split `name=WORD` in two.
 
-    :raises ValueError: it is not in that form; the text says what is wrong.
+    :raises ValueError: the text is not in that form; the message says what is wrong.
     """
     name, _, word = text.partition("=")
     if text.count("=") != 1 or not name.strip():

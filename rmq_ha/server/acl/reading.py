@@ -1,4 +1,4 @@
-"""An ACL file's bytes to what they say.
+"""Reads an ACL file's bytes into values.
 
 Spec: remoting.md, section 10.3.
 """
@@ -34,14 +34,15 @@ def read_file(path: str, data: bytes) -> AclFile:
     """
     Read one file.
 
-    :param path: for messages.
-    :raises ConfigurationError: it cannot be used; the message names file, line, key and reason.
+    :param path: path of the file, for messages.
+    :raises ConfigurationError: the file cannot be used; the message names file, line, key and
+        reason.
     """
     return _Reading(Document(path, data)).file()
 
 
 class _Reading:
-    """One file on its way from nodes to values."""
+    """Translates one file's nodes to values."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -110,7 +111,10 @@ class _Reading:
         return text
 
     def _previous_key(self, node: Mapping, members: dict[str, Node]) -> str | None:
-        """While a secret is changed; whoever forgets to take it away is reminded."""
+        """
+        Read the previous secret, which is valid while a secret is changed. A notice reminds the
+        operator to remove it.
+        """
         name = "previousSecretKey"
         if self._document.text(members.get(name), name) is None:
             return None

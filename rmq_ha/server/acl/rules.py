@@ -1,4 +1,4 @@
-"""All files together, compiled: the decision about a request.
+"""The compiled rules of all files together, which decide about a request.
 
 Spec: remoting.md, section 10.2.
 """
@@ -24,24 +24,24 @@ _KNOWN_HOSTS = 4096
 _NO_EXT: Mapping[str, str] = {}
 _HINT_LENGTH = 100
 _NOBODY = (Secret(""),)
-"""Has an unknown account take as long as a wrong secret."""
+"""The secrets of an unknown account, so that its check takes as long as that of a wrong secret."""
 
 
 class Rules:
     """
-    Who may do what.
+    The rights of all accounts.
 
-    :param files: in the order of precedence: the first that has an access key defines it.
-    :param strict: as `table` says; else as 4.9.7, which forgets most.
-    :param reply_topic: where replies of this cluster are stored.
-    :param freshness: judges signed times; None: nobody does.
-    :param on_previous: called with account and host when something is signed with an account's
+    :param files: in the order of precedence: the first file that has an access key defines it.
+    :param strict: check requests by `table`; otherwise as 4.9.7, which forgets most codes.
+    :param reply_topic: topic in which replies of this cluster are stored.
+    :param freshness: judges signed times; None: they are not judged.
+    :param on_previous: called with account and host when a request is signed with an account's
         previous secret.
-    :param requires_tls: refuse what is signed and comes by plain TCP.
-    :ivar files: the same.
-    :ivar accounts: those that count, by access key.
-    :ivar home: the path of the file that defines an access key.
-    :ivar notices: what is odd about the files together.
+    :param requires_tls: whether signed requests by plain TCP are refused.
+    :ivar files: the same files.
+    :ivar accounts: the accounts that count, by access key.
+    :ivar home: by access key, the path of the file that defines it.
+    :ivar notices: oddities of the files together.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class Rules:
         Let a request pass, or not.
 
         :param host: the peer's address without its port.
-        :param record_at: the record that starts at a physical offset.
-        :returns: what the account may that signed it; None: this address is asked for nothing.
-        :raises RequestRejected: with the reason; it names neither secret nor signature.
+        :param record_at: returns the record that starts at a physical offset.
+        :returns: the rights of the account that signed; None: this address needs no account.
+        :raises RequestRejected: with the reason, which names neither secret nor signature.
         """
         if self._is_white(host):
             return None
@@ -98,12 +98,12 @@ class Rules:
         return grant
 
     def every_notice(self) -> list[str]:
-        """What is odd about the files, together and each for itself."""
+        """Return the oddities of the files, together and each for itself."""
         return [*self.notices, *(text for file in self.files for text in file.notices)]
 
     def is_administrator(self, access_key: str, signature: str, content: bytes) -> bool:
         """
-        Whether an administrator's secret key signed this, other than a request.
+        Whether an administrator's secret key signed `content`, which is no request.
 
         :param signature: HMAC-SHA256, in Base64.
         """
@@ -116,8 +116,8 @@ class Rules:
         """
         Let a request pass that only administrators may send, whatever its code.
 
-        :returns: as `check`.
-        :raises RequestRejected: as `check`.
+        :returns: the same as `check`.
+        :raises RequestRejected: the same as `check`.
         """
         if self._is_white(host):
             return None
@@ -127,7 +127,10 @@ class Rules:
         return grant
 
     def _account_of(self, request: RemotingCommand, host: str) -> Grant:
-        """Of the client's certificate, or the one that signed; both, if both are there."""
+        """
+        Return the account of the client's certificate, or the one that signed. If both are there,
+        they must be the same.
+        """
         ext, security = request.ext or _NO_EXT, request.security
         if self._requires_tls and not security.is_tls and SIGNATURE in ext:
             raise _refusal(
@@ -171,9 +174,11 @@ class Rules:
         is_certified: bool = False,
     ) -> Grant:
         """
-        An account's white address saves it the signature, and nothing else.
+        Return the account that signed. From an account's white address, the signature may be
+        missing, but nothing else.
 
-        :param is_certified: a certificate says the same: the signature need not have a time.
+        :param is_certified: whether a certificate names the same account; then the signature needs
+            no time.
         """
         if access_key is None:
             raise _refusal(
@@ -192,7 +197,10 @@ class Rules:
         return grant
 
     def _wrong_signature(self, access_key: str, *, is_known: bool) -> AccessRefused:
-        """Strictly, who guesses learns no access key."""
+        """
+        Return the refusal of a wrong signature. With `strict`, it does not tell whether the access
+        key exists.
+        """
         if not is_known and not self._strict:
             return _refusal(RefusalReason.SIGNATURE, f"No acl config for {access_key}")
         reason = "the secret is wrong" if is_known else "there is no such account"
@@ -212,7 +220,7 @@ class Rules:
         *,
         is_certified: bool,
     ) -> None:
-        """The signature of ours, where it is or must be."""
+        """Check rmq-ha's signature with a time, if it is there or required."""
         freshness = self._freshness
         if freshness is None:
             return

@@ -1,4 +1,4 @@
-"""PlainAccessControl: the rules in force, and how they change while the broker runs.
+"""PlainAccessControl: the rules in force, and their changes while the broker runs.
 
 Spec: remoting.md, chapter 10.
 """
@@ -42,7 +42,7 @@ REMINDER_PERIOD_S = 600.0
 
 def make_access_control(broker: IBrokerContext) -> "PlainAccessControl":
     """
-    What the built-in plugin `plain` makes.
+    Make the access control of the built-in plugin `plain`.
 
     :raises ConfigurationError: a file cannot be used, or there is none.
     """
@@ -64,14 +64,14 @@ class PlainAccessControl:
     """
     Checks every request by the rules of the ACL files, which it reads again when they change.
 
-    :param directory: where `plain_acl.yml` and the folder `acl` are.
-    :param strict: refuse also what 4.9.7 forgets to check.
-    :param reply_topic: where replies of this cluster are stored.
-    :param record_at: the record that starts at a physical offset.
-    :param keys: what a signed request must have.
-    :ivar refused: how many requests, by why.
-    :ivar odd_times: how many had a signed time that `aclRequiresSignedTime` would refuse.
-    :ivar previous_secrets: how many were signed with a previous secret.
+    :param directory: directory with `plain_acl.yml` and the folder `acl`.
+    :param strict: refuse also requests that 4.9.7 forgets to check.
+    :param reply_topic: topic in which replies of this cluster are stored.
+    :param record_at: returns the record that starts at a physical offset.
+    :param keys: settings of signed requests.
+    :ivar refused: number of refused requests, by reason.
+    :ivar odd_times: number of requests whose signed time `aclRequiresSignedTime` would refuse.
+    :ivar previous_secrets: number of requests that were signed with a previous secret.
     :raises ConfigurationError: a file cannot be used, or there is none.
     """
 
@@ -121,7 +121,7 @@ class PlainAccessControl:
         Let a request pass.
 
         :param remote_address: `host:port`.
-        :raises RequestRejected: it may not.
+        :raises RequestRejected: the request is refused.
         """
         host = host_of(remote_address)
         try:
@@ -145,10 +145,11 @@ class PlainAccessControl:
         self, access_key: str, signature: str, content: bytes, remote_host: str
     ) -> bool:
         """
-        Whether an administrator signed this, other than a request; a refusal is counted and told.
+        Whether an administrator signed `content`, which is no request; a refusal is counted and
+        logged.
 
         :param signature: HMAC-SHA256, in Base64.
-        :param remote_host: address without port.
+        :param remote_host: the peer's address without its port.
         """
         if self._rules.is_administrator(access_key, signature, content):
             return True
@@ -194,11 +195,11 @@ class PlainAccessControl:
     # ------------------------------------------------------------ watching
 
     def start(self) -> None:
-        """Look for changed files from now on."""
+        """Begin to look for changed files."""
         self._periodic.start()
 
     def stop(self) -> "Deferred[None]":
-        """Look no more; fires when a look under way is over."""
+        """End the looks; fires when a look under way is over."""
         return self._periodic.stop()
 
     def _look(self) -> "Deferred[None]":
@@ -219,7 +220,7 @@ class PlainAccessControl:
         )
 
     def _take_over(self) -> None:
-        """Put what the files say in force, and say what is wrong with them."""
+        """Put the content of the files in force, and log what is wrong with them."""
         files = self._files
         rules = self._compiled(files.current())
         for fault in files.faults.values():
@@ -242,7 +243,7 @@ class PlainAccessControl:
         """
         Add or change an account.
 
-        :returns: fires when it is in force; fails with `ConfigurationError`.
+        :returns: fires when the change is in force; fails with `ConfigurationError`.
         """
         try:
             access_key, _ = checked_change(change)
@@ -256,7 +257,7 @@ class PlainAccessControl:
         """
         Remove an account.
 
-        :returns: fires when it has no rights any more; fails with `ConfigurationError`.
+        :returns: fires when the account has no rights any more; fails with `ConfigurationError`.
         """
 
         def home() -> str:
@@ -271,7 +272,7 @@ class PlainAccessControl:
         """
         Replace the global white list of one file.
 
-        :returns: fires when it is in force; fails with `ConfigurationError`.
+        :returns: fires when the list is in force; fails with `ConfigurationError`.
         """
 
         def home() -> str:
@@ -291,12 +292,12 @@ class PlainAccessControl:
         return self._change(home, edit)
 
     def versions(self) -> tuple[DataVersion, dict[str, DataVersion]]:
-        """Of the default file, and of every file."""
+        """Return the version of the default file, and the versions of all files."""
         versions = self._files.versions()
         return versions.get(self._files.default, self._started_at), versions
 
     def to_json(self) -> dict[str, Any]:
-        """All white addresses and accounts, secrets included."""
+        """Return all white addresses and accounts, secrets included."""
         files = self._rules.files
         return {
             "globalWhiteAddrs": [text for file in files for text in file.white_addresses],

@@ -1,7 +1,6 @@
-"""
-The table of permissions: what each request needs of the account that signed it (`aclStrict`).
+"""The table of permissions: the needs of each request to the account that signed it (`aclStrict`).
 
-A code that is not here is refused. docs/security.md shows the table.
+A code that is not in the table is refused. docs/security.md shows the table.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,14 +20,14 @@ from rmq_ha.server.acl.permissions import ADMIN, PUB, SUB, group_resource
 NEEDS_ADMIN: Need = ("", ADMIN)
 
 RecordAt = Callable[[int], bytes | None]
-"""The record that starts at a physical offset; None if there is none."""
+"""Returns the record that starts at a physical offset; None if there is none."""
 
 _HALF_MARK = f"{TRAN_MSG}\x01"
 _NO_EXT: Ext = {}
 
 
 class RequestFacts(NamedTuple):
-    """A request as the rules of the table see it."""
+    """The facts of a request that the rules of the table use."""
 
     request: RemotingCommand
     ext: Ext
@@ -36,9 +35,9 @@ class RequestFacts(NamedTuple):
 
     def field(self, name: str) -> str:
         """
-        What must be there, so that nobody reads something else into its absence.
+        Return a header field that must be there: its absence must not be interpreted.
 
-        :raises RequestRejected: it is not.
+        :raises RequestRejected: the field is missing.
         """
         value = self.ext.get(name)
         if value is None:
@@ -46,13 +45,16 @@ class RequestFacts(NamedTuple):
         return value
 
     def refusal(self, reason: str) -> RequestRejected:
-        """The request cannot be read, so nobody knows what it needs."""
+        """Return the refusal of a request that cannot be read, so that nobody knows its needs."""
         return RequestRejected(
             ResponseCode.SYSTEM_ERROR, f"AclException: request {self.request.code}: {reason}"
         )
 
     def record(self, physical_offset: int | None) -> Record | None:
-        """The record that starts there; None where none does, and so nothing can be had."""
+        """
+        Return the record at a physical offset; None if no record starts there, so nothing can be
+        read.
+        """
         data = None if physical_offset is None else self.record_at(physical_offset)
         try:
             return decode_record(data) if data else None
@@ -62,9 +64,10 @@ class RequestFacts(NamedTuple):
 
 class Rule(NamedTuple):
     """
-    One thing that a request needs.
+    One need of a request.
 
-    :ivar text: the same for people.
+    :ivar text: the need in words, for people.
+    :ivar needs: returns the resources and permissions for a request.
     """
 
     text: str
@@ -73,10 +76,10 @@ class Rule(NamedTuple):
 
 def needs_of(request: RemotingCommand, record_at: RecordAt) -> list[Need]:
     """
-    Every permission that a request needs; all of them must be granted.
+    Return every permission that a request needs; all of them must be granted.
 
-    :param record_at: of the broker's log.
-    :raises RequestRejected: it has no row, or cannot be read.
+    :param record_at: reads the broker's log.
+    :raises RequestRejected: the request has no row, or cannot be read.
     """
     rules = TABLE.get(request.code)
     if rules is None:
@@ -105,7 +108,7 @@ def _group(name: str, permission: int = SUB, what: str = "group") -> Rule:
 
 
 def _if_named(name: str, rule: Rule) -> Rule:
-    """What is needed only where a header field is there."""
+    """Make a rule that applies only if a header field is there."""
     return Rule(
         f"{rule.text}, if the request names one",
         lambda asked: rule.needs(asked) if asked.ext.get(name, "").strip() else [],
@@ -114,9 +117,10 @@ def _if_named(name: str, rule: Rule) -> Rule:
 
 def _send(topic_field: str, group_field: str, producer_field: str, properties_field: str) -> Rule:
     """
-    A retry topic belongs to its group, whatever group the sender names.
+    Make the rule of a send.
 
-    Half messages come back to their producer group when they are checked.
+    A retry topic belongs to its group, whatever group the sender names. Half messages come back to
+    their producer group when they are checked.
     """
 
     def needs(asked: RequestFacts) -> list[Need]:
@@ -140,7 +144,10 @@ def _send(topic_field: str, group_field: str, producer_field: str, properties_fi
 
 
 def _record_by_offset(asked: RequestFacts) -> list[Need]:
-    """A record is found by its bytes' place alone: what it is of, only it can tell."""
+    """
+    Return the need of a request that names a record only by its offset: the record itself tells its
+    topic.
+    """
     return _read(asked.record(_number(asked, "offset")))
 
 
@@ -155,7 +162,7 @@ def _record_by_id(asked: RequestFacts) -> list[Need]:
 def _half_message(asked: RequestFacts) -> list[Need]:
     record = asked.record(_number(asked, "commitLogOffset"))
     if record is None or record.topic != HALF_TOPIC:
-        return []  # and so nothing to end
+        return []  # without a half message, nothing can be ended
     return [(record.properties.get(REAL_TOPIC, HALF_TOPIC), PUB)]
 
 
@@ -284,7 +291,7 @@ TABLE: Mapping[int, tuple[Rule, ...]] = {
 
 
 def as_markdown() -> str:
-    """The table for docs/security.md: codes with the same needs share a line."""
+    """Return the table for docs/security.md; codes with the same needs share a line."""
     lines: dict[str, list[str]] = {}
     for code, rules in sorted(TABLE.items()):
         needs = "; ".join(dict.fromkeys([rule.text for rule in rules]))

@@ -84,12 +84,12 @@ class SendKey(NamedTuple):
         return self.stored_in, self.uniq_key
 
 
-def sent(message: Message, stored_in: str) -> SendKey | None:
+def duplicate_key_of(message: Message, stored_in: str) -> SendKey | None:
     """
-    Return the values by which a message is compared; None if it is always stored.
+    Make the key by which repetitions of a message are recognised.
 
-    Always stored are messages without an id, messages that a consumer sends back, and half
-    messages. The last two come again on purpose with the same id.
+    None for a message without an id, for one that a consumer sends back, and for a half message.
+    The last two come again on purpose, with the id that they had.
 
     :param stored_in: topic of its record.
     """

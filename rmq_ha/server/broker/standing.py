@@ -9,8 +9,6 @@ from rmq_ha.base.store_flags import Flag, RunningFlags
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.server.store.journal import Electorate, Journal
 
-FOLLOWING = "following"
-"""State of a slave's link that gets its master's messages."""
 _ANOTHER = "another broker may have been elected"
 
 
@@ -63,7 +61,7 @@ class Standing:
         role = self._journal.role
         if role.electorate is not None or not role.is_slave:
             return False
-        return (self._journal.info().get("master") or {}).get("state") != FOLLOWING
+        return not self._journal.statistics().follows_master
 
     @property
     def epoch(self) -> int:

@@ -1,6 +1,6 @@
-"""Who may speak for a broker at a controller, and who may elect, forget and configure.
+"""Decides who may speak for a broker at a controller, and who may elect, forget and configure.
 
-RocketMQ 5.3.3's controllers ask nobody: whoever reaches the port does all of it.
+RocketMQ 5.3.3's controllers check nobody: anyone who reaches the port may do all of it.
 """
 
 from collections.abc import Callable, Iterable
@@ -59,7 +59,12 @@ _H = TypeVar("_H", bound=Header)
 
 
 class _Peer(NamedTuple):
-    """:ivar names: of its certificate, if a trust root of ours vouches for one."""
+    """
+    The sender of a request.
+
+    :ivar names: names in its certificate, if this controller trusts the certificate's root; else
+        none.
+    """
 
     host: str
     names: tuple[str, ...]
@@ -69,7 +74,7 @@ class HostNames:
     """
     The addresses of hosts that brokers have registered by name.
 
-    A name that is not known yet has none, and is looked up; strangers cannot make that happen more
+    An unknown name has no address yet, and is looked up. Strangers cannot cause a look-up more
     often than every 2 s for each name.
     """
 
@@ -79,7 +84,7 @@ class HostNames:
         self._not_before: dict[str, float] = {}
 
     def is_at(self, name: str, address: str) -> bool:
-        """Whether that address is one of the name's, as far as is known now."""
+        """Whether an address is one of the name's, as far as is known now."""
         if address in self._known.get(name, ()):
             return True
         now = self._host.clock.seconds()
@@ -96,7 +101,7 @@ class HostNames:
 
 
 class Administrators(PlainAccessControl):
-    """Wants an administrator's signature or certificate, by the rules of the ACL files."""
+    """Requires an administrator's signature or certificate, by the rules of the ACL files."""
 
     def _check(self, request: RemotingCommand, host: str) -> Grant | None:
         return self._rules.administrator(request, host)
@@ -105,16 +110,19 @@ class Administrators(PlainAccessControl):
 @implementer(IAccessValidator)
 class ControllerAccess:
     """
-    Lets a broker's requests pass from the host that it has registered, an operator's from some.
+    Accepts a broker's requests from the host that it has registered, and an operator's from certain
+    hosts.
 
-    With `aclEnable` an administrator's signature is asked for instead, but of the hosts in
-    `controllerAllowedBrokers`, which is how Java's brokers come in.
+    With `aclEnable` an administrator's signature is required instead. Only hosts in
+    `controllerAllowedBrokers` need none, so that Java's brokers can get in.
 
-    :param sets: which broker is where.
-    :param peers: addresses of all controllers: their hosts are operators'.
-    :param leads: this controller leads; any other one says so to whoever asks for a decision.
-    :ivar administrators: checks signatures; None where nobody has to sign.
-    :ivar refused: how many requests did not pass.
+    :param sets: the registered brokers and their addresses.
+    :param liveness: tells which brokers are alive.
+    :param peers: addresses of all controllers; their hosts count as operators'.
+    :param leads: returns whether this controller leads. Any other controller answers requests for a
+        decision with NOT_LEADER.
+    :ivar administrators: checks signatures; None if nobody has to sign.
+    :ivar refused: number of requests that were refused.
     :raises ConfigurationError: `aclEnable` is set, and its files cannot be used.
     """
 
@@ -160,7 +168,7 @@ class ControllerAccess:
         """
         Let a request pass.
 
-        :raises RequestRejected: it is neither its broker's nor an operator's.
+        :raises RequestRejected: the request comes neither from its broker nor from an operator.
         """
         code = request.code
         if self._is_open or (code not in OF_BROKERS and code not in OF_ADMINS):
@@ -191,7 +199,7 @@ class ControllerAccess:
     # ------------------------------------------------------------ the rules
 
     def _why_not(self, request: RemotingCommand, peer: _Peer) -> str:
-        """Why the request is refused; empty: it is taken."""
+        """Return why the request is refused; empty: it is accepted."""
         code = request.code
         if code in OF_ADMINS:
             return self._why_no_operator(peer)
@@ -209,10 +217,10 @@ class ControllerAccess:
 
     def _why_not_its(self, name: str, number: int | None, claimed: str, peer: _Peer) -> str:
         """
-        Why a request is not taken as that broker's.
+        Return why a request is not accepted as that broker's; empty: it is.
 
-        :param claimed: the address that a broker says it has that is not known here yet; empty:
-            who decides refuses unknown brokers anyway.
+        :param claimed: the address that an unknown broker claims to have; empty: an unknown broker
+            is accepted here, since the decision will refuse it anyway.
         """
         known = self._broker(name, number)
         address = claimed if known is None else known.address
@@ -242,7 +250,10 @@ class ControllerAccess:
         )
 
     def _why_not_here(self, request: RegisterBrokerRequest, peer: _Peer) -> str:
-        """A broker that has moved is believed where it is listed, once its old place is silent."""
+        """
+        Return why a registration is refused. A broker that has moved is accepted from a listed
+        host, once its old place is silent.
+        """
         name, number = request.broker_name, request.broker_id
         reason = self._why_not_its(name, number, "", peer)
         if not reason and self._is_foreign(name, number, peer):
@@ -251,12 +262,15 @@ class ControllerAccess:
         return reason
 
     def _is_foreign(self, name: str, number: int, peer: _Peer) -> bool:
-        """It passes by the list alone: the registered address is another one."""
+        """Whether the list alone lets this sender pass: the registered address is another one."""
         known = self._broker(name, number)
         return known is not None and not self._is_at(peer, known.address)
 
     def _why_no_election(self, request: ElectMasterRequest, peer: _Peer) -> str:
-        """Each broker asks for itself; one in sync may name another, as in a hand-over."""
+        """
+        Return why an election is refused. Each broker may ask for itself; a broker in sync may name
+        another, as in a hand-over.
+        """
         broker_set = self._sets.get(request.broker_name)
         if broker_set is None:
             return ""
@@ -289,9 +303,10 @@ class ControllerAccess:
 
     def _is_at(self, peer: _Peer, address: str) -> bool:
         """
-        The peer is that host, by address or certificate.
+        Whether the sender is that host, by address or certificate.
 
-        Whoever connects from 127.0.0.1 may be any process of this machine, which is an operator's.
+        A connection from 127.0.0.1 always counts: it may come from any process of this machine,
+        which belongs to an operator.
         """
         host = host_of(address)
         if peer.host in _THIS_MACHINE or (host and host in peer.names):

@@ -1,4 +1,5 @@
-"""The tables that all controllers have alike: who belongs to which set, and who leads it.
+"""The tables that are the same at all controllers: which brokers belong to a set, and which one
+leads it.
 
 Spec: controller.md, sections 10.1 and 10.2.
 """
@@ -18,7 +19,11 @@ from rmq_ha.server.controller.messages import SyncStateSet
 
 @dataclass(slots=True)
 class KnownBroker:
-    """:ivar check_code: with which its id was applied for."""
+    """
+    A registered broker.
+
+    :ivar check_code: the code with which its id was applied for.
+    """
 
     address: str
     check_code: str
@@ -29,12 +34,13 @@ class BrokerSet:
     """
     All brokers of one name.
 
-    :ivar next_id: above every id that was ever given; Java's counts them (14.22).
-    :ivar master: None: nobody leads.
-    :ivar master_epoch: 0: nobody was ever elected.
+    :ivar next_id: higher than every id that was ever given; Java counts the brokers instead
+        (14.22).
+    :ivar master: id of the master; None: nobody leads.
+    :ivar master_epoch: epoch of the last election; 0: nobody was ever elected.
     :ivar members: ids of the SyncStateSet, ascending.
-    :ivar set_epoch: of `members`.
-    :ivar silence_ms: for which the master may be silent.
+    :ivar set_epoch: epoch of `members`.
+    :ivar silence_ms: time for which the master may be silent, in milliseconds.
     """
 
     cluster_name: str
@@ -48,12 +54,12 @@ class BrokerSet:
 
     @property
     def sync_state_set(self) -> SyncStateSet:
-        """Members and their epoch."""
+        """Return the members with their epoch."""
         return SyncStateSet(self.members, self.set_epoch)
 
     @property
     def master_address(self) -> str | None:
-        """Where the master is, if there is one."""
+        """Return the master's address; None without a master."""
         return None if self.master is None else self.brokers[self.master].address
 
     @property
@@ -63,10 +69,10 @@ class BrokerSet:
 
 class BrokerSets:
     """
-    Applies events in the order of the log; equal logs give equal tables, whoever applies them.
+    Applies events in the order of the log; equal logs give equal tables at every controller.
 
-    An event whose set or broker is not there any more changes nothing: who decided it did so before
-    he knew.
+    An event whose set or broker does not exist any more changes nothing: its removal was not known
+    yet when the event was decided.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Headers and bodies as values and back, byte for byte as upstream writes them.
+"""Translates headers and bodies to values and back, byte for byte as upstream writes them.
 
 Spec: controller.md, sections 5.1 and 5.2; remoting.md, section 1.9.
 """
@@ -30,9 +30,9 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 def decode_header(kind: type[H], ext: Mapping[str, str] | None) -> H:
     """
-    The fields of a request or response; unknown ones are left out.
+    Read the fields of a request or response; unknown ones are left out.
 
-    :raises RequestRejected: one is missing, or cannot be read.
+    :raises RequestRejected: a field is missing, or cannot be read.
     """
     try:
         return msgspec.convert(_as_java(kind, ext or {}), kind, strict=False)
@@ -43,7 +43,7 @@ def decode_header(kind: type[H], ext: Mapping[str, str] | None) -> H:
 
 
 def _as_java(kind: type[Header], ext: Mapping[str, str]) -> Mapping[str, str]:
-    """Java reads every boolean but `true` as false."""
+    """Write booleans as Java reads them: every text but `true` is false."""
     return {
         **ext,
         **{
@@ -56,19 +56,22 @@ def _as_java(kind: type[Header], ext: Mapping[str, str]) -> Mapping[str, str]:
 
 @cache
 def _booleans(kind: type[Header]) -> tuple[str, ...]:
-    """Names of fields on the wire; to look at the class each time costs as much as all the rest."""
+    """
+    Return the wire names of a header's boolean fields. They are cached, since looking at the class
+    each time would cost as much as the rest of the decoding.
+    """
     fields = msgspec.structs.fields(kind)
     return tuple(item.encode_name for item in fields if item.type is bool)
 
 
 def encode_set(value: SyncStateSet) -> bytes:
-    """The body of 1001, 1003, 1004 and 1008."""
+    """Encode the body of 1001, 1003, 1004 and 1008."""
     return fastjson.encode({"syncStateSet": value.members, "syncStateSetEpoch": value.epoch})
 
 
 def decode_set(body: bytes) -> SyncStateSet:
     """
-    The same, read.
+    Decode the body of 1001, 1003, 1004 and 1008.
 
     :raises ProtocolViolation: it is not such a body.
     """
@@ -92,7 +95,7 @@ def encode_elected(value: ElectedBody) -> bytes:
 
 def decode_elected(body: bytes) -> ElectedBody:
     """
-    The same, read; the keys of its map are quoted or not.
+    Decode the body of ELECT_MASTER (1002); the keys of its map may be quoted or not.
 
     :raises ProtocolViolation: it is not such a body.
     """
@@ -100,13 +103,13 @@ def decode_elected(body: bytes) -> ElectedBody:
 
 
 def encode_names(names: list[str]) -> bytes:
-    """The request body of 1006."""
+    """Encode the request body of 1006."""
     return fastjson.encode(names)
 
 
 def decode_names(body: bytes) -> list[str]:
     """
-    The same, read.
+    Decode the request body of 1006.
 
     :raises ProtocolViolation: it is no array of strings.
     """
@@ -117,7 +120,7 @@ def decode_names(body: bytes) -> list[str]:
 
 
 def encode_replicas(table: Mapping[str, ReplicasInfo]) -> bytes:
-    """The response body of 1006."""
+    """Encode the response body of 1006."""
     return fastjson.encode(
         {"replicasInfoTable": {name: _replicas_json(info) for name, info in table.items()}}
     )
@@ -125,7 +128,7 @@ def encode_replicas(table: Mapping[str, ReplicasInfo]) -> bytes:
 
 def decode_replicas(body: bytes) -> dict[str, ReplicasInfo]:
     """
-    The same, read.
+    Decode the response body of 1006.
 
     :raises ProtocolViolation: it is not such a body.
     """
@@ -133,7 +136,7 @@ def decode_replicas(body: bytes) -> dict[str, ReplicasInfo]:
 
 
 def encode_properties(lines: list[str]) -> bytes:
-    """The response body of 1010."""
+    """Encode the response body of 1010."""
     return to_bytes("".join(f"{line}\n" for line in lines))
 
 
@@ -199,7 +202,7 @@ def _replica(value: dict[str, Any]) -> Replica:
 
 
 def _ids(value: Any) -> tuple[int, ...]:
-    """In ascending order, each once."""
+    """Return ids in ascending order, each once."""
     return tuple(sorted({_number(item) for item in value or ()}))
 
 

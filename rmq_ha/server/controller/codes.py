@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """Spec: controller.md, sections 5.1 and 5.2."""
+    """The request codes of controller mode. Spec: controller.md, sections 5.1 and 5.2."""
 
     BROKER_HEARTBEAT = 904
     ALTER_SYNC_STATE_SET = 1001
@@ -25,7 +25,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """Spec: controller.md, section 5.3."""
+    """The response codes of controller mode. Spec: controller.md, section 5.3."""
 
     SUCCESS = 0
     FENCED_MASTER_EPOCH = 2000

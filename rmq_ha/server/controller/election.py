@@ -1,4 +1,4 @@
-"""Whom a set gets as its master.
+"""Chooses the master of a set.
 
 Spec: controller.md, section 10.4.
 """
@@ -10,9 +10,11 @@ from rmq_ha.server.controller.liveness import Heartbeat
 
 def best_candidate(candidates: Iterable[int], heartbeats: Mapping[int, Heartbeat]) -> int | None:
     """
-    The one with the newest and then longest log; among equals the smaller priority, then the id.
+    Return the candidate with the newest epoch; among equals that with the longest log, then the
+    smallest priority, then the smallest id.
 
-    :param candidates: without a heartbeat one is passed over.
+    :param candidates: ids; those without a heartbeat are skipped.
+    :returns: None: no candidate has a heartbeat.
     """
     living = [number for number in candidates if number in heartbeats]
     return min(living, key=lambda number: _rank(number, heartbeats[number]), default=None)
@@ -23,7 +25,10 @@ def _rank(number: int, heartbeat: Heartbeat) -> tuple[int, int, int, int]:
 
 
 def is_behind(heartbeat: Heartbeat | None, other: Heartbeat) -> bool:
-    """The other one has what this one lacks; of one that is not known it is to be feared."""
+    """
+    Whether the other broker has data that this one lacks. Without a heartbeat of this one, any data
+    of the other count.
+    """
     has_data = other.epoch >= 0 and other.max_offset > 0
     if heartbeat is None:
         return has_data

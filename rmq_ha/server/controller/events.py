@@ -1,6 +1,6 @@
-"""What the controllers agree on, entry by entry: the changes of their tables.
+"""The entries of the controllers' log: the changes of their tables.
 
-Spec: controller.md, section 10.2. The form is ours; only our own controllers read it.
+Spec: controller.md, section 10.2. Only rmq-ha's controllers read this format.
 """
 
 from typing import Annotated
@@ -15,7 +15,7 @@ _Epoch = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 
 
 class SyncStateSetAltered(msgspec.Struct, frozen=True, tag="set", tag_field="event"):
-    """The set of a broker name is another one."""
+    """The sync state set of a broker name changed."""
 
     broker_name: str
     members: tuple[_Id, ...]
@@ -25,7 +25,7 @@ class BrokerIdApplied(msgspec.Struct, frozen=True, tag="id", tag_field="event"):
     """
     A broker has got its id, for life.
 
-    :ivar check_code: says who may apply for it again.
+    :ivar check_code: the code with which this broker may apply for the id again.
     """
 
     cluster_name: str
@@ -37,12 +37,13 @@ class BrokerIdApplied(msgspec.Struct, frozen=True, tag="id", tag_field="event"):
 
 class MasterElected(msgspec.Struct, frozen=True, tag="master", tag_field="event"):
     """
-    Another epoch has begun.
+    A new epoch has begun.
 
-    Ours carries the epoch, so that it can start above those that brokers know.
+    Unlike RocketMQ's event, this one carries the epoch, so that the first epoch can be above those
+    that brokers know.
 
-    :ivar master_id: None: nobody could be elected, the set stays.
-    :ivar silence_ms: for which the master may be silent, as it said itself.
+    :ivar master_id: id of the master; None: nobody could be elected, and the set stays.
+    :ivar silence_ms: time for which the master may be silent, as it said itself, in milliseconds.
     """
 
     broker_name: str
@@ -55,7 +56,7 @@ class BrokerDataCleaned(msgspec.Struct, frozen=True, tag="clean", tag_field="eve
     """
     Brokers are forgotten.
 
-    :ivar broker_ids: none: the whole set.
+    :ivar broker_ids: ids of the brokers; empty: the whole set is forgotten.
     """
 
     broker_name: str
@@ -80,7 +81,7 @@ def encode_event(event: Event) -> bytes:
 
 def decode_event(body: bytes) -> Event:
     """
-    The same, read.
+    Decode an event.
 
     :raises CorruptRecord: it is no event that this version knows.
     """

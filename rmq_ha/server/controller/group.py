@@ -1,4 +1,5 @@
-"""One member of the controllers' Raft group: its ledger, its calls to the others, its one timer.
+"""One member of the controllers' Raft group, with its ledger, its calls to the others and its one
+timer.
 
 Spec: controller.md, section 10.2; dledger.md, chapters 2, 5 and 10.
 """
@@ -46,9 +47,9 @@ from rmq_ha.server.dledger.term_file import GroupFile, TermFile
 from rmq_ha.server.dledger.transfer import HAND_OVER_S, order_to_best
 
 _NOTHING = b"-"
-"""The first entry of a leader's term, which commits those before it."""
+"""The body of the first entry of a leader's term, which commits the entries before it."""
 _INDEX_FILE_SIZE = 1 << 20
-"""Of 32,768 entries: an election is one."""
+"""Size of an index file in bytes: 32,768 entries, of which an election takes one."""
 _RETRY_S = 1.0
 _SYNC_AGAIN_S = 0.5
 _THOROUGH_S = 3.0
@@ -56,12 +57,14 @@ _THOROUGH_S = 3.0
 
 class ControllerGroup:
     """
-    Drives the core: what is proposed is applied, in order, once most members have it on the disk.
+    Drives the core: proposed entries are applied, in order, once most members have them on the
+    disk.
 
-    :param directory: of this member's files, of no other.
-    :param apply: gets each committed entry, once, from the first one on.
-    :param led: told that this member leads and has applied all before; and that it no longer does.
-    :ivar fault: why this member takes no part until its next start; None: it does.
+    :param directory: directory for this member's files alone.
+    :param apply: called once with each committed entry, from the first one on.
+    :param led: called with True when this member leads and has applied all earlier entries, and
+        with False when it leads no more.
+    :ivar fault: the reason why this member takes no part until its next start; None: it takes part.
     """
 
     log = Logger()
@@ -92,7 +95,7 @@ class ControllerGroup:
         self._actions: deque[Action] = deque()
         self._waiting: dict[int, Deferred[None]] = {}
         self._applied = -1
-        self._term_index: int | None = None  # of this leadership's first entry
+        self._term_index: int | None = None  # index of this leadership's first entry
         self._is_leading = self._is_running = self._is_barred = self._is_stopped = False
         self._is_syncing = False
         self._timer: IDelayedCall | None = None
@@ -101,38 +104,40 @@ class ControllerGroup:
         self._thorough_at = 0.0
         self.fault: str | None = None
 
-    # ------------------------------------------------------------ what others ask
+    # ------------------------------------------------------------ questions of others
 
     @property
     def is_ready(self) -> bool:
-        """This member leads, and everything that was ever proposed is decided and applied."""
+        """
+        Whether this member leads, and everything that was ever proposed is decided and applied.
+        """
         return self._is_leading and self._applied == self._ledger.end_index
 
     @property
     def leads(self) -> bool:
-        """This member leads, and has applied all that others have committed before."""
+        """Whether this member leads, and has applied all entries that earlier leaders committed."""
         return self._is_leading
 
     @property
     def leader_id(self) -> str | None:
-        """Who leads, as far as this member knows."""
+        """Return the id of the leader, as far as this member knows it."""
         return None if self._node is None or self._is_stopped else self._node.leader_id
 
     @property
     def term(self) -> int:
-        """The current one; -1 before the start."""
+        """Return the current term; -1 before the start."""
         return -1 if self._node is None else self._node.term
 
     def routes(self) -> dict[int, Handler]:
-        """What the other members send; by request code."""
+        """Return the handlers of the other members' requests, by request code."""
         return PeerRequests(self._serve, self._members, self._refused).routes()
 
     def propose(self, body: bytes) -> "Deferred[None]":
         """
-        Have an entry agreed on.
+        Have the group agree on an entry.
 
-        :returns: fires when it is applied; fails with `RequestRejected`: it may still be, unless
-            the code says that this member does not lead.
+        :returns: fires when the entry is applied; fails with `RequestRejected`. After a failure it
+            may still be applied, unless the code says that this member does not lead.
         """
         node = self._node
         if node is None or not self.is_ready or node.why_not_append() != GroupCode.SUCCESS:
@@ -151,9 +156,9 @@ class ControllerGroup:
 
     def start(self) -> None:
         """
-        Read what there is, and take part. Blocks while it reads.
+        Read the log and take part in the group. Blocks while it reads.
 
-        :raises StoreError: the files are another process's, or cannot be read.
+        :raises StoreError: another process uses the files, or they cannot be read.
         """
         self._lock = self._host.disk.lock(f"{self._directory}/lock")
         self._name.claim(self.settings.group, "controllerDLegerGroup")
@@ -171,9 +176,10 @@ class ControllerGroup:
 
     async def stop(self) -> None:
         """
-        Have another one lead, take no part any more, and wait until nothing is being written.
+        Have another member lead, take no part any more, and wait until nothing is being written.
 
-        What nobody was promised may not be on the disk yet; it needs no sync of its own.
+        Entries that were promised to nobody may not be on the disk yet; they need no sync of their
+        own.
         """
         await self._hand_over()
         self._leave("this controller stops")
@@ -205,7 +211,10 @@ class ControllerGroup:
             done.errback(RequestRejected(RemotingCode.SYSTEM_ERROR, reason))
 
     def _fail(self, reason: str) -> None:
-        """Whoever cannot remember must not lead, nor vote, until the next start."""
+        """
+        Leave the group until the next start: a member that cannot store its state must neither lead
+        nor vote.
+        """
         self.fault = reason
         self.log.critical("this controller takes no part until its next start: {r}", r=reason)
         self._leave(reason)
@@ -213,7 +222,7 @@ class ControllerGroup:
     # ------------------------------------------------------------ in
 
     def _now(self) -> int:
-        """Milliseconds of a clock that nobody sets."""
+        """Return milliseconds of a clock that nobody can set."""
         return int(self._host.clock.seconds() * 1000 + 0.001)
 
     def _serve(self, code: int, message: GroupMessage, answered: Answered) -> None:
@@ -227,9 +236,12 @@ class ControllerGroup:
 
     def _enter(self, function: Callable[..., None], *args: Any) -> None:
         """
-        Into the core, then do what it wants; what it does not expect must not end it.
+        Call a function of the core, then carry out the core's actions.
 
-        :param function: of `Node`; who takes no part any more hears of nothing.
+        An exception of the core is logged and must not end the member. A member that takes no part
+        any more does nothing.
+
+        :param function: a method of `Node`.
         """
         if self._node is None or self._is_stopped:
             return
@@ -255,7 +267,7 @@ class ControllerGroup:
     # ------------------------------------------------------------ out
 
     def _run(self) -> None:
-        """Do what the core wants, in order, up to the next thing that must be on the disk first."""
+        """Carry out the core's actions, in order, up to a state that must be on the disk first."""
         node = self._node
         if self._is_running or node is None:
             return
@@ -303,7 +315,10 @@ class ControllerGroup:
         self._fail(f"term and vote cannot be kept: {failure.getErrorMessage()}")
 
     def _sync(self) -> None:
-        """One at a time: the core asks for the next one when it was told of this one."""
+        """
+        Start a sync. Only one runs at a time: the core asks for the next one when it was told of
+        this one's end.
+        """
         now = self._host.clock.seconds()
         try:
             job = self._ledger.sync_job(thorough=now >= self._thorough_at + _THOROUGH_S)
@@ -333,7 +348,7 @@ class ControllerGroup:
         self._fail(f"the log cannot be synced: {failure.getErrorMessage()}")
 
     def _sync_later(self, error: NotNow) -> None:
-        """No sync has failed: who waits for this one goes on waiting."""
+        """Try again later. No sync has failed, so callers that wait for it go on waiting."""
         self.log.warn("the log is synced later: {error}", error=error)
         if not self._is_stopped:
             self._sync_again = self._host.clock.callLater(_SYNC_AGAIN_S, self._sync)
@@ -351,7 +366,9 @@ class ControllerGroup:
             self._begin_term(action.term)
 
     def _begin_term(self, term: int) -> None:
-        """Entries of earlier terms are committed together with one of the own."""
+        """
+        Write the first entry of this term, which commits the entries of earlier terms with it.
+        """
         node = self._node
         if node is None or node.role is not Role.LEADER or node.term != term:
             return
@@ -365,7 +382,10 @@ class ControllerGroup:
         self._enter(Node.appended, entry.index)
 
     def _apply_committed(self) -> None:
-        """What most have, and what follows from that."""
+        """
+        Apply the committed entries, and begin to lead when the first entry of this term is among
+        them.
+        """
         while self._applied < self._ledger.committed_index and self.fault is None:
             try:
                 entry = self._ledger.entry(self._applied + 1)
@@ -398,12 +418,12 @@ class ControllerGroup:
 
 
 def not_leader() -> RequestRejected:
-    """What whoever asks another controller than the leader is answered."""
+    """Return the answer of a controller that does not lead."""
     return RequestRejected(ResponseCode.NOT_LEADER, "The controller is not in leader state")
 
 
 def _undecided(code: int) -> RequestRejected:
-    """Of an entry that lies in our log; who leads next may have it, too."""
+    """Return the answer about an entry that lies in this log; the next leader may have it, too."""
     why = "too few controllers have answered in time"
     if code == GroupCode.NOT_LEADER:
         why = "this controller leads no more"

@@ -1,6 +1,7 @@
-"""Who is alive: the heartbeats of brokers, as this controller has heard them.
+"""Tells which brokers are alive, by their heartbeats to this controller.
 
-Spec: controller.md, sections 10.1 and 10.5. Nothing of it is in the log: each controller hears all.
+Spec: controller.md, sections 10.1 and 10.5. The log has none of it: each controller receives all
+heartbeats.
 """
 
 from collections.abc import Iterable
@@ -13,17 +14,17 @@ _MOST_SILENCE_MS = 3_600_000
 _MOST_BROKERS = 10_000
 
 Key = tuple[str, int]
-"""Broker name and id."""
+"""The name and the id of a broker."""
 
 
 class Heartbeat(NamedTuple):
     """
-    The last one of a broker.
+    The last heartbeat of a broker.
 
-    :ivar heard: when, in ms of a clock that nobody sets.
-    :ivar silence_ms: for which the broker may be silent.
-    :ivar epoch: of its last record; -1: it does not know.
-    :ivar channel: that it came by.
+    :ivar heard: when it came, in milliseconds of a clock that nobody can set.
+    :ivar silence_ms: time for which the broker may be silent, in milliseconds.
+    :ivar epoch: epoch of the broker's last record; -1: the broker does not know it.
+    :ivar channel: the connection that it came by.
     """
 
     heard: int
@@ -40,10 +41,11 @@ class Liveness:
     """
     Heartbeats by broker; the time is passed in.
 
-    Of a broker that was not heard of since `begin` nothing is known: it may well be alive, and
-    believe that it leads; the leader before may have heard what this controller has not.
+    If no heartbeat of a broker came since `begin`, this controller knows nothing of it. The broker
+    may be alive and believe that it leads, since the former leader may have received its
+    heartbeats.
 
-    :ivar dropped: heartbeats that had no place.
+    :ivar dropped: number of heartbeats that were dropped, since too many brokers are known.
     """
 
     def __init__(self) -> None:
@@ -53,15 +55,15 @@ class Liveness:
         self.dropped = 0
 
     def begin(self, now: int) -> None:
-        """This controller leads from now on."""
+        """Forget which brokers were heard, since this controller leads from now on."""
         self._heard.clear()
         self._begun = now
 
     def hear(self, request: HeartbeatRequest, channel: Any, now: int) -> None:
         """
-        A heartbeat; the last one counts, also if it tells of less than one before (14.19).
+        Take a heartbeat. The last one counts, even if it tells of less than an earlier one (14.19).
 
-        :param channel: whatever `closed` is told later.
+        :param channel: the connection; `bound_to` finds it again.
         """
         if request.broker_id is None:
             return
@@ -83,7 +85,7 @@ class Liveness:
         )
 
     def last(self, broker_name: str, broker_id: int, now: int) -> Heartbeat | None:
-        """The last heartbeat of a broker that lives; None of any other."""
+        """Return the last heartbeat of a broker that is alive; otherwise None."""
         heartbeat = self._last.get((broker_name, broker_id))
         return (
             heartbeat
@@ -92,18 +94,19 @@ class Liveness:
         )
 
     def is_alive(self, broker_name: str, broker_id: int, now: int) -> bool:
-        """It was heard of lately."""
+        """Whether the broker's last heartbeat is recent enough."""
         return self.last(broker_name, broker_id, now) is not None
 
     def is_heard(self, broker_name: str, broker_id: int) -> bool:
-        """Something is known of it since `begin`."""
+        """Whether something is known of the broker since `begin`."""
         return (broker_name, broker_id) in self._heard
 
     def may_live(self, broker_name: str, broker_id: int, now: int, silence_ms: int) -> bool:
         """
-        It is alive, or nobody can know yet.
+        Whether the broker is alive, or nobody can know yet.
 
-        :param silence_ms: for which it may be silent, as far as is known from the log.
+        :param silence_ms: time for which it may be silent, as far as the log tells, in
+            milliseconds.
         """
         key = broker_name, broker_id
         if key in self._heard:
@@ -112,9 +115,10 @@ class Liveness:
 
     def bound_to(self, channel: Any) -> list[Key]:
         """
-        Whose last heartbeat came by this connection.
+        Return the brokers whose last heartbeat came by this connection.
 
-        Java remembers that of the first, and evicts a broker that has long connected anew (14.16).
+        Java remembers the connection of the first heartbeat, and evicts a broker that has long
+        reconnected (14.16).
         """
         return [key for key, heartbeat in self._last.items() if heartbeat.channel is channel]
 
@@ -124,7 +128,7 @@ class Liveness:
             self._heard.add(key)
 
     def expire(self, now: int) -> list[tuple[Key, Heartbeat]]:
-        """Forget, and name, who was silent for too long."""
+        """Forget and return the brokers that were silent for too long."""
         dead = [
             (key, heartbeat)
             for key, heartbeat in self._last.items()

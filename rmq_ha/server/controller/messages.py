@@ -1,4 +1,5 @@
-"""What brokers, tools and controllers say to each other: the fields of chapter 5 in our spelling.
+"""Messages between brokers, tools and controllers: the fields of chapter 5 in this project's
+spelling.
 
 Spec: controller.md, sections 5.1 and 5.2.
 """
@@ -12,21 +13,21 @@ Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Int32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 
 ANYONE = -1
-"""The broker id of an election that is for no broker in particular."""
+"""The broker id in an election that is for no particular broker."""
 LEAST_PRIORITY = 2147483647
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The ext fields of a request or response; None is an absent one."""
+    """The ext fields of a request or response; None means an absent field."""
 
 
 class HeartbeatRequest(Header, frozen=True, kw_only=True):
     """
-    904.
+    The request BROKER_HEARTBEAT (904).
 
-    :ivar epoch: of the last entry of the broker's epoch file; -1: it has none.
-    :ivar heartbeat_timeout_mills: after this silence the broker counts as dead.
-    :ivar election_priority: the smaller one wins, after epoch and offset.
+    :ivar epoch: the last epoch in the broker's epoch file; -1: it has none.
+    :ivar heartbeat_timeout_mills: after this silence the broker counts as dead, in milliseconds.
+    :ivar election_priority: after epoch and offset, the broker with the smaller number wins.
     """
 
     cluster_name: str = ""
@@ -41,7 +42,7 @@ class HeartbeatRequest(Header, frozen=True, kw_only=True):
 
 
 class AlterSyncStateSetRequest(Header, frozen=True, kw_only=True):
-    """1001; the wanted set is the body."""
+    """The request ALTER_SYNC_STATE_SET (1001); the wanted set is the body."""
 
     broker_name: str
     master_broker_id: Int64
@@ -50,17 +51,17 @@ class AlterSyncStateSetRequest(Header, frozen=True, kw_only=True):
 
 
 class AlterSyncStateSetResponse(Header, frozen=True, kw_only=True):
-    """1001; the epoch is 0 in refusals."""
+    """The response to 1001; the epoch is 0 in refusals."""
 
     new_sync_state_set_epoch: Int32 = 0
 
 
 class ElectMasterRequest(Header, frozen=True, kw_only=True):
     """
-    1002.
+    The request ELECT_MASTER (1002).
 
-    :ivar broker_id: who asks, or who shall lead; `ANYONE`.
-    :ivar designate_elect: this broker or none.
+    :ivar broker_id: the broker that asks, or that shall lead; or `ANYONE`.
+    :ivar designate_elect: elect this broker or none.
     """
 
     cluster_name: str = ""
@@ -71,7 +72,7 @@ class ElectMasterRequest(Header, frozen=True, kw_only=True):
 
 
 class ElectMasterResponse(Header, frozen=True, kw_only=True):
-    """1002; refusals have nothing but code and remark."""
+    """The response to 1002; refusals have only a code and a remark."""
 
     master_broker_id: Int64 | None = None
     master_address: str | None = None
@@ -80,7 +81,7 @@ class ElectMasterResponse(Header, frozen=True, kw_only=True):
 
 
 class RegisterBrokerRequest(Header, frozen=True, kw_only=True):
-    """Answer request code 1003."""
+    """The request REGISTER_BROKER (1003)."""
 
     cluster_name: str = ""
     broker_name: str
@@ -90,20 +91,24 @@ class RegisterBrokerRequest(Header, frozen=True, kw_only=True):
 
 
 class RegisterBrokerResponse(ElectMasterResponse, frozen=True, kw_only=True):
-    """1003; master and epochs only where a master lives. The set is the body."""
+    """
+    The response to 1003. Master and epochs are set only if a master is alive. The set is the body.
+    """
 
     cluster_name: str | None = None
     broker_name: str | None = None
 
 
 class GetReplicaInfoRequest(Header, frozen=True, kw_only=True):
-    """Answer request code 1004."""
+    """The request GET_REPLICA_INFO (1004)."""
 
     broker_name: str
 
 
 class GetReplicaInfoResponse(Header, frozen=True, kw_only=True):
-    """1004; without a master where there is none. The set is the body."""
+    """
+    The response to 1004; the master's fields are absent without a master. The set is the body.
+    """
 
     master_broker_id: Int64 | None = None
     master_address: str | None = None
@@ -112,10 +117,10 @@ class GetReplicaInfoResponse(Header, frozen=True, kw_only=True):
 
 class GetMetadataResponse(Header, frozen=True, kw_only=True):
     """
-    1005, of every controller.
+    The response to GET_METADATA_INFO (1005), from every controller.
 
-    :ivar controller_leader_address: empty during an election.
-    :ivar peers: `n0:host:port;`, each one with its semicolon.
+    :ivar controller_leader_address: address of the controllers' leader; empty during an election.
+    :ivar peers: `n0:host:port;` for each controller, the semicolon included.
     """
 
     group: str
@@ -126,7 +131,7 @@ class GetMetadataResponse(Header, frozen=True, kw_only=True):
 
 
 class NotifyRoleChangedRequest(Header, frozen=True, kw_only=True):
-    """1008, one-way to brokers; the set is the body."""
+    """The one-way request NOTIFY_BROKER_ROLE_CHANGED (1008) to brokers; the set is the body."""
 
     master_address: str | None = None
     master_epoch: Int32 | None = None
@@ -136,9 +141,9 @@ class NotifyRoleChangedRequest(Header, frozen=True, kw_only=True):
 
 class CleanBrokerDataRequest(Header, frozen=True, kw_only=True):
     """
-    1011.
+    The request CLEAN_BROKER_DATA (1011).
 
-    :ivar broker_controller_ids_to_clean: `1;2`; without it the whole set.
+    :ivar broker_controller_ids_to_clean: ids such as `1;2`; None: the whole set.
     """
 
     cluster_name: str | None = None
@@ -149,14 +154,14 @@ class CleanBrokerDataRequest(Header, frozen=True, kw_only=True):
 
 
 class GetNextBrokerIdRequest(Header, frozen=True, kw_only=True):
-    """Answer request code 1012."""
+    """The request GET_NEXT_BROKER_ID (1012)."""
 
     cluster_name: str = ""
     broker_name: str
 
 
 class GetNextBrokerIdResponse(Header, frozen=True, kw_only=True):
-    """1012; nothing is reserved."""
+    """The response to 1012; the id is not reserved."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -165,7 +170,7 @@ class GetNextBrokerIdResponse(Header, frozen=True, kw_only=True):
 
 class ApplyBrokerIdRequest(Header, frozen=True, kw_only=True):
     """
-    1013.
+    The request APPLY_BROKER_ID (1013).
 
     :ivar register_check_code: `host:port;milliseconds`.
     """
@@ -177,7 +182,7 @@ class ApplyBrokerIdRequest(Header, frozen=True, kw_only=True):
 
 
 class ApplyBrokerIdResponse(Header, frozen=True, kw_only=True):
-    """1013, in refusals too."""
+    """The response to 1013, also in refusals."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -185,9 +190,9 @@ class ApplyBrokerIdResponse(Header, frozen=True, kw_only=True):
 
 class SyncStateSet(msgspec.Struct, frozen=True):
     """
-    Body of 1001, 1003, 1004 and 1008.
+    The body of 1001, 1003, 1004 and 1008.
 
-    :ivar epoch: of the set; in a request the one that is to be replaced.
+    :ivar epoch: epoch of the set; in a request, that of the set to be replaced.
     """
 
     members: tuple[int, ...] = ()
@@ -196,10 +201,10 @@ class SyncStateSet(msgspec.Struct, frozen=True):
 
 class ElectedBody(msgspec.Struct, frozen=True):
     """
-    Body of 1002.
+    The body of 1002.
 
-    :ivar addresses: of all brokers of the set, dead ones too, by id; empty where nobody was
-        elected: the whole group is absent then.
+    :ivar addresses: by id, the addresses of all brokers of the set, including dead ones. If it is
+        empty, as when nobody was elected, `brokerMemberGroup` is null.
     """
 
     members: tuple[int, ...]
@@ -209,7 +214,7 @@ class ElectedBody(msgspec.Struct, frozen=True):
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """One broker of a set, as 1006 shows it."""
+    """One broker of a set in the answer to 1006."""
 
     broker_name: str
     broker_id: int
@@ -219,7 +224,7 @@ class Replica(msgspec.Struct, frozen=True):
 
 class ReplicasInfo(msgspec.Struct, frozen=True):
     """
-    One set, as 1006 shows it.
+    One set in the answer to 1006.
 
     :ivar master_address: None while nobody leads.
     """

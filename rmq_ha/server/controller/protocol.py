@@ -1,4 +1,4 @@
-"""The controller's requests over RocketMQ's remoting: frames to decisions and back.
+"""The controller's requests over RocketMQ's remoting: translates frames to decisions and back.
 
 Spec: controller.md, chapter 5 and section 10.3.
 """
@@ -46,26 +46,33 @@ from rmq_ha.server.controller.replicas import Decision, ReplicasInfoManager
 
 _MOST_WAITING = 1024
 _OUTLIVES_S = 0.25
-"""A killed process closes its connections within that, also on a busy machine."""
+"""
+Time within which a killed process has closed its connections, also on a busy machine, in seconds.
+"""
 
 
 class Settings(Shape):
-    """What can be asked and changed from afar."""
+    """The configuration that requests show and change."""
 
     def render(self) -> list[str]:
-        """`key=value` lines."""
+        """Return `key=value` lines."""
 
     def update(self, text: str) -> "Deferred[bool]":
-        """:raises ConfigurationError: nothing was changed; RequestRejected: it must not be."""
+        """
+        Change the configuration.
+
+        :raises ConfigurationError: a value does not fit; nothing was changed.
+        :raises RequestRejected: a key must not be changed by a request.
+        """
 
 
 class ControllerRequests:
     """
     Answers brokers and tools. Changes go through the log one after the other: each is decided when
-    the one before is applied.
+    the previous one is applied.
 
-    :param decided: told of each event once it is applied.
-    :param lost: told of each connection that heartbeats came by, once it is gone.
+    :param decided: called with each event once it is applied.
+    :param lost: called with each lost connection by which heartbeats came.
     """
 
     log = Logger()
@@ -110,7 +117,7 @@ class ControllerRequests:
 
     def decide(self, decide: Callable[[], Decision]) -> "Deferred[Decision]":
         """
-        Decide when all before is done, and commit what follows from that.
+        Decide when all earlier requests are done, then commit the decision's event.
 
         :returns: fires when the event, if there is one, is applied; fails with `RequestRejected`.
         """
@@ -145,7 +152,7 @@ class ControllerRequests:
     # ------------------------------------------------------------ requests
 
     def heartbeat(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """904, of every controller."""
+        """Answer request code 904; every controller does."""
         header = decode_header(HeartbeatRequest, request.ext)
         if header.broker_id is None:
             return request.response(ResponseCode.INVALID_REQUEST, "Heart beat with empty brokerId")
@@ -161,10 +168,11 @@ class ControllerRequests:
 
     def alter_sync_state_set(self, channel: Channel, request: RemotingCommand) -> Answer:
         """
-        1001; a master that takes a broker out of the set has to outlive that by a moment.
+        Answer request code 1001. A master that takes a broker out of the set has to outlive that by
+        a moment.
 
-        If all brokers are killed at once, the last one sees the others go, and would leave a set of
-        itself behind: nobody else could lead then, though the others have every message.
+        If all brokers are killed at once, the last one sees the others go, and would reduce the set
+        to itself. Then no other broker could lead, though the others have every message.
         """
         header = decode_header(AlterSyncStateSetRequest, request.ext)
         proposal = request.read(decode_set)
@@ -197,44 +205,47 @@ class ControllerRequests:
         )
 
     def elect_master(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1002."""
+        """Answer ELECT_MASTER (1002)."""
         header = decode_header(ElectMasterRequest, request.ext)
         return self._ordered(request, lambda: self._manager.elect_master(header, self._now()))
 
     def register_broker(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1003."""
+        """Answer REGISTER_BROKER (1003): a broker tells its address, and asks who leads."""
         header = decode_header(RegisterBrokerRequest, request.ext)
         return self._ordered(request, lambda: self._manager.register_broker(header, self._now()))
 
     def apply_broker_id(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1013."""
+        """Answer APPLY_BROKER_ID (1013): give a broker its id."""
         header = decode_header(ApplyBrokerIdRequest, request.ext)
         return self._ordered(request, lambda: self._manager.apply_broker_id(header))
 
     def clean_broker_data(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1011."""
+        """Answer CLEAN_BROKER_DATA (1011): forget brokers."""
         header = decode_header(CleanBrokerDataRequest, request.ext)
         return self._ordered(request, lambda: self._manager.clean_broker_data(header, self._now()))
 
     def next_broker_id(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1012."""
+        """Answer GET_NEXT_BROKER_ID (1012) with the next free id."""
         self._check_leads()
         header = decode_header(GetNextBrokerIdRequest, request.ext)
         return _response(self._manager.next_broker_id(header), request)
 
     def replica_info(self, _: Channel, request: RemotingCommand) -> Answer:
-        """1004, in order: it begins the lease of who leads, and another one may be on the way."""
+        """
+        Answer request code 1004 after earlier requests, since it may begin a lease, and another
+        election may be on its way.
+        """
         header = decode_header(GetReplicaInfoRequest, request.ext)
         return self._ordered(request, lambda: self._manager.replica_info(header.broker_name))
 
     def sync_state_data(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1006."""
+        """Answer GET_SYNC_STATE_DATA (1006) with all facts of some sets."""
         self._check_leads()
         names = request.read(decode_names)
         return _response(self._manager.sync_state_data(names, self._now()), request)
 
     def metadata(self, _: Channel, request: RemotingCommand) -> Answer:
-        """1005, of every controller."""
+        """Answer request code 1005; every controller does."""
         settings, leader = self._group.settings, self._group.leader_id
         header = GetMetadataResponse(
             group=settings.group,
@@ -246,11 +257,11 @@ class ControllerRequests:
         return request.response(ResponseCode.SUCCESS, None, ext_fields(header))
 
     def config(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1010."""
+        """Answer GET_CONTROLLER_CONFIG (1010) with the configuration."""
         return request.response(body=encode_properties(self._settings.render()))
 
     def update_config(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1009."""
+        """Answer UPDATE_CONTROLLER_CONFIG (1009): change the configuration."""
         try:
             written = self._settings.update((request.body or b"").decode("utf-8", "replace"))
         except ConfigurationError as error:
@@ -276,7 +287,7 @@ def _response(decision: Decision, request: RemotingCommand) -> RemotingCommand:
 
 
 class Knock(Protocol):
-    """Connects, and goes away again."""
+    """A protocol that connects, and closes the connection at once."""
 
     def makeConnection(self, transport: ITransport) -> None:
         transport.loseConnection()
@@ -284,9 +295,9 @@ class Knock(Protocol):
 
 def knock(host: Host, address: str, seconds: float) -> "Deferred[IProtocol]":
     """
-    Whether somebody listens at an address.
+    Find out whether somebody listens at an address.
 
-    :returns: fires when somebody does; fails with what the connection failed with.
+    :returns: fires when somebody does; fails with the error of the connection.
     """
     endpoint = host.network.client(*parse_host_port(address), seconds)
     return endpoint.connect(Factory.forProtocol(Knock))

@@ -1,4 +1,4 @@
-"""What a leading controller answers, and what it wants to be in the log for that.
+"""A leading controller's decisions: its answers, and the events that must be in the log for them.
 
 Spec: controller.md, chapters 5 and 10.
 """
@@ -47,9 +47,9 @@ _LAST_EPOCH = (1 << 31) - 2
 
 class Decision(NamedTuple):
     """
-    An answer, and what it depends on.
+    An answer, and the event that it depends on.
 
-    :ivar event: has to be committed and applied before the answer is given; None: nothing changes.
+    :ivar event: must be committed and applied before the answer is given; None: nothing changes.
     """
 
     code: int
@@ -60,7 +60,7 @@ class Decision(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """1008 for one broker."""
+    """Request 1008 for one broker."""
 
     address: str
     header: NotifyRoleChangedRequest
@@ -69,11 +69,13 @@ class Notice(NamedTuple):
 
 class ReplicasInfoManager:
     """
-    Decides over the tables as they are; whoever asks has each event applied before he asks again.
+    Decides over the present tables. The caller has each event applied before it asks again.
 
-    No I/O, and no clock: the time comes with each question, in ms of one that nobody sets.
+    No I/O, and no clock: the time comes with each question, in milliseconds of a clock that nobody
+    can set.
 
-    :param is_unclean_allowed: a master may be elected from outside the set, if nobody in it lives.
+    :param is_unclean_allowed: returns whether a master may be elected from outside the set, if no
+        member of the set is alive.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class ReplicasInfoManager:
     # ------------------------------------------------------------ ids
 
     def next_broker_id(self, request: GetNextBrokerIdRequest) -> Decision:
-        """1012: the id that would be free; nothing is reserved."""
+        """Answer 1012 with the next free id; the id is not reserved."""
         broker_set = self._sets.get(request.broker_name)
         header = GetNextBrokerIdResponse(
             cluster_name=request.cluster_name,
@@ -96,7 +98,10 @@ class ReplicasInfoManager:
         return Decision(ResponseCode.SUCCESS, None, header)
 
     def apply_broker_id(self, request: ApplyBrokerIdRequest) -> Decision:
-        """1013: take an id; again with the same check code, if the first answer was lost."""
+        """
+        Answer 1013: give an id. The same check code gets it again, in case the first answer was
+        lost.
+        """
         name, number = request.broker_name, request.applied_broker_id
         header = ApplyBrokerIdResponse(cluster_name=request.cluster_name, broker_name=name)
         refused = self._why_no_id(request)
@@ -124,7 +129,7 @@ class ReplicasInfoManager:
                 f"Broker-set: {name} hasn't been registered in controller, but broker try to "
                 f"apply brokerId: {number}"
             )
-        if broker_set.cluster_name != request.cluster_name:  # Java mixes both sets up (14.27)
+        if broker_set.cluster_name != request.cluster_name:  # Java would mix up both sets (14.27)
             return (
                 f"brokerName {name} is one of cluster {broker_set.cluster_name}: a controller "
                 f"knows each name once, so give the brokers of {request.cluster_name} another one"
@@ -137,7 +142,7 @@ class ReplicasInfoManager:
         return f"Fail to apply brokerId: {number} in broker-set: {name}"
 
     def register_broker(self, request: RegisterBrokerRequest, now: int) -> Decision:
-        """1003: a broker with an id says where it is, and asks who leads."""
+        """Answer 1003: a broker with an id tells its address, and asks who leads."""
         name, number = request.broker_name, request.broker_id
         header = RegisterBrokerResponse(cluster_name=request.cluster_name, broker_name=name)
         broker_set = self._sets.get(name)
@@ -175,7 +180,7 @@ class ReplicasInfoManager:
     def alter_sync_state_set(
         self, request: AlterSyncStateSetRequest, proposal: SyncStateSet, now: int
     ) -> Decision:
-        """1001: the master says who is in sync with it."""
+        """Answer 1001: the master says which brokers are in sync with it."""
         refused = self._why_no_change(request, proposal, now)
         if refused is not None:
             code, reason = refused
@@ -192,14 +197,17 @@ class ReplicasInfoManager:
         )
 
     def shrinks(self, broker_name: str, proposal: SyncStateSet) -> bool:
-        """Somebody who is in the set would be no more."""
+        """Whether a member of the present set is missing in the proposal."""
         broker_set = self._sets.get(broker_name)
         return broker_set is not None and not set(broker_set.members) <= set(proposal.members)
 
     def _why_no_change(
         self, request: AlterSyncStateSetRequest, proposal: SyncStateSet, now: int
     ) -> tuple[int, str] | None:
-        """In Java's order. Spec: controller.md, section 5.3."""
+        """
+        Return code and reason of a refusal; None: accept. The checks are in Java's order. Spec:
+        controller.md, section 5.3.
+        """
         name, rejecting = request.broker_name, "Rejecting alter syncStateSet request because the"
         broker_set = self._sets.get(name)
         if broker_set is None:
@@ -234,8 +242,8 @@ class ReplicasInfoManager:
                     ResponseCode.INVALID_REPLICAS,
                     f"{rejecting} replicas {{{number}}} don't exist",
                 )
-            # The master has just spoken. What leads only now may not have heard all of the others:
-            # a refusal would stay with a Java master for good (14.5).
+            # The master has just sent this request. A controller that leads only now may not have
+            # heard the other members yet, and a Java master would never get over a refusal (14.5).
             if number != broker_set.master and not self._may_live(broker_set, name, number, now):
                 return (
                     ResponseCode.BROKER_NOT_ALIVE,
@@ -251,7 +259,9 @@ class ReplicasInfoManager:
     # ------------------------------------------------------------ the master
 
     def elect_master(self, request: ElectMasterRequest, now: int) -> Decision:
-        """1002: a broker finds no master, or an operator, or this controller, wants another."""
+        """
+        Answer 1002: a broker finds no master, or an operator or this controller wants another one.
+        """
         name, asker = request.broker_name, request.broker_id
         broker_set = self._sets.get(name)
         if broker_set is None or (asker != ANYONE and asker not in broker_set.brokers):
@@ -284,7 +294,8 @@ class ReplicasInfoManager:
                 "Failed to elect a new master",
                 ElectMasterResponse(),
             )
-        # Java's every failure costs an epoch (14.18); that there is none any more is one event.
+        # Each failure of Java's costs an epoch (14.18). Here, only the loss of the master is one
+        # event.
         gone = (
             MasterElected(name, None, broker_set.master_epoch + 1) if master is not None else None
         )
@@ -305,10 +316,11 @@ class ReplicasInfoManager:
         designated: bool,
     ) -> Decision:
         """
-        Nobody was ever elected: whoever asks, as with Java, unless another one has more (14.25).
+        Decide the first election of a set: the asking broker wins, as with Java, unless another one
+        has more data (14.25).
 
-        The epoch begins above all that the brokers know: this controller may have lost its data,
-        and they take no epoch that is not above their own (14.24).
+        The epoch begins above all epochs that the brokers know: this controller may have lost its
+        data, and brokers accept no epoch that is not above their own (14.24).
         """
         own = living.get(asker)
         better = [i for i, beat in living.items() if not designated and is_behind(own, beat)]
@@ -355,7 +367,7 @@ class ReplicasInfoManager:
         return Decision(ResponseCode.SUCCESS, None, header, encode_elected(body), event)
 
     def notices(self, broker_name: str, now: int) -> list[Notice]:
-        """1008 for all who live, of the set as it is now."""
+        """Return request 1008 for all living brokers, with the present state of the set."""
         broker_set = self._sets.get(broker_name)
         if broker_set is None:
             return []
@@ -373,9 +385,9 @@ class ReplicasInfoManager:
 
     def without_master(self, now: int) -> list[str]:
         """
-        Sets whose master is dead, or that have none although one who could be it lives.
+        Return the sets whose master is dead, or that have none although a possible master is alive.
 
-        An election for each of them either changes something, or nobody in it can be elected.
+        An election for each of them either changes something, or finds that nobody can be elected.
         """
         names = []
         for name in self._sets.names():
@@ -392,9 +404,10 @@ class ReplicasInfoManager:
 
     def awaited(self, broker_name: str, now: int) -> list[str]:
         """
-        The brokers of which one has to be started so that a set has a master again.
+        Return the brokers of which one has to be started so that a set has a master again.
 
-        :returns: ids and addresses of those in sync, for people; none where one of them lives.
+        :returns: ids and addresses of those in sync, for people; empty when the set has a master,
+            or can elect one.
         """
         broker_set = self._sets.get(broker_name)
         if broker_set is None or broker_set.master is not None:
@@ -406,10 +419,10 @@ class ReplicasInfoManager:
             for number in broker_set.members
         ]
 
-    # ------------------------------------------------------------ what is asked
+    # ------------------------------------------------------------ questions
 
     def replica_info(self, broker_name: str) -> Decision:
-        """1004: who leads, and who is in sync; also where the master is dead."""
+        """Answer 1004: the master and the brokers in sync, even if the master is dead."""
         broker_set = self._sets.get(broker_name)
         if broker_set is None:
             return Decision(
@@ -426,9 +439,9 @@ class ReplicasInfoManager:
 
     def sync_state_data(self, names: Sequence[str], now: int) -> Decision:
         """
-        1006: all of some sets; those that nobody knows are left out.
+        Answer 1006: all facts of some sets; unknown sets are left out.
 
-        :param names: of the sets; if there are none, all sets are told, where Java tells no set.
+        :param names: names of the sets; if empty, all sets are told, where Java tells none.
         """
         known = {name: self._sets.get(name) for name in names or self._sets.names()}
         table = {
@@ -455,7 +468,7 @@ class ReplicasInfoManager:
     # ------------------------------------------------------------ forgetting
 
     def clean_broker_data(self, request: CleanBrokerDataRequest, now: int) -> Decision:
-        """1011: forget some brokers, or a whole set."""
+        """Answer 1011: forget some brokers, or a whole set."""
         name = request.broker_name
         broker_set = self._sets.get(name)
         if broker_set is None:
@@ -480,7 +493,7 @@ class ReplicasInfoManager:
         event = BrokerDataCleaned(name, known) if known or not text else None
         return Decision(ResponseCode.SUCCESS, None, None, None, event)
 
-    # ------------------------------------------------------------ who lives
+    # ------------------------------------------------------------ living brokers
 
     def _living(self, broker_set: BrokerSet, name: str, now: int) -> dict[int, Heartbeat]:
         heard = {number: self._liveness.last(name, number, now) for number in broker_set.brokers}
@@ -491,7 +504,7 @@ class ReplicasInfoManager:
 
 
 def _still_there(broker_set: BrokerSet, name: str) -> Decision:
-    """2011, which brokers take for success: with all that a success has but the group."""
+    """Answer 2011, which brokers take for success. It has all fields of a success but the group."""
     header = ElectMasterResponse(
         master_broker_id=broker_set.master,
         master_address=broker_set.master_address,

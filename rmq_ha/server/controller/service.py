@@ -1,4 +1,4 @@
-"""A whole controller: its port, its group, its watch over the brokers.
+"""A whole controller, with its port, its group and its watch over the brokers.
 
 Spec: controller.md, chapter 10.
 """
@@ -48,11 +48,11 @@ class ControllerService:
     """
     One controller of a group.
 
-    :param tls: the `tls.*` keys; None: plain only.
-    :ivar sets: what all controllers know alike.
-    :ivar settings: what updateControllerConfig changes; `settings.file` may be replaced by that of
-        a server which runs this controller and has one file for both.
-    :ivar elections: how often this one has had a master elected.
+    :param tls: the `tls.*` keys; None: no TLS.
+    :ivar sets: the tables that are the same at all controllers.
+    :ivar settings: the configuration that updateControllerConfig changes. A server that runs this
+        controller with one file for both may replace `settings.file`.
+    :ivar elections: number of masters that were elected while this controller led.
     """
 
     log = Logger()
@@ -72,7 +72,7 @@ class ControllerService:
         self.sets, self.liveness = BrokerSets(), Liveness()
         self.elections = 0
         self._is_listening = False
-        self._knocking: dict[Key, Channel] = {}  # to the connection of it that was lost last
+        self._knocking: dict[Key, Channel] = {}  # to its connection that was lost last
         self._client = RemotingClient(host, NettyClientConfig(), tls)
         self.group = ControllerGroup(
             host,
@@ -132,7 +132,7 @@ class ControllerService:
 
     def start(self) -> "Deferred[None]":
         """
-        Read the log, listen, take part.
+        Read the log, listen, and take part in the group.
 
         :returns: fires when others can connect; fails with `StoreError` when the log cannot be
             read, with `CannotListenError` when the port is taken.
@@ -140,7 +140,7 @@ class ControllerService:
         return Deferred.fromCoroutine(self._start())
 
     def stop(self) -> "Deferred[None]":
-        """Close all; fires when nothing is left to write."""
+        """Close everything; fires when nothing is left to write."""
         return Deferred.fromCoroutine(self._stop())
 
     async def _start(self) -> None:
@@ -166,10 +166,13 @@ class ControllerService:
         await self._client.stop()
         await self.settings.file.written()
 
-    # ------------------------------------------------------------ what it tells of itself
+    # ------------------------------------------------------------ state
 
     def state(self) -> tuple[bool, str]:
-        """Whether brokers can be served, by this controller or the one that it names; and why."""
+        """
+        Return whether brokers can be served, by this controller or the leader that it names; and
+        the reason.
+        """
         group, settings = self.group, self.group.settings
         if group.fault is not None:
             return False, group.fault
@@ -186,7 +189,7 @@ class ControllerService:
         return False, "no controller leads"
 
     def _missing(self) -> str:
-        """Whom an operator has to start, of the sets that nobody leads."""
+        """Name the brokers that an operator has to start, for sets without a master."""
         told = []
         for name in self.sets.names():
             members = self.manager.awaited(name, self._host.steady_ms())
@@ -215,7 +218,7 @@ class ControllerService:
                 asked.addErrback(lambda failure: self.log.failure("asking a master", failure))
 
     def _decided(self, event: Event) -> None:
-        """Applied: who has to know it."""
+        """Log an applied event, and notify brokers of an election."""
         self.log.info("agreed: {event}", event=event)
         if isinstance(event, MasterElected) and event.master_id is not None:
             self.elections += 1
@@ -224,7 +227,7 @@ class ControllerService:
                     self._notify(notice)
 
     def _notify(self, notice: Notice) -> None:
-        """1008; who does not get it asks within 5 s (1004)."""
+        """Send 1008. A broker that does not get it asks within 5 s (1004)."""
         command = RemotingCommand(
             int(RequestCode.NOTIFY_BROKER_ROLE_CHANGED),
             ext_fields(notice.header),
@@ -243,7 +246,10 @@ class ControllerService:
     # ------------------------------------------------------------ the watch
 
     def _expire(self, _: object) -> "Deferred[None]":
-        """Who was silent for too long is dead; his connection goes, as Java's controller does."""
+        """
+        Close the connections of brokers that were silent for too long, as Java's controller does;
+        they are dead.
+        """
         for (name, number), heartbeat in self.liveness.expire(self._host.steady_ms()):
             self.log.warn(
                 "broker {name} {number} at {address} is dead: no heartbeat for {silence} ms",
@@ -257,10 +263,10 @@ class ControllerService:
 
     def _lost(self, channel: Channel) -> None:
         """
-        A connection is gone: that of a killed broker, or one that only connects anew (14.16).
+        A connection is lost: its broker was killed, or only reconnects (14.16).
 
-        Who refuses connections is dead at once; of who takes them nothing is known until its
-        heartbeats come, or its time is over.
+        A broker that refuses connections is dead at once. A broker that accepts them may be alive:
+        wait for its heartbeats, or for its time-out.
         """
         for key in self.liveness.bound_to(channel):
             if not self.group.leads:
@@ -278,7 +284,7 @@ class ControllerService:
             del self._knocking[key]
 
     async def _knock_until_known(self, key: Key) -> None:
-        """Until it is dead, or its heartbeats come by another connection."""
+        """Connect to the broker until it is dead, or its heartbeats come by another connection."""
         while self.group.leads and self._is_listening:
             address = self._registered(key)
             if address is None or self._is_known_again(key):
@@ -287,7 +293,7 @@ class ControllerService:
                 await knock(self._host, address, _KNOCK_S)
             except (ConnectionRefusedError, ValueError):
                 if self._is_known_again(key):
-                    return  # the refusal took its time, and it came back meanwhile
+                    return  # the refusal took some time, and the broker came back meanwhile
                 self.log.warn("broker {key} is dead: it refuses connections", key=key)
                 self.liveness.gone([key])
                 await self._elect_where_needed()
@@ -298,10 +304,11 @@ class ControllerService:
 
     async def _ask_master(self, name: str) -> None:
         """
-        See whether the master of a set is dead, of which a new leader has heard nothing yet.
+        Find out whether a set's master is dead, if this new leader has heard nothing of it yet.
 
-        It would be waited for else, as it may be alive. It is dead if its port refuses connections
-        twice, a second apart: once may be a broker that begins anew.
+        Otherwise the controller would wait for it, since it may be alive. It is dead if its port
+        refuses connections twice, a second apart: a single refusal may come from a broker that
+        restarts.
         """
         broker_set = self.sets.get(name)
         if broker_set is None or broker_set.master is None:
@@ -331,12 +338,17 @@ class ControllerService:
         return pause
 
     def _is_known_again(self, key: Key) -> bool:
-        """Its last heartbeat came by another connection than the one that was lost, or is old."""
+        """
+        Whether the broker's last heartbeat came by another connection than the lost one, or is too
+        old.
+        """
         last = self.liveness.last(*key, self._host.steady_ms())
         return last is None or last.channel is not self._knocking[key]
 
     def _registered(self, key: Key) -> str | None:
-        """Where a broker is; what a heartbeat says of it may be a stranger's word."""
+        """
+        Return a broker's registered address. The address in a heartbeat may come from a stranger.
+        """
         name, number = key
         broker_set = self.sets.get(name)
         known = None if broker_set is None else broker_set.brokers.get(number)

@@ -1,4 +1,4 @@
-"""A controller's configuration: as its group wants it, and as it may be changed while it runs.
+"""A controller's configuration: as settings of its group, and as requests show and change it.
 
 Spec: controller.md, section 2.3; requests 1009 and 1010 of section 5.1.
 """
@@ -20,9 +20,10 @@ from rmq_ha.base.wire.codes import ResponseCode
 
 def group_settings(config: ControllerConfig) -> DLedgerSettings:
     """
-    What the consensus core is told.
+    Return the settings of the consensus core.
 
-    :raises ConfigurationError: controllerDLegerPeers cannot be read, or has no own entry.
+    :raises ConfigurationError: `controllerDLegerPeers` cannot be read, or has no entry for this
+        controller.
     """
     try:
         return DLedgerSettings(
@@ -38,9 +39,9 @@ def group_settings(config: ControllerConfig) -> DLedgerSettings:
 
 class ControllerSettings:
     """
-    Shows the configuration, and changes what can be changed.
+    Shows the configuration, and changes the keys that can be changed.
 
-    :ivar file: that holds it.
+    :ivar file: the properties file.
     """
 
     log = Logger()
@@ -50,12 +51,12 @@ class ControllerSettings:
         self._config = config
 
     def render(self) -> list[str]:
-        """`key=value` lines."""
+        """Return `key=value` lines."""
         return render_objects((self._config,))
 
     def update(self, text: str) -> "Deferred[bool]":
         """
-        Change what a properties text names; keys that are not known are ignored, as in RocketMQ.
+        Change the keys in a properties text; unknown keys are ignored, as in RocketMQ.
 
         :returns: fires with whether the file was written; never fails.
         :raises ConfigurationError: a value does not fit; nothing was changed.

@@ -1,23 +1,25 @@
 """DLedger mode: a commit log that a Raft group agrees on, also together with Java members.
 
-Enter by `journal.GroupJournal`, which the plugin `dledger` makes. Three parts know only their
-contract with the next:
+The entry point is `journal.GroupJournal`, which the plugin `dledger` makes. Each of the three parts
+knows only its contract with the next part:
 
-- The core, `node.Node`, decides everything and does nothing. Requests, answers, `appended`,
-  `synced`
-  and `tick` go in; `outbox` (`actions.py`) comes out, to be done in order. `Persist` is a barrier:
-  nothing behind it leaves before term and vote are on the disk.
-- The ledger, `ledger.py`, has Java's files and checksums beside them. `append` is the leader's,
-  `append_entry` the follower's. A failed sync ends the ledger until a restart.
-- The service, `service.py`, has the port, the calls, the one timer, and carries out the outbox.
+- The core, `node.Node`, decides everything and does no I/O. Requests, answers, `appended`,
+  `synced` and `tick` go in. Actions (`actions.py`) come out in `outbox`, to be done in this order.
+  `Persist` is a barrier: no later action is done before term and vote are on the disk.
+- The ledger, `ledger.py`, has Java's files, and files with checksums of its own. A leader calls
+  `append`, a follower `append_entry`. After a failed sync the ledger takes no entries until a
+  restart.
+- The service, `service.py`, has the port, the calls to the other members and the one timer, and
+  carries out the outbox.
 
-`members.Members` takes a vote, heartbeat or push only from the address of the member that it names.
-The roles of a member::
+`members.Members` accepts a vote, heartbeat or push only from the address of the member that the
+request names. The roles of a member::
 
     follower --(no heartbeat)--> candidate --(majority)--> leader
         ^                            |                        |
         +------ higher term ---------+------------------------+
 
-`RoleSwitch` (`server/broker/role.py`) makes the broker slave or master. Puts end at once when the
-lead is lost, and begin when everything committed is dispatched. Spec: dledger.md.
+`RoleSwitch` (`server/broker/role.py`) makes the broker a slave or a master. A member that loses the
+lead refuses puts at once. A new leader takes puts when everything committed is dispatched. Spec:
+dledger.md.
 """

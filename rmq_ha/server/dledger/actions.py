@@ -1,4 +1,4 @@
-"""What the consensus core wants done, in order, and what it needs of a ledger."""
+"""The actions that the consensus core wants done, in order, and the ledger that the core needs."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
@@ -8,13 +8,13 @@ from rmq_ha.server.dledger.messages import GroupMessage
 
 
 class Persist(NamedTuple):
-    """A barrier: nothing behind it may be done before this is on the disk."""
+    """A barrier: no later action may be done before this state is on the disk."""
 
     state: TermVote
 
 
 class Send(NamedTuple):
-    """A request to a peer; `Node.response` takes what became of it."""
+    """Send a request to a peer. `Node.response` takes the peer's answer, or None when none came."""
 
     peer: str
     call_id: int
@@ -24,21 +24,22 @@ class Send(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to a request, once for each token that `Node.request` was given."""
+    """Answer a request. The core makes one answer for each token that `Node.request` was given."""
 
     token: Any
     message: GroupMessage
 
 
 class Sync(NamedTuple):
-    """The ledger shall be synced, then `Node.synced` told; never two at a time."""
+    """Sync the ledger, then call `Node.synced`. The core never wants two syncs at a time."""
 
 
 class PutsCompleted(NamedTuple):
     """
-    Puts of this leadership up to an index, as far as they are not complete, are decided.
+    The outcome of this leadership's puts up to an index, except those that were told before.
 
-    :ivar code: 200; 502: no quorum in time, they may still be committed; 404: not leader any more.
+    :ivar code: 200: committed; 502: no quorum stored them in time, but they may still be committed;
+        404: this member is not the leader any more.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index
@@ -46,7 +47,7 @@ class PutsCompleted(NamedTuple):
 
 
 class RoleChanged(NamedTuple):
-    """This member is something else, or follows somebody else, now."""
+    """This member has another role, or follows another leader, from now on."""
 
     role: Role
     term: int
@@ -63,19 +64,19 @@ Action = Persist | Send | Answer | Sync | PutsCompleted | RoleChanged | CommitIn
 
 
 class ILedger(Protocol):
-    """The log as far as the core uses it; a begin, end or committed index of -1: there is none."""
+    """The log as far as the core uses it. A begin, end or committed index of -1 means: no entry."""
 
     @property
     def begin_index(self) -> int:
-        """The first entry."""
+        """Return the index of the first entry."""
 
     @property
     def end_index(self) -> int:
-        """The last entry."""
+        """Return the index of the last entry."""
 
     @property
     def end_term(self) -> int:
-        """The last entry's term."""
+        """Return the term of the last entry."""
 
     @property
     def end_pos(self) -> int: ...
@@ -85,7 +86,7 @@ class ILedger(Protocol):
 
     @property
     def room(self) -> Room:
-        """How much its disk still takes."""
+        """Return how much room the ledger's disk has left."""
 
     def append(self, term: int, bodies: Sequence[bytes]) -> list[Entry]: ...
 
@@ -93,17 +94,18 @@ class ILedger(Protocol):
 
     def truncate_to(self, entry: Entry) -> None:
         """
-        Make this the last entry.
+        Make this entry the last one.
 
-        Unless it is here already, what is before it stays only as far as that is committed: a
-        leader that has expired its first entries cuts where its ledger begins, and cannot know
-        whether what the follower has before that is what it had itself. Else it is the only one.
+        If the ledger already holds this entry, only the entries after it are cut. Otherwise earlier
+        entries stay only as far as they are committed, and if none can stay, this entry is the only
+        one. A leader that has expired its first entries cuts where its ledger begins. It cannot
+        know whether the follower's earlier entries equal those that it had itself.
         """
 
     def entry(self, index: int) -> Entry | None: ...
 
     def entries(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
-        """Consecutive entries, at least one if there is one."""
+        """Return consecutive entries from `index` on; at least one if the ledger holds `index`."""
 
     def commit(self, index: int) -> None:
-        """Move the committed index; never back, never beyond the end."""
+        """Move the committed index forward, at most to the last entry; it never moves back."""

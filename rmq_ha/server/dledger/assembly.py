@@ -1,4 +1,4 @@
-"""From a broker's configuration to the parts of its group's member.
+"""Make the parts of a DLedger member from a broker's configuration.
 
 Spec: dledger.md, chapter 1.
 """
@@ -22,9 +22,9 @@ _BATCHES_IN_FLIGHT = 4
 
 def make_settings(configuration: BrokerConfiguration) -> DLedgerSettings:
     """
-    A broker's configuration as the core wants it.
+    Translate a broker's configuration into the settings of the core.
 
-    :raises ConfigurationError: dLegerPeers cannot be read, or has no own entry.
+    :raises ConfigurationError: `dLegerPeers` cannot be read, or has no entry for this member.
     """
     store, own = configuration.store, configuration.ours
     batches: dict[str, Any] = {"is_enable_batch_push": store.enable_batch_push}
@@ -48,14 +48,14 @@ def make_settings(configuration: BrokerConfiguration) -> DLedgerSettings:
 
 
 def dledger_directory(configuration: BrokerConfiguration) -> str:
-    """Where a member keeps everything but, perhaps, its data files."""
+    """Return the member's directory. Only its data files may be elsewhere."""
     store = configuration.store
     return f"{store.store_path_root_dir}/dledger-{store.dleger_self_id}"
 
 
 def make_dledger_log(disk: Disk, configuration: BrokerConfiguration) -> DLedgerCommitLog:
     """
-    The log; nothing is read before the store loads.
+    Make the member's commit log. Nothing is read from the disk before the store loads.
 
     :raises ConfigurationError: the delay levels cannot be read.
     """
@@ -74,9 +74,10 @@ def make_dledger_log(disk: Disk, configuration: BrokerConfiguration) -> DLedgerC
 
 def make_members(configuration: BrokerConfiguration, settings: DLedgerSettings) -> Members:
     """
-    Whose requests this member takes.
+    Make the rules that say from which addresses this member accepts requests.
 
-    :raises ValueError: a list of hosts cannot be read; loading a configuration checks them.
+    :raises ValueError: a list of hosts cannot be read. Loading a configuration has checked these
+        lists.
     """
     own = configuration.ours
     return Members(settings, Networks(own.dledger_peer_hosts), Networks(own.dledger_operator_hosts))

@@ -1,4 +1,5 @@
-"""The classic commit log of a broker that became a member of a group: read, never written again.
+"""The classic commit log of a broker that later joined a group: it is read, but never written
+again.
 
 Spec: dledger.md, section 15.4.
 """
@@ -16,9 +17,9 @@ from rmq_ha.server.store.queues.table import ConsumeQueueTable
 
 class ClassicPart:
     """
-    What lies before the first entry, as long as it has not expired.
+    The part of the log before the ledger's first entry, until its files have expired.
 
-    :ivar log: the files; it is read as if it ended where the ledger begins.
+    :ivar log: the classic files. They are read as if the log ended where the ledger begins.
     """
 
     logger = Logger()
@@ -29,20 +30,21 @@ class ClassicPart:
 
     @property
     def is_there(self) -> bool:
-        """Some of it has not expired."""
+        """Whether some classic files have not expired yet."""
         return bool(self.log.row.starts)
 
     @property
     def end(self) -> int:
-        """The divided offset: here the ledger begins; 0 without classic files."""
+        """Return the offset at which the ledger begins; 0 without classic files."""
         return self.log.max_offset if self.is_there else 0
 
     def load(self, has_entries: bool, last_exit_ok: bool, queues: ConsumeQueueTable) -> None:
         """
-        Find the end; the first time, close the last file, so that entries begin with a new one.
+        Find the end of the classic log. At the first start of DLedger, also fill up the last file,
+        so that the first entry begins a new file.
 
-        :param has_entries: that was done at an earlier start.
-        :raises StoreError: the last stop before the first entry was no clean one, or the disk
+        :param has_entries: the ledger has entries, so an earlier start has filled up the last file.
+        :raises StoreError: the last stop before the first entry was not a clean one, or the disk
             refuses.
         """
         row = self.log.row
@@ -77,5 +79,5 @@ class ClassicPart:
         )
 
     def next_slice(self, position: int) -> Run | None:
-        """What is to be dispatched, up to the first entry."""
+        """Return the next records to dispatch, at most up to the ledger's first entry."""
         return self._tail.next_slice(position, False)

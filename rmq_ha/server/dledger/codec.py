@@ -1,4 +1,4 @@
-"""Messages as JSON bodies, byte for byte as upstream writes them and as tolerantly read.
+"""Messages as JSON bodies: written byte for byte like upstream, and read as tolerantly.
 
 Spec: dledger.md, section 5 and chapter 6; remoting.md, section 1.9.
 """
@@ -36,7 +36,7 @@ M = TypeVar("M", bound=GroupMessage)
 
 _MAX = (1 << 63) - 1
 Natural = Annotated[int, msgspec.Meta(ge=0, le=_MAX)]
-# dledger 0.1 (RocketMQ 4.7) spells it with two.
+# DLedger 0.1 (RocketMQ 4.7) spells this name with two underscores.
 _OTHER_SPELLINGS = {"REJECT_ALREADY__HAS_LEADER": VoteResult.REJECT_ALREADY_HAS_LEADER}
 _ENTRY = (
     b'{"body":"%b","bodyCrc":0,"chainCrc":0,"channel":%d,"index":%d,"magic":%d,"pos":%d,'
@@ -45,7 +45,7 @@ _ENTRY = (
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """One entry as it stands in a push; the same for every peer."""
+    """Encode one entry as JSON for a push. The bytes are the same for every peer."""
     body = entry.body
     return _ENTRY % (
         b2a_base64(body, newline=False),
@@ -59,7 +59,10 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def encode_body(message: GroupMessage) -> bytes:
-    """A message's JSON: keys in alphabetical order, nulls left out, upstream's computed keys."""
+    """
+    Encode a message as JSON: keys in alphabetical order, without nulls, with upstream's computed
+    keys.
+    """
     if isinstance(message, PushEntryRequest):
         return _encode_push(message)
     members = []
@@ -122,7 +125,7 @@ def _text(key: bytes, value: str | None) -> bytes:
 
 
 class _Entry(msgspec.Struct, rename="camel"):
-    """An entry in JSON; its size and CRCs are computed, or 0, everywhere."""
+    """An entry in JSON. The JSON's size and CRCs are not read: they are computed, or always 0."""
 
     body: bytes = b""
     index: Natural = 0
@@ -142,7 +145,7 @@ class _Push(GroupMessage, frozen=True, kw_only=True):
     batch_entry: list[_Entry] = []
 
     def message(self) -> PushEntryRequest:
-        """As the core knows it: a batch is one if it has entries."""
+        """Return the request as the core knows it. It is a batch if `batch_entry` is not empty."""
         batch = tuple([entry.entry() for entry in self.batch_entry])
         return PushEntryRequest(
             group=self.group,
@@ -159,7 +162,7 @@ class _Push(GroupMessage, frozen=True, kw_only=True):
 
 
 class _Entries(GroupMessage, frozen=True, kw_only=True):
-    """The answer to a GET in JSON."""
+    """The answer to a GET request in JSON."""
 
     entries: list[_Entry] = []
 
@@ -191,13 +194,13 @@ _MESSAGES: tuple[type[GroupMessage], ...] = (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
 )
-# How each stands in JSON, where it is not as the core knows it.
+# Classes for messages whose JSON has another shape than the core's message.
 _SHAPES: dict[type[GroupMessage], type[Any]] = {
     PushEntryRequest: _Push,
     GetEntriesResponse: _Entries,
 }
 _STRICT = {cls: msgspec.json.Decoder(_SHAPES.get(cls, cls)).decode for cls in _MESSAGES}
-# Of each: key and attribute, in the order in which upstream writes.
+# By message class, the pairs of JSON key and attribute, in the order in which upstream writes them.
 _KEYS = {
     cls: sorted((field.encode_name.encode(), field.name) for field in msgspec.structs.fields(cls))
     for cls in _MESSAGES
@@ -206,11 +209,11 @@ _KEYS = {
 
 def decode_body(cls: type[M], data: bytes | None) -> M:
     """
-    Read a body: unknown keys are ignored, missing ones have their defaults.
+    Read a body. Unknown keys are ignored, missing keys get their defaults.
 
-    :param data: None, as an empty one, is what a peer sent that had nothing to say.
-    :raises ProtocolViolation: it is not JSON, a value is not of the kind that its key needs, or
-        there are more of them than in a push of 10,000 entries.
+    :param data: the body; None or an empty one raises ProtocolViolation.
+    :raises ProtocolViolation: the body is empty or not JSON, or a value is not of the kind that its
+        key needs, or the body has more values than a push of 10,000 entries.
     """
     if not data:
         raise ProtocolViolation(f"a {cls.__name__} without a body")
@@ -224,9 +227,10 @@ def decode_body(cls: type[M], data: bytes | None) -> M:
 
 def _lenient(shape: type[Any], name: str, data: bytes) -> Any:
     """
-    As fastjson reads: its dialect, numbers in strings, null and unknown names for "not there".
+    Read a body as fastjson does: its JSON dialect, numbers in strings, and null or an unknown name
+    as "absent".
 
-    :raises ProtocolViolation: not even so.
+    :raises ProtocolViolation: fastjson could not read the body either.
     """
     value = fastjson.parse(data)
     if not isinstance(value, dict):
@@ -238,7 +242,7 @@ def _lenient(shape: type[Any], name: str, data: bytes) -> Any:
 
 
 def _settle(value: dict[Any, Any]) -> dict[str, Any]:
-    """What `msgspec.convert` would not see as fastjson does."""
+    """Change the values that `msgspec.convert` would read differently from fastjson."""
     settled: dict[str, Any] = {}
     for key, member in value.items():
         if member is None or not isinstance(key, str):

@@ -4,7 +4,7 @@ from enum import IntEnum, StrEnum
 
 
 class RequestCode(IntEnum):
-    """Spec: dledger.md, section 5.1."""
+    """The request codes of DLedger. Spec: dledger.md, section 5.1."""
 
     METADATA = 50000
     APPEND = 50001
@@ -17,7 +17,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """Spec: dledger.md, section 5.3."""
+    """The response codes of DLedger. Spec: dledger.md, section 5.3."""
 
     UNKNOWN = -1
     SUCCESS = 200
@@ -57,7 +57,7 @@ class ResponseCode(IntEnum):
 
 
 class VoteResult(StrEnum):
-    """Spec: dledger.md, section 6.3."""
+    """The results of a vote. Spec: dledger.md, section 6.3."""
 
     UNKNOWN = "UNKNOWN"
     ACCEPT = "ACCEPT"
@@ -74,7 +74,7 @@ class VoteResult(StrEnum):
 
 
 class PushType(StrEnum):
-    """Spec: dledger.md, section 6.4."""
+    """The kinds of a push. Spec: dledger.md, section 6.4."""
 
     APPEND = "APPEND"
     COMMIT = "COMMIT"

@@ -1,4 +1,4 @@
-"""The commit log of a broker whose log is a DLedger group's.
+"""The commit log of a broker that is a member of a DLedger group.
 
 Spec: dledger.md, chapters 4 and 15.
 """
@@ -29,38 +29,40 @@ _BUSY = PutMessageStatus.OS_PAGECACHE_BUSY
 
 
 class Leadership(Protocol):
-    """What the group says about appends."""
+    """The group's answers to questions about appends."""
 
     def term_to_append(self) -> int | None:
-        """The term of this leader; None while it may not append."""
+        """Return the term in which this leader may append; None while it may not append."""
 
     def deletes_early(self) -> bool:
-        """Whether files that have not expired may be deleted for want of disk space."""
+        """Return whether unexpired files may be deleted for want of disk space."""
 
 
 class DLedgerCommitLog:
     """
-    Records in the entries of a ledger, 48 bytes apart.
+    A commit log whose records are the bodies of ledger entries, each after a header of 48 bytes.
 
-    A physical offset is that of a record: its entry's position and 48. `max_offset` is where the
-    last committed entry ends; single records can be read beyond it.
+    The physical offset of a record is the position of its entry plus 48. `max_offset` is the end of
+    the last committed entry; `record_at` also reads single records after it.
 
     :param configuration: `max_message_size` is read at every append, since it may change.
-    :param delay_levels: ms of level 1, 2, ...
-    :ivar classic: what lies before the first entry.
+    :param delay_levels: delays of level 1, 2, ... in milliseconds.
+    :ivar classic: the classic commit log before the ledger's first entry.
     :ivar ledger: the entries.
-    :ivar leadership: None: nothing is appended.
-    :ivar encoder: limits and the numbering of queues.
-    :ivar pending: what this leader appended; each run starts where the entry before ends.
-    :ivar last_store_timestamp: of the newest record, ms; appends never go below it.
-    :ivar flushed_offset: everything below is on this disk.
-    :ivar fault: why the log takes no more writes; None while it does.
-    :ivar admits: clients' messages are taken; by role.
+    :ivar leadership: the group's permission to append; None: nothing is appended.
+    :ivar encoder: encodes records, knows their size limits and numbers the queues.
+    :ivar pending: the records that this leader appended and nobody has dispatched; each run starts
+        where the previous entry ends.
+    :ivar last_store_timestamp: store time of the newest record in milliseconds; later appends never
+        use an earlier time.
+    :ivar flushed_offset: everything below this offset is on this member's disk.
+    :ivar fault: the reason why the log takes no more writes; None while it takes them.
+    :ivar admits: whether the log takes clients' messages; the broker's role decides.
     """
 
     log = Logger()
     may_resume = False
-    cuts = 0  # what is committed never is
+    cuts = 0  # committed entries are never cut
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class DLedgerCommitLog:
 
     @property
     def file_size(self) -> int:
-        """Size of a data file in bytes."""
+        """Return the size of a data file in bytes."""
         return self.ledger.file_size
 
     @property
@@ -99,47 +101,50 @@ class DLedgerCommitLog:
 
     @property
     def row(self) -> FileRow:
-        """The data files that expire next: the classic ones, as long as there are any."""
+        """The data files that expire next: the classic files, as long as any are left."""
         return self.classic.log.row if self.classic.is_there else self.ledger.files.data.row
 
     def drop_oldest(self, count: int) -> list[str]:
-        """Take files out of the log; their paths are returned, for deletion in this order."""
+        """Take files out of the log. Return their paths; the caller deletes them in this order."""
         if self.classic.is_there:
             return self.classic.log.drop_oldest(count)
         return self.ledger.drop_files(count)
 
     def resume(self) -> None:
-        """The disk has room: the ledger finds out by itself."""
+        """Do nothing: once the disk has room again, the ledger finds out by itself."""
 
     @property
     def min_offset(self) -> int:
-        """Start of the first data file; -1 without entries."""
+        """Return the start of the first data file; -1 without entries."""
         if self.classic.is_there:
             return self.classic.log.min_offset
         return self.ledger.begin_pos if self.ledger.end_index >= 0 else -1
 
     @property
     def max_offset(self) -> int:
-        """Where the last committed entry ends; without one, where the data files begin."""
+        """Return the end of the last committed entry; without one, the begin of the data files."""
         ledger = self.ledger
         return ledger.committed_pos if ledger.committed_index >= 0 else ledger.begin_pos
 
     @property
     def readable_end(self) -> int:
-        """The same: what is not committed is read by nobody."""
+        """Return `max_offset`: nobody may read entries that are not committed."""
         return self.max_offset
 
     @property
     def written_end(self) -> int:
-        """Where the last entry ends: after a crash it may be long before one knows it committed."""
+        """
+        Return the end of the last entry. After a crash it may take long until that entry is known
+        to be committed.
+        """
         return max(self.ledger.end_pos, self.max_offset)
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called when there is more of the log, or more of it is committed."""
+        """Have `callback` called whenever the log grows or more of it is committed."""
         self._subscribers.append(callback)
 
     def grown(self) -> None:
-        """There is more of the log, or more of it is committed."""
+        """Tell the subscribers that the log has grown, or that more of it is committed."""
         for callback in self._subscribers:
             callback()
 
@@ -147,7 +152,7 @@ class DLedgerCommitLog:
 
     def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
         """
-        Append what is drafted, an entry each, with one write a file.
+        Append the drafts, each as one entry, with one write for each data file.
 
         Spec: dledger.md, sections 10.1 and 10.5.
         """
@@ -163,7 +168,9 @@ class DLedgerCommitLog:
         return group
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
-        """Append all members, an entry each, or none; the result is the first's."""
+        """
+        Append all members of a batch, each as one entry, or none. Return the result of the first.
+        """
         term = self._term()
         if isinstance(term, PutMessageStatus):
             return term
@@ -182,7 +189,7 @@ class DLedgerCommitLog:
         return result
 
     def _term(self) -> int | PutMessageStatus:
-        """To append in, or why nothing is appended."""
+        """Return the term to append in, or the status that says why nothing is appended."""
         term = self.leadership.term_to_append() if self.leadership and self.admits else None
         if self.fault is not None:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -190,14 +197,15 @@ class DLedgerCommitLog:
 
     def begin_term(self, term: int, host: Address, now_ms: int) -> bool:
         """
-        Write this leader's first entry: a record that dispatchers leave out, Java's as ours.
+        Write this leader's first entry: a record that no dispatcher delivers, neither Java's nor
+        this one.
 
-        It counts as the half of a transaction that was rolled back: no queue and no index has it.
+        Its flags say that it is a rolled-back transaction, so it comes into no queue and no index.
 
         :param host: this broker's address.
         :returns: false when the disk refuses.
 
-        Spec: dledger.md, section 18.2 (the rule of figure 8 needs it).
+        Spec: dledger.md, section 18.2 (the rule of figure 8 needs this entry).
         """
         mark = Message(
             TERM_TOPIC, 0, b"term %d" % term, host, host, now_ms, sys_flag=TRANSACTION_ROLLBACK
@@ -225,10 +233,11 @@ class DLedgerCommitLog:
         self, term: int, records: list[bytes], last: int, places: list[int] | None = None
     ) -> bool:
         """
-        Append an entry for each record; whether the ledger took them.
+        Append one entry for each record.
 
-        :param last: physical offset that the last record was made for.
-        :param places: of the entries, where they are known.
+        :param last: the physical offset for which the last record was encoded.
+        :param places: positions of the entries; None: the ledger computes them.
+        :returns: whether the ledger took the entries.
         """
         try:
             entries = self.ledger.append(term, records, places)
@@ -242,7 +251,10 @@ class DLedgerCommitLog:
         return True
 
     def _tell_refused(self, reason: str) -> None:
-        """Once, not for every put; the ledger takes entries again as soon as the disk does."""
+        """
+        Log a reason once, not for every put. The ledger takes entries again as soon as the disk
+        does.
+        """
         if reason != self._refused:
             self._refused = reason
             self.log.error("messages are refused: {reason}", reason=reason)
@@ -251,8 +263,10 @@ class DLedgerCommitLog:
 
     def read(self, physical_offset: int, limit: int) -> bytes:
         """
-        Bytes from an offset up to `limit`, the end of that file or the end of the log, whichever
-        comes first, committed or not; empty outside the log.
+        Return bytes from an offset on, whether committed or not; empty outside the log.
+
+        They end after `limit` bytes, at the end of the file or at the end of the log, whichever
+        comes first.
 
         :raises StoreError: the disk cannot read them.
         """
@@ -263,11 +277,11 @@ class DLedgerCommitLog:
 
     def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
         """
-        The bytes of one record.
+        Return the bytes of one record.
 
-        :param size: from its queue entry; asked of the log when None.
-        :returns: None when the log does not hold all of it, or no record starts there.
-        :raises StoreError: the disk cannot read it.
+        :param size: the record's size from its queue entry; None: read it from the log.
+        :returns: None when the log does not hold the whole record, or no record starts there.
+        :raises StoreError: the disk cannot read the record.
         """
         if physical_offset < self.classic.end:
             return self.classic.log.record_at(physical_offset, size)
@@ -279,7 +293,7 @@ class DLedgerCommitLog:
         return data if record_fits(data, physical_offset, size) else None
 
     def _size_at(self, physical_offset: int) -> int:
-        """0 where no entry holds a record."""
+        """Return the size of the record at an offset in bytes; 0 where no entry holds a record."""
         begin = physical_offset - ENTRY_HEADER_SIZE
         head = self.read(begin, ENTRY_HEADER_SIZE + BLANK_SIZE)
         if len(head) < ENTRY_HEADER_SIZE + BLANK_SIZE:

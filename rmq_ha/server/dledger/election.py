@@ -1,4 +1,4 @@
-"""Who leads: the candidate's rounds of votes, and the answers to those of others."""
+"""Elections: a candidate's rounds of votes, and the answers to the votes of other candidates."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _LARGER_TERM = (VoteResult.REJECT_EXPIRED_VOTE_TERM, VoteResult.REJECT_TERM_SMAL
 
 
 class Outcome(Enum):
-    """Of a round of votes; spelled as upstream."""
+    """The outcome of a round of votes; the names are upstream's."""
 
     WAIT_TO_REVOTE = "keep the term"
     REVOTE_IMMEDIATELY = "ask again now"
@@ -26,9 +26,9 @@ class Outcome(Enum):
 @dataclass(eq=False)
 class _Round:
     """
-    One round.
+    One round of votes.
 
-    :ivar answers: by peer; None: none came.
+    :ivar answers: the answer of each peer; None: the call failed.
     """
 
     term: int
@@ -39,11 +39,11 @@ class _Round:
 @dataclass(slots=True)
 class Tally:
     """
-    The answers of a round, counted.
+    The counted answers of a round.
 
     Spec: dledger.md, section 8.4
 
-    :ivar max_term: the largest term of those who refused because of it.
+    :ivar max_term: the largest term of the peers that refused because theirs is larger; -1: none.
     """
 
     valid: int = 0
@@ -70,7 +70,7 @@ class Tally:
 
 class Election:
     """
-    The state machine of chapter 8, as far as it is about votes.
+    The part of the state machine of chapter 8 that deals with votes.
 
     Spec: dledger.md, sections 8.1 to 8.4
 
@@ -91,7 +91,7 @@ class Election:
 
     @property
     def wake(self) -> int:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do, in milliseconds."""
         member = self._member
         if member.role is Role.FOLLOWER:
             return member.last_heard + member.settings.leader_silence + 1
@@ -107,7 +107,7 @@ class Election:
             self._outcome = Outcome.WAIT_TO_REVOTE
 
     def tick(self) -> None:
-        """Go on where time is over."""
+        """Act on deadlines that have passed: become a candidate, end a round or begin one."""
         member = self._member
         if member.role is Role.FOLLOWER and member.now >= self.wake:
             member.become_candidate(member.term)
@@ -120,17 +120,20 @@ class Election:
             self._vote()
 
     def increase(self) -> None:
-        """A candidate's: raise the term at once, and let the others go first (8.2, step 3)."""
+        """
+        Raise the term of this candidate at once, then pause so that others can vote first (8.2,
+        step 3).
+        """
         member = self._member
         member.wants_increase = False
         self._outcome = Outcome.WAIT_TO_REVOTE
-        member.raise_term()  # which ends a round
+        member.raise_term()  # `_role_changed` then ends a running round
         is_asked = member.term == member.term_to_take_leadership
         at_once = is_asked and member.settings.take_leadership_at_once
         self._next_vote = member.now + (0 if at_once else self._pause())
 
     def _pause(self) -> int:
-        """How long to pause, in milliseconds."""
+        """Return the time to pause before the next vote, in milliseconds."""
         member, settings = self._member, self._member.settings
         if member.is_taking_leadership:
             return member.between(
@@ -171,7 +174,7 @@ class Election:
             self._look(current)
 
     def _look(self, current: _Round) -> None:
-        """Whether waiting for more answers is of use (8.2, step 5)."""
+        """End the round if more answers cannot change its outcome (8.2, step 5)."""
         tally, settings = Tally.of(current.answers), self._member.settings
         if (
             tally.has_leader
@@ -181,7 +184,7 @@ class Election:
             self._conclude(current)
 
     def _conclude(self, current: _Round) -> None:
-        """Spec: dledger.md, section 8.4."""
+        """End the round and act on its outcome. Spec: dledger.md, section 8.4."""
         self._round = None
         member, settings = self._member, self._member.settings
         tally = Tally.of(current.answers)
@@ -195,7 +198,11 @@ class Election:
             member.become_candidate(tally.max_term)
 
     def _parse(self, tally: Tally, term: int) -> tuple[Outcome, int]:
-        """:returns: the outcome, and what is added to the pause before the next vote."""
+        """
+        Decide the outcome of a round.
+
+        :returns: the outcome, and milliseconds to add to the pause before the next vote.
+        """
         settings = self._member.settings
         quorum = settings.quorum
         if tally.max_term > term:
@@ -213,7 +220,7 @@ class Election:
         return Outcome.WAIT_TO_VOTE_NEXT, 0
 
     def request(self, request: VoteRequest, token: Any) -> None:
-        """Answer another's vote."""
+        """Answer the vote request of another candidate."""
         self._member.answer(token, self._response(request, is_self=False))
 
     def _response(self, request: VoteRequest, *, is_self: bool) -> VoteResponse:
@@ -236,7 +243,7 @@ class Election:
         )
 
     def _judge(self, request: VoteRequest, is_self: bool) -> VoteResult:
-        """Spec: dledger.md, section 8.3: the order matters."""
+        """Decide on a vote request. Spec: dledger.md, section 8.3: the order matters."""
         member = self._member
         if request.leader_id not in member.settings.peers:
             return VoteResult.REJECT_UNKNOWN_LEADER
@@ -267,7 +274,10 @@ class Election:
         return VoteResult.ACCEPT
 
     def _judge_ledger(self, request: VoteRequest) -> VoteResult | None:
-        """Whose ledger is behind is not voted for, and raises nobody's term."""
+        """
+        Refuse a candidate whose ledger is behind this one, so that it raises nobody's term. None:
+        the candidate's ledger is good enough.
+        """
         ledger = self._member.ledger
         if request.ledger_end_term < ledger.end_term:
             return VoteResult.REJECT_EXPIRED_LEDGER_TERM
@@ -279,7 +289,10 @@ class Election:
         return None
 
     def _sticks_to_leader(self, request: VoteRequest) -> bool:
-        """Spec: dledger.md, section 18.2; off by default."""
+        """
+        Whether to refuse a larger term because the leader was heard of recently. Spec: dledger.md,
+        section 18.2; off by default.
+        """
         member = self._member
         if request.transfer or request.leader_id == member.transferee:
             return False

@@ -1,4 +1,4 @@
-"""How a ledger is brought to the disk, and how what is old is deleted.
+"""Syncing a ledger to the disk, and deleting its expired files.
 
 Spec: dledger.md, chapters 2 and 14.
 """
@@ -24,10 +24,10 @@ _OPEN_AGAIN_S = 0.5
 
 class LedgerFlusher:
     """
-    Syncs a ledger in the worker, one sync at a time: soon after an append, or at once for those
-    who wait; every few seconds with its index and checkpoint.
+    Syncs a ledger in the worker, one sync at a time.
 
-    No timer runs while everything is on the disk.
+    A sync comes soon after an append, or at once when a caller of `sync` waits. Every few seconds
+    it includes the index and the checkpoint. No timer runs while everything is on the disk.
 
     Spec: dledger.md, section 2 (the flush service).
     """
@@ -48,17 +48,17 @@ class LedgerFlusher:
         self._is_broken = self._is_stopped = False
 
     def when_flushed(self, next_offset: int, decided: Decided) -> PutMessageStatus:
-        """The group's answer says it all."""
+        """Return success at once: the group's acknowledgement includes this member's flush."""
         return PutMessageStatus.PUT_OK
 
     def appended(self) -> None:
-        """The ledger, or its committed part, may have grown."""
+        """Arm the timer if the ledger, or its committed part, has grown."""
         if self._state() != self._seen and self._timer is None and self._running is None:
             self._arm()
 
     def sync(self, done: Callable[[int], None]) -> None:
         """
-        Sync what there is now.
+        Sync everything that is in the ledger now.
 
         :param done: called with the last entry that is on the disk; never if the disk fails.
         """
@@ -97,7 +97,7 @@ class LedgerFlusher:
             self._put_off(error)
             return
         except (OSError, StoreError) as error:
-            # what was to be synced may count as clean by now
+            # files that were to be synced may count as clean by now
             self._give_up(f"cannot sync: {error}")
             self.log.error("the ledger takes no more entries: {error}", error=error)
             return
@@ -136,7 +136,7 @@ class LedgerFlusher:
         self._log.fault = f"sync failed: {failure.getErrorMessage()}"
 
     def _put_off(self, error: NotNow) -> None:
-        """No sync has failed: those who wait for it go on waiting."""
+        """Try again later. No sync has failed, so callers that wait for one go on waiting."""
         self.log.warn("the ledger is synced later: {error}", error=error)
         if not self._is_stopped:
             self._again = self._clock.callLater(_OPEN_AGAIN_S, self._on_time)
@@ -159,7 +159,7 @@ class LedgerFlusher:
         running.callback(None)
 
     async def stop(self) -> None:
-        """Bring all to the disk, the checkpoint too."""
+        """Sync everything, with index and checkpoint, and start no more syncs."""
         self._is_stopped = True
         for timer in (self._timer, self._again):
             if timer is not None:
@@ -181,7 +181,8 @@ class LedgerFlusher:
 
 class LedgerCleaner(LogCleaner):
     """
-    Expiry of data files by RocketMQ's rules; a full disk refuses a leader's entries, too.
+    Deletes expired data files by RocketMQ's rules. While the disk is too full, the ledger also
+    refuses a leader's entries.
 
     Spec: dledger.md, section 13.1 and chapter 14.
     """
@@ -204,7 +205,10 @@ class LedgerCleaner(LogCleaner):
         )
 
     def check_disk(self) -> None:
-        """Also for what a leader sends: a follower with a full disk says 415."""
+        """
+        Look how full the disk is. The result also applies to a leader's entries: a follower with a
+        full disk answers 415.
+        """
         super().check_disk()
         ratio, fuller = self.log_ratio(), max(self.log_ratio(), self.queue_ratio())
         is_full = ratio > self._limit
@@ -213,6 +217,9 @@ class LedgerCleaner(LogCleaner):
         self._ledger.short = f"its disk is {fuller:.0%} full" if is_short else None
 
     def may_force(self) -> bool:
-        """See `LogCleaner`: not at a leader, while another member can lead instead."""
+        """
+        Whether unexpired files may be deleted; see `LogCleaner`. A leader keeps them while another
+        member can lead instead.
+        """
         leadership = self._group_log.leadership
         return leadership is None or leadership.deletes_early()

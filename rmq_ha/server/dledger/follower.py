@@ -1,4 +1,4 @@
-"""A follower's half of replication: what it does with the leader's pushes."""
+"""A follower's half of replication: it applies the leader's pushes."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _ALARM_PAUSE_MS = 60_000
 
 @dataclass(slots=True)
 class _Waiting:
-    """A push that cannot be applied, or not be answered, yet."""
+    """A push that cannot be applied, or cannot be answered, yet."""
 
     request: PushEntryRequest
     token: Any
@@ -38,12 +38,12 @@ def _entries(request: PushEntryRequest) -> tuple[Entry, ...]:
 
 class Follower:
     """
-    Applies pushes in order and answers each once it counts as stored.
+    Applies pushes in order, and answers each push once its entries count as stored.
 
     Spec: dledger.md, sections 11.3 to 11.7
 
-    :ivar matched: the last entry that the current leader has shown to be its own too, with all
-        before it; only this is appended to (`check_previous`).
+    :ivar matched: the last entry that the current leader has shown to be equal to its own, with all
+        earlier entries. With `check_previous`, new entries are appended only after this one.
     """
 
     log = Logger()
@@ -64,7 +64,7 @@ class Follower:
 
     @property
     def wake(self) -> int:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do, in milliseconds."""
         return self._gap_at
 
     def _role_changed(self) -> None:
@@ -78,18 +78,21 @@ class Follower:
             self._term = member.term
             ledger = member.ledger
             self.matched = -1
-            # What ends with an entry of this term came from its leader, unless this disk is of
-            # another group. Java compares only when it has something to append.
+            # A ledger that ends with an entry of this term came from this term's leader, unless the
+            # disk is of another group. Java compares only when it has something to append.
             self._assumed = ledger.end_index if ledger.end_term == member.term else -1
 
     @property
     def _kept(self) -> int:
-        """The last entry that is taken for the leader's: committed with it, and not cut off."""
+        """
+        The last entry that this follower takes for the leader's own. It is committed with the
+        leader's commit index, and not cut off.
+        """
         return max(self.matched, self._assumed)
 
     @property
     def is_diverged(self) -> bool:
-        """The leader has another entry where this member has a committed one."""
+        """Whether the leader has another entry where this member has a committed one."""
         return self._differs_at > self.matched
 
     def request(self, request: PushEntryRequest, token: Any) -> None:
@@ -140,7 +143,7 @@ class Follower:
         )
 
     def _finish(self, request: PushEntryRequest, token: Any, code: int, index: int) -> None:
-        """Answer; a success, which vouches for entries, once those are stored."""
+        """Answer a push. A success vouches for the entries, so it waits until they are stored."""
         if code == _OK and index > self._vouched.index:
             self._drop_given_up()
             self._unstored.append(_Waiting(request, token, self._member.now, index))
@@ -149,20 +152,24 @@ class Follower:
             self._answer(token, request, code)
 
     def _drop_given_up(self) -> None:
-        """Of a disk whose sync never ends: what the leader asks again must not pile up here."""
+        """
+        Answer DISK_ERROR to requests that have waited longer than the leader's timeout.
+
+        The leader repeats them, so on a disk whose sync never ends they would pile up.
+        """
         limit = self._member.now - self._member.settings.rpc_timeout
         while self._unstored and self._unstored[0].since < limit:
             waiting = self._unstored.popleft()
             self._answer(waiting.token, waiting.request, ResponseCode.DISK_ERROR)
 
     def stored(self) -> None:
-        """More of the ledger is stored."""
+        """Answer the pushes whose entries are stored by now."""
         limit, end = self._vouched.index, self._member.ledger.end_index
         unstored, self._unstored = self._unstored, deque()
         for waiting in unstored:
             if waiting.index <= limit:
                 self._answer(waiting.token, waiting.request, _OK)
-            elif waiting.index > end:  # cut off meanwhile
+            elif waiting.index > end:  # the entries were cut off meanwhile
                 self._answer(waiting.token, waiting.request, _INCONSISTENT)
             else:
                 self._unstored.append(waiting)
@@ -190,7 +197,7 @@ class Follower:
                 self._apply(following.request, _entries(following.request), following.token)
 
     def _hold(self, request: PushEntryRequest, entries: tuple[Entry, ...], token: Any) -> None:
-        """Earlier ones are still on their way."""
+        """Keep a push whose preceding entries are still on their way."""
         settings, now = self._member.settings, self._member.now
         size = sum(entry.size for entry in entries)
         if (
@@ -218,7 +225,10 @@ class Follower:
             self._answer(waiting.token, waiting.request, code)
 
     def tick(self) -> None:
-        """Look at those that wait: a gap that stays makes the leader compare again."""
+        """
+        Apply a push that has waited too long for earlier entries. That fails, so the leader
+        compares again.
+        """
         member = self._member
         if member.now < self._gap_at:
             return
@@ -240,7 +250,9 @@ class Follower:
             self._commit(request)
 
     def _append(self, request: PushEntryRequest, entries: tuple[Entry, ...]) -> int:
-        """Write what is new, once what is not new has been found equal."""
+        """
+        Check that the entries which the ledger has already are equal, then write the new ones.
+        """
         ledger, last = self._member.ledger, entries[-1].index
         known = ledger.end_index + 1 - entries[0].index
         if known < 0:
@@ -276,7 +288,10 @@ class Follower:
         return _OK
 
     def _refused(self, what: str, entry: Entry, error: Exception) -> int:
-        """The ledger could not; a full or broken disk is no reason to compare again at once."""
+        """
+        Log that the ledger failed, and return the code to answer. The leader must not compare again
+        at once because of a full or broken disk.
+        """
         self.log.warn(
             "{self_id} cannot {what} entry {index} of term {term}: {reason}",
             self_id=self._member.self_id,
@@ -313,7 +328,10 @@ class Follower:
         return _OK
 
     def _truncate(self, request: PushEntryRequest, entry: Entry) -> int:
-        """Spec: dledger.md, section 11.5; with the two checks of section 18.2."""
+        """
+        Cut or rewrite the ledger so that `entry` is its last. Spec: dledger.md, section 11.5, with
+        the two checks of section 18.2.
+        """
         member, ledger = self._member, self._member.ledger
         if not self._is_from_leader(request) or entry.term > request.term:
             return _INCONSISTENT
@@ -340,13 +358,19 @@ class Follower:
         return _OK
 
     def _is_another(self, request: PushEntryRequest, index: int) -> None:
-        """The leader has something else there: nothing of ours is its own only by its term."""
+        """
+        The leader has another entry at `index`. So an entry of the leader's term is no proof any
+        more that this ledger equals the leader's.
+        """
         self._assumed = -1
         if index <= self._member.ledger.committed_index:
             self._differs(request, index)
 
     def _differs(self, request: PushEntryRequest, index: int) -> None:
-        """Nothing that is committed is given up; whoever it is that lost data must be found."""
+        """
+        Keep the committed entries and raise an alarm, once a minute at most: one of the two members
+        has lost data, and an operator must find out which.
+        """
         committed = self._member.ledger.committed_index
         self._differs_at = max(self._differs_at, committed)
         if self._member.now < self._alarm_at:
@@ -365,10 +389,11 @@ class Follower:
 
     def _take_commit(self, request: PushEntryRequest) -> int:
         """
-        Move our commit index to the leader's.
+        Move this member's commit index to the leader's.
 
-        A commit of any other member is ignored. The answer is 406 when the leader has committed
-        entries beyond the last one that is known to be equal here: the leader then compares again.
+        A commit request of any other member is ignored. The answer is 406 when the leader has
+        committed entries beyond the last one that is known to be equal here: the leader then
+        compares again.
         """
         if self._is_from_leader(request):
             self._commit(request)
@@ -381,7 +406,9 @@ class Follower:
         return _OK
 
     def _commit(self, request: PushEntryRequest) -> None:
-        """Spec: dledger.md, section 10.4."""
+        """
+        Commit as far as the request says and the ledger reaches. Spec: dledger.md, section 10.4.
+        """
         ledger = self._member.ledger
         index = min(request.commit_index, ledger.end_index)
         if self._member.settings.check_previous:

@@ -1,4 +1,4 @@
-"""Heartbeats: how a leader stays one, and how the others know."""
+"""Heartbeats: a leader keeps its role by them, and the other members learn who leads."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from rmq_ha.server.dledger.messages import HeartBeatRequest, HeartBeatResponse
 
 @dataclass(eq=False)
 class _Round:
-    """One heartbeat to all; `codes` by peer, the own included."""
+    """One round of heartbeats. `codes` has the answer code of each peer, and this member's own."""
 
     term: int
     deadline: int
@@ -23,13 +23,14 @@ class _Round:
 
 class HeartBeats:
     """
-    Both halves: the leader's rounds and the follower's answers.
+    The leader's rounds of heartbeats, and the follower's answers.
 
     Spec: dledger.md, sections 8.5 and 8.6
 
-    :param followed: told a peer that has answered a heartbeat of the current term with 200.
+    :param followed: called with each peer that has answered a heartbeat of the current term with
+        200.
     :ivar wake: when `tick` has something to do.
-    :ivar rooms: of the members whose last answer named one.
+    :ivar rooms: by peer, the room on its disk according to its last answer.
     """
 
     def __init__(self, member: Member, followed: Callable[[str], None]) -> None:
@@ -43,7 +44,7 @@ class HeartBeats:
 
     @property
     def wake(self) -> int:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do, in milliseconds."""
         return self._next if self._round is None else self._round.deadline
 
     def _role_changed(self) -> None:
@@ -53,7 +54,7 @@ class HeartBeats:
         self._next = self._member.now if self._member.role is Role.LEADER else NEVER
 
     def tick(self) -> None:
-        """Go on where time is over."""
+        """End the round whose deadline has passed, and begin the next round when it is due."""
         current, now = self._round, self._member.now
         if current is not None and now >= current.deadline:
             self._conclude(current)
@@ -97,7 +98,10 @@ class HeartBeats:
             self._look(current)
 
     def _is_stuck(self, peer: str, term: int) -> bool:
-        """Whether a member has come to a term in which it can neither lead nor follow."""
+        """
+        Whether the peer has a larger term, so that it can neither lead nor follow. True only after
+        several refusals.
+        """
         settings = self._member.settings
         if term <= self._member.term or not settings.heed_larger_term:
             return False
@@ -105,14 +109,19 @@ class HeartBeats:
         return self._refusals[peer] >= settings.max_heart_beat_leak
 
     def _look(self, current: _Round) -> None:
-        """Whether the round is decided: a quorum of successes, or all have answered."""
+        """
+        End the round if it is decided: a quorum has answered with success, or all have answered.
+        """
         settings = self._member.settings
         successes = sum(code == ResponseCode.SUCCESS for code in current.codes.values())
         if successes >= settings.quorum or len(current.codes) == len(settings.peers):
             self._conclude(current)
 
     def _conclude(self, current: _Round) -> None:
-        """Spec: dledger.md, section 8.5: the first that matches."""
+        """
+        End the round and act on it. Spec: dledger.md, section 8.5: the first rule that matches
+        counts.
+        """
         self._round = None
         member, settings = self._member, self._member.settings
         codes = Counter(current.codes.values())
@@ -137,7 +146,7 @@ class HeartBeats:
 
     def _judge(self, request: HeartBeatRequest) -> tuple[int, int]:
         """
-        Spec: dledger.md, section 8.6: the order matters.
+        Decide on a leader's heartbeat. Spec: dledger.md, section 8.6: the order matters.
 
         :returns: code and term of the answer.
         """

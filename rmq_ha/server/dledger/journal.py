@@ -1,4 +1,4 @@
-"""The journal of a DLedger group: a ledger that most members have.
+"""The journal of a DLedger group: a ledger of which most members have a copy.
 
 Spec: dledger.md, chapters 14 and 15.
 """
@@ -26,7 +26,7 @@ _HEAD = 128
 
 
 class LedgerJournal(JournalBase):
-    """A ledger on the disk of this broker, and what keeps it in order."""
+    """A ledger on this broker's disk, with the parts that sync, clean and dispatch it."""
 
     always_waits = True
     log: DLedgerCommitLog
@@ -45,16 +45,17 @@ class LedgerJournal(JournalBase):
         super().attach(store)
 
     def load(self) -> None:
-        """See `Journal`: the ledger recovers itself, behind the classic files."""
+        """Load the classic files, then the ledger, which recovers itself; see `Journal`."""
         self.log.classic.log.row.load()
         self.log.ledger.load()
 
     def check_presence(self) -> None:
-        """See `Journal`: an empty ledger is filled by its group."""
+        """Accept an empty ledger, since the group fills it; see `Journal`."""
 
     def recover(self, left: LeftByCrash) -> None:
         """
-        Cut the queues to the ledger; after a crash what was not surely written is dispatched again.
+        Cut the queues to the end of the ledger. After a crash, also cut every record that may not
+        have been written to its queue, so that it is dispatched again.
 
         Spec: dledger.md, section 15.2.
         """
@@ -63,7 +64,7 @@ class LedgerJournal(JournalBase):
         log.classic.load(ledger.end_index >= 0, last_exit_ok, queues)
         ledger.first_pos = log.classic.end
         if ledger.end_index < 0:
-            ledger.become(RecoveredLedger())  # behind what the classic log has now
+            ledger.become(RecoveredLedger())  # begins after the present classic log
             self._recover_empty()
             return
         log.flushed_offset = ledger.end_pos
@@ -85,7 +86,7 @@ class LedgerJournal(JournalBase):
             queues.truncate(classic.end)
 
     def _first_unsure(self) -> int:
-        """The start of the last data file that begins with something surely dispatched."""
+        """Return the start of the newest data file whose first record was certainly dispatched."""
         ledger = self.log.ledger
         sure_ms = self._store.sure_until_ms()
         for start in reversed(ledger.files.data.row.starts[1:]):
@@ -95,7 +96,7 @@ class LedgerJournal(JournalBase):
         return ledger.begin_pos
 
     def mend(self) -> Iterator[None]:
-        """See `Journal`: the dispatcher does."""
+        """Do nothing: the dispatcher mends the queues; see `Journal`."""
         return iter(())
 
     def close(self) -> None:
@@ -105,9 +106,9 @@ class LedgerJournal(JournalBase):
 
 class GroupJournal(LedgerJournal):
     """
-    Kept by most members of a group, which elects its leader.
+    The journal of a broker in a group that elects its leader; most members have each entry.
 
-    :ivar service: this broker's member.
+    :ivar service: this broker's member of the group.
     :raises ConfigurationError: the group cannot be read from the configuration.
     """
 
@@ -123,14 +124,17 @@ class GroupJournal(LedgerJournal):
         self.service.attach(self.flusher)
 
     def load(self) -> None:
-        """See `Journal`: not the ledger of another group."""
+        """Load the journal, unless its ledger is another group's; see `Journal`."""
         self._name.claim(self.service.settings.group, "dLegerGroup")
         super().load()
 
     def info(self) -> dict[str, Any]:
         """
-        See `Journal`: of its `ledger` why it `refuses` entries, and for how long nothing was
-        committed; of a leader also which members lack entries (`lacks`).
+        Return facts under the key `ledger`; see `Journal`.
+
+        `refuses` is the reason why the ledger takes no entries. `stalled_seconds` says for how long
+        nothing was committed while entries waited. A leader also tells which members lack entries
+        (`lacks`).
         """
         told = self.service.statistics()
         lacks = {

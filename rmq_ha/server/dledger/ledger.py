@@ -1,4 +1,4 @@
-"""The ledger: what a group agrees on, entry by entry, on this member's disk.
+"""The ledger on this member's disk: the entries that the group agrees on.
 
 Spec: dledger.md, chapters 3 and 15; sections 11.5 and 11.6.
 """
@@ -26,30 +26,39 @@ from rmq_ha.server.dledger.ledger_recovery import LedgerRecovery, RecoveredLedge
 from rmq_ha.server.dledger.ledger_sync import SyncJob
 from rmq_ha.server.dledger.term_file import CheckpointFile, disk_error
 
-# Both the files' names (20 digits) and places in the index (32 bytes an entry) stay 64-bit numbers.
+# These limits keep the files' names (20 digits) and the places in the index (32 bytes an entry)
+# within 64-bit numbers.
 _INDEX_LIMIT = 1 << 57
 _POSITION_LIMIT = 1 << 62
 
 
 class Ledger(LedgerReader):
     """
-    Entries in a row of data files, with an index; appended at the end, read anywhere.
+    Entries in a row of data files, with an index. They are appended at the end and read anywhere.
 
-    Everything is for the reactor's thread, and quick; but `load`, `sync` and `SyncJob.run` block.
+    Call every method in the reactor's thread. All of them are quick, except `load`, `sync` and
+    `SyncJob.run`, which block.
 
-    :param directory: `dledger-<selfId>`: index, checkpoint and, if no others are given, data.
-    :param file_size: of data files; the same on all members.
-    :param data_directories: where data files are found and made.
-    :param first_pos: where the first entry goes, behind an old commit log; start of a file.
-    :param cached_bytes: of recent entries, kept so that pushing them needs no read.
+    :param directory: `dledger-<selfId>`: holds the index, the checkpoint and, without
+        `data_directories`, the data files.
+    :param file_size: size of a data file in bytes; the same on all members.
+    :param data_directories: directories in which data files are found and made.
+    :param first_pos: position of the first entry: 0, or the end of an older commit log. It is the
+        start of a file.
+    :param cached_bytes: size in bytes of the newest entries that stay in memory, so that pushing
+        them needs no read.
     :ivar committed_index: the last entry known to be committed; -1: none.
-    :ivar committed_pos: where it ends; 0: none.
+    :ivar committed_pos: end of that entry; 0: none.
     :ivar synced_index: the last entry known to be on the disk.
-    :ivar fault: why the last write failed; the next append tries again, unless `is_broken`.
-    :ivar is_broken: a sync has failed: what is on the disk is not known, until a restart looks.
-    :ivar refused: why the disk refused the last entry; None: it took it.
-    :ivar full: why appends are refused while the disk is nearly full; None while they are not.
-    :ivar short: why appends may soon be refused: the disk fills up; None while it does not.
+    :ivar fault: the reason why the last write failed; the next append tries again, unless
+        `is_broken`.
+    :ivar is_broken: whether a sync has failed. Then nobody knows what is on the disk until a
+        restart reads it.
+    :ivar refused: the reason why the disk refused the last entry; None: it took that entry.
+    :ivar full: the reason why appends are refused while the disk is nearly full; None: they are
+        not.
+    :ivar short: the reason why appends may soon be refused, namely a disk that fills up; None: it
+        has room.
     """
 
     log = Logger()
@@ -76,26 +85,26 @@ class Ledger(LedgerReader):
         self.refused: str | None = None
         self.full: str | None = None
         self.short: str | None = None
-        self._on_disk = SyncedUpTo()  # as the checkpoint file has it, or may have
+        self._on_disk = SyncedUpTo()  # the end that the checkpoint file names, or may name
         self._job: SyncJob | None = None
 
     @property
     def refuses(self) -> str:
-        """Why the ledger takes no entries; empty while it takes them."""
+        """Return the reason why the ledger takes no entries; empty while it takes them."""
         return self.full or self.fault or self.refused or ""
 
     @property
     def room(self) -> Room:
-        """How much its disk still takes."""
+        """Return how much room the ledger's disk has left."""
         if self.refuses:
             return Room.NONE
         return Room.SHORT if self.short else Room.FREE
 
     def load(self) -> None:
         """
-        Open the files and find the end. Blocks.
+        Open the files and find the end of the ledger. Blocks.
 
-        :raises StoreError: they do not fit each other, or the disk refuses.
+        :raises StoreError: the files do not fit each other, or the disk refuses.
         """
         self.files.load()
         checkpoint = self.checkpoint_file.load()
@@ -121,7 +130,7 @@ class Ledger(LedgerReader):
         )
 
     def close(self) -> None:
-        """Close every file; nothing is synced by that."""
+        """Close every file without a sync."""
         self.files.close()
         self.recent.clear()
 
@@ -131,11 +140,12 @@ class Ledger(LedgerReader):
         self, term: int, bodies: Sequence[bytes], places: Sequence[int] | None = None
     ) -> list[Entry]:
         """
-        The leader's append: all or none, one write a file.
+        Append entries at the leader, all or none, with one write for each data file.
 
-        :param places: of `places`, just now.
+        :param places: the positions that `places` has returned just before; None: compute them.
         :raises ValueError: a body is too long.
-        :raises LedgerFull: the disk is full; other StoreErrors: it refuses.
+        :raises LedgerFull: the disk is full.
+        :raises StoreError: the disk refuses for another reason.
         """
         first = self.end_index + 1
         if places is None:
@@ -149,9 +159,9 @@ class Ledger(LedgerReader):
 
     def places(self, sizes: Sequence[int]) -> list[int]:
         """
-        Where entries with bodies of these sizes would go.
+        Return the positions at which entries with bodies of these sizes would be appended.
 
-        :raises ValueError: no entry can have such a body.
+        :raises ValueError: a size is larger than an entry's body can be.
         """
         positions: list[int] = []
         pos, room_end = self.end_pos, -1
@@ -166,10 +176,11 @@ class Ledger(LedgerReader):
 
     def append_entry(self, entries: Sequence[Entry]) -> None:
         """
-        A follower's append: all or none, as they are.
+        Append the leader's entries at a follower, unchanged: all of them, or none.
 
-        :raises InconsistentLedger: they do not follow what is there; nothing was written.
-        :raises LedgerFull: the disk is full; other StoreErrors: it refuses.
+        :raises InconsistentLedger: the first entry does not follow the ledger's last one.
+        :raises LedgerFull: the disk is full.
+        :raises StoreError: the disk refuses.
         """
         index, term, pos = self.end_index, self.end_term, self.end_pos
         for entry in entries:
@@ -189,9 +200,10 @@ class Ledger(LedgerReader):
 
     def _check(self, entry: Entry, term: int) -> None:
         """
-        An entry that may be here at all.
+        See that term, index, position, magic and size of an entry are possible in this ledger.
 
-        :param term: of the entry before it.
+        :param term: term of the preceding entry.
+        :raises InconsistentLedger: one of them is not.
         """
         if entry.term < max(term, 0):
             raise InconsistentLedger(
@@ -233,7 +245,9 @@ class Ledger(LedgerReader):
         self.recent.add(entries)
 
     def _refuse(self, reason: str) -> None:
-        """Wipe what a failed write left; as long as that is not possible, take nothing more."""
+        """
+        Wipe the rest of a failed write. While wiping fails too, the ledger takes no more entries.
+        """
         self.fault = reason
         try:
             self._wipe()
@@ -245,7 +259,11 @@ class Ledger(LedgerReader):
             )
 
     def _resume(self) -> None:
-        """:raises StoreError: what is wrong has not passed."""
+        """
+        Wipe the rest of a failed write, so that the ledger takes entries again.
+
+        :raises StoreError: a sync has failed, or the disk still refuses.
+        """
         if self.is_broken:
             raise StoreError(f"the ledger takes no more entries: {self.fault}")
         try:
@@ -265,17 +283,18 @@ class Ledger(LedgerReader):
 
     def truncate_to(self, entry: Entry) -> None:
         """
-        Make this entry the last one: cut behind it, or write it where it belongs.
+        Make this entry the last one: cut the entries after it, or write it at its own position.
 
-        Unless it is here already, what stands before it stays only if that is committed, and if
-        the entry fits behind it: nobody has compared the rest with the leader's. Else the ledger
-        begins anew with it.
+        If the ledger does not hold this entry yet, the entries before it have not been compared
+        with the leader's. They stay only if they are committed and this entry fits after them.
+        Otherwise the ledger begins anew with this entry.
 
         Spec: dledger.md, section 11.5
 
-        :raises InconsistentLedger: there can be no such entry; nothing was changed.
-        :raises LedgerFull: the disk is full; other StoreErrors: it refuses. The ledger may be
-            shorter then, or empty.
+        :raises InconsistentLedger: no ledger can hold such an entry; nothing was changed.
+        :raises LedgerFull: the disk is full.
+        :raises StoreError: the disk refuses for another reason. The ledger may be shorter or empty
+            then.
         """
         self._check(entry, 0)
         last = entry.pos % self.file_size + entry.size + BLANK_SIZE
@@ -306,7 +325,7 @@ class Ledger(LedgerReader):
             return False
 
     def _before(self, entry: Entry) -> Entry | None:
-        """The entry before this one, if it can stay."""
+        """Return the entry before this one if it may stay; otherwise None."""
         if not self.begin_index <= entry.index - 1 <= self.committed_index or self.end_index < 0:
             return None
         before = self.entry(entry.index - 1)
@@ -316,7 +335,7 @@ class Ledger(LedgerReader):
         return before if place == entry.pos else None
 
     def _shorten(self, last: Entry) -> None:
-        """Cut behind an entry."""
+        """Cut all entries after `last`."""
         index, pos = last.index, last.pos + last.size
         if index == self.end_index and self.fault is None:
             return
@@ -343,10 +362,10 @@ class Ledger(LedgerReader):
 
     def _forget_synced(self, index: int) -> None:
         """
-        Entries behind this one are going, and with them what is known about them.
+        Forget that entries after `index` were synced, since they are going to be cut.
 
-        The checkpoint must not vouch for what will be written in their place. That happens once
-        in a leadership at most, so it may block for a moment.
+        The checkpoint must not vouch for the entries that will be written in their place. A ledger
+        is cut at most once in a leadership, so this may block for a moment.
         """
         if self._on_disk.index > index:
             kept = self._kept(index)
@@ -357,7 +376,7 @@ class Ledger(LedgerReader):
             self._job.cut(index)
 
     def _kept(self, index: int) -> SyncedUpTo:
-        """An entry, as the checkpoint names it."""
+        """Return an entry as the checkpoint names it."""
         located = self.located(index)
         return SyncedUpTo() if located is None else SyncedUpTo(index, located.term, located.pos)
 
@@ -365,9 +384,10 @@ class Ledger(LedgerReader):
 
     def commit(self, index: int) -> None:
         """
-        Entries up to this one are committed; never less than before, never beyond the end.
+        Take entries up to `index` as committed. The committed index never moves back, nor past the
+        end.
 
-        :raises StoreError: the disk cannot read where the entry is.
+        :raises StoreError: the disk cannot read the position of the entry.
         """
         index = min(index, self.end_index)
         if index > self.committed_index and (located := self.located(index)) is not None:
@@ -375,12 +395,16 @@ class Ledger(LedgerReader):
 
     def sync_job(self, thorough: bool = False) -> SyncJob:
         """
-        What has to be synced now. One at a time: `run` it in the worker, then call `synced` or
+        Make the job that syncs everything written so far.
+
+        There is one job at a time: call its `run` in the worker, then `synced`, `put_off` or
         `sync_failed`.
 
-        :param thorough: the index too, and then the checkpoint, which says so: every few seconds.
+        :param thorough: also sync the index, then write the checkpoint, which vouches for both.
+            This is done every few seconds.
         :raises NotNow: the files cannot be opened just now; nothing has changed.
-        :raises StoreError: a sync has failed: the next one would vouch for what that one lost.
+        :raises StoreError: a sync has failed, and the next one would vouch for entries that the
+            failed one lost.
         """
         if self.is_broken:
             raise StoreError(f"the ledger is synced no more: {self.fault}")
@@ -401,7 +425,7 @@ class Ledger(LedgerReader):
 
     def synced(self, job: SyncJob) -> int:
         """
-        A job has run.
+        Take the success of a job.
 
         :returns: the last entry that is on the disk.
         """
@@ -414,18 +438,20 @@ class Ledger(LedgerReader):
         return self.synced_index
 
     def put_off(self, job: SyncJob) -> None:
-        """A job's `run` has raised `NotNow`: the next one does it all."""
+        """Take back a job whose `run` has raised `NotNow`: the next job syncs its files too."""
         self._job = None
         job.give_back()
 
     def sync_failed(self, job: SyncJob, error: Exception) -> None:
-        """A job's `run` has raised: no more entries are taken, nothing is synced any more."""
+        """
+        Take the failure of a job's `run`: from now on no entries are taken and nothing is synced.
+        """
         self.is_broken, self.fault = True, str(error)
         self.log.error("the ledger takes no more entries: {error}", error=error)
 
     def sync(self, thorough: bool = False) -> int:
         """
-        All of it at once. Blocks: for start, stop and tests.
+        Sync everything at once. Blocks, so it is only for start, stop and tests.
 
         :returns: the last entry that is on the disk.
         :raises StoreError: the disk failed.
@@ -442,10 +468,10 @@ class Ledger(LedgerReader):
 
     def drop_files(self, count: int) -> list[str]:
         """
-        Let go of the oldest data files, never of one that is not wholly committed and synced.
+        Drop the oldest data files, except those that are not wholly committed and synced.
 
-        :returns: paths to delete, in this order.
-        :raises StoreError: what is left does not begin with an entry.
+        :returns: the paths; the caller deletes them in this order.
+        :raises StoreError: the first remaining file does not begin with an entry.
         """
         starts = self.files.data.row.starts
         safe = min(self.committed_pos, self._on_disk.pos)

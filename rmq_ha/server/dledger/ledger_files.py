@@ -1,4 +1,4 @@
-"""The files of a ledger: where bytes go, without a say about what may be there.
+"""The files of a ledger. They write and read bytes, but do not judge whether entries fit.
 
 Spec: dledger.md, chapter 3.
 """
@@ -32,11 +32,11 @@ from rmq_ha.server.store.log.files import FileRow
 
 class DirtyRow:
     """
-    A row of files, and which of them have to be synced.
+    A row of files, and the set of those that have to be synced.
 
     :ivar row: the files.
-    :ivar dirty: starts of files that were written since `taken`.
-    :ivar gone: starts of files that were closed for good since then.
+    :ivar dirty: starts of the files that were written since the last call of `taken`.
+    :ivar gone: starts of the files that were closed for good since the last call of `taken`.
     """
 
     def __init__(self, row: FileRow) -> None:
@@ -46,9 +46,9 @@ class DirtyRow:
 
     def write(self, position: int, data: bytes) -> None:
         """
-        Write, over the ends of files where need be; missing files are made.
+        Write data at a position, into as many files as it needs. Missing files are made.
 
-        :raises OSError: the disk refuses; any part may have been written.
+        :raises OSError: the disk refuses; any part of the data may have been written.
         """
         size = self.row.file_size
         done = 0
@@ -64,14 +64,14 @@ class DirtyRow:
             done += len(piece)
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of one file; fewer at its end, none where there is no file."""
+        """Read bytes of one file; fewer at its end, and none if the file is missing."""
         start = self.row.start_of(position)
         if start not in self.row.starts[-2:] and start not in self.row.starts:
             return b""
         return self.row.file(start).pread(size, position - start)
 
     def read_over(self, position: int, size: int) -> bytes:
-        """Bytes over the ends of files; fewer where there is no file."""
+        """Read bytes across the ends of files; fewer if a file is missing."""
         data = self.read(position, size)
         while len(data) < size:
             more = self.read(position + len(data), size - len(data))
@@ -81,7 +81,10 @@ class DirtyRow:
         return data
 
     def cut(self, position: int) -> None:
-        """Nothing is left from a position on: later files are deleted, the rest reads as zero."""
+        """
+        Remove everything from a position on: later files are deleted, the rest of this file reads
+        as zero.
+        """
         for start in reversed([start for start in self.row.starts if start >= position]):
             self.dirty.discard(start)
             self.gone.add(start)
@@ -92,12 +95,17 @@ class DirtyRow:
             self.row.file(start).zero(position - start)
 
     def all_dirty_from(self, position: int) -> None:
-        """Nobody knows what from there on is on the disk."""
+        """
+        Count all files from a position on as dirty, since nobody knows whether they are on the
+        disk.
+        """
         size = self.row.file_size
         self.dirty.update(start for start in self.row.starts if start + size > position)
 
     def drop_before(self, position: int) -> list[str]:
-        """Let go of whole files below a position; their paths, oldest first, for deletion."""
+        """
+        Drop files that end at or before a position. Return their paths, oldest first, for deletion.
+        """
         size = self.row.file_size
         old = [start for start in self.row.starts[:-1] if start + size <= position]
         self.dirty.difference_update(old)
@@ -106,29 +114,29 @@ class DirtyRow:
 
     def opened(self) -> list[tuple[int, File]]:
         """
-        The files to sync.
+        Open the files to sync and return them with their starts.
 
-        :raises OSError: one cannot be opened.
+        :raises OSError: a file cannot be opened.
         """
         return [(start, self.row.file(start)) for start in sorted(self.dirty)]
 
     def taken(self) -> None:
-        """They are being synced: they count as clean now."""
+        """Count all files as clean, since a sync of them begins."""
         self.dirty.clear()
         self.gone.clear()
 
     def close_idle(self) -> None:
-        """Give descriptors of clean files back when many are open."""
+        """Close the descriptors of clean files when many are open."""
         self.row.close_idle(min(self.dirty, default=self.row.starts[-1] if self.row.starts else 0))
 
 
 class LedgerFiles:
     """
-    Data, index and checksums.
+    The data files, index files and checksum files of a ledger.
 
     :param directory: `dledger-<selfId>`.
-    :param data_directories: where data files are found and made.
-    :param index_file_size: bytes; upstream knows only one size.
+    :param data_directories: directories in which data files are found and made.
+    :param index_file_size: size of an index file in bytes; upstream knows only the default size.
     """
 
     def __init__(
@@ -147,27 +155,28 @@ class LedgerFiles:
 
     def load(self) -> None:
         """
-        Look which files there are.
+        List the files that are on the disk.
 
-        :raises StoreError: some do not fit.
+        :raises StoreError: some files do not fit their row.
         """
         for part in (self.data, self.index, self.checksums):
             part.row.load()
 
     def write(self, entries: Sequence[Entry], end_pos: int, term: int) -> None:
         """
-        Write consecutive entries: one write a data file, the data last.
+        Write consecutive entries: first checksums and index, then the data with one write for each
+        file.
 
-        :param end_pos: where the entry before them ends.
-        :param term: of that entry; -1: there is none.
-        :raises OSError: the disk refuses; `cut` what is there.
+        :param end_pos: end of the preceding entry.
+        :param term: term of the preceding entry; -1: the ledger is empty.
+        :raises OSError: the disk refuses; the caller has to `cut` the part that was written.
         """
         parts: list[bytes] = []
         segments = [(end_pos, parts)]
         checksums: list[bytes] = []
         units: list[bytes] = []
         position, before = end_pos, PREVIOUS_TERM.pack(term)
-        for index, own_term, pos, body, magic, channel in entries:  # up to 20,000 in a turn
+        for index, own_term, pos, body, magic, channel in entries:  # a turn has up to 20,000
             if pos != position:
                 parts.append(BLANK.pack(BLANK_MAGIC, pos - position))
                 parts = []
@@ -188,13 +197,16 @@ class LedgerFiles:
             self.data.write(pos, b"".join(parts))
 
     def cut(self, pos: int, index: int) -> None:
-        """Nothing is left from a position, and from an entry, on."""
+        """Remove all data from a position on, and index and checksums from an entry on."""
         self.data.cut(pos)
         self.index.cut(INDEX_UNIT * index)
         self.checksums.cut(CHECKSUM_UNIT * index)
 
     def drop_before(self, pos: int, index: int) -> list[str]:
-        """Let go of files below a position and an entry; their paths, for deletion in order."""
+        """
+        Drop the files before a position and an entry. Return their paths; delete them in this
+        order.
+        """
         return [
             *self.data.drop_before(pos),
             *self.index.drop_before(INDEX_UNIT * index),
@@ -203,9 +215,10 @@ class LedgerFiles:
 
     def take(self, with_index: bool) -> list[tuple[DirtyRow, int, File]]:
         """
-        The files to sync, which count as clean now; without the index, which the data can replace.
+        Return the files to sync and count them as clean. The index may be left out: the data can
+        replace it.
 
-        :raises OSError: one cannot be opened; all are as dirty as before.
+        :raises OSError: a file cannot be opened; all files are as dirty as before.
         """
         parts = [self.data, self.checksums]
         if with_index:
@@ -216,18 +229,23 @@ class LedgerFiles:
         return taken
 
     def all_dirty_from(self, pos: int, index: int) -> None:
-        """Nobody knows what from a position, and from an entry, on is on the disk."""
+        """
+        Count all files from a position and an entry on as dirty: nobody knows whether they are on
+        the disk.
+        """
         self.data.all_dirty_from(pos)
         self.index.all_dirty_from(INDEX_UNIT * index)
         self.checksums.all_dirty_from(CHECKSUM_UNIT * index)
 
     def close_idle(self) -> None:
-        """Give descriptors of clean files back when many are open."""
+        """Close the descriptors of clean files when many are open."""
         for part in (self.data, self.index, self.checksums):
             part.close_idle()
 
     def header_at(self, pos: int) -> Header | None:
-        """The sound header that says it stands there; None: something else does."""
+        """
+        Return the header at a position; None unless it is sound and names this position itself.
+        """
         data = self.data.read(pos, ENTRY_HEADER_SIZE)
         if len(data) < ENTRY_HEADER_SIZE:
             return None
@@ -236,9 +254,9 @@ class LedgerFiles:
 
     def located(self, index: int, count: int = 1) -> list[IndexEntry]:
         """
-        What the index says about consecutive entries; fewer where it ends.
+        Return the index entries of consecutive entries; fewer where the index ends.
 
-        :raises CorruptRecord: it says something else.
+        :raises CorruptRecord: an index entry is not the one of its entry.
         """
         data = self.index.read_over(INDEX_UNIT * index, INDEX_UNIT * count)
         entries = []
@@ -255,10 +273,11 @@ class LedgerFiles:
 
     def read_entries(self, located: Sequence[IndexEntry], term: int | None) -> list[Entry]:
         """
-        Consecutive entries: one read for those that stand side by side.
+        Read consecutive entries, with one read for each group that stands side by side.
 
-        :param term: of the entry before; None: not known.
-        :raises CorruptRecord: one is damaged.
+        :param term: term of the preceding entry; None: it is not known, so the first is not
+            checked.
+        :raises CorruptRecord: an entry is damaged.
         """
         first = located[0].index
         checksums = self.checksums.read_over(CHECKSUM_UNIT * first, CHECKSUM_UNIT * len(located))
@@ -285,7 +304,7 @@ class LedgerFiles:
 
 
 def _runs(located: Sequence[IndexEntry]) -> Iterator[Sequence[IndexEntry]]:
-    """Those that stand side by side."""
+    """Split entries into groups that stand side by side in the data."""
     begin = 0
     for end in range(1, len(located)):
         before = located[end - 1]
@@ -297,9 +316,11 @@ def _runs(located: Sequence[IndexEntry]) -> Iterator[Sequence[IndexEntry]]:
 
 def check_body(known: bytes, computed: bytes, unit: IndexEntry) -> None:
     """
-    See that an entry is what was written.
+    Check that an entry has the body that was written.
 
-    :param known: its checksums; those of another entry, or none, say nothing.
+    :param known: the stored checksums. If the header's part differs, they are of another entry or
+        missing, and prove nothing.
+    :param computed: the checksums of the entry that was read.
     :raises CorruptRecord: only the body differs.
     """
     if known != computed and known[:4] == computed[:4]:

@@ -1,4 +1,4 @@
-"""Reading a ledger: entries, the newest of them from memory, and the bytes of messages.
+"""Reading a ledger: entries, of which the newest are in memory, and raw bytes.
 
 Spec: dledger.md, chapter 3.
 """
@@ -16,14 +16,14 @@ from rmq_ha.server.dledger.ledger_recovery import RecoveredLedger
 _READ_COUNT = 1024
 
 
-_KEPT = 0.75  # of the limit, when it is passed: old ones go many at a time
+_KEPT = 0.75  # part of the limit that stays when it is passed: many old entries go at a time
 
 
 class RecentEntries:
     """
-    Consecutive entries; the last one is always there.
+    The newest entries in memory, without a gap; the last entry is always kept.
 
-    :param limit: bytes on the disk that the kept entries take.
+    :param limit: size on the disk of the kept entries, at most, in bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -31,7 +31,7 @@ class RecentEntries:
         self._entries: list[Entry] = []
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Take entries that follow, or begin anew with them."""
+        """Add entries. If they do not follow the kept ones, those are dropped first."""
         if self._entries and entries[0].index != self._entries[-1].index + 1:
             self.clear()
         self._entries += entries
@@ -43,13 +43,15 @@ class RecentEntries:
             del self._entries[: bisect_left(self._entries, first, 0, others, key=attrgetter("pos"))]
 
     def get(self, index: int) -> Entry | None:
-        """One entry, if it is here."""
+        """Return one entry; None if it is not in memory."""
         entries = self._entries
         at = index - entries[0].index if entries else -1
         return entries[at] if 0 <= at < len(entries) else None
 
     def some(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
-        """Consecutive entries from one on, at least that one; none if it is not here."""
+        """
+        Return consecutive entries from `index` on, at least one; none if `index` is not in memory.
+        """
         entries = self._entries
         at = index - entries[0].index if entries else -1
         if not 0 <= at < len(entries):
@@ -61,7 +63,7 @@ class RecentEntries:
         return entries[at:end]
 
     def cut(self, index: int) -> None:
-        """Keep nothing behind an entry."""
+        """Drop all entries after `index`."""
         if self._entries:
             at = max(0, index + 1 - self._entries[0].index)
             del self._entries[at:]
@@ -72,17 +74,18 @@ class RecentEntries:
 
 class LedgerReader:
     """
-    What a ledger holds, and where.
+    The bounds of a ledger, and its entries for reading.
 
-    :ivar first_pos: where the first entry goes, behind an old commit log; start of a file. To be
-        set while the ledger is empty, before `become`.
-    :param cached_bytes: of recent entries, kept so that pushing them needs no read.
+    :ivar first_pos: position of the first entry: 0, or the end of an older commit log. It is the
+        start of a file. Set it while the ledger is empty, before `become`.
+    :param cached_bytes: size in bytes of the newest entries that stay in memory, so that pushing
+        them needs no read.
     :ivar begin_index: the first entry; -1 when empty.
-    :ivar begin_pos: where it begins.
+    :ivar begin_pos: position of the first entry.
     :ivar end_index: the last entry; -1 when empty.
-    :ivar end_term: its term; -1 when empty.
-    :ivar end_pos: where it ends, and the next one begins if it fits into the file.
-    :ivar largest_body: bytes.
+    :ivar end_term: term of the last entry; -1 when empty.
+    :ivar end_pos: end of the last entry. The next one begins here if it fits into the file.
+    :ivar largest_body: size of the largest possible body of an entry in bytes.
     """
 
     begin_index: int
@@ -100,7 +103,7 @@ class LedgerReader:
         self.become(RecoveredLedger())
 
     def become(self, recovered: RecoveredLedger) -> None:
-        """Begin and end are others; an empty ledger begins at its first position."""
+        """Take over begin and end from a recovery. An empty ledger begins at `first_pos`."""
         if recovered.end_index < 0:
             recovered = RecoveredLedger(begin_pos=self.first_pos, end_pos=self.first_pos)
         self.begin_index, self.begin_pos, self.end_index, self.end_term, self.end_pos = recovered
@@ -111,12 +114,12 @@ class LedgerReader:
 
     def place(self, body_length: int, after: int | None = None) -> int:
         """
-        Where an entry will go.
+        Return the position at which the next entry will be written.
 
         Spec: dledger.md, section 3.3
 
-        :param after: where the entry before it ends, when that is not appended yet.
-        :raises ValueError: no entry can have such a body.
+        :param after: end of the preceding entry, if that is not appended yet.
+        :raises ValueError: no entry can have a body of this length.
         """
         if not 0 <= body_length <= self.largest_body:
             raise ValueError(
@@ -127,9 +130,9 @@ class LedgerReader:
 
     def entry(self, index: int) -> Entry | None:
         """
-        One entry; None outside the ledger.
+        Return one entry; None outside the ledger.
 
-        :raises StoreError: the disk cannot read it, or it is damaged.
+        :raises StoreError: the disk cannot read the entry, or the entry is damaged.
         """
         recent = self.recent.get(index)
         if recent is None and self.begin_index <= index <= self.end_index and index >= 0:
@@ -138,10 +141,10 @@ class LedgerReader:
 
     def entries(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
         """
-        Consecutive entries, at least one unless the first is outside the ledger.
+        Return consecutive entries, at least one unless the first is outside the ledger.
 
-        :param max_bytes: headers and bodies.
-        :raises StoreError: the disk cannot read them, or one is damaged.
+        :param max_bytes: size of headers and bodies together.
+        :raises StoreError: the disk cannot read the entries, or one is damaged.
         """
         recent = self.recent.some(index, max_bytes, max_count)
         if recent or not 0 <= self.begin_index <= index <= self.end_index:
@@ -164,9 +167,9 @@ class LedgerReader:
 
     def term_at(self, index: int) -> int:
         """
-        An entry's term; -1 outside the ledger.
+        Return an entry's term; -1 outside the ledger.
 
-        :raises StoreError: the disk cannot read it.
+        :raises StoreError: the disk cannot read the index.
         """
         if index == self.end_index:
             return self.end_term
@@ -174,7 +177,7 @@ class LedgerReader:
         return -1 if located is None else located.term
 
     def located(self, index: int) -> IndexEntry | None:
-        """Where an entry is; None outside the ledger."""
+        """Return the index entry of an entry; None outside the ledger."""
         recent = self.recent.get(index)
         if recent is not None:
             return IndexEntry(recent.magic, recent.pos, recent.size, recent.index, recent.term)
@@ -190,7 +193,7 @@ class LedgerReader:
 
     def read(self, pos: int, length: int) -> bytes:
         """
-        Raw bytes; fewer at the end of a file and at the end of the ledger, none outside it.
+        Return raw bytes; fewer at the end of a file or of the ledger, none outside the ledger.
 
         :raises StoreError: the disk cannot read them.
         """

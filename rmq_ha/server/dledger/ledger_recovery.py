@@ -1,4 +1,4 @@
-"""Where a ledger ends after a stop, clean or not, and whether its index fits.
+"""Recovery of a ledger after a stop, clean or not: finds its end and mends its index.
 
 Spec: dledger.md, section 15.1.
 """
@@ -31,9 +31,9 @@ _FILES_BACK = 3
 
 class RecoveredLedger(NamedTuple):
     """
-    What a ledger holds; -1 when it is empty.
+    The bounds of a recovered ledger. Indexes and term are -1 when it is empty.
 
-    :ivar end_pos: where the last entry ends.
+    :ivar end_pos: end of the last entry.
     """
 
     begin_index: int = -1
@@ -44,7 +44,10 @@ class RecoveredLedger(NamedTuple):
 
 
 class _Column:
-    """Fixed-size units of a row of files, read in order and mended where they do not fit."""
+    """
+    Fixed-size units in a row of files. They are read in order, and written anew where they are
+    wrong.
+    """
 
     def __init__(self, part: DirtyRow, unit: int) -> None:
         self._part = part
@@ -56,7 +59,7 @@ class _Column:
         self.count_mended = 0
 
     def __getitem__(self, index: int) -> bytes:
-        """One unit; short where there is no file."""
+        """Return one unit of bytes; fewer bytes where the file is missing."""
         unit = self._unit
         at = unit * (index - self._first)
         if not 0 <= at < len(self._data):
@@ -65,7 +68,7 @@ class _Column:
         return self._data[at : at + unit]
 
     def mend(self, index: int, content: bytes) -> None:
-        """Write another unit, by and by."""
+        """Replace one unit. Consecutive units are collected and written together."""
         if self._mended_from + len(self._mended) // self._unit != index or (
             len(self._mended) >= _COLUMN
         ):
@@ -75,7 +78,7 @@ class _Column:
         self.count_mended += 1
 
     def flush(self) -> None:
-        """Write what was mended."""
+        """Write the collected units."""
         if self._mended:
             self._part.write(self._unit * self._mended_from, bytes(self._mended))
             self._mended.clear()
@@ -85,8 +88,8 @@ class LedgerRecovery:
     """
     Walks the newest part of a ledger.
 
-    :param synced: what this implementation knows to be on the disk; None: upstream wrote last, and
-        its rules hold: what looks like an entry is one.
+    :param synced: the last entry that rmq-ha knows to be on the disk; None: upstream wrote last.
+        Then upstream's rule holds: everything that looks like an entry is one.
     """
 
     log = Logger()
@@ -100,7 +103,8 @@ class LedgerRecovery:
 
     def run(self) -> RecoveredLedger:
         """
-        Find the end, and mend the index up to there; what lies behind it is left for `cut`.
+        Find the end, and mend index and checksums up to it. The caller cuts everything after the
+        end.
 
         :raises StoreError: the beginning of the ledger is damaged, or the disk cannot read it.
         """
@@ -141,7 +145,9 @@ class LedgerRecovery:
             )
 
     def _beginning(self) -> tuple[int, Header | None]:
-        """Where the first entry is; no header: nothing sound stands there."""
+        """
+        Return position and header of the first entry. The header is None if no sound one was found.
+        """
         pos = self._row.starts[0]
         header = self._files.header_at(pos)
         if header is None:
@@ -151,17 +157,19 @@ class LedgerRecovery:
         return pos, header
 
     def _first_written(self, start: int) -> int:
-        """Where a file that was begun in its middle has its first entry."""
+        """Return the position of the first entry in a file whose beginning was never written."""
         end = start + self._row.file_size
         for pos in range(start, end, _CHUNK):
             data = self._files.data.read(pos, min(_CHUNK, end - pos))
             zeros = len(data) - len(data.lstrip(b"\0"))
-            if zeros < len(data):  # the last byte of the magic
+            if zeros < len(data):  # the first byte that is not zero is the last one of the magic
                 return max(pos + zeros - 3, start)
         return start
 
     def _first_unsure(self, begin: Header | None) -> int:
-        """Start of the file from which on everything has to be looked at."""
+        """
+        Return the start of the file at which the walk has to begin; earlier files need no look.
+        """
         starts = self._row.starts
         if begin is None:
             if len(starts) > 1 and (self._synced is None or self._synced.index >= 0):
@@ -185,7 +193,9 @@ class LedgerRecovery:
         return starts[0]
 
     def _marked(self, synced: SyncedUpTo) -> Header | None:
-        """The entry up to which all was synced, if it is still there."""
+        """
+        Return the header of the entry up to which all was synced; None if it is not there any more.
+        """
         header = self._files.header_at(synced.pos)
         if header is None or (header.index, header.term) != (synced.index, synced.term):
             return None
@@ -197,14 +207,14 @@ class LedgerRecovery:
     def _walk(self, pos: int) -> Header | None:
         synced = self._synced
         last: Header | None = None
-        known: Header | None = None  # the last before the first without a checksum
+        known: Header | None = None  # the entry before the first without a checksum
         has_unknown = False
         for header, body in self._entries(pos):
             before = last.term if last is not None else -1
             unit = encode_checksums(header.encode(), body, before)
             stored = self._checksums[header.index]
             if last is None and header.index > 0 and stored[4:] == unit[4:]:
-                pass  # what was before it is not known
+                pass  # the checksum covers the preceding term, which is not known
             elif stored != unit:
                 if stored[:4] == unit[:4]:
                     self.log.warn(
@@ -227,7 +237,9 @@ class LedgerRecovery:
         return known if has_unknown else last
 
     def _entries(self, pos: int) -> Iterator[tuple[Header, memoryview]]:
-        """Headers and bodies from a position on, as long as they follow each other."""
+        """
+        Yield headers and bodies from a position on, as long as each entry follows the one before.
+        """
         size = self._row.file_size
         last: Header | None = None
         while (start := self._row.start_of(pos)) in self._row.starts:
@@ -244,7 +256,7 @@ class LedgerRecovery:
             pos = start + size
 
     def _in_file(self, pos: int, end: int) -> Iterator[tuple[Header, memoryview]]:
-        """The same up to the end of one file, read in chunks."""
+        """Yield headers and bodies up to the end of one file, read in chunks."""
         read_size = _CHUNK
         while pos + ENTRY_HEADER_SIZE + BLANK_SIZE <= end:
             data = memoryview(self._files.data.read(pos, min(read_size, end - pos)))
@@ -266,5 +278,5 @@ class LedgerRecovery:
 
 
 def _unit_of(header: Header) -> bytes:
-    """The index entry that belongs to a header."""
+    """Return the index entry that belongs to a header."""
     return INDEX.pack(header.magic, header.pos, header.size, header.index, header.term)

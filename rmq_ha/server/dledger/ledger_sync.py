@@ -1,4 +1,4 @@
-"""Bringing to the disk what a ledger has written."""
+"""The job that syncs a ledger's files to the disk."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,14 @@ Taken = Sequence[tuple[DirtyRow, int, File]]
 
 class SyncJob:
     """
-    One sync: made and finished in the reactor's thread (`Ledger.sync_job`, `Ledger.synced`), run
-    in the worker.
+    One sync. `Ledger.sync_job` makes it and `Ledger.synced` ends it in the reactor's thread; its
+    `run` belongs into the worker.
 
-    :param taken: the files.
-    :param index: the last entry that will be on the disk.
-    :param checkpoint: to write when they are; None: later.
-    :ivar is_saved: the checkpoint was written.
+    :param taken: the files to sync.
+    :param index: the last entry that will be on the disk afterwards.
+    :param checkpoint: the checkpoint to write after the files are synced; None: a later job writes
+        one.
+    :ivar is_saved: whether the checkpoint was written.
     """
 
     log = Logger()
@@ -40,21 +41,23 @@ class SyncJob:
         self.is_saved = False
 
     def cut(self, index: int) -> None:
-        """Entries behind this one are gone: the sync says nothing about what comes there."""
+        """
+        Entries after `index` are cut: this sync must not vouch for the entries that replace them.
+        """
         self.index = min(self.index, index)
 
     def run(self) -> None:
         """
-        Block until all is on the disk.
+        Sync the files and save the checkpoint. Blocks.
 
-        :raises NotNow: no sync failed, but one was not possible just now.
-        :raises StoreError: the disk failed; what it holds is not known any more.
+        :raises NotNow: no sync failed, but a file could not be synced just now.
+        :raises StoreError: the disk failed; nobody knows any more what it holds.
         """
         for part, start, file in self._taken:
             try:
                 file.sync()
             except (OSError, ValueError) as error:
-                if start not in part.gone:  # else it was deleted meanwhile
+                if start not in part.gone:  # otherwise the file was deleted meanwhile
                     raise StoreError(f"cannot sync {part.row.path(start)}: {error}") from error
         if self.checkpoint is not None:
             try:
@@ -65,7 +68,7 @@ class SyncJob:
                 self.is_saved = True
 
     def give_back(self) -> None:
-        """Nothing was synced: the files that are still there have to be."""
+        """Count the files as dirty again, as far as they still exist: nothing was synced."""
         for part, start, _ in self._taken:
             if start not in part.gone:
                 part.dirty.add(start)

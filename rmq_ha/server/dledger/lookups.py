@@ -1,4 +1,4 @@
-"""What the names in dLegerPeers stand for, looked up when somebody may have moved."""
+"""Look-ups of the host names in `dLegerPeers`, repeated when a member may have moved."""
 
 from rmq_ha.base.seams import Host
 from rmq_ha.server.dledger.members import Members
@@ -8,10 +8,10 @@ _PAUSE_S = 2.0
 
 class Lookups:
     """
-    Tells `Members` where those are that are given by name.
+    Looks up the addresses of members that `dLegerPeers` gives by name, and tells `Members`.
 
-    Strangers cannot make it ask more often than every 2 s for each member, nor twice at a time. A
-    name that nobody knows any more leaves a member where it was.
+    Each name is looked up at most every 2 s and never twice at a time, so strangers cannot cause
+    more look-ups. If a name is not found any more, its member keeps its last known addresses.
     """
 
     def __init__(self, host: Host, members: Members) -> None:
@@ -21,12 +21,14 @@ class Lookups:
         self._running: set[str] = set()
 
     def start(self) -> None:
-        """Look up all; requests that come earlier are refused, and come again."""
+        """
+        Look up all names. Requests that arrive earlier are refused; their senders repeat them.
+        """
         self._members.doubtful.update(self._members.names)
         self.again()
 
     def again(self) -> None:
-        """Look up who is in doubt."""
+        """Look up the names of the members in `Members.doubtful`."""
         now = self._host.clock.seconds()
         for peer in sorted(self._members.doubtful):
             if peer not in self._running and now >= self._not_before.get(peer, now):

@@ -1,4 +1,4 @@
-"""What a member of the group knows of itself: role, term, vote, leader; and how it says things."""
+"""The state of this member: role, term, vote and leader, and its messages to others."""
 
 from collections.abc import Callable
 from itertools import count
@@ -12,21 +12,27 @@ from rmq_ha.server.dledger.messages import GroupMessage
 
 NEVER = 1 << 62
 _MAX_TERM_JUMP = 1 << 32
-"""No honest member is that far ahead: one forged term must not use up all that there are."""
+"""
+The largest jump of the term that is believed. No honest member is that far ahead, and one forged
+term must not use up all possible terms.
+"""
 Handler = Callable[[str, Any, Any], None]
 
 
 class Member:
     """
-    The state of chapter 7 and the outbox.
+    This member's state as chapter 7 describes it, and the outbox.
 
     Spec: dledger.md, section 7
 
-    :ivar now: milliseconds of a monotonic clock, set at every entry into the core.
-    :ivar wants_increase: the term shall be raised at once ("needIncreaseTermImmediately").
-    :ivar last_heard: when the leader's last heartbeat came.
-    :ivar last_quorum: when this leader's heartbeats last reached a quorum.
-    :ivar observers: called after every change of role, leader or term, before it is told outside.
+    :ivar now: time of a monotonic clock in milliseconds, set at every entry into the core.
+    :ivar wants_increase: whether the term shall be raised at once (upstream's
+        `needIncreaseTermImmediately`).
+    :ivar last_heard: time of the leader's last heartbeat.
+    :ivar last_quorum: time at which a quorum last answered this leader's heartbeats.
+    :ivar alive: by peer, whether its last heartbeat call got an answer.
+    :ivar observers: called after every change of role, leader or term, before `RoleChanged` goes
+        out.
     """
 
     def __init__(
@@ -44,7 +50,7 @@ class Member:
         self.role = Role.CANDIDATE
         self.term = term_vote.term
         self.voted_for = term_vote.voted_for
-        if ledger.end_term > self.term:  # the entry reached the disk, its term did not
+        if ledger.end_term > self.term:  # the last entry reached the disk, but its term did not
             self.term, self.voted_for = ledger.end_term, None
         self.known_max_term = -1
         self.leader_id: str | None = None
@@ -66,14 +72,15 @@ class Member:
 
     @property
     def is_taking_leadership(self) -> bool:
-        """A preferred leader in the term that it was asked to lead."""
+        """Whether this is a preferred leader in the term for which it was asked to lead."""
         return self.settings.is_preferred and self.term == self.term_to_take_leadership
 
     def become_candidate(self, term: int, *, increase: bool = False) -> None:
         """
-        Give up any role; the own term stays.
+        Give up any role; this member's term stays.
 
-        :param term: known to be in use in the group; one that cannot be changes nothing.
+        :param term: a term that is in use in the group. A smaller or impossibly large one changes
+            nothing.
         :param increase: raise the term at once.
         """
         if not self.term <= term <= self.term + _MAX_TERM_JUMP:
@@ -92,7 +99,7 @@ class Member:
         self._be(Role.LEADER, self.self_id)
 
     def raise_term(self) -> None:
-        """The next term, without a vote yet; for candidates."""
+        """Begin the next term, without a vote yet; only for candidates."""
         self.term = self.known_max_term if self.known_max_term > self.term else self.term + 1
         self.voted_for = None
         self.persist()
@@ -104,7 +111,7 @@ class Member:
             self.persist()
 
     def persist(self) -> None:
-        """What follows in the outbox waits until term and vote are on the disk."""
+        """Persist term and vote. Later actions in the outbox wait until both are on the disk."""
         self.outbox.append(Persist(TermVote(self.term, self.voted_for)))
 
     def _be(self, role: Role, leader_id: str | None) -> None:
@@ -125,14 +132,14 @@ class Member:
         """
         Send a request.
 
-        :param handler: called once with peer, answer (None: none came) and context.
+        :param handler: called once with the peer, its answer (None: none came) and the context.
         """
         call_id = next(self._call_ids)
         self._calls[call_id] = (peer, handler, context)
         self.outbox.append(Send(peer, call_id, code, message, self.settings.rpc_timeout))
 
     def called(self, call_id: int, message: GroupMessage | None) -> None:
-        """What became of a request; an unknown id is ignored."""
+        """Pass the answer to a request on to its handler. An unknown id is ignored."""
         call = self._calls.pop(call_id, None)
         if call is not None:
             peer, handler, context = call

@@ -1,4 +1,4 @@
-"""Whose requests a member takes: by the address that they come from.
+"""Decides by the sender's address whether this member accepts a request.
 
 Spec: dledger.md, sections 5.2 and 18.2.
 """
@@ -11,7 +11,7 @@ from rmq_ha.base.model.networks import Networks, canonical, is_loopback
 from rmq_ha.server.dledger.codes import RequestCode
 from rmq_ha.server.dledger.messages import GroupMessage
 
-# What only the others of the group send: the sender says who it is, and must be there.
+# Requests that only members send. They name their sender, and must come from that member's address.
 _OF_MEMBERS = frozenset({RequestCode.VOTE, RequestCode.HEART_BEAT, RequestCode.PUSH})
 _LOOPBACK = "127.0.0.1"
 _STRANGER = "it comes from no member's address"
@@ -19,20 +19,22 @@ _STRANGER = "it comes from no member's address"
 
 class Members:
     """
-    Where the members are, and who else may ask for what.
+    The addresses of the members, and the rules for who may ask for what.
 
-    A candidate or leader must be at the address that `dLegerPeers` has for its id; METADATA is for
-    everybody, all else for members and operators. Members on one machine cannot be told apart.
+    A candidate or leader must be at the address that `dLegerPeers` has for its id. METADATA is open
+    to everybody; all other requests are for members and operators. Members on one machine cannot be
+    told apart.
 
-    :ivar names: by member, the host to look up, where it is no address.
-    :ivar doubtful: the members of `names` that a refused request may have come from: whoever looks
-        up their names empties it.
+    :ivar names: by member, its host name to look up; members given by an address are not included.
+    :ivar doubtful: members of `names` that may have sent a refused request from a new address.
+        `Lookups` looks up their names and empties this set.
     """
 
     def __init__(self, settings: DLedgerSettings, further: Networks, operators: Networks) -> None:
         """
-        :param further: where any member may be besides (`dLegerPeerHosts`).
-        :param operators: besides this machine and the members' (`dLegerOperatorHosts`).
+        :param further: other addresses at which any member may be (`dLegerPeerHosts`).
+        :param operators: addresses of operators besides this machine and the members
+            (`dLegerOperatorHosts`).
         """
         self._further = further
         self._operators = operators
@@ -49,14 +51,14 @@ class Members:
                 self.located(peer, [host])
 
     def located(self, peer: str, addresses: Iterable[str]) -> None:
-        """This is what a member's name stands for."""
+        """Take the addresses that a member's name stands for."""
         self._places[peer] = frozenset(map(_place, addresses))
 
     def refusal_unread(self, code: int, host: str) -> str:
         """
-        Why nothing of this host is worth reading; empty: it may be.
+        Return why a request from this host is refused without being read; empty: read it.
 
-        :param host: an address.
+        :param host: an IP address.
         """
         if code == RequestCode.METADATA or host in self._further or self._may_operate(host):
             return ""
@@ -65,11 +67,11 @@ class Members:
 
     def refusal(self, code: int, message: GroupMessage, host: str) -> str:
         """
-        Why a request of another member is refused, or an empty text if it is taken.
+        Return why a request of another member is refused; empty: accept it.
 
-        A request is taken if it names its sender and comes from an address of that member. Names
-        that
-        come from an unknown address are looked up again (`doubtful`): the member may have moved.
+        A request is accepted if it names its sender and comes from an address of that member. The
+        names of members with an unknown address are looked up again (`doubtful`): the member may
+        have moved.
 
         :param host: the IP address of the sender.
         """
@@ -98,5 +100,8 @@ class Members:
 
 
 def _place(host: str) -> str:
-    """The address; all of the machine itself are one: a connection to 127.0.1.1 is 127.0.0.1's."""
+    """
+    Return the canonical address. All of this machine's loopback addresses count as one: a
+    connection to 127.0.1.1 may come from 127.0.0.1.
+    """
     return _LOOPBACK if is_loopback(host) else canonical(host) or host

@@ -1,4 +1,4 @@
-"""What members say to each other, as values: the fields of chapter 6 in our spelling."""
+"""Messages between members as values: the fields of chapter 6, spelled in this project's way."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from rmq_ha.server.dledger.codes import PushType, VoteResult
 
 class GroupMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
-    What every body has.
+    The fields that every message can have.
 
     Spec: dledger.md, section 5.2
 
@@ -28,10 +28,10 @@ class GroupMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class VoteRequest(GroupMessage, frozen=True, kw_only=True):
     """
-    Spec: dledger.md, section 6.1.
+    A candidate's request for a vote. Spec: dledger.md, section 6.1.
 
-    :ivar transfer: the leader itself asked the candidate to take over; ours, written only when
-        true: upstream ignores keys that it does not know.
+    :ivar transfer: the leader itself asked the candidate to take over. Only rmq-ha knows this key,
+        and writes it only when true; upstream ignores unknown keys.
     """
 
     ledger_end_index: Int64 = -1
@@ -40,20 +40,21 @@ class VoteRequest(GroupMessage, frozen=True, kw_only=True):
 
 
 class VoteResponse(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.1."""
+    """The answer to a request for a vote. Spec: dledger.md, section 6.1."""
 
     vote_result: VoteResult = VoteResult.UNKNOWN
 
 
 class HeartBeatRequest(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.2."""
+    """A leader's heartbeat. Spec: dledger.md, section 6.2."""
 
 
 class HeartBeatResponse(GroupMessage, frozen=True, kw_only=True):
     """
-    Spec: dledger.md, section 6.2; of a success only code and term -1 are there.
+    Spec: dledger.md, section 6.2. A success has only a code and the term -1.
 
-    :ivar room: of this member's disk, a `Room`; None: free; ours, written only when it is not.
+    :ivar room: the room on this member's disk, as a `Room`; None: free. Only rmq-ha knows this key,
+        and writes it only when the disk is not free.
     """
 
     room: Int64 | None = None
@@ -61,9 +62,10 @@ class HeartBeatResponse(GroupMessage, frozen=True, kw_only=True):
 
 class PushEntryRequest(GroupMessage, frozen=True, kw_only=True):
     """
-    Spec: dledger.md, section 6.4.
+    A leader's push of entries, of a commit index or of an entry to compare. Spec: dledger.md,
+    section 6.4.
 
-    :ivar batch_entry: entries with consecutive indexes; not empty: `entry` is absent.
+    :ivar batch_entry: entries with consecutive indexes. If this is not empty, `entry` is absent.
     """
 
     type: PushType = PushType.APPEND
@@ -74,10 +76,10 @@ class PushEntryRequest(GroupMessage, frozen=True, kw_only=True):
 
 class PushEntryResponse(GroupMessage, frozen=True, kw_only=True):
     """
-    Spec: dledger.md, section 6.4.
+    A follower's answer to a push. Spec: dledger.md, section 6.4.
 
-    :ivar index: of the first entry; None for COMMIT.
-    :ivar count: of entries; 0 for COMMIT.
+    :ivar index: index of the first entry; None for COMMIT.
+    :ivar count: number of entries; 0 for COMMIT.
     """
 
     index: Int64 | None = None
@@ -88,9 +90,10 @@ class PushEntryResponse(GroupMessage, frozen=True, kw_only=True):
 
 class MetadataRequest(GroupMessage, frozen=True, kw_only=True):
     """
-    Spec: dledger.md, section 6.5.
+    A request for the addresses of the members. Spec: dledger.md, section 6.5.
 
-    :ivar status: tell also how the member is; ours, written only when true.
+    :ivar status: ask also for the member's state. Only rmq-ha knows this key, and writes it only
+        when true.
     """
 
     status: bool = False
@@ -98,10 +101,12 @@ class MetadataRequest(GroupMessage, frozen=True, kw_only=True):
 
 class MetadataResponse(GroupMessage, frozen=True, kw_only=True):
     """
-    All but the peers is ours, and there only if it was asked for.
+    The answer to METADATA. All fields but the peers exist only in rmq-ha, and are set only if
+    `status` was asked for.
 
     :ivar peers: addresses by member id, as the answering member knows them.
-    :ivar watermarks: of a leader: by member, up to where its ledger is known to be the leader's.
+    :ivar watermarks: by member, the last entry known to be equal to the leader's; only from a
+        leader.
     """
 
     peers: dict[str, str] = {}
@@ -116,32 +121,32 @@ class MetadataResponse(GroupMessage, frozen=True, kw_only=True):
 
 
 class GetEntriesRequest(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.5."""
+    """A client's request for one entry. Spec: dledger.md, section 6.5."""
 
     begin_index: Int64 = -1
 
 
 class GetEntriesResponse(GroupMessage, frozen=True, kw_only=True):
-    """:ivar entries: at most one."""
+    """:ivar entries: at most one entry."""
 
     entries: tuple[Entry, ...] = ()
 
 
 class AppendEntryRequest(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.5."""
+    """A client's request to append one entry. Spec: dledger.md, section 6.5."""
 
     body: bytes = b""
 
 
 class AppendEntryResponse(GroupMessage, frozen=True, kw_only=True):
-    """:ivar pos: -1: refused."""
+    """:ivar pos: position of the entry; -1: it was refused."""
 
     index: Int64 = -1
     pos: Int64 = -1
 
 
 class LeadershipTransferRequest(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.6."""
+    """A request to hand the lead over, or to take it over. Spec: dledger.md, section 6.6."""
 
     transfer_id: str | None = None
     transferee_id: str | None = None
@@ -149,4 +154,4 @@ class LeadershipTransferRequest(GroupMessage, frozen=True, kw_only=True):
 
 
 class LeadershipTransferResponse(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.6."""
+    """The answer to a request for a transfer. Spec: dledger.md, section 6.6."""

@@ -1,4 +1,4 @@
-"""A member of a DLedger group: everything that it decides, without I/O."""
+"""The core of a DLedger member: it makes all decisions, without I/O."""
 
 from collections import deque
 from collections.abc import Callable
@@ -46,23 +46,24 @@ _RESPONSES: dict[int, type[GroupMessage]] = {
 
 
 class _Part(Protocol):
-    """What has something to do at certain times."""
+    """A part of the core that has work to do at certain times."""
 
     @property
     def wake(self) -> int: ...
 
     def tick(self) -> None:
-        """Do it, if it is time."""
+        """Do the work that is due."""
 
 
 class Node:
     """
-    Requests, answers and the time go in, `outbox` comes out; nothing is polled, no I/O is done.
+    Takes requests, answers and the time, and fills `outbox` with actions. It polls nothing and does
+    no I/O.
 
     Spec: dledger.md, sections 7 to 13, 17 and 18.2
 
-    :param term_vote: as it was last persisted.
-    :param now_ms: of a monotonic clock.
+    :param term_vote: the state that was persisted last.
+    :param now_ms: time of a monotonic clock in milliseconds.
     """
 
     def __init__(
@@ -103,22 +104,22 @@ class Node:
 
     @property
     def outbox(self) -> list[Action]:
-        """What is to be done, in order; whoever does it empties the list."""
+        """The actions to do, in order. The caller that carries them out empties the list."""
         return self.member.outbox
 
     @property
     def next_wake(self) -> int:
-        """When `tick` has something to do, in milliseconds."""
+        """Return the time at which `tick` has something to do, in milliseconds."""
         return min([part.wake for part in self._parts])
 
     @property
     def _parts(self) -> tuple[_Part, ...]:
-        """Those that can have something to do in this role."""
+        """Return the parts that can have something to do in this role."""
         return self._leading if self.member.role is Role.LEADER else self._following
 
     @property
     def role(self) -> Role:
-        """Leader, follower or candidate."""
+        """Return leader, follower or candidate."""
         return self.member.role
 
     @property
@@ -127,26 +128,32 @@ class Node:
 
     @property
     def leader_id(self) -> str | None:
-        """Who leads, as far as this member knows."""
+        """Return the id of the leader, as far as this member knows it."""
         return self.member.leader_id
 
     @property
     def transferee(self) -> str | None:
-        """Whom this leader is handing over to."""
+        """Return the id of the member to which this leader is handing over; None: to none."""
         return self.member.transferee
 
     @property
     def is_diverged(self) -> bool:
-        """The leader has another entry where this member has a committed one."""
+        """Whether the leader has another entry where this member has a committed one."""
         return self._follower.is_diverged
 
     def watermark(self, peer: str) -> int:
-        """What a member is known to have stored; -1 on all but the leader."""
+        """
+        Return the last entry known to be stored at a member; always -1 at a member that does not
+        lead.
+        """
         return self.quorum.watermark(peer)
 
     @property
     def stalled_ms(self) -> int:
-        """For how long entries of this leader wait, and none of them was committed."""
+        """
+        Return for how many milliseconds entries of this leader have waited while none was
+        committed.
+        """
         return self.quorum.stalled_ms
 
     def standing(self, peer: str) -> MemberStanding:
@@ -159,7 +166,9 @@ class Node:
         )
 
     def tick(self, now_ms: int) -> None:
-        """The time has come that `next_wake` named; too early does no harm."""
+        """
+        Do what is due at the time that `next_wake` named. A call that comes too early does no harm.
+        """
         self.member.now = now_ms
         for part in self._parts:
             part.tick()
@@ -167,9 +176,9 @@ class Node:
 
     def request(self, code: int, message: GroupMessage, token: Any, now_ms: int) -> None:
         """
-        Take a peer's or an operator's request.
+        Take the request of a peer or an operator.
 
-        :param message: of the class that belongs to the code.
+        :param message: an instance of the class that belongs to the code.
         :param token: comes back in the `Answer`; not None.
         """
         self.member.now = now_ms
@@ -185,16 +194,18 @@ class Node:
 
     def response(self, peer: str, call_id: int, message: GroupMessage | None, now_ms: int) -> None:
         """
-        Take what became of a `Send`.
+        Take the result of a `Send`.
 
-        :param message: None: it failed or timed out.
+        :param message: the answer; None: the call failed or timed out.
         """
         self.member.now = now_ms
         self.member.called(call_id, message)
         self._settle()
 
     def why_not_append(self) -> int:
-        """200: an append is welcome; else the response code that refuses it."""
+        """
+        Return 200 if this member takes an append; otherwise the response code that refuses it.
+        """
         member = self.member
         if member.role is not Role.LEADER:
             return ResponseCode.NOT_LEADER
@@ -205,7 +216,9 @@ class Node:
         return ResponseCode.SUCCESS
 
     def appended(self, last_index: int, now_ms: int) -> None:
-        """This leader's ledger has got new entries, up to this one, by `ledger.append`."""
+        """
+        Take note that this leader has written entries up to `last_index` with `ledger.append`.
+        """
         self.member.now = now_ms
         self.quorum.appended(last_index)
         for pusher in self._pushers.values():
@@ -214,9 +227,9 @@ class Node:
 
     def synced(self, index: int, now_ms: int) -> None:
         """
-        A `Sync` has ended.
+        Take the end of a `Sync`.
 
-        :param index: what `ledger.sync` said.
+        :param index: the last entry on the disk, as `Ledger.synced` returned it.
         """
         self.member.now = now_ms
         self._vouched.synced(index)
@@ -225,7 +238,10 @@ class Node:
         self._settle()
 
     def _settle(self) -> None:
-        """What follows from what has just happened, now and not after a pause."""
+        """
+        Act at once on the consequences of the last event: a transfer, an increase of the term,
+        answers.
+        """
         self._transfer.progressed()
         while self.member.wants_increase:
             self._election.increase()
@@ -234,7 +250,9 @@ class Node:
             self._answer_appends()
 
     def _room(self, peer: str) -> Room:
-        """Of a member's disk. Java's members say something only when they refuse an entry."""
+        """
+        Return how much room a member's disk has. Java's members tell it only by refusing an entry.
+        """
         if self._pushers[peer].refusal:
             return Room.NONE
         return self._heart_beats.rooms.get(peer, Room.FREE)
@@ -256,7 +274,7 @@ class Node:
             ),
         )
 
-    # What clients of a stand-alone group ask (6.5)
+    # Requests from clients of a stand-alone group (6.5)
 
     def _metadata(self, request: MetadataRequest, token: Any) -> None:
         response = MetadataResponse(
@@ -321,8 +339,7 @@ class Node:
         Answer the oldest appends as far as their result is known.
 
         It is known when an entry is committed, when it waited for `max_wait_ack`, or when this
-        member
-        leads no more: then another leader decides what becomes of the entry.
+        member leads no more: then another leader decides whether the entry is committed.
         """
         ledger, is_leader = self.ledger, self.member.role is Role.LEADER
         while self._appends:

@@ -1,4 +1,4 @@
-"""DLedger's requests over RocketMQ's remoting: frames to messages of the core and back.
+"""DLedger's requests over RocketMQ's remoting: translates frames to messages of the core and back.
 
 Spec: dledger.md, chapter 5.
 """
@@ -47,10 +47,10 @@ Answered = Deferred[GroupMessage]
 
 class PeerRequests:
     """
-    The handlers of the port that the other members use.
+    The request handlers of the port to which the other members connect.
 
-    :param serve: gets code, message and a Deferred to answer with.
-    :param refused: told the host, the code and why, of each request that is not for the core.
+    :param serve: called with the code, the message and a Deferred to answer with.
+    :param refused: called with host, code and reason for each request that does not reach the core.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class PeerRequests:
         self._refused = refused
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler; PULL is one that nobody serves."""
+        """Return the handler of each request code. No member of DLedger serves PULL."""
         return dict.fromkeys(_CLASSES, self.handle)
 
     def handle(self, channel: Channel, request: RemotingCommand) -> "Deferred[RemotingCommand]":
         """
-        Have the core answer; a stranger is answered with 401 and read no further.
+        Have the core answer a request. A stranger gets 401, and its body is not read.
 
         :raises ProtocolViolation: the body cannot be read; the peer gets code 1 with the reason.
         """
@@ -97,7 +97,7 @@ class PeerRequests:
 
 
 def _frame(message: GroupMessage, request: RemotingCommand) -> RemotingCommand:
-    """A response: the header says 200, whatever the body says."""
+    """Make the response frame. Its header always says 200; the result code is in the body."""
     return request.response(ResponseCode.SUCCESS, None, None, encode_body(message))
 
 
@@ -107,10 +107,10 @@ def request_frame(code: int, message: GroupMessage) -> RemotingCommand:
 
 def read_response(code: int, response: RemotingCommand) -> GroupMessage:
     """
-    What a member answered.
+    Read the answer of a member.
 
-    :param code: of the request.
-    :raises RemotingError: it is not an answer of DLedger's.
+    :param code: code of the request.
+    :raises RemotingError: the frame is not an answer of DLedger.
     """
     if response.body is None:
         raise RemotingError(f"code {response.code}: {response.remark}")

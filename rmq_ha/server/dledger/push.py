@@ -26,14 +26,15 @@ class _State(Enum):
 
 class Pusher:
     """
-    Brings one peer's ledger to the leader's.
+    Brings one peer's ledger to the state of the leader's.
 
     Spec: dledger.md, sections 11.1, 11.2, 12 and 13
 
     :ivar wake: when `tick` has something to do.
-    :ivar refusal: the code with which the peer's disk last refused an entry; 0: it took the last.
-    :ivar peer_begin: the first entry that the peer has, as it last said; -1: it has none, or has
-        said nothing yet.
+    :ivar refusal: the code with which the peer's disk last refused an entry; 0: it took the last
+        one.
+    :ivar peer_begin: the peer's first entry, as its last answer said; -1: the peer has no entry, or
+        has not answered yet.
     """
 
     log = Logger()
@@ -66,7 +67,10 @@ class Pusher:
         self.refusal, self.peer_begin = 0, -1
 
     def _enter(self, state: _State) -> None:
-        """Answers to what was pushed before have no meaning any more."""
+        """
+        Go into a state. Answers to earlier pushes have no meaning any more, so they will be
+        ignored.
+        """
         self._state = state
         self._epoch = object()
         self._is_asking = False
@@ -74,17 +78,22 @@ class Pusher:
         self._pending_bytes = 0
 
     def followed(self) -> None:
-        """The peer follows this leader, which it must before it is pushed anything (17)."""
+        """
+        The peer follows this leader, so pushing may begin; before that it would refuse pushes (17).
+        """
         if self._state is _State.IDLE:
             self._compare(0)
 
     def tick(self) -> None:
-        """Go on where time is over."""
+        """Pump if its time has come."""
         if self._member.now >= self.wake:
             self.pump()
 
     def pump(self) -> None:
-        """Send what can be sent now; after an append, an answer, or in time."""
+        """
+        Send the pushes that can be sent now. To be called after an append, after an answer and in
+        time.
+        """
         try:
             if self._state is _State.APPEND:
                 self._push()
@@ -102,7 +111,7 @@ class Pusher:
     # COMPARE and TRUNCATE
 
     def _compare(self, pause: int) -> None:
-        """Start to compare from the end, after a pause in milliseconds."""
+        """Start to compare from the end of the ledger, after a pause in milliseconds."""
         self._enter(_State.COMPARE)
         self._compare_index, self._mismatch = -1, NEVER
         self._pause_until = self.wake = self._member.now + pause
@@ -154,7 +163,10 @@ class Pusher:
         message: PushEntryResponse | None,
         context: tuple[object, _Handler, tuple[int, ...]],
     ) -> None:
-        """What became of a push: it is of use until something else is begun."""
+        """
+        Pass an answer on to its handler, unless the pusher has gone into another state since the
+        push.
+        """
         epoch, handler, what = context
         if epoch is self._epoch:
             if message is not None:
@@ -162,7 +174,7 @@ class Pusher:
             handler(message, *what)
 
     def _compared(self, message: PushEntryResponse | None, index: int) -> None:
-        """Spec: dledger.md, section 11.2."""
+        """Act on the answer to a COMPARE. Spec: dledger.md, section 11.2."""
         self._is_asking = False
         if message is None or message.code not in (
             ResponseCode.SUCCESS,
@@ -175,7 +187,10 @@ class Pusher:
             self._is_different(index, message.begin_index, message.end_index)
 
     def _is_equal(self, index: int, peer_end: int) -> None:
-        """The peer has this entry; what it has behind it may be ours too."""
+        """
+        The peer has this entry. Its later entries may be equal to the leader's too, so compare
+        those.
+        """
         mine = self._member.ledger.end_index
         if peer_end == index:
             self._append_from(index)
@@ -187,10 +202,10 @@ class Pusher:
 
     def _is_different(self, index: int, peer_begin: int, peer_end: int) -> None:
         begin = self._member.ledger.begin_index
-        if index <= peer_end:  # there, and different; what is behind its end is only missing
+        if index <= peer_end:  # different; an entry after the peer's end is only missing
             self._mismatch = min(self._mismatch, index)
         following = peer_end if index > peer_end else index - 1
-        if index < peer_begin or following < begin:  # nothing that both have
+        if index < peer_begin or following < begin:  # no entry in common
             self._truncate(begin)
         else:
             self._compare_index = following
@@ -236,7 +251,7 @@ class Pusher:
         self._set_wake()
 
     def _room(self) -> tuple[int, int]:
-        """:returns: requests, and bytes, that may be sent now."""
+        """Return the numbers of requests and of bytes that may be sent now."""
         settings, ledger = self._member.settings, self._member.ledger
         limit = settings.max_in_flight
         if settings.is_enable_batch_push:
@@ -254,7 +269,7 @@ class Pusher:
         return room, min(budget, settings.peer_push_quota - self._second_bytes)
 
     def _most(self, room: int, budget: int) -> tuple[int, int]:
-        """:returns: bytes, and entries, to read for so many requests."""
+        """Return the numbers of bytes and of entries to read for `room` requests."""
         settings = self._member.settings
         if not settings.is_enable_batch_push:
             return budget, room
@@ -292,7 +307,7 @@ class Pusher:
         self._send(request, self._pushed, first, count)
 
     def _push_again(self) -> None:
-        """The first of those without an answer, if it has waited too long."""
+        """Push the oldest unanswered entries again if they have waited too long."""
         if not self._pending:
             return
         first, (since, count, size) = next(iter(self._pending.items()))
@@ -332,7 +347,10 @@ class Pusher:
             self._compare(0 if self._has_progressed else self._member.settings.retry_pause)
 
     def _is_stored(self, first: int, count: int) -> None:
-        """The peer has these; of a batch perhaps only the first part."""
+        """
+        Take the peer's word that it has these entries; of a batch it may have stored only the first
+        part.
+        """
         pending = self._pending.pop(first, None)
         if pending is not None:
             self._pending_bytes -= pending[2]
@@ -345,7 +363,10 @@ class Pusher:
         self.pump()
 
     def _commit_pushed(self, message: PushEntryResponse | None) -> None:
-        """A peer that has less than it said, or does not know what it has: it was restarted."""
+        """
+        Compare again if the peer has fewer entries than it once acknowledged, or does not know
+        whether its entries are the leader's: it was restarted.
+        """
         if message is None or self._pending:
             return
         if message.code == ResponseCode.INCONSISTENT_STATE or (

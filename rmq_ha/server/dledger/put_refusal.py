@@ -1,4 +1,4 @@
-"""Why a group takes no messages, for the producers and operators who are told so."""
+"""The text that tells producers and operators why a group takes no messages."""
 
 from collections.abc import Mapping
 
@@ -11,11 +11,11 @@ def why_no_puts(
     settings: DLedgerSettings, node: Node | None, silent: Mapping[str, str], pending: int
 ) -> str:
     """
-    Who answers, who does not, and what to do.
+    Return which members answer, which do not, and what an operator has to do.
 
-    :param node: None: it does not take part.
-    :param silent: the members whose last call failed, and how.
-    :param pending: puts that wait for a quorum.
+    :param node: None: this member does not take part yet.
+    :param silent: by member, the error of its last call, if that failed.
+    :param pending: number of puts that wait for a quorum.
     """
     if node is None:
         return f"member {settings.self_id} of group {settings.group} does not take part yet"

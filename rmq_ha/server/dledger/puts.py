@@ -1,4 +1,4 @@
-"""Puts that wait for a quorum, and what their clients hear.
+"""Puts that wait for a quorum, and the status that their clients get.
 
 Spec: dledger.md, section 10.5.
 """
@@ -23,14 +23,16 @@ _STATUS = {
 
 
 def status_of(code: int) -> PutMessageStatus:
-    """What a put ends with, by the group's code."""
+    """Translate the group's code into the status of a put."""
     if code not in _STATUS:
         return PutMessageStatus.UNKNOWN_ERROR
     return _STATUS[ResponseCode(code)]
 
 
 class WaitingPuts:
-    """In the order of their entries, one for each run of puts."""
+    """
+    The puts that wait for a quorum, in the order of their entries; one item for each run of puts.
+    """
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
@@ -44,15 +46,15 @@ class WaitingPuts:
         self._waiting.append((index, decided))
 
     def complete(self, index: int, code: int) -> None:
-        """All up to an entry are decided."""
+        """End the puts of all entries up to `index`."""
         self._tell(index, status_of(code))
 
     def fail(self) -> None:
-        """Nothing will be decided here any more."""
+        """Refuse all puts that still wait, since this member will decide none of them any more."""
         self._tell(1 << 62, PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
     def drained(self) -> "Deferred[None]":
-        """Fires when none is left."""
+        """Return a Deferred that fires when no put waits."""
         if not self._waiting:
             return succeed(None)
         done: Deferred[None] = Deferred()

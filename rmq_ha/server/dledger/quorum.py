@@ -1,4 +1,4 @@
-"""What a quorum has stored: watermarks, the committed index, and the puts that wait for it."""
+"""The entries that a quorum has stored: watermarks, committed index, and puts that wait for it."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from rmq_ha.server.dledger.member import NEVER, Member
 
 def quorum_index(marks: Iterable[int]) -> int:
     """
-    The highest index that more than half of the members have.
+    Return the highest index that more than half of the members have reached.
 
     Spec: dledger.md, section 10.3
     """
@@ -22,9 +22,7 @@ def quorum_index(marks: Iterable[int]) -> int:
 
 class Quorum:
     """
-    The leader's account of one leadership.
-
-    Spec: dledger.md, sections 10.2 to 10.4 and 13.1
+    The leader's account of the entries that each member has stored, for one leadership.
 
     :ivar wake: when `tick` has something to do.
     """
@@ -43,27 +41,35 @@ class Quorum:
 
     @property
     def wake(self) -> int:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do, in milliseconds."""
         return self._waiting[0][1] if self._waiting else NEVER
 
     @property
     def pending(self) -> int:
-        """Entries of this leadership that no quorum has."""
+        """Return the number of this leadership's entries that are not committed."""
         ledger = self._member.ledger
         return ledger.end_index - max(ledger.committed_index, self._first_own - 1)
 
     @property
     def stalled_ms(self) -> int:
-        """For how long entries of this leader wait, and none of them was committed."""
+        """
+        Return for how many milliseconds entries of this leader have waited while none was
+        committed.
+        """
         since = self._uncommitted_since
         return 0 if since is None else self._member.now - since
 
     def behind_ms(self, peer: str) -> int:
-        """For how long a member has lacked entries, and has acknowledged none."""
+        """
+        Return for how many milliseconds a member has lacked entries without acknowledging any.
+        """
         return self._member.now - self._behind_since.get(peer, self._member.now)
 
     def watermark(self, peer: str) -> int:
-        """The highest index known to be stored at a member; -1: none, or this one does not lead."""
+        """
+        Return the last entry known to be stored at a member; -1: none, or this member does not
+        lead.
+        """
         return self._marks.get(peer, -1)
 
     def _role_changed(self) -> None:
@@ -86,12 +92,12 @@ class Quorum:
             self._fail_puts()
 
     def _fail_puts(self) -> None:
-        """Tell those who wait that this member decides nothing any more (18.1, 7)."""
+        """Tell the waiting puts that this member does not decide about them any more (18.1, 7)."""
         if self._last_put > self._member.ledger.committed_index:
             self._member.outbox.append(PutsCompleted(self._last_put, ResponseCode.NOT_LEADER))
 
     def appended(self, last_index: int) -> None:
-        """A put of this leadership has been written up to here."""
+        """Take note that a put of this leadership has been written, up to `last_index`."""
         member = self._member
         self._last_put = last_index
         self._waiting.append((last_index, member.now + member.settings.max_wait_ack + 1))
@@ -102,13 +108,13 @@ class Quorum:
         self.stored()
 
     def stored(self) -> None:
-        """More of the own ledger may count as stored."""
+        """Take note that more of this member's ledger may count as stored."""
         if self._is_leading:
             self._vouched.want(self._member.ledger.end_index)
             self.mark(self._member.self_id, self._vouched.index)
 
     def mark(self, peer: str, index: int) -> None:
-        """What a member has, for certain."""
+        """Take note that a member has certainly stored the entries up to `index`."""
         before, self._marks[peer] = self._marks.get(peer, -1), index
         if index >= self._member.ledger.end_index:
             self._behind_since.pop(peer, None)
@@ -132,7 +138,7 @@ class Quorum:
             self._waiting.popleft()
 
     def tick(self) -> None:
-        """Puts that have waited too long; their entries stay in the ledger."""
+        """End puts that have waited too long; their entries stay in the ledger."""
         now, last = self._member.now, -1
         while self._waiting and self._waiting[0][1] <= now:
             last = self._waiting.popleft()[0]

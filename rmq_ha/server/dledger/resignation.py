@@ -1,4 +1,4 @@
-"""When a leader whose disk takes nothing more gives up its place, and to which member."""
+"""Decides when a leader with a full or failing disk gives up the lead, and to which member."""
 
 from collections.abc import Callable
 
@@ -15,17 +15,24 @@ from rmq_ha.server.dledger.transfer import order_to_best
 
 _AGAIN_S = 5.0
 _REFUSES_S = 2.0
-"""A write that fails may succeed the next time; a leader does not hand over for a single one."""
+"""
+How long writes must fail before a leader hands over, in seconds. After a single failure, the next
+write may succeed.
+"""
 PATIENCE_S = 60.0
-"""A leader tries so long to hand over before it deletes files that have not expired."""
+"""
+How long a leader tries to hand over before it deletes files that have not expired, in seconds.
+"""
 
 
 class Resignation:
     """
-    A leader that can store nothing more would keep all clients from sending, although other
-    members have room. One whose disk fills up would delete messages that other members still have.
+    Makes the order with which a leader hands over because of its disk.
 
-    :param node: the core; None before its start.
+    A leader that cannot store anything would keep all clients from sending, although other members
+    have room. A leader whose disk fills up would delete messages that other members still have.
+
+    :param node: returns the core; None before its start.
     """
 
     log = Logger()
@@ -52,7 +59,7 @@ class Resignation:
         """
         Look whether this leader has to hand over now; to be called after each event.
 
-        :returns: the order, which this member serves as if it were an operator's.
+        :returns: the order, which this member serves as if an operator had sent it; None: no order.
         """
         node, now = self._node(), self._clock.seconds()
         is_leader = node is not None and node.role is Role.LEADER
@@ -76,8 +83,8 @@ class Resignation:
 
     def deletes_early(self) -> bool:
         """
-        Whether files that have not expired may be deleted: consumers read at the leader, so a
-        leader hands over instead, as long as another member can lead.
+        Whether files that have not expired may be deleted. Consumers read at the leader, so a
+        leader hands over instead while another member can lead.
         """
         node, now = self._node(), self._clock.seconds()
         if node is None or node.role is not Role.LEADER or not self._able(node):
@@ -90,7 +97,7 @@ class Resignation:
         return now >= self._short_since + PATIENCE_S
 
     def _reason(self, now: float) -> str:
-        """Why this member should not lead; empty: it may."""
+        """Return why this member should not lead; empty: it may lead."""
         ledger = self._log.ledger
         refuses = ledger.fault or ledger.refused
         if refuses is None:
@@ -109,8 +116,11 @@ class Resignation:
 
     def _able(self, node: Node) -> list[str]:
         """
-        The members that can lead in its place: they have all that is committed, and more room. As
-        long as this member takes entries, they also have all that consumers can read here.
+        Return the members that can lead in place of this one.
+
+        They have all committed entries and more room on the disk. As long as this member takes
+        entries, they also have all entries that consumers can read here. Of these members, only
+        those with the most room are returned.
         """
         ledger = self._log.ledger
         own = Room.NONE if self._log.fault is not None else ledger.room

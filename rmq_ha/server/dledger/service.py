@@ -1,4 +1,4 @@
-"""DLedgerService: one member of a group: its port, its calls to the others, its one timer.
+"""DLedgerService: one member of a group, with its port, its calls to the others and its one timer.
 
 Spec: dledger.md, chapters 2, 5 and 10; section 18.2.
 """
@@ -60,21 +60,22 @@ from rmq_ha.server.store.journal import Role
 
 _RETRY_S = 1.0
 _LAST_PUTS_S = 1.0
-"""How long a stop waits for puts that are on their way."""
+"""How long a stop waits for the puts that are still being replicated, in seconds."""
 
 
 class DLedgerService:
     """
-    Drives the core: requests, answers and the time go in; what it wants done is done in order,
-    and nothing behind a term or vote before that is on the disk.
+    Drives the core: passes requests, answers and the time to it, and carries out its actions in
+    order.
 
-    To the store it is the replication: a put is replicated when a quorum has it.
+    No action that follows a term or vote is done before these are on the disk. For the store, this
+    service is the replication: a put is replicated when a quorum has stored it.
 
-    :param log: whose ledger the group agrees on; loaded before `start`.
-    :param settings: others than the configuration says; for tests.
-    :ivar role: of the broker, as the group wants it.
-    :ivar node: None until `start`.
-    :ivar tls: who may connect, and how we connect to the others.
+    :param log: the commit log whose ledger the group agrees on; load it before `start`.
+    :param settings: replace those of the configuration; for tests.
+    :ivar role: the broker's role, as the group decides it.
+    :ivar node: the core; None until `start`.
+    :ivar tls: decides who may connect, and how this member connects to the others.
     """
 
     log = Logger()
@@ -135,24 +136,24 @@ class DLedgerService:
         log.leadership = self
 
     def attach(self, flusher: LedgerFlusher) -> None:
-        """:param flusher: of the ledger; before `start`."""
+        """:param flusher: syncs the ledger; set it before `start`."""
         self._flusher = flusher
 
     @property
     def slave_id(self) -> int:
-        """The brokerId of this broker while it is a slave."""
+        """Return the brokerId of this broker while it is a slave."""
         return int(self.settings.self_id[1:]) + 1
 
     @property
     def epoch(self) -> int | None:
-        """As `Electorate` says: members of 4.9.7 tell no name server of their term."""
+        """Return None, as `Electorate` asks: members of 4.9.7 tell no name server their term."""
         return None
 
     # ------------------------------------------------------------ beginning and end
 
     def start(self) -> "Deferred[None]":
         """
-        Listen, and take part.
+        Listen, and take part in the group.
 
         :returns: fires when listening; fails with CannotListenError, or with StoreError when term
             and vote cannot be read.
@@ -177,7 +178,7 @@ class DLedgerService:
 
     def stop(self) -> "Deferred[None]":
         """
-        Let the puts that are on their way arrive, then say nothing more.
+        Let running puts end, then hand over, close the port and send nothing more.
 
         :returns: fires when every connection is closed and every put is answered.
         """
@@ -203,13 +204,16 @@ class DLedgerService:
             await later
 
     async def _hand_over(self) -> None:
-        """A leader that stops asks the best follower to lead: no six seconds without one."""
+        """
+        A leader that stops asks the best follower to lead. Otherwise the group
+        would have no leader for six seconds.
+        """
         order = None if self.node is None else order_to_best(self.node, self.settings)
         if order is not None:
             await self._order(order)
 
     async def _order(self, order: LeadershipTransferRequest) -> None:
-        """As if an operator had given it."""
+        """Serve an order as if an operator had sent it, and wait until it is done."""
         answered: Answered = Deferred()
         self._serve(RequestCode.LEADERSHIP_TRANSFER, order, answered)
         await wait_at_most(self._host.clock, HAND_OVER_S, answered)
@@ -217,7 +221,7 @@ class DLedgerService:
     # ------------------------------------------------------------ in
 
     def _now(self) -> int:
-        """Milliseconds of a clock that nobody sets."""
+        """Return milliseconds of a clock that nobody can set."""
         return int(self._host.clock.seconds() * 1000 + 0.001)
 
     def _serve(self, code: int, message: GroupMessage, answered: Answered) -> None:
@@ -230,7 +234,11 @@ class DLedgerService:
             answered.errback(RequestRejected(RemotingCode.SYSTEM_ERROR, reason))
 
     def _refused(self, host: str, code: int, reason: str) -> None:
-        """Not a member's, as far as we know; a name may stand for another address by now."""
+        """
+        Log a request from an address that is no known member's.
+
+        The members' names are looked up again, because a member may have a new address by now.
+        """
         self._refused_requests += 1
         self._lookups.again()
         more = self._refusals.admit(host, reason)
@@ -247,11 +255,11 @@ class DLedgerService:
 
     def _enter(self, function: Callable[..., None], *args: Any) -> bool:
         """
-        Call a function of the core, then carry out what the core wants.
+        Call a function of the core, then carry out the core's actions.
 
         An exception of the core is logged and must not end the member.
 
-        :returns: whether the function raised nothing.
+        :returns: whether the function raised no exception.
         """
         is_done = True
         try:
@@ -260,8 +268,7 @@ class DLedgerService:
             is_done = False
             self.log.failure("the DLedger member goes on after a failure")
             # A tick that fails would be due again at once and spin, so it rests. A message of a
-            # peer
-            # that fails sets no rest: it must not delay our own heartbeats.
+            # peer that fails sets no rest: it must not delay this member's own heartbeats.
             if not args:
                 self._rests_until = self._host.clock.seconds() + _RETRY_S
         self._run()
@@ -286,7 +293,10 @@ class DLedgerService:
         self._enter(self.node.response, send.peer, send.call_id, message)
 
     def appended(self) -> None:
-        """The log grew, or more of it is committed; called once a turn."""
+        """
+        Pass new entries on to the core. The store calls this once a turn when the log grew, or more
+        of it is committed.
+        """
         self._tell_appended()
 
     def _tell_appended(self) -> None:
@@ -298,7 +308,7 @@ class DLedgerService:
     # ------------------------------------------------------------ out
 
     def _run(self) -> None:
-        """Do what the core wants, in order, up to the next thing that must be on the disk first."""
+        """Carry out the core's actions, in order, up to a state that must be on the disk first."""
         if self._is_running or self.node is None:
             return
         self._is_running = True
@@ -318,17 +328,20 @@ class DLedgerService:
         self._arm()
 
     def _resign(self) -> None:
-        """A leader that can write nothing more would keep all clients from sending."""
+        """
+        Hand over if this leader cannot write any more: otherwise it would keep all clients from
+        sending.
+        """
         order = None if self._is_stopped else self._resignation.order()
         if order is not None:
             Deferred.fromCoroutine(self._order(order)).addErrback(self._surprised)
 
     def deletes_early(self) -> bool:
-        """Whether files that have not expired may be deleted for want of disk space."""
+        """Return whether unexpired files may be deleted for want of disk space."""
         return self._resignation.deletes_early()
 
     def _act(self, action: Action) -> None:
-        """One that fails must take neither the others nor the timer with it."""
+        """Carry out one action. A failure must stop neither the other actions nor the timer."""
         try:
             self._do[type(action)](action)
         except Exception:
@@ -354,7 +367,10 @@ class DLedgerService:
         self._run()
 
     def _not_persisted(self, failure: Failure) -> None:
-        """Whoever cannot remember its vote must not vote, nor lead, until the next start."""
+        """
+        Leave the group until the next start: a member that cannot store its vote must neither vote
+        nor lead.
+        """
         self._is_barred = False
         self._is_stopped = True
         self._log.fault = f"term and vote cannot be kept: {failure.getErrorMessage()}"
@@ -407,7 +423,7 @@ class DLedgerService:
         elif not self._is_stopped:
             self._alone.begin()
         if action.role is MemberRole.LEADER:
-            self._told_index = self._ledger.end_index  # of another leadership until now
+            self._told_index = self._ledger.end_index  # it was of another leadership
             self._begin_term(action.term)
         else:
             self._log.admits = False
@@ -427,12 +443,15 @@ class DLedgerService:
         )
 
     def _begin_term(self, term: int) -> None:
-        """With `commit_own_term_only` nothing is committed before an entry of this term."""
+        """
+        Write the first entry of this term. With `commit_own_term_only` nothing is committed before
+        it.
+        """
         if not self.settings.commit_own_term_only or not self.leads(term):
             return
         is_begun = self._log.begin_term(term, self._address, self._host.now_ms())
         if not is_begun and not self._is_stopped:
-            if self._again is not None:  # of a term before
+            if self._again is not None:  # the timer is of an earlier term
                 self._again.cancel()
             self._again = self._host.clock.callLater(_RETRY_S, self._begin_again, term)
 
@@ -440,23 +459,26 @@ class DLedgerService:
         self._again = None
         self._begin_term(term)
 
-    # ------------------------------------------------------------ what others ask
+    # ------------------------------------------------------------ questions of others
 
     def term_to_append(self) -> int | None:
-        """The term in which a put may be appended; None while none may."""
+        """Return the term in which a put may be appended; None while none may."""
         node = self.node
         if node is None or self._is_stopped or self._is_barred:
             return None
         return node.term if node.why_not_append() == ResponseCode.SUCCESS else None
 
     def leads(self, term: int) -> bool:
-        """This member is the leader of that term, still."""
+        """Whether this member is still the leader of that term."""
         node = self.node
         return node is not None and node.role is MemberRole.LEADER and node.term == term
 
     @property
     def is_sure_to_lead(self) -> bool:
-        """A quorum answered this leader a moment ago, so none can have elected another one."""
+        """
+        Whether a quorum answered this leader so recently that no other leader can have been
+        elected.
+        """
         node = self.node
         return (
             node is not None
@@ -469,7 +491,7 @@ class DLedgerService:
         return self._ledger.committed_index >= self._ledger.end_index
 
     def admit_puts(self, admitted: bool) -> None:
-        """Let clients' messages into the log, or not."""
+        """Decide whether the log takes clients' messages."""
         self._log.admits = admitted
 
     # ------------------------------------------------------------ as the store's replication
@@ -477,7 +499,10 @@ class DLedgerService:
     def when_replicated(
         self, next_offset: int, start_offset: int, decided: Decided
     ) -> PutMessageStatus | None:
-        """Wait for a quorum: called in the turn of the append, whose entry is the last one."""
+        """
+        Wait for a quorum. Call it in the turn of the append: the put's entry must be the ledger's
+        last.
+        """
         if self.node is None or self.node.role is not MemberRole.LEADER or self._is_stopped:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         self._puts.add(self._ledger.end_index, decided)
@@ -485,22 +510,25 @@ class DLedgerService:
         return None
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
-        """Whether a majority of the group has this entry."""
+        """Whether a majority of the group has stored this entry."""
         return next_offset <= self._ledger.committed_pos
 
     def replicated_offset(self) -> int:
-        """Up to where a quorum has the log."""
+        """Return the offset up to which a quorum has stored the log."""
         return self._log.max_offset
 
     def set_master_address(self, address: str | None) -> None:
-        """The group finds its leader itself."""
+        """Do nothing: the group finds its leader itself."""
 
     def why_no_puts(self) -> str:
-        """Who answers, who does not and what to do, for those whose puts are not taken."""
+        """
+        Return which members answer, which do not and how to mend it, for clients whose puts are
+        refused.
+        """
         return why_no_puts(self.settings, self.node, self._silent, len(self._puts))
 
     def statistics(self) -> DLedgerStatistics:
-        """The state of the member and, if it leads, of its followers."""
+        """Return the state of the member and, if it leads, of its followers."""
         return replace(
             statistics_of(self.settings, self.node, self._ledger),
             refuses=self._log.fault or self._ledger.refuses,

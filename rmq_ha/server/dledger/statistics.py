@@ -1,4 +1,4 @@
-"""What a member tells operators about its group."""
+"""The statistics of a member and its group, for operators."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -73,7 +73,7 @@ def statistics_of(
     settings: DLedgerSettings, node: Node | None, ledger: Ledger
 ) -> DLedgerStatistics:
     """
-    The facts that the node and its ledger know; the rest has its default.
+    Collect the statistics that the node and its ledger know; the other fields keep their defaults.
 
     :param node: None: the member does not take part yet.
     """
@@ -108,7 +108,9 @@ def _follower(node: Node, ledger: Ledger, peer: str) -> FollowerStatistics:
 
 
 def _lag_after(ledger: Ledger, index: int) -> tuple[int, int | None]:
-    """Entries and bytes after an entry; None: the disk does not say."""
+    """
+    Return the numbers of entries and of bytes after an entry. The bytes are None if the disk fails.
+    """
     if index >= ledger.end_index:
         return 0, 0
     entries = ledger.end_index - max(index, ledger.begin_index - 1)

@@ -1,4 +1,4 @@
-"""What of a ledger is committed and not dispatched yet.
+"""Reads the committed entries of a ledger that are not dispatched yet.
 
 Spec: dledger.md, sections 15.2 and 15.3.
 """
@@ -19,10 +19,11 @@ from rmq_ha.server.dledger.classic import ClassicPart
 
 class CommittedLog(Protocol):
     """
-    What the tail reads.
+    The log that a tail reads.
 
-    :ivar classic: what lies before the first entry.
-    :ivar pending: what this leader appended; each run starts where the entry before ends.
+    :ivar classic: the classic commit log before the first entry.
+    :ivar pending: the records that this leader appended; each run starts where the previous entry
+        ends.
     """
 
     classic: ClassicPart
@@ -30,37 +31,40 @@ class CommittedLog(Protocol):
 
     @property
     def file_size(self) -> int:
-        """Size of a data file in bytes."""
+        """Return the size of a data file in bytes."""
 
     @property
     def delay_levels(self) -> list[int]:
-        """Ms of level 1, 2, ..."""
+        """Return the delays of level 1, 2, ... in milliseconds."""
 
     @property
     def max_offset(self) -> int:
-        """Where the last committed entry ends."""
+        """Return the end of the last committed entry."""
 
     def read(self, physical_offset: int, limit: int) -> bytes:
-        """Size of one file in bytes."""
+        """Return bytes from an offset on, at most `limit`, and none after the end of that file."""
 
 
 class LedgerTail:
     """
-    The records of committed entries.
+    The records of committed entries, for dispatching.
 
-    Differs from 4.9.7 on purpose: an entry that holds no record is left out, and not the rest of
-    the log with it.
+    Differs from 4.9.7 on purpose: an entry that holds no record is left out. Upstream would also
+    leave out the rest of the log.
     """
 
     log = Logger()
-    # What is not committed is not read, and what is unreadable raises.
+    # Entries that are not committed are not read, and an unreadable one raises StoreError.
     unreadable_at: int | None = None
 
     def __init__(self, source: CommittedLog) -> None:
         self._source = source
 
     def next_slice(self, position: int, waits: bool) -> Run | None:
-        """As `rmq_ha.server.store.log.tail.Tail` says; a ledger never waits for bytes."""
+        """
+        Return the next slice as `rmq_ha.server.store.log.tail.Tail` does; a ledger never waits for
+        bytes.
+        """
         classic = self._source.classic
         if position < classic.end:
             return classic.next_slice(position)
@@ -87,7 +91,7 @@ class LedgerTail:
                 raise unreadable(position + at)
             if at + size > len(data):
                 if at:
-                    break  # the next look begins here
+                    break  # the next slice begins with this entry
                 data = source.read(position, size)
                 if len(data) < size:
                     raise unreadable(position)
@@ -98,7 +102,9 @@ class LedgerTail:
         return Run(position, position + at, rows, work)
 
     def _take(self, rows: list[Row], data: bytes, at: int, size: int, position: int) -> int:
-        """The record of an entry, if it has one; how much work that is."""
+        """
+        Add the record of an entry to the rows, if it has one. Return the work of dispatching it.
+        """
         start = at + ENTRY_HEADER_SIZE
         row = row_at(data, start, at + size, self._source.delay_levels)
         if isinstance(row, int) or row[2] != position + start:
@@ -113,7 +119,10 @@ class LedgerTail:
 
 
 def unreadable(position: int) -> StoreError:
-    """Damage that recovery did not see: nothing behind it is delivered, and nothing is lost."""
+    """
+    Return the exception for damage that recovery did not see: no later record is delivered, and
+    none is lost.
+    """
     return StoreError(
         f"the DLedger log cannot be read at {position}: stop this member and, while the others "
         "have a leader, empty its directory but for currterm: it then copies the leader's"

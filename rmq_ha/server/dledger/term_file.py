@@ -1,4 +1,4 @@
-"""Term and vote, the checkpoint, and whose ledger it is: the small files beside it.
+"""The small files beside the ledger: term and vote, the checkpoint, and the group's name.
 
 Spec: dledger.md, section 3.1.
 """
@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 class TermFile:
     """
-    `currterm`: what a member must never forget, replaced as a whole and synced.
+    `currterm`: term and vote, which a member must never forget. It is replaced as a whole and
+    synced.
 
     :param directory: `dledger-<selfId>`.
     """
@@ -38,13 +39,14 @@ class TermFile:
 
     def load(self) -> TermVote:
         """
-        The newest of the file, what an interrupted replacement left, and the backup.
+        Read term and vote. Without a sound file, take the newer of the backup and an interrupted
+        replacement.
 
-        Upstream deletes the file before it renames the new one: a crash in between leaves
-        `currterm.tmp` and `currterm.bak` only.
+        Upstream deletes the file before it renames the new one: a crash in between leaves only
+        `currterm.tmp` and `currterm.bak`.
 
-        :raises StoreError: the file, or all that is left of it, cannot be read: starting anew
-            could vote twice in one term.
+        :raises StoreError: files exist, but none can be read. A member that started anew could vote
+            twice in one term.
         """
         faults: list[str] = []
         current = _load(self._disk, self._path, decode_term, faults)
@@ -54,7 +56,7 @@ class TermFile:
             content
             for content in (
                 _load(self._disk, f"{self._path}.bak", decode_term, faults),
-                # A torn one is of no account: its vote never left this member.
+                # A torn temporary file does not matter: its vote never left this member.
                 _load(self._disk, f"{self._path}.tmp", decode_term, []),
             )
             if content is not None
@@ -76,16 +78,17 @@ class TermFile:
 
     def save(self, state: TermVote) -> None:
         """
-        Put it on the disk. Blocks: for the worker.
+        Write term and vote to the disk. Blocks, so call it in the worker.
 
-        :raises StoreError: the disk refuses (LedgerFull: is full); the old content is still there.
+        :raises StoreError: the disk refuses (LedgerFull: it is full); the old content is still
+            there.
         """
         _save(self._disk, self._path, encode_term(state))
 
 
 class CheckpointFile:
     """
-    `checkpoint`: the committed index, as of a few seconds ago.
+    `checkpoint`: the committed index and the last synced entry, as they were a few seconds ago.
 
     :param directory: `dledger-<selfId>`.
     """
@@ -97,7 +100,9 @@ class CheckpointFile:
         self._path = f"{directory}/checkpoint"
 
     def load(self) -> Checkpoint:
-        """The file, or its backup; defaults without both: nothing is lost but time."""
+        """
+        Read the file or its backup. Without both, return defaults: recovery only takes longer.
+        """
         faults: list[str] = []
         current = _load(self._disk, self._path, decode_checkpoint, faults)
         if current is not None:
@@ -105,23 +110,25 @@ class CheckpointFile:
         backup = _load(self._disk, f"{self._path}.bak", decode_checkpoint, faults)
         for fault in faults:
             self.log.warn("{fault}; it will be written anew", fault=fault)
-        # What was synced then may have been cut since.
+        # Entries that the backup calls synced may have been cut since.
         return Checkpoint() if backup is None else backup._replace(synced=None)
 
     def save(self, checkpoint: Checkpoint) -> None:
         """
-        Put it on the disk. Blocks: for the worker.
+        Write the checkpoint to the disk. Blocks, so call it in the worker.
 
-        :raises StoreError: the disk refuses (LedgerFull: is full); the old content is still there.
+        :raises StoreError: the disk refuses (LedgerFull: it is full); the old content is still
+            there.
         """
         _save(self._disk, self._path, encode_checkpoint(checkpoint))
 
 
 class GroupFile:
     """
-    `group`: the name of the group whose ledger this is.
+    `group`: the name of the group to which this ledger belongs.
 
-    Ours, as index and term do not tell one group from another; Java ignores it.
+    Only rmq-ha has this file, since index and term do not tell one group from another; Java ignores
+    it.
 
     :param directory: `dledger-<selfId>`.
     """
@@ -134,12 +141,12 @@ class GroupFile:
 
     def claim(self, group: str, key: str) -> None:
         """
-        See that this ledger is of that group; of one that has no name yet it is from now on.
+        See that this ledger belongs to the group. A ledger without a name gets the group's name.
 
-        Blocks. A disk that does not take the name is no reason not to take part.
+        Blocks. A member takes part even if the disk refuses to write the name.
 
-        :param key: of the configuration, with the name in it.
-        :raises StoreError: it is another group's, or the disk does not say.
+        :param key: configuration key that names the group, for the error message.
+        :raises StoreError: the ledger belongs to another group, or the file cannot be read.
         """
         try:
             text = self._disk.read_bytes(self._path).decode(errors="replace").strip()
@@ -163,7 +170,9 @@ class GroupFile:
 
 
 def _load(disk: Disk, path: str, decode: Callable[[bytes], T], faults: list[str]) -> T | None:
-    """What a file says; None without a usable one, and in `faults` why one is not."""
+    """
+    Decode a file. Return None if it is missing or unusable; `faults` gets the reason of the latter.
+    """
     try:
         return decode(disk.read_bytes(path))
     except FileNotFoundError:
@@ -181,6 +190,6 @@ def _save(disk: Disk, path: str, data: bytes) -> None:
 
 
 def disk_error(what: str, error: OSError) -> StoreError:
-    """The exception for a call that the disk refused."""
+    """Return the exception for a call that the disk refused."""
     is_full = error.errno in (ENOSPC, EDQUOT)
     return (LedgerFull if is_full else StoreError)(f"{what}: {error}")

@@ -1,4 +1,4 @@
-"""Handing leadership over: on an operator's order, or to a member that is preferred."""
+"""Handing leadership over, on an operator's order or to a preferred leader."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
@@ -15,11 +15,11 @@ _OK = ResponseCode.SUCCESS
 
 
 HAND_OVER_S = 2.0
-"""That long a leader that stops waits for another one."""
+"""How long a leader that stops waits until another member leads, in seconds."""
 
 
 class Leading(Protocol):
-    """What of a `Node` says to whom to hand over."""
+    """The facts of a `Node` that decide to whom it hands over."""
 
     @property
     def role(self) -> Role: ...
@@ -28,18 +28,19 @@ class Leading(Protocol):
     def term(self) -> int: ...
 
     def watermark(self, peer: str) -> int:
-        """Up to which index a member has the log; -1: nothing is known."""
+        """Return the last entry that a member is known to have; -1: nothing is known."""
 
 
 def order_to_best(
     node: Leading, settings: DLedgerSettings, able: Iterable[str] | None = None
 ) -> LeadershipTransferRequest | None:
     """
-    A leader that stops asks the best follower to lead: no six seconds without one.
+    Make the order with which a leader hands over to the best follower, for example when it stops:
+    otherwise the group would have no leader for six seconds.
 
     :param able: the followers that may be asked; None: all.
-    :returns: the order, which this member serves as if it were an operator's; None: it does not
-        lead, or there is no such follower.
+    :returns: the order, which this member serves as if an operator had sent it; None: this member
+        does not lead, or no follower may be asked.
     """
     followers = list(settings.others if able is None else able)
     if node.role is not Role.LEADER or not followers:
@@ -57,7 +58,7 @@ def order_to_best(
 
 
 class _Taking(NamedTuple):
-    """What the transferee has been asked for."""
+    """A request by which this member was asked to take over the lead."""
 
     request: LeadershipTransferRequest
     token: Any
@@ -66,13 +67,12 @@ class _Taking(NamedTuple):
 
 class Transfer:
     """
-    Both halves of a transfer, and the search for a preferred leader.
+    The leader's and the follower's half of a transfer, and the search for a preferred leader.
 
     Spec: dledger.md, sections 6.6 and 9
 
-    :param room: of a member's disk; one with less than this member's is not asked to lead, as it
-        would hand over at once.
-
+    :param room: returns the room on a member's disk. A member with less room than this one is not
+        asked to lead, since it would hand over at once.
     :ivar wake: when `tick` has something to do.
     """
 
@@ -95,13 +95,13 @@ class Transfer:
 
     @property
     def wake(self) -> int:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do, in milliseconds."""
         if self._waiting is None:
             return self._next_check
         return min(self._waiting.deadline, self._next_check)
 
     def request(self, request: LeadershipTransferRequest, token: Any) -> None:
-        """An operator's order, or the leader's."""
+        """Take an order from an operator, or the request of a leader that hands over."""
         self_id = self._member.self_id
         if self_id == request.transfer_id:
             self._order(request, token)
@@ -113,7 +113,7 @@ class Transfer:
     def _answer(
         self, request: LeadershipTransferRequest, token: Any, code: int, term: int | None = None
     ) -> None:
-        """:param token: None: nobody asked."""
+        """:param token: token of the request; None: nobody waits for an answer."""
         if token is None:
             return
         answered = request.term if term is None else term
@@ -156,17 +156,22 @@ class Transfer:
 
     @property
     def _own_room(self) -> Room:
-        """The least that another leader has to have."""
+        """Return the room that another leader must have at least."""
         member = self._member
         return member.ledger.room if member.settings.hand_over_when_full else Room.NONE
 
     def _lag(self, peer: str) -> int:
-        """Entries that a member is behind; without any known to be equal, as far as can be."""
+        """
+        Return the number of entries that a member lacks; `NEVER` if none is known to be equal.
+        """
         end, mark = self._member.ledger.end_index, self._quorum.watermark(peer)
         return NEVER if mark < 0 <= end else end - mark
 
     def _start(self, transferee: str, order: LeadershipTransferRequest, token: Any) -> None:
-        """From here on appends are refused, until the transfer has ended."""
+        """
+        Ask the transferee to take over. Appends are refused from here on until the transfer has
+        ended.
+        """
         member = self._member
         member.transferee = transferee
         request = LeadershipTransferRequest(
@@ -211,7 +216,9 @@ class Transfer:
         self._waiting = _Taking(request, token, deadline)
 
     def progressed(self) -> None:
-        """After everything: the ledger may have grown to what the old leader has."""
+        """
+        Look whether this ledger has reached the old leader's end; to be called after every event.
+        """
         waiting, member = self._waiting, self._member
         if waiting is None:
             return
@@ -221,7 +228,7 @@ class Transfer:
             self._answer(request, waiting.token, ResponseCode.INCONSISTENT_TERM, member.term)
         elif self._has(request.take_leadership_ledger_index):
             self._waiting = None
-            self._electing = waiting  # alone: who becomes a follower has ended the one before
+            self._electing = waiting  # only one: becoming a follower ends an earlier one
             member.term_to_take_leadership = member.term + 1
             member.become_candidate(member.term + 1, increase=True)
         elif member.now >= waiting.deadline:
@@ -229,7 +236,7 @@ class Transfer:
             self._answer(request, waiting.token, ResponseCode.TAKE_LEADERSHIP_FAILED)
 
     def _has(self, index: int) -> bool:
-        """A tail that is not the leader's does not count."""
+        """Whether the ledger has the entry; with `check_previous`, equal to the leader's."""
         member = self._member
         checks = member.settings.check_previous
         return (self._follower.matched if checks else member.ledger.end_index) >= index
@@ -259,7 +266,9 @@ class Transfer:
             self._answer(taking.request, taking.token, code, self._member.term)
 
     def tick(self) -> None:
-        """A leader's: look for a preferred one, when it is time."""
+        """
+        Search for a preferred leader to hand over to, if this member leads and the time has come.
+        """
         member = self._member
         if member.now < self._next_check:
             return

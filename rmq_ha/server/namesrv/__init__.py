@@ -1,5 +1,6 @@
-"""The name server: which broker has which topic, and where it is.
+"""The name server: it knows which broker has which topic, and the brokers' addresses.
 
-Enter by `controller.NamesrvController`: `start()`, `stop()`, `port`. `routes` is the table, without
-I/O. `claims` decides which of two brokers holds a name and id. Spec: remoting.md.
+The entry point is `controller.NamesrvController` with `start()`, `stop()` and `port`. `routes` is
+the table, without I/O. `claims` decides which of two brokers holds a name and id. Spec:
+remoting.md.
 """

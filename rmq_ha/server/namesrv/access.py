@@ -1,6 +1,6 @@
-"""Who may register brokers at a name server, and who may change what it says.
+"""Decides who may register brokers at a name server, and who may change its data.
 
-4.9 has neither: whoever reaches the port does both.
+RocketMQ 4.9 checks neither: anyone who reaches the port may do both.
 """
 
 from twisted.logger import Logger
@@ -44,15 +44,15 @@ OF_ADMINS = frozenset(
 @implementer(IAccessValidator)
 class BrokerAddresses:
     """
-    Takes registrations from some addresses only (`namesrvAllowedBrokers`).
+    Accepts registrations from some addresses only (`namesrvAllowedBrokers`).
 
-    :ivar refused: how many requests came from others.
+    :ivar refused: number of requests from other addresses.
     """
 
     log = Logger()
 
     def __init__(self, host: Host, allowed: Networks) -> None:
-        """:param allowed: of nobody: from everywhere."""
+        """:param allowed: the accepted addresses; empty: all."""
         self._allowed = allowed
         self._refusals = Refusals(host.clock)
         self.refused = 0
@@ -61,7 +61,7 @@ class BrokerAddresses:
         """
         Let a request pass.
 
-        :raises RequestRejected: a broker's, from elsewhere.
+        :raises RequestRejected: it is a broker's, and comes from another address.
         """
         if not self._allowed or request.code not in OF_BROKERS:
             return
@@ -89,13 +89,14 @@ class BrokerAddresses:
 
 class NamesrvAccess(PlainAccessControl):
     """
-    Wants an administrator's signature, by the rules of the ACL files, of whoever changes anything.
+    Requires an administrator's signature, by the rules of the ACL files, for requests that change
+    something.
 
-    Clients' questions need none. A Java broker cannot sign: `namesrvAllowedBrokers` lets it in, or
-    globalWhiteRemoteAddresses.
+    Clients' questions need none. A Java broker cannot sign: `namesrvAllowedBrokers` or
+    globalWhiteRemoteAddresses lets it in.
 
-    :param codes: that need it.
-    :param keys: what a signed request must have.
+    :param codes: the request codes that need a signature.
+    :param keys: settings of signed requests.
     """
 
     def __init__(self, host: Host, directory: str, codes: frozenset[int], keys: AclKeys) -> None:
@@ -117,9 +118,9 @@ class NamesrvAccess(PlainAccessControl):
 
 def make_access(host: Host, config: NamesrvConfig, allowed: Networks) -> NamesrvAccess | None:
     """
-    What `aclEnable` asks for.
+    Make the access control that `aclEnable` asks for; None without it.
 
-    :raises ConfigurationError: its files cannot be used, or there are none.
+    :raises ConfigurationError: the ACL files cannot be used, or are missing.
     """
     if not config.acl_enable:
         return None

@@ -1,4 +1,4 @@
-"""What the name server's processors have in common."""
+"""Helpers that the name server's processors share."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -14,7 +14,11 @@ Handler = Callable[[Any, RemotingCommand], Answer]
 
 
 def required(request: RemotingCommand, name: str) -> str:
-    """:raises RequestRejected: the request has no such field."""
+    """
+    Return a field of a request.
+
+    :raises RequestRejected: the request has no such field.
+    """
     value = (request.ext or {}).get(name)
     if value is None:
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"the request lacks {name}")
@@ -28,10 +32,10 @@ def when_written(
     ext: dict[str, str] | None = None,
 ) -> "Deferred[RemotingCommand | None]":
     """
-    The answer to a change, once it is on the disk or cannot get there.
+    Answer a change once it is on the disk, or cannot get there.
 
-    :param written: whether it is.
-    :param path: of the file.
+    :param written: fires with whether the file was written.
+    :param path: path of the file.
     """
 
     async def answer(written: Awaitable[bool]) -> RemotingCommand | None:

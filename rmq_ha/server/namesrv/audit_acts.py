@@ -1,4 +1,4 @@
-"""What the audit log of a name server says of the requests that change something."""
+"""The texts of a name server's audit log for requests that change something."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Claims: which address lost a brokerName and brokerId to another one, and claims them still.
+"""Claims: addresses that lost a brokerName and brokerId to another one, and still claim them.
 
 Pure: the time (seconds of any steady clock) comes in as an argument.
 """
@@ -10,7 +10,10 @@ from rmq_ha.base.wire.route_bodies import Rival
 
 T = TypeVar("T")
 CLAIM_SECONDS = 120.0
-"""A claim that is not repeated for so long is over: a broker registers every 60 s at least."""
+"""
+A claim that is not repeated within this time is over, in seconds. A broker registers every 60 s at
+least.
+"""
 _MOST_NAMES = 10_000
 _MOST_ADDRESSES = 16
 
@@ -20,9 +23,9 @@ class _Place:
     """
     One id of one name.
 
-    :ivar holder: the address that had it last, whether it lives or not.
-    :ivar losers: addresses that had it before, and registered with no other id since.
-    :ivar claims: when which address claimed it last, in vain.
+    :ivar holder: the address that had the id last, whether it is alive or not.
+    :ivar losers: addresses that had the id earlier, and have registered with no other id since.
+    :ivar claims: by address, when it last claimed the id in vain, in seconds.
     """
 
     holder: str | None = None
@@ -32,12 +35,13 @@ class _Place:
 
 class Claims:
     """
-    Remembers holders that are gone, too: a machine that reboots registers as it did before.
+    The holders of ids, and the addresses that claim the same ids.
 
-    An address has accepted its loss when it registers with another brokerId.
+    Holders that are gone are remembered, too: a machine that reboots registers as before. An
+    address has accepted its loss when it registers with another brokerId.
 
-    :ivar takeovers: how often an id was taken from an address that lived.
-    :ivar refused: how many registrations claimed an id that another address holds.
+    :ivar takeovers: number of times that an id was taken from an address that was alive.
+    :ivar refused: number of registrations that claimed an id which another address holds.
     """
 
     def __init__(self) -> None:
@@ -46,14 +50,14 @@ class Claims:
         self._names: dict[str, dict[int, _Place]] = {}
 
     def has_lost(self, broker_name: str, broker_id: int, address: str) -> bool:
-        """Another address was given the id since this address had it."""
+        """Whether another address was given the id since this address had it."""
         place = self._names.get(broker_name, {}).get(broker_id)
         return place is not None and address in place.losers
 
     def note_holder(self, broker_name: str, broker_id: int, address: str) -> None:
-        """The address holds the id now, and no other id of that name."""
+        """Note that the address holds the id now, and no other id of that name."""
         places = self._names.pop(broker_name, {})
-        self._names[broker_name] = places  # the name that was heard of last stands last
+        self._names[broker_name] = places  # keep the name that was heard of last at the end
         for number, place in places.items():
             place.losers.pop(address, None)
             place.claims.pop(address, None)
@@ -68,9 +72,9 @@ class Claims:
 
     def note_claim(self, broker_name: str, broker_id: int, address: str, now: float) -> bool:
         """
-        The address claims an id that another address holds.
+        Note that the address claims an id that another address holds.
 
-        :returns: it did not within the last `CLAIM_SECONDS`.
+        :returns: whether it did not do so within the last `CLAIM_SECONDS`.
         """
         place = self._names.setdefault(broker_name, {}).setdefault(broker_id, _Place())
         before = place.claims.pop(address, None)
@@ -78,7 +82,7 @@ class Claims:
         return before is None or before + CLAIM_SECONDS < now
 
     def rivals(self, now: float) -> list[Rival]:
-        """Everybody who claims an id of another one."""
+        """Return all addresses that claim an id of another one."""
         return [
             Rival(name, number, address, str(place.holder))
             for name, places in self._names.items()

@@ -1,4 +1,4 @@
-"""The name server's requests about its key-value store and its configuration.
+"""Answers the name server's requests about its key-value store and its configuration.
 
 Spec: remoting.md, sections 2.3 and 9.6.
 """
@@ -15,7 +15,7 @@ from rmq_ha.server.namesrv.settings import NamesrvSettings
 
 
 class ConfigProcessor:
-    """The key-value store, and the name server's own configuration."""
+    """Answers requests about the key-value store and the name server's own configuration."""
 
     def __init__(self, kv_config: KVConfigManager, settings: NamesrvSettings) -> None:
         self._kv_config = kv_config
@@ -32,13 +32,13 @@ class ConfigProcessor:
         }
 
     def put(self, _: Any, request: RemotingCommand) -> Answer:
-        """Answer request code 100."""
+        """Answer PUT_KV_CONFIG (100): store a value."""
         namespace, key = required(request, "namespace"), required(request, "key")
         written = self._kv_config.put(namespace, key, required(request, "value"))
         return when_written(request, written, self._kv_config.path)
 
     def get(self, _: Any, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 101."""
+        """Answer GET_KV_CONFIG (101) with a value."""
         namespace, key = required(request, "namespace"), required(request, "key")
         value = self._kv_config.get(namespace, key)
         if value is None:
@@ -48,13 +48,13 @@ class ConfigProcessor:
         return request.response(ext={"value": value})
 
     def delete(self, _: Any, request: RemotingCommand) -> Answer:
-        """Answer request code 102."""
+        """Answer DELETE_KV_CONFIG (102): forget a value."""
         ext = request.ext or {}
         written = self._kv_config.delete(ext.get("namespace", ""), ext.get("key", ""))
         return when_written(request, written, self._kv_config.path)
 
     def namespace(self, _: Any, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 219."""
+        """Answer GET_KVLIST_BY_NAMESPACE (219) with all of a namespace."""
         namespace = required(request, "namespace")
         table = self._kv_config.namespace(namespace)
         if table is None:
@@ -64,7 +64,7 @@ class ConfigProcessor:
         return request.response(body=fastjson.encode({"table": table}))
 
     def update(self, _: Any, request: RemotingCommand) -> Answer:
-        """Answer request code 318."""
+        """Answer UPDATE_NAMESRV_CONFIG (318): change the configuration."""
         if not request.body:
             return request.response()
         try:
@@ -74,5 +74,5 @@ class ConfigProcessor:
         return when_written(request, written, self._settings.file.path or "")
 
     def show(self, _: Any, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 319."""
+        """Answer GET_NAMESRV_CONFIG (319) with the configuration."""
         return request.response(body=self._settings.render().encode())

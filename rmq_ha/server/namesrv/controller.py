@@ -39,15 +39,15 @@ class NamesrvController:
     """
     One name server: a listening port and tables in memory.
 
-    :param interface: to listen on; `bindAddress` when empty.
-    :param tls: the `tls.*` keys; None: plain only.
+    :param interface: address to listen on; empty: `bindAddress`.
+    :param tls: the `tls.*` keys; None: no TLS.
     :param controllers: addresses of the controllers, which tools are told.
-    :ivar routes: who is registered.
-    :ivar kv_config: the key-value store; in memory only without a `kvConfigPath`.
-    :ivar tls: reads certificates again.
-    :ivar settings: what updateNamesrvConfig changes.
-    :ivar access: checks signatures; None where nobody has to sign.
-    :ivar addresses: counts who may not register.
+    :ivar routes: the registered brokers and topics.
+    :ivar kv_config: the key-value store; without a `kvConfigPath` in memory only.
+    :ivar tls: reads changed certificates again.
+    :ivar settings: the configuration that updateNamesrvConfig changes.
+    :ivar access: checks signatures; None if nobody has to sign.
+    :ivar addresses: counts the registrations that were refused because of their address.
     """
 
     log = Logger()
@@ -107,17 +107,20 @@ class NamesrvController:
 
     @property
     def port(self) -> int:
-        """The port that it listens on; 0 before the start."""
+        """Return the port that it listens on; 0 before the start."""
         return 0 if self._port is None else cast(IPv4Address, self._port.getHost()).port
 
     @property
     def refused_registrations(self) -> int:
-        """How many were too large, or could not be read."""
+        """Return the number of registrations that were too large, or could not be read."""
         return self._route_processor.refused_registrations
 
     @property
     def dropped_frames(self) -> dict[str, int]:
-        """Connections that had to go for a frame that was not whole, by the key that says so."""
+        """
+        Return the number of connections that were closed for an incomplete frame, by the key that
+        limits it.
+        """
         return self._server.frames.dropped
 
     @property

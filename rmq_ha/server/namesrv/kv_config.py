@@ -14,11 +14,14 @@ from rmq_ha.base.wire import fastjson
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 WIPED_WRITE_PERM = "WIPED_WRITE_PERM"
-"""Broker names that producers are to avoid until addWritePerm; ours."""
+"""Namespace of the broker names that producers avoid until addWritePerm; only rmq-ha has it."""
 
 
 class KVConfigManager(PersistedTable):
-    """Namespace to key to value, in memory and in `kvConfig.json`, written at every change."""
+    """
+    The values by namespace and key, in memory and in `kvConfig.json`, which is written at every
+    change.
+    """
 
     def __init__(self, disk: Disk, worker: Worker, path: str) -> None:
         super().__init__(disk, worker, path)
@@ -28,35 +31,35 @@ class KVConfigManager(PersistedTable):
         """
         Store a value.
 
-        :returns: as `persist`.
+        :returns: the result of `persist`.
         """
         self._namespaces.setdefault(namespace, {})[key] = value
         return self.persist()
 
     def get(self, namespace: str, key: str) -> str | None:
-        """A value, if there is one."""
+        """Return a value; None if the key has none."""
         return self._namespaces.get(namespace, {}).get(key)
 
     def delete(self, namespace: str, key: str) -> "Deferred[bool]":
         """
-        Forget a value; the namespace stays, even when it is empty now.
+        Forget a value. The namespace stays, even when it is empty now.
 
-        :returns: as `persist`.
+        :returns: the result of `persist`.
         """
         self._namespaces.get(namespace, {}).pop(key, None)
         return self.persist()
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """All of a namespace; None where nothing was ever put into it."""
+        """Return all of a namespace; None if nothing was ever put into it."""
         return self._namespaces.get(namespace)
 
     def encode(self) -> bytes:
-        """`kvConfig.json`, compact."""
+        """Return the content of `kvConfig.json`, without white space."""
         return fastjson.encode({"configTable": self._namespaces})
 
     def decode(self, data: bytes) -> None:
         """
-        Take a file's values.
+        Take over a file's values.
 
         :raises ProtocolViolation: it is not such a file.
         """

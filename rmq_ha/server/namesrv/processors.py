@@ -1,4 +1,4 @@
-"""The name server's requests about brokers and topics.
+"""Answers the name server's requests about brokers and topics.
 
 Spec: remoting.md, section 2.3 and chapter 9.
 """
@@ -44,14 +44,14 @@ MOST_RIVALS = 20
 
 
 class ClosingChannel(Protocol):
-    """What is used of a `rmq_ha.base.remoting.channel.Channel`."""
+    """The parts of a `rmq_ha.base.remoting.channel.Channel` that are used here."""
 
     @property
     def remote_text(self) -> str:
-        """`ip:port` of the peer."""
+        """Return `ip:port` of the peer."""
 
     def on_close(self, callback: Callable[[Any], object]) -> None:
-        """Call this with the channel when the connection is gone."""
+        """Have `callback` called with the channel when the connection is lost."""
 
     def abort(self) -> object: ...
 
@@ -60,12 +60,12 @@ class ClosingChannel(Protocol):
 
 class RouteProcessor:
     """
-    Brokers register, clients ask where topics are.
+    Answers brokers that register, and clients that ask for the routes of topics.
 
-    :param wiped: brokers without write permission; `routes` looks there, too.
-    :param config: what one broker, and all of them, may register; read at each request.
+    :param wiped: brokers without write permission; `routes` uses the same object.
+    :param config: limits of registrations, and other settings; read at each request.
     :param controllers: addresses of the controllers that this name server knows.
-    :ivar refused_registrations: how many were more than that, or could not be read.
+    :ivar refused_registrations: number of registrations that were too large, or could not be read.
     """
 
     log = Logger()
@@ -108,7 +108,7 @@ class RouteProcessor:
         }
 
     def register_broker(self, channel: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 103."""
+        """Answer REGISTER_BROKER (103)."""
         ext = request.ext or {}
         broker = _identity(request)
         _check_crc32(ext.get("bodyCrc32", ""), request.body)
@@ -154,7 +154,7 @@ class RouteProcessor:
         return request.response(ext=_master_of(result), body=answer)
 
     def _warn_of_displaced(self, broker: BrokerIdentity, before: str) -> None:
-        """A second broker took a name and id while the first one is still connected."""
+        """Warn that a second broker took a name and id while the first one is still connected."""
         place = f"{broker.broker_name}/{broker.broker_id}"
         if broker.broker_id == MASTER_ID:
             text = (
@@ -174,9 +174,9 @@ class RouteProcessor:
         self, request: RemotingCommand, broker: BrokerIdentity, result: RegisterResult
     ) -> RemotingCommand:
         """
-        Another address holds the id, and keeps it.
+        Answer a registration whose id another address holds and keeps.
 
-        5.x answers success without fields; so a broker of 4.9 or 5.x has nothing in its log then.
+        5.x answers success without fields. So a broker of 4.9 or 5.x logs nothing about it.
         """
         holder = result.holder
         place = f"{broker.broker_name}/{broker.broker_id}"
@@ -197,7 +197,11 @@ class RouteProcessor:
         return request.response(ResponseCode.NO_PERMISSION, text, {HOLDER: str(holder)})
 
     def _check_rival(self, broker: BrokerIdentity, channel: ClosingChannel) -> None:
-        """:raises RequestRejected: name, id or address is another's (namesrvBrokerTakeover)."""
+        """
+        Check that no other machine has this name, id or address (namesrvBrokerTakeover).
+
+        :raises RequestRejected: another one has.
+        """
         rival = self._routes.rival(broker, channel)
         if rival is not None:
             raise RequestRejected(
@@ -210,7 +214,7 @@ class RouteProcessor:
     def unregister_broker(
         self, channel: ClosingChannel, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer request code 104."""
+        """Answer UNREGISTER_BROKER (104)."""
         broker = _identity(request)
         if self._routes.unregister(broker, channel):
             self.log.info(
@@ -228,7 +232,10 @@ class RouteProcessor:
         return request.response()
 
     def query_data_version(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 322."""
+        """
+        Answer QUERY_DATA_VERSION (322): whether a broker's topics changed since its last
+        registration.
+        """
         broker = _identity(request)
         self._routes.claim(broker, self._clock.seconds())
         asked = _data_version(request.body)
@@ -239,7 +246,7 @@ class RouteProcessor:
         return request.response(ext={"changed": "true" if changed else "false"}, body=body)
 
     def route(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 105."""
+        """Answer GET_ROUTEINFO_BY_TOPIC (105) with the route of a topic."""
         topic = required(request, "topic")
         topic_route = self._routes.route(topic)
         if topic_route is None:
@@ -255,7 +262,7 @@ class RouteProcessor:
 
     def cluster_info(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """
-        106.
+        Answer request code 106.
 
         `rmqha-admin doctor` learns here which brokers claim an id of another broker, and where the
         controllers are. It asks the controllers which broker a set waits for.
@@ -267,7 +274,7 @@ class RouteProcessor:
         return request.response(ext=ext or None, body=self._routes.cluster_info().encode())
 
     def wipe_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
-        """205: lasts until 327, if it is so configured."""
+        """Answer request code 205. The change lasts until 327, if it is so configured."""
         name = required(request, "brokerName")
         count = self._routes.wipe_write_perm(name)
         self.log.info("{broker}: {count} topics are closed to producers", broker=name, count=count)
@@ -276,7 +283,7 @@ class RouteProcessor:
         return when_written(request, written, self._kv_config.path, ext)
 
     def add_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
-        """Answer request code 327."""
+        """Answer ADD_WRITE_PERM_OF_BROKER (327): open a broker to producers again."""
         name = required(request, "brokerName")
         written = self._wiped.remove(name)
         count = self._routes.add_write_perm(name)
@@ -285,11 +292,11 @@ class RouteProcessor:
         return when_written(request, written, self._kv_config.path, ext)
 
     def topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 206."""
+        """Answer GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206) with all topics."""
         return _topic_list(request, self._routes.topics())
 
     def delete_topic(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 216."""
+        """Answer DELETE_TOPIC_IN_NAMESRV (216): forget a topic."""
         topic = required(request, "topic")
         cluster = (request.ext or {}).get("clusterName") or None
         self._routes.delete_topic(topic, cluster)
@@ -297,25 +304,30 @@ class RouteProcessor:
         return request.response()
 
     def topics_of_cluster(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 224."""
+        """Answer GET_TOPICS_BY_CLUSTER (224) with the topics of a cluster."""
         return _topic_list(request, self._routes.topics_of_cluster(required(request, "cluster")))
 
     def system_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 304."""
+        """
+        Answer GET_SYSTEM_TOPIC_LIST_FROM_NS (304) with the topics named as clusters and brokers.
+        """
         return _topic_list(request, *self._routes.system_topics())
 
     def unit_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 311."""
+        """Answer GET_UNIT_TOPIC_LIST (311) with the topics of units."""
         return _topic_list(request, self._routes.unit_topics())
 
     def unit_sub_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 312."""
+        """Answer GET_HAS_UNIT_SUB_TOPIC_LIST (312) with the topics that a unit subscribes."""
         return _topic_list(request, self._routes.unit_sub_topics())
 
     def unit_sub_non_unit_topics(
         self, _: ClosingChannel, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer request code 313."""
+        """
+        Answer GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST (313) with the topics of no unit that a unit
+        subscribes.
+        """
         return _topic_list(request, self._routes.unit_sub_non_unit_topics())
 
     def _check_room(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
@@ -349,7 +361,7 @@ class RouteProcessor:
         )
 
     def _watch(self, channel: ClosingChannel) -> None:
-        """A registered broker's connection is asked once to tell us when it ends."""
+        """Have a registered broker's connection tell when it ends; only once for each."""
         if channel not in self._watched:
             self._watched.add(channel)
             channel.on_close(self._connection_lost)
@@ -365,7 +377,7 @@ class RouteProcessor:
 
 
 def _master_of(result: RegisterResult) -> dict[str, str]:
-    """A slave's answer says where its master is."""
+    """Return the fields with which a slave's answer names its master."""
     if result.master_address is None:
         return {}
     return {"masterAddr": result.master_address, "haServerAddr": result.ha_server_address or ""}
@@ -379,7 +391,7 @@ def _identity(request: RemotingCommand) -> BrokerIdentity:
 
 
 def _check_crc32(text: str, body: bytes | None) -> None:
-    """0, absent or unreadable asks for no check."""
+    """Check the body's CRC. If the text is 0, empty or unreadable, nothing is checked."""
     claimed = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
     if claimed and claimed != body_crc32(body):
         raise RequestRejected(
@@ -409,10 +421,11 @@ _BUILT_IN = (SELF_TEST_TOPIC, OFFSET_MOVED_EVENT, SCHEDULE_TOPIC)
 
 def names_all_topics(request: RemotingCommand, broker_name: str, topics: Container[str]) -> bool:
     """
-    A broker of ours says so. One of 4.9 names its built-in topics in a whole registration, and
-    otherwise the single topic that changed.
+    Whether a registration names all topics of its broker.
 
-    One of 5.x may cut a whole registration into several, and none of them tells.
+    A rmq-ha broker says so. A 4.9 broker names its built-in topics in a whole registration, and
+    otherwise only the topic that changed. A 5.x broker may split a whole registration into several,
+    and none of them tells.
     """
     said = (request.ext or {}).get(ALL_TOPICS)
     if said is not None:

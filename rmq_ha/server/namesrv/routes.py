@@ -1,7 +1,7 @@
-"""RouteInfoManager: which brokers there are, and which queues they have.
+"""RouteInfoManager: the registered brokers, and their queues.
 
-Pure: the time (seconds of any steady clock) and the connections come in as arguments; what is to
-be closed or answered is returned.
+Pure: the time (seconds of any steady clock) and the connections come in as arguments. Connections
+to close, and answers, are returned.
 
 Spec: remoting.md, chapter 9.
 """
@@ -24,11 +24,14 @@ BROKER_EXPIRED_SECONDS = 120.0
 
 
 class BrokerChannel(Protocol):
-    """What is kept of a `rmq_ha.base.remoting.channel.Channel`: told apart by identity."""
+    """
+    The parts of a `rmq_ha.base.remoting.channel.Channel` that are used here; told apart by
+    identity.
+    """
 
     @property
     def remote_text(self) -> str:
-        """`ip:port` of the peer."""
+        """Return `ip:port` of the peer."""
 
     def abort(self) -> object: ...
 
@@ -45,13 +48,16 @@ class BrokerLive:
 
 class RegisterResult(NamedTuple):
     """
-    A slave learns its master's addresses; both are None otherwise.
+    The result of a registration. A slave also learns its master's addresses; otherwise both are
+    None.
 
-    :ivar is_first: this id had no address before.
-    :ivar displaced: another address that had this id, and whose connection is still there.
-    :ivar holder: another address that has this id and keeps it; nothing was changed.
-    :ivar is_outdated: `holder` keeps it as the epoch of this registration is lower than its own.
-    :ivar is_news: this address did not claim the id of `holder` before.
+    :ivar is_first: whether this id had no address before.
+    :ivar displaced: another address that had this id, and whose connection is still open; otherwise
+        None.
+    :ivar holder: another address that has this id and keeps it, so nothing was changed; otherwise
+        None.
+    :ivar is_outdated: whether `holder` keeps the id because this registration's epoch is lower.
+    :ivar is_news: whether this address did not claim the id of `holder` before.
     """
 
     is_first: bool
@@ -64,7 +70,7 @@ class RegisterResult(NamedTuple):
 
 
 class ExpiredBroker(NamedTuple):
-    """An address that stopped registering; its connection is to be closed."""
+    """An address that stopped registering; its connection has to be closed."""
 
     address: str
     channel: BrokerChannel
@@ -72,14 +78,14 @@ class ExpiredBroker(NamedTuple):
 
 class RouteInfoManager:
     """
-    The name server's tables; all of them in memory only.
+    The name server's tables; all of them are in memory only.
 
-    Topics are added and updated by registrations of masters, and removed by those that have all.
+    Registrations of masters add and update topics; those that name all topics also remove some.
 
-    :param is_wiped: says of a broker name that producers are to avoid it, whatever it registers.
-    :param last_wins: says that an id belongs to whoever registered last, as in 4.9.
-    :ivar pairs: how many pairs of topic and broker name there are.
-    :ivar claims: who lost which id, and claims it still.
+    :param is_wiped: returns whether producers must avoid a broker name, whatever it registers.
+    :param last_wins: returns whether an id belongs to the address that registered last, as in 4.9.
+    :ivar pairs: number of pairs of topic and broker name.
+    :ivar claims: the addresses that lost an id and still claim it.
     """
 
     def __init__(
@@ -99,8 +105,8 @@ class RouteInfoManager:
 
     def rival(self, broker: BrokerIdentity, channel: BrokerChannel) -> str | None:
         """
-        The connection, `ip:port`, of another machine that has this broker's address, or name and
-        id, and is there still; None: there is none.
+        Return the connection (`ip:port`) of another machine that still holds this broker's address,
+        or its name and id; None: there is none.
         """
         data = self._brokers.get(broker.broker_name)
         taken = None if data is None else data.addresses.get(broker.broker_id)
@@ -124,16 +130,16 @@ class RouteInfoManager:
         has_all: bool = False,
     ) -> RegisterResult:
         """
-        REGISTER_BROKER.
+        Register a broker (REGISTER_BROKER).
 
-        Of two addresses that want one id, the higher epoch (`stateVersion`) gets it, as in 5.x.
-        Of equal epochs the newcomer gets it; an address that lost the id that way does not get it
-        back while the other one lives.
+        Of two addresses that want one id, the higher epoch (`stateVersion`) gets it, as in 5.x. Of
+        equal epochs the newcomer gets it. An address that lost the id that way does not get it back
+        while the other one is alive.
 
         :param topics: all of the broker's topics, or some of them.
-        :param takes_over: an address whose broker is dead, or leads no more, as the broker that
-            registers found out.
-        :param has_all: a topic that is not among them is not at this broker any more.
+        :param takes_over: an address whose broker is dead or leads no more, as the registering
+            broker found out.
+        :param has_all: whether `topics` are all; then other topics are removed from this broker.
         """
         holder = self._living_holder(broker)
         if holder is not None and not self._last_wins():
@@ -175,13 +181,16 @@ class RouteInfoManager:
         return data is not None and data.addresses.get(broker_id) == address
 
     def _living_holder(self, broker: BrokerIdentity) -> str | None:
-        """Another address that has this id, and is registered still."""
+        """Return another address that has this id, and is still registered; None: there is none."""
         data = self._brokers.get(broker.broker_name)
         holder = None if data is None else data.addresses.get(broker.broker_id)
         return holder if holder != broker.address and holder in self._live else None
 
     def _master_of(self, broker: BrokerIdentity) -> tuple[str | None, str | None]:
-        """Where a slave replicates from, and its master's own address; of a master None."""
+        """
+        Return a slave's replication address of its master, and the master's own address; None for a
+        master.
+        """
         data = self._brokers.get(broker.broker_name)
         if data is None or broker.broker_id == MASTER_ID:
             return None, None
@@ -192,7 +201,7 @@ class RouteInfoManager:
     def _refused(
         self, broker: BrokerIdentity, holder: str, now: float, *, is_outdated: bool
     ) -> RegisterResult:
-        """Nothing is changed, and a slave learns its master all the same."""
+        """Refuse a registration. Nothing is changed, but a slave still learns its master."""
         self.claims.refused += 1
         is_news = self.claims.note_claim(broker.broker_name, broker.broker_id, broker.address, now)
         return RegisterResult(
@@ -202,7 +211,10 @@ class RouteInfoManager:
     def _displaced(
         self, broker: BrokerIdentity, holder: str, data_version: DataVersion, now: float
     ) -> None:
-        """An election is no takeover; a route that changes to and fro is one each time."""
+        """
+        Count a takeover, unless an election caused it. A route that changes to and fro counts each
+        time.
+        """
         if data_version.state_version <= self._live[holder].data_version.state_version:
             self.claims.takeovers += 1
             if self.claims.has_lost(broker.broker_name, broker.broker_id, broker.address):
@@ -210,13 +222,13 @@ class RouteInfoManager:
 
     def unregister(self, broker: BrokerIdentity, channel: BrokerChannel) -> bool:
         """
-        UNREGISTER_BROKER.
+        Unregister a broker (UNREGISTER_BROKER).
 
         An id that another address took over in the meantime stays: after a role switch the old
-        master's late good-bye must not remove the new one (Java removes it). So does an address
-        that registered over another connection: whoever says good-bye for it is not it.
+        master's late good-bye must not remove the new one (Java removes it). An address that
+        registered over another connection stays, too, since the sender is not that broker.
 
-        :returns: false when it changed nothing for that reason.
+        :returns: false when nothing was changed because the address has another connection.
         """
         live = self._live.get(broker.address)
         if live is not None and live.channel is not channel:
@@ -231,7 +243,7 @@ class RouteInfoManager:
 
     def connection_lost(self, channel: BrokerChannel) -> list[str]:
         """
-        The connection is gone: so are the brokers that registered last over it.
+        Remove the brokers that registered last over a lost connection.
 
         :returns: their addresses.
         """
@@ -241,14 +253,16 @@ class RouteInfoManager:
         return lost
 
     def registrations(self) -> dict[str, float]:
-        """Each live address and when it registered last, or said that nothing changed."""
+        """
+        Return when each live address last registered, or said that nothing changed, in seconds.
+        """
         return {address: live.last_update for address, live in self._live.items()}
 
     def expire(self, now: float) -> list[ExpiredBroker]:
         """
         Remove every broker that did not register for 120 s.
 
-        :returns: those; the caller closes their connections.
+        :returns: the removed brokers; the caller closes their connections.
         """
         expired = [
             ExpiredBroker(address, live.channel)
@@ -260,7 +274,7 @@ class RouteInfoManager:
         return expired
 
     def rivals(self, now: float) -> list[Rival]:
-        """Who claims an id that a registered broker holds."""
+        """Return the addresses that claim an id which a registered broker holds."""
         return [
             rival
             for rival in self.claims.rivals(now)
@@ -269,7 +283,10 @@ class RouteInfoManager:
         ]
 
     def claim(self, broker: BrokerIdentity, now: float) -> None:
-        """A broker names itself as the master, and does not register: is there another one?"""
+        """
+        Note a claim if a broker names itself as the master without registering, and another one
+        holds the id.
+        """
         if broker.broker_id == MASTER_ID and self._living_holder(broker) is not None:
             self.claims.note_claim(broker.broker_name, MASTER_ID, broker.address, now)
 
@@ -277,7 +294,7 @@ class RouteInfoManager:
         self, address: str, data_version: DataVersion, now: float
     ) -> tuple[bool, DataVersion | None]:
         """
-        QUERY_DATA_VERSION; an equal version counts as a sign of life.
+        Answer QUERY_DATA_VERSION; an equal version counts as a sign of life.
 
         :returns: whether the broker should register, and the version that is known here.
         """
@@ -290,7 +307,7 @@ class RouteInfoManager:
         return changed, live.data_version
 
     def route(self, topic: str) -> TopicRoute | None:
-        """Where a topic is; None where no registered broker has it."""
+        """Return the route of a topic; None if no registered broker has it."""
         queues = self._topics.get(topic, {})
         brokers = [self._brokers[name] for name in queues if name in self._brokers]
         if not brokers:
@@ -304,24 +321,26 @@ class RouteInfoManager:
         return TopicRoute(list(queues.values()), brokers, filters)
 
     def cluster_info(self) -> ClusterInfo:
-        """All brokers and clusters; to be encoded at once, for it shares our tables."""
+        """
+        Return all brokers and clusters. Encode the result at once, since it shares these tables.
+        """
         return ClusterInfo(
             self._brokers, {cluster: list(names) for cluster, names in self._clusters.items()}
         )
 
     def topics(self) -> list[str]:
-        """Every topic that a master registered."""
+        """Return every topic that a master registered."""
         return list(self._topics)
 
     def topics_of_cluster(self, cluster: str) -> list[str]:
-        """Topics on any broker of the cluster; empty for an unknown one."""
+        """Return the topics on any broker of a cluster; empty for an unknown cluster."""
         names = self._clusters.get(cluster, {})
         return [
             topic for topic, queues in self._topics.items() if not names.keys().isdisjoint(queues)
         ]
 
     def system_topics(self) -> tuple[list[str], str | None]:
-        """The topics named as clusters and brokers, and the address of any broker."""
+        """Return the topics named as clusters and brokers, and the address of any broker."""
         topics: dict[str, None] = {}
         for cluster, names in self._clusters.items():
             topics[cluster] = None
@@ -335,32 +354,34 @@ class RouteInfoManager:
         return self._topics_with(lambda flag: bool(flag & TOPIC_UNIT))
 
     def unit_sub_topics(self) -> list[str]:
-        """Topics with a subscription from a unit."""
+        """Return the topics with a subscription from a unit."""
         return self._topics_with(lambda flag: bool(flag & TOPIC_UNIT_SUB))
 
     def unit_sub_non_unit_topics(self) -> list[str]:
-        """Those of them that do not belong to a unit."""
+        """
+        Return the topics with a subscription from a unit that do not belong to a unit themselves.
+        """
         return self._topics_with(
             lambda flag: flag & (TOPIC_UNIT | TOPIC_UNIT_SUB) == TOPIC_UNIT_SUB
         )
 
     def has_broker(self, broker_name: str) -> bool:
-        """A broker of this name is registered."""
+        """Whether a broker of this name is registered."""
         return broker_name in self._brokers
 
     def wipe_write_perm(self, broker_name: str) -> int:
         """
-        Let producers avoid a broker, until it registers changed topics and is not `is_wiped`.
+        Have producers avoid a broker, until it registers changed topics and is not `is_wiped`.
 
-        :returns: on how many topics.
+        :returns: number of its topics.
         """
         return self._each_queue(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
         """
-        Let producers come back.
+        Let producers use a broker again.
 
-        :returns: on how many topics.
+        :returns: number of its topics.
         """
         return self._each_queue(broker_name, lambda perm: PERM_READ | PERM_WRITE)
 
@@ -378,7 +399,7 @@ class RouteInfoManager:
             del self._topics[topic]
 
     def pairs_with(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> int:
-        """How many there would be once these are registered."""
+        """Return the number of pairs that there will be once these topics are registered."""
         known = self._topics
         return self.pairs + sum(broker_name not in known.get(name, ()) for name in topics)
 
@@ -411,7 +432,7 @@ class RouteInfoManager:
             self._drop_if_empty(data)
 
     def _drop_if_empty(self, data: BrokerRoute) -> None:
-        """The last replica went: its name, its place in the cluster and its queues go, too."""
+        """Remove a broker name from its cluster and its topics when its last address is gone."""
         if data.addresses:
             return
         name = data.broker_name
@@ -423,7 +444,7 @@ class RouteInfoManager:
         self._drop_topics_but((), name)
 
     def _drop_topics_but(self, kept: Container[str], broker_name: str) -> None:
-        """A broker's queues leave the routes of all other topics."""
+        """Remove a broker's queues from the routes of all topics but `kept`."""
         for topic, queues in list(self._topics.items()):
             if topic not in kept and queues.pop(broker_name, None) is not None:
                 self.pairs -= 1

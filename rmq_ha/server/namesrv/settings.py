@@ -25,8 +25,8 @@ class NamesrvSettings:
     """
     Shows and changes both configuration objects, and keeps their file up to date.
 
-    :ivar file: that holds the settings.
-    :ivar unserved: the values that the file gives to keys without effect; shown only.
+    :ivar file: the properties file.
+    :ivar unserved: the values that the file gives to keys without effect; they are only shown.
     """
 
     log = Logger()
@@ -47,12 +47,12 @@ class NamesrvSettings:
         return (*self._configs, self.unserved)
 
     def render(self) -> str:
-        """`key=value` lines of everything."""
+        """Return `key=value` lines of all keys."""
         return "".join(f"{line}\n" for line in render_objects(self._targets))
 
     def update(self, text: str) -> "Deferred[bool]":
         """
-        Change what a properties text names; unknown keys are ignored.
+        Change the keys in a properties text; unknown keys are ignored.
 
         :returns: fires with whether the file was written; never fails.
         :raises ConfigurationError: the text is no properties text, or a value does not fit;

@@ -15,9 +15,9 @@ from rmq_ha.server.namesrv.kv_config import WIPED_WRITE_PERM, KVConfigManager
 
 class WipedBrokers:
     """
-    Their names, in the key-value store.
+    The names of the brokers that are closed to producers, in the key-value store.
 
-    :param lasts: the setting `keepWipedWritePerm`.
+    :param lasts: returns the setting `keepWipedWritePerm`.
     """
 
     def __init__(self, kv_config: KVConfigManager, lasts: Callable[[], bool]) -> None:
@@ -25,14 +25,14 @@ class WipedBrokers:
         self._lasts = lasts
 
     def is_wiped(self, broker_name: str) -> bool:
-        """Whatever this broker registers, producers are to avoid it."""
+        """Whether producers must avoid this broker, whatever it registers."""
         return self._lasts() and self._kv_config.get(WIPED_WRITE_PERM, broker_name) is not None
 
     def add(self, broker_name: str) -> "Deferred[bool]":
         """
-        Close it.
+        Close a broker to producers.
 
-        :returns: as `KVConfigManager.persist`.
+        :returns: the result of `KVConfigManager.persist`.
         """
         if not self._lasts():
             return succeed(True)
@@ -40,9 +40,9 @@ class WipedBrokers:
 
     def remove(self, broker_name: str) -> "Deferred[bool]":
         """
-        Open it again; harmless when it is open.
+        Open a broker to producers again; harmless when it is open.
 
-        :returns: as `KVConfigManager.persist`.
+        :returns: the result of `KVConfigManager.persist`.
         """
         if self._kv_config.get(WIPED_WRITE_PERM, broker_name) is None:
             return succeed(True)

@@ -1,4 +1,4 @@
-"""Whether a slave gives its store up and fetches all of its master's log anew.
+"""Decides whether a slave gives its store up and copies all of its master's log anew.
 
 Spec: ha.md, section 9; controller.md, chapter 14, hazard 14.
 """
@@ -17,12 +17,14 @@ def why_not_anew(
     is_elected: bool,
 ) -> str:
     """
-    The reason, with what a person can do; empty: the store may be given up.
+    Return why the store may not be given up, and what a person can do; empty: it may be given up.
 
-    What is given up stays on the disk, in a folder: so there has to be room for the master's log.
+    The given-up store stays on the disk, in a folder, so the disk must have room for the master's
+    log besides.
 
-    :param directory: where the files of the log are.
-    :param is_elected: controllers name the master; else only the configuration says who it is.
+    :param directory: directory with the files of the log.
+    :param is_elected: whether controllers name the master; otherwise only the configuration names
+        it.
     """
     own = configuration.ours
     key = "haRefetchStrandedStore" if is_elected else "haRefetchStrandedPair"

@@ -1,4 +1,4 @@
-"""A slave's connection to its master: plain or by TLS, and with the shared secret."""
+"""Opens a slave's connection to its master: plain or by TLS, and with the shared secret."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,10 +20,12 @@ CONNECT_SECONDS = 5.0
 
 class MasterConnector:
     """
-    What a slave does before its replica hears a byte; `Entrance` is the master's side.
+    Does the slave's part of the checks before its replica hears a byte; `Entrance` does the
+    master's.
 
     :param tls: with `tls.ha.enable=true` the connection is a TLS connection.
-    :param secrets: the first of them is proven to a master that asks; the master has to know it.
+    :param secrets: the first of them is proven to a master that asks for a proof; the master must
+        know it.
     """
 
     def __init__(
@@ -36,13 +38,12 @@ class MasterConnector:
 
     def open(self, name: str, port: int, build: Callable[[], Protocol]) -> "Deferred[Any]":
         """
-        Connect.
+        Connect to a master.
 
         :param name: host name or IP address of the master.
         :param build: makes the protocol that replicates.
-        :returns: fires with that protocol, connected; fails with an error of Twisted's
-            connections, with `TlsRefused`, or with `ReplicationError` where the secret is missing
-            or wrong.
+        :returns: fires with that protocol, connected; fails with an error of Twisted's connections,
+            with `TlsRefused`, or with `ReplicationError` where the secret is missing or wrong.
         """
         endpoint = self._host.network.client(name, port, timeout=CONNECT_SECONDS)
         is_guarded = bool(self._secrets.all)

@@ -1,4 +1,4 @@
-"""Connections that become replication's only when both ends have shown that they know a secret."""
+"""Protocols that start replication only after both ends have proven that they know a secret."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,14 +13,20 @@ from rmq_ha.base.timing.timer import rearm
 from rmq_ha.server.replication.secret import MasterProof, SlaveProof
 
 WAIT_SECONDS = 1.0
-"""A master that wants a proof asks at once; Java's say nothing before they are asked."""
+"""
+How long a slave waits for a challenge, in seconds. A master that wants a proof asks at once; a Java
+master says nothing before it is asked.
+"""
 PATIENCE_SECONDS = 5.0
 
 Build = Callable[[], IProtocol]
 
 
 class _Guard(Protocol):
-    """Builds its inner protocol when it may."""
+    """
+    A protocol that builds its inner protocol when the checks are passed, and then passes all bytes
+    to it.
+    """
 
     transport: Any
 
@@ -32,13 +38,13 @@ class _Guard(Protocol):
         self.inner: IProtocol | None = None
 
     def _wait(self, seconds: float) -> None:
-        """From now on: what is left of an earlier wait counts no more."""
+        """Wait anew: the rest of an earlier wait does not count any more."""
         end = self._clock.seconds() + seconds
         self._timer = rearm(self._clock, self._timer, None, self._on_time)
         self._timer = rearm(self._clock, self._timer, end, self._on_time)
 
     def _on_time(self) -> None:
-        """Nothing more came in time."""
+        """Act on a wait that has ended without an answer."""
 
     def _stop_waiting(self) -> None:
         self._is_over = True
@@ -55,7 +61,7 @@ class _Guard(Protocol):
         self.transport.abortConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The inner protocol, if there is one, hears why."""
+        """Tell the inner protocol, if there is one, that the connection is lost."""
         self._stop_waiting()
         if self.inner is not None:
             self.inner.connectionLost(reason)
@@ -63,10 +69,10 @@ class _Guard(Protocol):
 
 class SecretDoor(_Guard):
     """
-    The master's end.
+    The master's end of the exchange of proofs.
 
-    :param refused: told the peer's host and why it was not let in.
-    :param pending: the door is in there until somebody is let in or the connection is gone.
+    :param refused: called with the peer's host and the reason why it was not let in.
+    :param pending: holds this door until its peer is let in or the connection is lost.
     """
 
     def __init__(
@@ -83,13 +89,13 @@ class SecretDoor(_Guard):
         self._pending = pending
 
     def connectionMade(self) -> None:
-        """Ask."""
+        """Send the challenge."""
         self._pending[self] = None
         self._wait(PATIENCE_SECONDS)
         self.transport.write(self._proof.hello)
 
     def dataReceived(self, data: bytes) -> None:
-        """The slave's proof."""
+        """Check the slave's proof."""
         if self._is_over:
             return
         try:
@@ -103,7 +109,7 @@ class SecretDoor(_Guard):
             self._hand_over()
 
     def abort(self) -> None:
-        """Nobody is let in any more."""
+        """Close the connection, since nobody is let in any more."""
         self._leave()
 
     def _on_time(self) -> None:
@@ -115,16 +121,17 @@ class SecretDoor(_Guard):
         self._leave()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The inner protocol, if there is one, hears why."""
+        """Tell the inner protocol, if there is one, that the connection is lost."""
         self._pending.pop(self, None)
         super().connectionLost(reason)
 
 
 class SecretCall(_Guard):
     """
-    The slave's end.
+    The slave's end of the exchange of proofs.
 
-    :param is_required: a master that does not ask is left; else it is followed without.
+    :param is_required: whether a master that asks for no proof is left; otherwise it is followed
+        without.
     :ivar opened: fires with the inner protocol, connected; fails with `ReplicationError`.
     """
 
@@ -137,11 +144,11 @@ class SecretCall(_Guard):
         self.opened: Deferred[IProtocol] = Deferred(lambda _: self._leave())
 
     def connectionMade(self) -> None:
-        """Wait for the question."""
+        """Wait for the challenge."""
         self._wait(WAIT_SECONDS)
 
     def dataReceived(self, data: bytes) -> None:
-        """The challenge, then the master's proof."""
+        """Answer the challenge, then check the master's proof."""
         if self._is_over:
             return
         self._wait(PATIENCE_SECONDS)
@@ -174,7 +181,7 @@ class SecretCall(_Guard):
         self.transport.abortConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The inner protocol hears why, or whoever waits for it."""
+        """Tell the inner protocol or, if it does not exist yet, the caller that waits for it."""
         super().connectionLost(reason)
         if not self.opened.called:
             self.opened.errback(reason)

@@ -1,4 +1,4 @@
-"""Who may be a slave: by address, by certificate, by the shared secret."""
+"""Decides which machine may be a slave: by address, by certificate and by the shared secret."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,11 +21,12 @@ from rmq_ha.server.replication.shared_secrets import SharedSecrets
 
 class Entrance:
     """
-    What stands before the feeds.
+    The checks that a connection has to pass before it gets a feed.
 
-    :param accept: makes a feed's protocol, for a slave that is let in.
-    :param is_open: whether this broker feeds slaves at all, now.
-    :ivar refused: how many connections were not in `haAllowedSlaves`, or did not know `haSecret`.
+    :param accept: makes a feed's protocol for a slave that is let in.
+    :param is_open: returns whether this broker feeds slaves at all at the moment.
+    :ivar refused: number of connections that were not in `haAllowedSlaves`, or did not know
+        `haSecret`.
     """
 
     log = Logger()
@@ -55,10 +56,10 @@ class Entrance:
 
     def meet(self, address: IAddress | None) -> Protocol | None:
         """
-        Somebody connects; there is no feed before the TLS handshake and the proof.
+        Meet a new connection. It gets no feed before the TLS handshake and the proof.
 
-        :returns: None: it comes from elsewhere than `haAllowedSlaves`, or this broker feeds no
-            slaves now.
+        :returns: the protocol for the connection; None: its address is not in `haAllowedSlaves`, or
+            this broker feeds no slaves now.
         """
         host = str(getattr(address, "host", ""))
         if self._allowed and host not in self._allowed:
@@ -76,7 +77,7 @@ class Entrance:
         return TlsDoor(clock, self._ask, self._tls, self._refusals, self._patience, self._doors)
 
     def close(self) -> None:
-        """Close the connections that have not come through yet."""
+        """Close the connections that have not passed the checks yet."""
         for door in list(self._doors):
             door.abort()
 

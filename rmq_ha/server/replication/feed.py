@@ -1,8 +1,8 @@
-"""The master's half of a connection, as far as it is the same in both dialects.
+"""The master's half of a connection: the part that is the same in both dialects.
 
-Each dialect has its own `receive_data` and `next_frame`, since all that they send differs. In 4.9 a
-heartbeat that is due leaves before data, and small frames are gathered. In 5.x data leave first,
-and a frame ends where its epoch ends.
+Each dialect has its own `receive_data` and `next_frame`, since they send different frames. In 4.9 a
+heartbeat that is due is sent before data, and small frames are gathered. In 5.x data are sent
+first, and a frame ends where its epoch ends.
 """
 
 from enum import Enum
@@ -14,7 +14,7 @@ from rmq_ha.server.store.log.journal_log import LogBytes
 
 
 class Stage(Enum):
-    """How far a slave has come, for those who look at it."""
+    """How far a slave has come, for operators."""
 
     NEW = "connected"
     CATCHING_UP = "catching up"
@@ -23,7 +23,9 @@ class Stage(Enum):
 
 
 class Intervals(Protocol):
-    """Keys that say how long a connection may be idle or silent, in ms; read at each use."""
+    """
+    Settings of how long a connection may be idle or silent, in milliseconds; read at each use.
+    """
 
     ha_send_heartbeat_interval: int
     ha_housekeeping_interval: int
@@ -31,12 +33,12 @@ class Intervals(Protocol):
 
 class FeedBase:
     """
-    One slave, as its master knows it.
+    A master's knowledge of one slave.
 
-    :ivar requested: the first report; None before.
-    :ivar sent: end of what was sent; the next frame starts here.
+    :ivar requested: the physical offset in the first report; None: no report has come.
+    :ivar sent: end of the bytes that were sent; the next frame starts here.
     :ivar acked: physical offset up to which the slave says that it holds the log.
-    :ivar is_introduced: the slave has said what it is or has.
+    :ivar is_introduced: whether the slave has said which broker it is, or sent a checksum.
     """
 
     def __init__(self, log: LogBytes, intervals: Intervals, now: float) -> None:
@@ -52,27 +54,27 @@ class FeedBase:
 
     @property
     def broker_id(self) -> int | None:
-        """Id of the slave in its set; None: it has said none."""
+        """Return the id of the slave in its set; None: it has told none."""
         return None
 
     @property
     def lag(self) -> int:
-        """Bytes of our log that it has not acknowledged."""
+        """Return the number of bytes of this log that the slave has not acknowledged."""
         return max(0, int(self._log.max_offset) - self.acked)
 
     def pause(self) -> None:
-        """The transport is full: nothing leaves before `resume`."""
+        """Send nothing before `resume`, since the transport is full."""
         self._paused = True
 
     def resume(self) -> None:
-        """The transport is empty again."""
+        """Send again, since the transport is empty."""
         self._paused = False
 
     def on_time(self, now: float) -> None:
         """
-        See whether the slave is still there. A heartbeat that is due comes from `next_frame`.
+        Check that the slave is still there. A heartbeat that is due comes from `next_frame`.
 
-        :raises SlaveSilent: it said nothing for haHousekeepingInterval.
+        :raises SlaveSilent: the slave sent nothing for haHousekeepingInterval.
         """
         if now >= self._expiry_time():
             raise SlaveSilent(now - self._last_read)

@@ -1,7 +1,7 @@
-"""How long ago the log grew beyond an offset: replication lag in seconds.
+"""Replication lag in seconds: for how long the log has been longer than an offset.
 
-A slave acknowledges offsets, not times. The master notes when its log reached which offset, and
-can then tell since when it has bytes that a slave does not.
+A slave acknowledges offsets, not times. The master notes when its log reached which offset, and can
+then tell since when it has bytes that a slave lacks.
 """
 
 from bisect import bisect_right
@@ -13,13 +13,13 @@ CAPACITY = 1024
 
 class AppendTimes:
     """
-    Offsets of the log with the times at which they were reached, old ones thinned out.
+    Samples of the log's end with the times at which it was reached; old samples are thinned out.
 
-    Appends within `RESOLUTION_S` share one sample. When there are `CAPACITY` of them, every one
-    goes whose next is so near that an answer changes by less than `ERROR_SHARE` of its age; this
-    leaves some hundred, whatever the time that they span.
+    Appends within `RESOLUTION_S` share one sample. When there are `CAPACITY` samples, some are
+    dropped: each one whose next one is so near that an answer changes by less than `ERROR_SHARE` of
+    its age. This leaves some hundred samples, whatever time they span.
 
-    Pure: the times come with the calls; seconds of any clock that does not jump.
+    Pure: the times come with the calls, in seconds of any clock that does not jump.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class AppendTimes:
 
     def note(self, offset: int, now: float) -> None:
         """
-        The log ends here now. Call it once a turn.
+        Note that the log ends at `offset` now. Call it once a turn.
 
-        A log that became shorter (it was truncated) begins anew.
+        The samples begin anew when the log has become shorter (it was truncated).
         """
         offsets, times = self._offsets, self._times
         if offsets:
@@ -53,9 +53,9 @@ class AppendTimes:
 
     def behind(self, offset: int, now: float) -> float:
         """
-        For how many seconds the log has been longer than `offset`; 0 while it is not.
+        Return for how many seconds the log has been longer than `offset`; 0 while it is not.
 
-        For what was there before the first `note`: since that.
+        For bytes from before the first `note`, the time since the first `note` is returned.
         """
         index = bisect_right(self._offsets, offset)
         if index == len(self._offsets):
@@ -64,12 +64,14 @@ class AppendTimes:
 
     def _thin_out(self, now: float) -> None:
         share = ERROR_SHARE
-        while len(self._offsets) > CAPACITY * 3 // 4:  # the share doubles after decades only
+        while len(self._offsets) > CAPACITY * 3 // 4:  # the share doubles only after decades
             self._keep(share, now)
             share *= 2
 
     def _keep(self, share: float, now: float) -> None:
-        """Newest first: a sample stays when the next one that stays is too far from it."""
+        """
+        Drop samples, beginning with the newest: one stays if the next kept one is too far from it.
+        """
         offsets, times = [self._offsets[-1]], [self._times[-1]]
         pairs = zip(reversed(self._offsets[:-1]), reversed(self._times[:-1]), strict=True)
         for offset, time in pairs:

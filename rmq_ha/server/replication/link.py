@@ -1,4 +1,4 @@
-"""A slave's connection to its master, kept up: what is the same in both dialects."""
+"""A slave's connection to its master: the part that is the same in both dialects."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
@@ -19,14 +19,14 @@ R = TypeVar("R", bound=Any)
 
 class MasterLink(ABC, Generic[R]):
     """
-    One connection at a time, again and again from `start` to `stop`.
+    Keeps up one connection at a time, from `start` to `stop`.
 
-    The dialects differ in how they learn the master's address, in what they do to a log that is not
-    the master's, and in how long they wait: a pair's slave whose master is gone is on its own, one
-    in controller mode is told of another master soon.
+    The dialects differ in how they learn the master's address, in how they treat a log that is not
+    the master's, and in how long they wait. A pair's slave whose master is gone has no other
+    master; a slave in controller mode is soon told of one.
 
     :param connector: opens the connections.
-    :ivar connection: to the master; None while there is none.
+    :ivar connection: the connection to the master; None while there is none.
     """
 
     log = Logger()
@@ -49,24 +49,26 @@ class MasterLink(ABC, Generic[R]):
 
     @abstractmethod
     def _failed(self, failure: Failure) -> None:
-        """`_open` did not work: set `_attempt` to None, and come back."""
+        """Take a failure of `_open`: set `_attempt` to None, and connect again later."""
 
     @abstractmethod
     def _come_back(self, connection: ReplicaProtocol[R], error: Exception | None, why: str) -> None:
-        """A connection is over, and this link runs: decide when to connect again."""
+        """Decide when to connect again, since a connection is over while this link runs."""
 
     @abstractmethod
     def _tell_alone(self) -> None:
-        """No master was followed for a minute: say so."""
+        """Log that no master has been followed for a minute."""
 
     def start(self) -> None:
-        """Connect as soon as there is an address."""
+        """Connect as soon as an address is known."""
         self._is_running = True
         self._alone.begin()
         self._connect()
 
     def stop(self) -> "Deferred[None]":
-        """Fires when the connection is closed, and nothing is done to our log any more."""
+        """
+        Stop. Fires when the connection is closed, and nothing is done to this slave's log any more.
+        """
         self._is_running = False
         self._alone.end()
         self._timer = rearm(self._host.clock, self._timer, None, self._connect)
@@ -101,7 +103,7 @@ class MasterLink(ABC, Generic[R]):
         self._timer = rearm(clock, self._timer, clock.seconds() + seconds, self._connect)
 
     def lost(self, connection: ReplicaProtocol[R], error: Exception | None, why: str) -> None:
-        """As `ReplicaOwner` says."""
+        """See `ReplicaOwner`."""
         self.connection = None
         if self._is_running:
             self._alone.begin()
@@ -109,7 +111,7 @@ class MasterLink(ABC, Generic[R]):
         self._see_whether_gone()
 
     def _run_task(self, task: "Deferred[Any]") -> "Deferred[Any]":
-        """Something is done to our log; `stop` waits for it."""
+        """Run a task on this slave's log; `stop` waits for it."""
         self._task = task
         return task.addBoth(self._task_done)
 

@@ -23,9 +23,9 @@ F = TypeVar("F", bound=Any)
 
 class _OpenSockets:
     """
-    A master's connections as sockets: one that counts no more still closes for a moment.
+    Counts a master's open sockets. A connection that counts no more stays open for a moment.
 
-    A service has stopped when all have closed; until then their timers could still come.
+    A service has stopped when all sockets are closed; until then their timers could still fire.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class _OpenSockets:
                 closed.callback(None)
 
     async def wait(self) -> None:
-        """Until all are closed; nobody is let in any more."""
+        """Wait until all sockets are closed; call it only when nobody is let in any more."""
         if self._count:
             closed: Deferred[None] = Deferred()
             self._waiting.append(closed)
@@ -52,16 +52,16 @@ class _OpenSockets:
 
 class ReplicationListener(Factory, Generic[F]):
     """
-    Listens on listenPort + 1 and makes a feed for each slave that comes through the entrance.
+    Listens on listenPort + 1 and makes a feed for each slave that passes the entrance.
 
-    :param make_feed: of the dialect, for one slave.
-    :param owner: hears of the connections; has `slave_left` take them out of `connections`.
-    :param is_open: whether this broker feeds slaves at all, now.
-    :ivar tls: who may connect, and how a slave's link connects.
-    :ivar secrets: those that both ends may have to know.
-    :ivar entrance: each connection comes through it.
-    :ivar connections: those that count, the oldest first.
-    :ivar times: when the log grew; note its end there once a turn.
+    :param make_feed: makes the dialect's feed for one slave.
+    :param owner: hears of the connections; its `slave_left` takes them out of `connections`.
+    :param is_open: returns whether this broker feeds slaves at all at the moment.
+    :ivar tls: decides who may connect, and how a slave's link connects.
+    :ivar secrets: the secrets that both ends may have to prove.
+    :ivar entrance: checks each new connection.
+    :ivar connections: the connections that count, the oldest first.
+    :ivar times: when the log grew; note the log's end there once a turn.
     """
 
     noisy = False
@@ -90,16 +90,20 @@ class ReplicationListener(Factory, Generic[F]):
         )
 
     def connector(self) -> MasterConnector:
-        """Opens connections to a master, with the same TLS and secrets."""
+        """Make a connector to a master, with the same TLS and secrets."""
         return MasterConnector(self._host, self._configuration, self.tls, self.secrets)
 
     @property
     def port(self) -> int | None:
-        """Where slaves connect; None while not listening."""
+        """Return the port to which slaves connect; None while not listening."""
         return None if self._port is None else getattr(self._port.getHost(), "port", None)
 
     def listen(self) -> "Deferred[None]":
-        """:returns: fails with CannotListenError."""
+        """
+        Begin to listen.
+
+        :returns: fires when listening; fails with CannotListenError.
+        """
         port = self._configuration.server.listen_port
         bind_address = self._configuration.ours.bind_address
         endpoint = self._host.network.server(port + 1 if port else 0, bind_address)
@@ -115,7 +119,7 @@ class ReplicationListener(Factory, Generic[F]):
             await maybeDeferred(port.stopListening)
 
     def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
-        """None: the connection is closed at once."""
+        """Return None to have the connection closed at once."""
         return self.entrance.meet(addr)
 
     def _accept(self) -> FeedProtocol[F]:
@@ -126,13 +130,13 @@ class ReplicationListener(Factory, Generic[F]):
         return connection
 
     def close_connections(self, why: str) -> None:
-        """Also those that have not come through the entrance yet."""
+        """Close all connections, including those that have not passed the entrance yet."""
         self.entrance.close()
         for connection in self.connections[:]:
             connection.close(why)
 
     async def wait_closed(self) -> None:
-        """Until every socket is closed; nobody may be let in any more."""
+        """Wait until every socket is closed; call it only when nobody is let in any more."""
         await self._sockets.wait()
 
     def statistics(self) -> list[SlaveStatistics]:

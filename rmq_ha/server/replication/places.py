@@ -1,4 +1,4 @@
-"""Where records begin in a log that is entered anywhere.
+"""Finds where records begin in a log that is read from any offset.
 
 Spec: store.md, section 2.
 """
@@ -21,15 +21,19 @@ _PLACE_AT = 28
 HEAD_SIZE = _PLACE_AT + _PLACE.size
 _MAGIC = MESSAGE_MAGIC.to_bytes(4, "big")
 WINDOWS = (1 << 16, 1 << 20, 1 << 24)
-"""How far back a record is looked for, bytes; the last holds several of the largest."""
+"""
+How far back a record is searched for, in bytes; the last window holds several of the largest
+records.
+"""
 
 
 class Chain(NamedTuple):
     """
-    Records side by side, up to some place.
+    Records side by side, up to a certain offset.
 
-    :ivar last: start of the last one that is whole.
-    :ivar end: where the next one begins: at that place, or before it, if it was cut off there.
+    :ivar last: start of the last whole record.
+    :ivar end: end of that record; it is before the certain offset if the next record was cut off
+        there.
     """
 
     last: int
@@ -37,25 +41,28 @@ class Chain(NamedTuple):
 
 
 def lowest_place(log: LogBytes) -> int:
-    """The smallest offset that a report may name: 0 would mean an empty log."""
+    """Return the smallest offset that a report may name: 0 would mean an empty log."""
     return max(int(log.min_offset), 1)
 
 
 def begins_at(report: int) -> int:
-    """Where the log is wanted from: 1 stands for its first byte, as 0 would mean an empty log."""
+    """
+    Return the offset from which a report asks for the log. 1 stands for the first byte, as 0 would
+    mean an empty log.
+    """
     return 0 if report == 1 else report
 
 
 def holds_nothing(log: LogBytes) -> bool:
-    """There is no record in it; its first file may be there, anywhere."""
+    """Whether the log holds no record; it may have an empty first file, at any offset."""
     return int(log.max_offset) <= max(int(log.min_offset), 0)
 
 
 def stretch(log: LogBytes, start: int, end: int) -> bytes:
     """
-    What the log holds between two offsets, over the ends of files.
+    Return the log's bytes between two offsets, across the ends of files.
 
-    :raises StoreError: the disk cannot read it.
+    :raises StoreError: the disk cannot read them.
     """
     pieces = []
     while start < end and (piece := log.read(start, end - start)):
@@ -66,11 +73,11 @@ def stretch(log: LogBytes, start: int, end: int) -> bytes:
 
 def record_size(data: bytes | bytearray, position: int, physical_offset: int, room: int) -> int:
     """
-    How many bytes the record or blank at `position` takes, by its head.
+    Return the size in bytes of the record or blank at `position`, as its head says.
 
-    :param physical_offset: of `position`.
-    :param room: bytes from there to the end of the file.
-    :returns: 0 where there is none; -1 where the head is cut off.
+    :param physical_offset: physical offset of `position`.
+    :param room: number of bytes from there to the end of the file.
+    :returns: 0 if neither is there; -1 if the head is cut off.
     """
     if position + BLANK_SIZE > len(data):
         return -1
@@ -86,13 +93,14 @@ def record_size(data: bytes | bytearray, position: int, physical_offset: int, ro
 
 def chain_to(log: LogBytes, low: int, end: int) -> Chain | None:
     """
-    The records that lead up to `end`, the earliest first that can be told.
+    Find the records that lead up to `end`, from as early as possible.
 
-    What looks like a record within somebody's body does not lead there, unless it was made to.
+    Bytes that look like a record within a message's body do not lead there, unless somebody made
+    them so.
 
-    :param low: look at nothing before it.
+    :param low: offset at which the search begins at the earliest.
     :returns: None if no whole record leads there.
-    :raises StoreError: the disk cannot read it.
+    :raises StoreError: the disk cannot read the log.
     """
     for window in WINDOWS:
         start = max(low, end - window)
@@ -104,11 +112,13 @@ def chain_to(log: LogBytes, low: int, end: int) -> Chain | None:
 
 def whole_records_end(log: LogBytes, place: int) -> int | None:
     """
-    Where the last whole record ends, if all before `place` is whole and no more than a piece of a
-    record lies behind it: what a master that was killed had sent of a frame.
+    Return the end of the last whole record, if that is `place` or the log's end.
 
-    :returns: None if there are whole records, or other bytes, behind `place`.
-    :raises StoreError: the disk cannot read it.
+    All records before `place` must be whole, and only a piece of a record may follow: the part of a
+    frame that a killed master had sent.
+
+    :returns: None if whole records, or other bytes, follow on `place`.
+    :raises StoreError: the disk cannot read the log.
     """
     end = int(log.max_offset)
     if place >= end:
@@ -128,7 +138,11 @@ def _find(data: bytes, start: int, file_size: int) -> Chain | None:
 
 
 def _candidates(data: bytes) -> Iterator[int]:
-    """Where records may begin; a blank leads to one, but is no place to begin with."""
+    """
+    Yield positions with the magic number of a record.
+
+    Blanks are not among them: a record follows a blank, but a chain must not start at one.
+    """
     at = data.find(_MAGIC, 4)
     while at >= 0:
         yield at - 4
@@ -136,7 +150,7 @@ def _candidates(data: bytes) -> Iterator[int]:
 
 
 def _walk(data: bytes, start: int, position: int, file_size: int, failed: set[int]) -> Chain | None:
-    """From one record to the next; `failed` has the places from where it leads nowhere."""
+    """Go from one record to the next; `failed` collects the positions that lead nowhere."""
     last = -1
     while position not in failed:
         place = start + position

@@ -1,7 +1,7 @@
 """The two ends of every replication connection: a socket and one timer around a pure core.
 
 The cores are the feed and the replica of a dialect. The protocols here only carry their bytes and
-wake them; what a dialect makes of a report or a step is decided by the owner of the connection.
+wake them. The owner of the connection decides how to act on a report or a step.
 """
 
 from collections.abc import Callable
@@ -34,31 +34,34 @@ TLS_HELLO = b"\x16\x03"
 SPEAKS_TLS = "it speaks TLS, and tls.ha.mode=disabled"
 
 FRAMES_PER_TURN = 4
-"""After these the feed lets others have their turn."""
+"""Number of frames after which a feed lets others have their turn."""
 
 CLOSE_SECONDS = 1.0
-"""How long a connection that we leave may take to send what it still holds."""
+"""How long a closed connection may take to send its last bytes, in seconds."""
 
 
 class ITransport(ITCPTransport, IConsumer, IPushProducer):
-    """What the connections need of their transport; the TCP methods only where there is TCP."""
+    """The transport that these connections need; the TCP methods exist only on TCP."""
 
 
 def prepare(transport: object) -> None:
-    """Small frames leave at once; the kernel, too, looks for a peer that is gone."""
+    """
+    Set the socket's options: small frames are sent at once, and the kernel detects a lost peer,
+    too.
+    """
     if ITCPTransport.providedBy(transport):
         transport.setTcpNoDelay(True)
         transport.setTcpKeepAlive(True)
 
 
 def address_text(address: IAddress) -> str:
-    """`host:port`, or whatever the address says of itself."""
+    """Return `host:port`, or the address's own text."""
     host, port = getattr(address, "host", None), getattr(address, "port", None)
     return str(address) if host is None or port is None else str(HostPort(host, port))
 
 
 def reason_text(reason: Failure) -> str:
-    """Why the other end is gone."""
+    """Return why the other end is gone."""
     if isinstance(reason.value, ConnectionDone):
         return "it closed the connection"
     return reason.getErrorMessage()
@@ -66,45 +69,48 @@ def reason_text(reason: Failure) -> str:
 
 class FeedCore(Interface):
     """
-    The master's half of a connection; times are seconds of the clock.
+    The master's half of a connection. Times are seconds of the clock.
 
-    :ivar is_introduced: the slave has said what it is or has; it never does so twice.
+    :ivar is_introduced: whether the slave has said which broker it is, or sent a checksum of its
+        log; this happens at most once.
     """
 
     is_introduced: bool
 
     def receive_data(self, data: bytes, now: float) -> Any:
         """
-        Take what the slave says.
+        Take bytes that the slave sent.
 
-        :returns: reports that may be believed; something false: there is none.
-        :raises ReplicationError: it cannot be true.
-        :raises StoreError: the log cannot be read, nor on `OSError`.
+        :returns: reports that may be believed; a false value: none.
+        :raises ReplicationError: the bytes say something that cannot be true.
+        :raises StoreError: the log cannot be read.
+        :raises OSError: the disk refuses.
         """
 
     def next_frame(self, now: float) -> bytes:
         """
-        What to send next; empty: nothing now.
+        Return the next bytes to send; empty: none now.
 
-        :raises StoreError: the log cannot be read, nor on `OSError`.
-        :raises ReplicationError: there is nothing that this slave can be sent.
+        :raises StoreError: the log cannot be read.
+        :raises OSError: the disk refuses.
+        :raises ReplicationError: this slave can be sent nothing.
         """
 
     def deadline(self) -> float:
-        """When to look again."""
+        """Return when to call `on_time`, in seconds."""
 
     def on_time(self, now: float) -> None:
         """
-        That time has come.
+        Act on the time of `deadline`.
 
         :raises ReplicationError: the slave was silent for too long.
         """
 
     def pause(self) -> None:
-        """The transport holds more than it likes."""
+        """Return no frames, since the transport is full."""
 
     def resume(self) -> None:
-        """It is empty."""
+        """Return frames again, since the transport is empty."""
 
 
 F = TypeVar("F", bound=FeedCore)
@@ -114,8 +120,8 @@ class _Timed(Protocol):
     """
     A connection with one timer.
 
-    Each frame and each report moves the deadline away. That takes no call: when the timer comes, it
-    is set anew.
+    Each frame and each report moves the deadline away. That needs no call of the clock: when the
+    timer fires too early, it is set anew.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -125,7 +131,7 @@ class _Timed(Protocol):
         self._last_turn = LastTurn()
 
     def _see_to_timer(self, deadline: float | None) -> None:
-        """It comes at the deadline, or earlier; for whoever found that it is not `_due` by then."""
+        """Have the timer fire at a deadline, or earlier; `_due` is later or invalid."""
         self._timer = rearm(self._clock, self._timer, deadline, self._on_time)
         self._due = inf if deadline is None else deadline
 
@@ -137,19 +143,22 @@ class FeedOwner(Interface):
     """Hears of a master's connections; each method is called with the connection that changed."""
 
     def slave_connected(self, connection: Any) -> None:
-        """A socket is there; nothing was said yet."""
+        """A socket was opened; no byte has come yet."""
 
     def slave_introduced(self, connection: Any) -> None:
-        """The slave said what it is or has."""
+        """The slave has said which broker it is, or told a checksum of its log."""
 
     def slave_reported(self, connection: Any, reports: Any, now: float) -> None:
-        """Reports came and may be believed; what they free for sending has left already."""
+        """
+        Reports came that may be believed; the bytes that may follow on them have already been sent.
+        """
 
     def slave_left(self, connection: Any, error: ReplicationError | None, why: str) -> None:
         """
         The connection counts no more; this is called once.
 
-        :param error: this end closed the connection because of it.
+        :param error: the error for which this end closed the connection; None: no error of the
+            slave.
         """
 
 
@@ -158,12 +167,12 @@ class FeedProtocol(_Timed, Generic[F]):
     """
     The master's end of a connection, around its core.
 
-    A push producer, since the transport's writes are eager: it asks for a pause as soon as a
-    frame does not go out at once, so a slow slave slows only itself.
+    It is a push producer, since the transport writes eagerly: the transport asks for a pause as
+    soon as a frame cannot be sent at once. So a slow slave slows only itself.
 
-    :param closed: is called when the socket is closed, which may be after the owner was told.
+    :param closed: called when the socket is closed, which may be after the owner was told.
     :ivar peer: `host:port` of the slave.
-    :ivar is_open: the connection counts still.
+    :ivar is_open: whether the connection still counts.
     """
 
     log = Logger()
@@ -182,11 +191,11 @@ class FeedProtocol(_Timed, Generic[F]):
 
     @property
     def peer_host(self) -> str:
-        """The slave's machine."""
+        """Return the slave's machine."""
         return host_of(self.peer)
 
     def connectionMade(self) -> None:
-        """The timer starts: a peer that says nothing is dropped."""
+        """Start the timer, which drops a silent peer, and tell the owner."""
         self.peer = address_text(self.transport.getPeer())
         prepare(self.transport)
         self.transport.registerProducer(self, True)
@@ -194,10 +203,10 @@ class FeedProtocol(_Timed, Generic[F]):
         self.push()
 
     def dataReceived(self, data: bytes) -> None:
-        """Reports; what they free for sending leaves before the owner hears of them."""
+        """Take reports. Bytes that may follow on them are sent before the owner hears of them."""
         if not self.is_open:
             return
-        if not self._has_heard and data.startswith(TLS_HELLO):  # as an offset: 1.5 million TB
+        if not self._has_heard and data.startswith(TLS_HELLO):  # as a report: 1.5 million TB
             self.close(SPEAKS_TLS, ReplicationError(SPEAKS_TLS))
             return
         self._has_heard = True
@@ -218,7 +227,7 @@ class FeedProtocol(_Timed, Generic[F]):
             self._owner.slave_reported(self, reports, now)
 
     def push(self, now: float | None = None) -> None:
-        """Send what there is to send, and see to the timer."""
+        """Send all frames that may be sent now, and set the timer."""
         if not self.is_open:
             return
         try:
@@ -232,12 +241,14 @@ class FeedProtocol(_Timed, Generic[F]):
                 self._see_to_timer(deadline)
 
     def cannot_read(self, error: Exception) -> None:
-        """Our own disk is at fault: leave, and say so in full."""
+        """
+        Close the connection and log the fault in full, since this broker's own disk is at fault.
+        """
         self.log.failure("cannot read the log for slave {peer}", peer=self.peer)
         self.close(f"our log cannot be read: {error}")
 
     def _send(self, now: float) -> float:
-        """Write what may be written; returns when to look again."""
+        """Write the frames that may be written. Return when to look again, in seconds."""
         for _ in range(FRAMES_PER_TURN):
             frame = self.feed.next_frame(now)
             if not frame:
@@ -258,19 +269,19 @@ class FeedProtocol(_Timed, Generic[F]):
             self.push()
 
     def pauseProducing(self) -> None:
-        """The transport holds more than it likes."""
+        """Pause the feed, since the transport is full."""
         self.feed.pause()
 
     def resumeProducing(self) -> None:
-        """The transport is empty."""
+        """Go on with the feed, since the transport is empty."""
         self.feed.resume()
         self.push()
 
     def stopProducing(self) -> None:
-        """The connection is being lost; connectionLost follows."""
+        """Do nothing: the connection is being lost, and connectionLost follows."""
 
     def close(self, why: str, error: ReplicationError | None = None) -> None:
-        """Leave; what was written may still go out for a moment."""
+        """Close the connection; bytes that were written may still be sent for a moment."""
         if not self.is_open:
             return
         self._leave(why, error)
@@ -284,7 +295,7 @@ class FeedProtocol(_Timed, Generic[F]):
         self._owner.slave_left(self, error, why)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Whatever the reason, it is told once."""
+        """Tell the owner, unless it was told before."""
         if self.is_open:
             self._leave(reason_text(reason), None)
         self._see_to_timer(None)
@@ -293,39 +304,39 @@ class FeedProtocol(_Timed, Generic[F]):
 
 class ReplicaCore(Interface):
     """
-    The slave's half of a connection; each step answers with the bytes to be sent.
+    The slave's half of a connection; each step returns the bytes to send.
 
-    :ivar read_size: bytes that the socket is read by; 0: as many as Twisted likes.
+    :ivar read_size: size of the socket's reads in bytes; 0: Twisted's default.
     """
 
     read_size: int
 
     def connected(self, now: float) -> bytes:
-        """The connection stands."""
+        """Take note that the connection is open."""
 
     def receive_data(self, data: bytes, now: float) -> bytes:
         """
-        What the master says.
+        Take bytes that the master sent.
 
-        :raises ReplicationError: it cannot be followed.
-        :raises StoreError: our log refuses.
+        :raises ReplicationError: the master cannot be followed.
+        :raises StoreError: this slave's log refuses.
         """
 
     def on_time(self, now: float) -> bytes:
-        """The time of `deadline` has come; raises as `receive_data`."""
+        """Act on the time of `deadline`; raises the same as `receive_data`."""
 
     def deadline(self) -> float | None:
-        """When to look again; None: not before something comes."""
+        """Return when to call `on_time`, in seconds; None: not before bytes come."""
 
     def is_overdue(self, now: float) -> bool:
-        """The master was silent for too long."""
+        """Whether the master was silent for too long."""
 
 
 R = TypeVar("R", bound=ReplicaCore)
 
 
 class ReplicaFactory(Factory):
-    """Of a slave's connections; each comes and goes without a line, as its link says more."""
+    """The factory of a slave's connections. It logs nothing, since the link logs more."""
 
     noisy = False
 
@@ -340,7 +351,7 @@ class ReplicaOwner(Interface):
         """
         The connection is over.
 
-        :param error: this end closed the connection because of it.
+        :param error: the error for which this end closed the connection; None: no error.
         """
 
 
@@ -348,8 +359,8 @@ class ReplicaProtocol(_Timed, Generic[R]):
     """
     The slave's end of a connection, around its core.
 
-    :ivar is_lost: the owner was told that the connection is over.
-    :ivar is_held: nothing is read, as something has to be on the disk first.
+    :ivar is_lost: whether the owner was told that the connection is over.
+    :ivar is_held: whether reading is paused until something is on the disk.
     """
 
     transport: ITransport
@@ -364,7 +375,7 @@ class ReplicaProtocol(_Timed, Generic[R]):
         self._is_open = True
 
     def connectionMade(self) -> None:
-        """Say at once what this slave has: a Java master answers at once."""
+        """Send the first report at once; a Java master answers at once."""
         below: Any = self.transport
         if isinstance(below, TlsTransport):
             below = below.raw
@@ -374,7 +385,7 @@ class ReplicaProtocol(_Timed, Generic[R]):
         self.step(self.replica.connected)
 
     def dataReceived(self, data: bytes) -> None:
-        """What the master says."""
+        """Pass the master's bytes to the core."""
         self.step(self.replica.receive_data, data)
 
     def _on_time(self) -> None:
@@ -388,7 +399,7 @@ class ReplicaProtocol(_Timed, Generic[R]):
         self.step(self.replica.on_time)
 
     def step(self, step: Callable[..., bytes], *args: bytes) -> None:
-        """Run one step of the core, send its answer, wake it again when it asks for that."""
+        """Run one step of the core, send its answer, and set the timer as the core asks."""
         if not self._is_open:
             return
         try:
@@ -405,16 +416,16 @@ class ReplicaProtocol(_Timed, Generic[R]):
                 self._see_to_timer(deadline)
 
     def fail(self, error: Exception) -> None:
-        """Leave because of it."""
+        """Close the connection because of an error."""
         if self._is_open:
             self._error = error
             self.close()
 
     def hold(self, begin: Callable[[], "Deferred[None]"], then: Callable[..., bytes]) -> None:
         """
-        Read nothing until something is done.
+        Read nothing until a task is done.
 
-        :param begin: starts it; fails with what ends the connection.
+        :param begin: starts the task; its failure ends the connection.
         :param then: the step of the core that follows.
         """
         self.is_held = True
@@ -431,7 +442,7 @@ class ReplicaProtocol(_Timed, Generic[R]):
         self.fail(StoreError(failure.getErrorMessage()))
 
     def close(self) -> None:
-        """Leave; the last report may still go out for a moment."""
+        """Close the connection; the last report may still be sent for a moment."""
         if self._is_open:
             if self.is_held:  # a transport that reads nothing would not see the end
                 self.transport.resumeProducing()
@@ -441,7 +452,7 @@ class ReplicaProtocol(_Timed, Generic[R]):
             self._timer = self._clock.callLater(CLOSE_SECONDS, self.transport.abortConnection)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Whoever follows decides when to come back."""
+        """Tell the owner, which decides when to connect again."""
         self.is_lost = True
         self._is_open = False
         self._see_to_timer(None)

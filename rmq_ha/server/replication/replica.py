@@ -1,7 +1,7 @@
-"""The slave's half of a connection, as far as it is the same in both dialects.
+"""The slave's half of a connection: the part that is the same in both dialects.
 
-Each dialect proves in its own way that two logs have a common past. In 4.9 the slave asks from a
-place in its log on, and compares what comes. In 5.x the slave compares epochs first.
+Each dialect proves in its own way that two logs have a common past. In 4.9 the slave asks for the
+log from an offset on, and compares the bytes. In 5.x the slave compares epochs first.
 """
 
 from rmq_ha.base.errors import DivergedLog, ReplicationError
@@ -11,10 +11,10 @@ from rmq_ha.server.store.log.journal_log import CopiedLog
 
 class ReplicaBase:
     """
-    A slave's log and its master.
+    A slave's log, and its connection to its master.
 
-    :ivar last_read: when something came, in seconds of the clock.
-    :ivar last_write: when something was sent.
+    :ivar last_read: when bytes last came, in seconds of the clock.
+    :ivar last_write: when bytes were last sent, in seconds of the clock.
     """
 
     read_size = 0
@@ -26,7 +26,7 @@ class ReplicaBase:
         self._intervals = intervals
 
     def is_overdue(self, now: float) -> bool:
-        """The master sent nothing for haHousekeepingInterval."""
+        """Whether the master sent nothing for haHousekeepingInterval."""
         return now >= self._expiry_time()
 
     def _check_silence(self, now: float) -> None:

@@ -1,8 +1,7 @@
-"""
-A shared secret (`haSecret`): how two ends of ours prove to each other that they know it.
+"""The shared secret (`haSecret`), and how two rmq-ha ends prove to each other that they know it.
 
-What the master sends looks like transfer frames at impossible offsets, so a slave that knows
-nothing of it leaves, and its log says why. Nobody sends anything else before it is over.
+The master's bytes look like transfer frames at impossible offsets. So a slave that does not know
+this exchange leaves, and its log says why. Nobody sends anything else before the exchange is over.
 
 ===============  ==========================================================
 master to slave  int64 CHALLENGE, int32 32, its nonce (32 bytes)
@@ -10,8 +9,8 @@ slave to master  int64 PROOF, its nonce (32), proof (32)
 master to slave  int64 ANSWER, int32 32, proof (32)
 ===============  ==========================================================
 
-A proof is the HMAC-SHA256, by the secret, of who proves and of both nonces. It says who connects;
-what comes later is not signed: that is TLS's.
+A proof is the HMAC-SHA256, with the secret as key, of the prover's role and both nonces. It proves
+only who connects. Later bytes are not signed; TLS protects them.
 """
 
 from collections.abc import Sequence
@@ -30,7 +29,11 @@ _TO_MASTER = Struct(f">q{SIZE}s{SIZE}s")
 
 
 def make_nonce(random: Random) -> bytes:
-    """:param random: of the `Host`: the system's, where it is not simulated."""
+    """
+    Make a nonce.
+
+    :param random: the random source of the `Host`: the system's, unless it is simulated.
+    """
     return random.getrandbits(8 * SIZE).to_bytes(SIZE, "big")
 
 
@@ -40,10 +43,10 @@ def _prove(secret: bytes, who: bytes, masters: bytes, slaves: bytes) -> bytes:
 
 class MasterProof:
     """
-    The master's half.
+    The master's half of the exchange.
 
-    :param secrets: the slave may know any of them; it is answered with the same.
-    :ivar hello: to be sent at once.
+    :param secrets: the slave may know any of them; the master answers with the same.
+    :ivar hello: the challenge, to be sent at once.
     """
 
     def __init__(self, secrets: Sequence[bytes], nonce: bytes) -> None:
@@ -54,10 +57,10 @@ class MasterProof:
 
     def receive_data(self, data: bytes) -> bytes:
         """
-        Take what the slave sent.
+        Take bytes that the slave sent.
 
-        :returns: our proof, which ends it; empty: more is to come.
-        :raises ReplicationError: it does not know the secret.
+        :returns: the master's proof, which ends the exchange; empty: more bytes have to come.
+        :raises ReplicationError: the slave does not know the secret.
         """
         self._data += data
         if self._data[:8] != PROOF.to_bytes(8, "big", signed=True)[: len(self._data)]:
@@ -76,10 +79,10 @@ class MasterProof:
 
 class SlaveProof:
     """
-    The slave's half.
+    The slave's half of the exchange.
 
-    :ivar has_begun: the master asked.
-    :ivar is_done: the master has proven that it knows the secret.
+    :ivar has_begun: whether the master has sent bytes.
+    :ivar is_done: whether the master has proven that it knows the secret.
     """
 
     def __init__(self, secret: bytes, nonce: bytes) -> None:
@@ -92,10 +95,10 @@ class SlaveProof:
 
     def receive_data(self, data: bytes) -> bytes:
         """
-        Take what the master sent.
+        Take bytes that the master sent.
 
-        :returns: what to send.
-        :raises ReplicationError: it does not know the secret, or does not ask for it.
+        :returns: the bytes to send.
+        :raises ReplicationError: the master does not know the secret, or does not ask for it.
         """
         self.has_begun = True
         self._data += data

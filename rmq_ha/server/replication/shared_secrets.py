@@ -1,4 +1,4 @@
-"""The secrets that master and slaves share, of which several are valid while they are changed."""
+"""The secrets that master and slaves share; several are valid while they are being changed."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,10 @@ _MOST = 16
 
 class SharedSecrets:
     """
-    `haSecret`, or the lines of `haSecretFile`, which can be read again.
+    The secret in `haSecret`, or those in the lines of `haSecretFile`, which can be read again.
 
-    :ivar all: what a slave may prove; the first is what we prove ourselves. None: nothing.
+    :ivar all: the secrets that a slave may prove; as a slave, this broker proves the first. Empty:
+        none.
     """
 
     subject = "haSecretFile"
@@ -30,14 +31,14 @@ class SharedSecrets:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What was read: a change of it is worth a `reload`."""
+        """Return the file that was read; a change of it calls for a `reload`."""
         return (self._path,) if self._path else ()
 
     def reload(self) -> None:
         """
-        Read the file again, for connections to come.
+        Read the file again; its secrets apply to new connections.
 
-        :raises ConfigurationError: it cannot be used; what there was stays.
+        :raises ConfigurationError: the file cannot be used; the earlier secrets stay valid.
         """
         if self._path:
             self.all = self._read(self._path)

@@ -37,11 +37,11 @@ class SlaveStatistics:
 
     @property
     def is_stranded(self) -> bool:
-        """The slave needs bytes that its master has deleted, and gets nothing."""
+        """Whether the slave needs bytes that its master has deleted, so that it gets nothing."""
         return self.stage == STRANDED
 
     def info(self) -> dict[str, Any]:
-        """The part that `rmqha-admin` is told."""
+        """Return the facts that `rmqha-admin` shows."""
         return {
             "address": self.address,
             "stage": self.stage,
@@ -80,16 +80,16 @@ class MasterStatistics:
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> "MasterStatistics":
         """
-        From the JSON that a broker tells `rmqha-admin`.
+        Make statistics from the JSON that a broker tells `rmqha-admin`.
 
-        :param info: the facts that it does not have keep their defaults.
+        :param info: the facts; those that are missing keep their defaults.
         """
         known = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in info.items() if name in known})
 
     @property
     def is_followed(self) -> bool:
-        """The slave appends what the master sends."""
+        """Whether the slave appends the bytes that its master sends."""
         return self.state == FOLLOWING
 
 
@@ -124,22 +124,30 @@ class ReplicationStatistics(JournalStatistics):
     unacknowledged_seconds: float | None = None
 
     @property
+    def follows_master(self) -> bool:
+        """This broker is a slave that appends what its master sends."""
+        return self.master is not None and self.master.is_followed
+
+    @property
     def stranded(self) -> int:
-        """Number of slaves that need bytes which this master has deleted."""
+        """Return the number of slaves that need bytes which this master has deleted."""
         return sum(slave.is_stranded for slave in self.slaves)
 
     @property
     def known_slaves(self) -> list[SlaveStatistics]:
-        """Connections whose slave has said where its log ends."""
+        """Return the connections whose slave has said where its log ends."""
         return [slave for slave in self.slaves if slave.requested is not None]
 
     @property
     def served_slaves(self) -> list[SlaveStatistics]:
-        """Connections whose slave has said where its log ends, and gets what it lacks."""
+        """
+        Return the connections whose slave has said where its log ends, and gets the bytes that it
+        lacks.
+        """
         return [slave for slave in self.known_slaves if not slave.is_stranded]
 
     def slaves_info(self) -> list[dict[str, Any]]:
-        """The slaves, as `rmqha-admin` is told of them."""
+        """Return the facts of the slaves that `rmqha-admin` shows."""
         return [slave.info() for slave in self.known_slaves[:_MOST_SLAVES]]
 
 
@@ -171,5 +179,8 @@ class SetStatistics(ReplicationStatistics):
 
     @property
     def stranded(self) -> int:
-        """As above; a stranded slave counts though it is between two connections."""
+        """
+        See `ReplicationStatistics.stranded`. A stranded slave counts even while it is between two
+        connections.
+        """
         return len(self.stranded_ids)

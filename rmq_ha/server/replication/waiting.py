@@ -17,13 +17,13 @@ def status_without_waiting(
     config: MessageStoreConfig, next_offset: int, claimed: int | None, vouched: int
 ) -> PutMessageStatus | None:
     """
-    How a put ends at once; None: it has to wait.
+    Return the status with which a put ends at once; None: it has to wait.
 
     The keys are read at each call: UPDATE_BROKER_CONFIG applies to the next message.
 
-    :param next_offset: the end of the put's record(s).
-    :param claimed: the most that a connected slave says it holds; None without a slave.
-    :param vouched: the most that one has shown to hold.
+    :param next_offset: end of the put's records.
+    :param claimed: the highest offset that a connected slave claims to have; None without a slave.
+    :param vouched: the highest offset that a connected slave has proven to have.
     """
     if config.broker_role is not BrokerRole.SYNC_MASTER:
         return PutMessageStatus.PUT_OK
@@ -41,11 +41,11 @@ class _Entry(NamedTuple, Generic[W]):
 
 class GroupTransfer(Generic[W]):
     """
-    Who waits for which offset, and how long.
+    The waiters for offsets, each with a deadline.
 
     Offsets and deadlines both rise with time, so one queue serves all and its head is always the
-    next, whatever comes. An entry that comes out of order (slaveTimeout was lowered while others
-    wait) is put in its place, and deadlines are searched for until the queue is empty again.
+    next. An entry that comes out of order (slaveTimeout was lowered while others wait) is inserted
+    by its offset. From then on deadlines are searched for until the queue is empty again.
     """
 
     def __init__(self) -> None:
@@ -59,8 +59,8 @@ class GroupTransfer(Generic[W]):
         """
         Wait until `offset` is acknowledged, at most until `deadline`.
 
-        :param waiter: anything; it is returned once, by `reached`, `on_time` or `drain`.
-        :param start: where what it waits for begins.
+        :param waiter: any object; `reached`, `on_time` or `drain` returns it once.
+        :param start: start of the bytes for which it waits.
         """
         entries = self._entries
         entry = _Entry(offset, deadline, waiter, start)
@@ -75,9 +75,9 @@ class GroupTransfer(Generic[W]):
 
     def reached(self, offset: int, base: int = 0) -> list[W]:
         """
-        A slave acknowledged `offset`: the waiters that have what they wanted.
+        Return the waiters whose bytes a slave has, since it acknowledged `offset`.
 
-        :param base: where the slave's log begins; what lies below it is not on that slave.
+        :param base: start of the slave's log; the slave lacks bytes below it.
         """
         entries = self._entries
         done = []
@@ -94,7 +94,7 @@ class GroupTransfer(Generic[W]):
 
     def take_kept(self, is_kept: Callable[[int], bool]) -> list[W]:
         """
-        The waiters that have what they wanted, where no slave alone decides that.
+        Return the waiters whose bytes are kept, where more than one slave decides that.
 
         :param is_kept: whether enough brokers hold the log up to an offset.
         """
@@ -106,7 +106,7 @@ class GroupTransfer(Generic[W]):
         return done
 
     def on_time(self, now: float) -> list[W]:
-        """The waiters whose time is up."""
+        """Return the waiters whose time is up."""
         entries = self._entries
         expired = []
         if self._sorted:
@@ -119,7 +119,7 @@ class GroupTransfer(Generic[W]):
         return expired
 
     def deadline(self) -> float | None:
-        """When `on_time` has something to do next."""
+        """Return when `on_time` has something to do next, in seconds; None: nobody waits."""
         if not self._entries:
             return None
         if self._sorted:
@@ -127,7 +127,7 @@ class GroupTransfer(Generic[W]):
         return min(entry.deadline for entry in self._entries)
 
     def drain(self) -> list[W]:
-        """Everybody, at stop."""
+        """Return all waiters, at a stop."""
         waiters = [entry.waiter for entry in self._entries]
         self._entries.clear()
         self._sorted = True

@@ -15,3 +15,8 @@ class JournalStatistics:
 
     waiting: int = 0
     refused: int = 0
+
+    @property
+    def follows_master(self) -> bool:
+        """This broker is a slave that appends what its master sends."""
+        return False

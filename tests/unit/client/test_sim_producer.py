@@ -628,7 +628,7 @@ def test_transactions(
     cluster, producer, listener = transactions
     if executed is Deferred:
         executed = Deferred()
-        cluster.clock.at(cluster.clock.seconds() + 0.5, executed.callback, COMMIT)
+        cluster.clock.call_at(cluster.clock.seconds() + 0.5, executed.callback, COMMIT)
     listener.executed, listener.checked = executed, checked
     result = cluster.wait(producer.send_in_transaction(Message("T", b"x", delay_time_level=5)))
     assert (result.error is not None) == (executed is None or isinstance(executed, Exception))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.server.replication.statistics import MasterStatistics, ReplicationStatistics
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.images import LogImage, LogRecord
 from tests.sim_kit.damage import LOG, ZERO, Damage
@@ -24,7 +25,9 @@ def node(name: str, state: str, unreadable_at: int | None, *, is_spoilt: bool = 
         host=SimpleNamespace(name=name),
         log_image=lambda: LogImage(0, data, 1000, 1000),
         replication=SimpleNamespace(
-            statistics=lambda: {"master": {"state": state, "fault": "no record"}}
+            statistics=lambda: ReplicationStatistics(
+                master=MasterStatistics(state=state, fault="no record")
+            )
         ),
         store=SimpleNamespace(
             journal=SimpleNamespace(tail=SimpleNamespace(unreadable_at=unreadable_at))

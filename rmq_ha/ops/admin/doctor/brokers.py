@@ -165,10 +165,12 @@ def clock_ahead(date: str, now_ms: int) -> int | None:
 
 def _clock_of(broker: Broker, now_ms: int) -> None:
     """
-    Ours tells its time; Java's `runtime` is the difference of its clock now and at the start,
-    which it tells, too.
+    Compute how many milliseconds the broker's clock is ahead of the clock of this machine.
 
-    :param now_ms: as the answer came.
+    A broker of rmq-ha reports its time. A Java broker reports the time of its start
+    (`bootTimestamp`) and how long it has run (`runtime`): the sum is its time.
+
+    :param now_ms: time of this machine when the broker's answer came.
     """
     told = broker.replication.get("now_ms")
     if isinstance(told, int):

@@ -79,7 +79,7 @@ class _Metrics(Resource):
         self._refusals = Refusals(clock)
 
     def render_GET(self, request: Request) -> bytes:
-        """Everything, unless a browser was led here by a name of somebody else."""
+        """Return all metrics; refuse a request whose Host header is foreign (DNS rebinding)."""
         name = name_asked(request)
         if name not in self._names:
             return self._refuse(request, name)

@@ -47,7 +47,13 @@ from rmq_ha.base.wire.send_header import (
     SendHeader,
     decode_send_header,
 )
-from rmq_ha.server.broker.duplicates import DuplicateWindow, Put, sender_of, sent, uniq_key_in
+from rmq_ha.server.broker.duplicates import (
+    DuplicateWindow,
+    Put,
+    duplicate_key_of,
+    sender_of,
+    uniq_key_in,
+)
 from rmq_ha.server.broker.overload import SendOverload
 from rmq_ha.server.broker.processors.batches import BatchReader, hold
 from rmq_ha.server.broker.processors.fields import Handler
@@ -160,8 +166,10 @@ class SendMessageProcessor:
             place = stored_place(message, len(self._store.delay_levels))
             context = self._hooks.before(channel, header, body)
             put: Put = partial(self._front.put_message, message)
-            if self._window is not None and (known_by := sent(message, place[0])) is not None:
-                put = partial(self._window.put, known_by, message.wait_store_ok, put)
+            if self._window is not None:
+                known_by = duplicate_key_of(message, place[0])
+                if known_by is not None:
+                    put = partial(self._window.put, known_by, message.wait_store_ok, put)
             if has_many_keys(message.properties_string):
                 later = self._many_keys.put(put)
                 later.addCallback(self._answer, request, header, place, context, began_ms)

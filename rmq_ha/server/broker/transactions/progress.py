@@ -43,10 +43,11 @@ class CheckProgress:
 
     def commit(self, queue_id: int, progress: Mapping[str, int], log_end: int) -> None:
         """
-        Take the progress of a round, which depends on the log up to its end.
+        Note how far a round of checks got after it had read the log up to `log_end`.
 
-        Progress that still waits for the log to be safe is written first. Later progress waits for
-        a later round.
+        The progress is written into the offset table once the log is safe up to `log_end`. While
+        the progress of an earlier round still waits for that, this one is written with a later
+        round.
         """
         for topic, offset in progress.items():
             self._known[topic, queue_id] = offset

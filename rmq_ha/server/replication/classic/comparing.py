@@ -1,4 +1,4 @@
-"""A slave compares what its master sends with what it has, until its own log ends.
+"""The comparison with which a slave checks the master's bytes against its log, up to its log's end.
 
 Spec: ha.md, sections 14.2 and 18.
 """
@@ -12,13 +12,16 @@ from rmq_ha.server.store.log.journal_log import LogBytes
 FIRST_STEP = 1 << 16
 STEP_GROWTH = 16
 QUIET_SECONDS = 1.0
-"""A master that has what we ask for sends it at once, or right behind a heartbeat."""
+"""
+How long a slave waits for bytes after a heartbeat. A master that has the requested bytes sends them
+at once, or right after one heartbeat.
+"""
 
 
 class Search:
     """
-    From where on the next connection compares: from the last whole record at first, and further
-    and further back while nothing equal is found.
+    The offset from which the next connection compares: first that of the slave's last whole record,
+    then further and further back while nothing equal is found.
     """
 
     def __init__(self, log: LogBytes) -> None:
@@ -28,13 +31,14 @@ class Search:
 
     def place(self, unreadable_at: int | None) -> int:
         """
-        What to report; 0 of an empty log.
+        Return the offset to report; 0 for an empty log.
 
-        A log that is too small for a greeting is compared as a whole: behind its beginning it could
-        be refused as one that is ahead, again and again, and nobody would find where it parts.
+        A log that is too small for a greeting is compared as a whole. A report of a later offset
+        could be refused again and again as ahead of the master, and nobody would find where the
+        logs part.
 
-        :param unreadable_at: bytes that are no record; the master's are wanted from before them.
-        :raises StoreError: the disk cannot read our log.
+        :param unreadable_at: offset of bytes that are no record; the comparison begins before them.
+        :raises StoreError: the disk cannot read this slave's log.
         """
         end, low = int(self._log.max_offset), lowest_place(self._log)
         if not end:
@@ -49,9 +53,9 @@ class Search:
 
     def go_back(self, start: int) -> bool:
         """
-        Nothing equal was found from `start` on.
+        Let the next connection compare from further back: nothing equal was found from `start` on.
 
-        :returns: whether there is anything before it.
+        :returns: whether this slave's log has anything before `start`.
         """
         low = lowest_place(self._log)
         if start <= low:
@@ -62,22 +66,23 @@ class Search:
         return True
 
     def reset(self) -> None:
-        """The next connection begins at the last whole record."""
+        """Let the next connection begin at the last whole record."""
         self._place = None
         self._step = FIRST_STEP
 
 
 class Comparison:
     """
-    One connection's comparison of the master's log with ours, from `start` on.
+    One connection's comparison of the master's log with this slave's, from `start` on.
 
-    Our log is cut only where the master provably has something else, or nothing: behind a whole
-    record that is equal, and for something that is a record. A bad disk of the master must not
-    take a good copy's place.
+    This slave's log is cut only where the master provably has something else, or nothing. The cut
+    comes after a whole record that is equal, and only if the master has a whole record in its
+    place. A bad disk of the master must not replace a good copy.
 
-    :ivar start: where it begins; lower than asked for if the master begins there.
-    :ivar place: up to here both are equal.
-    :ivar is_ahead: the master seems to have nothing behind `place`, but we have.
+    :ivar start: offset where the comparison begins; lower than the requested one if the master
+        begins lower.
+    :ivar place: both logs are equal up to this offset.
+    :ivar is_ahead: the master seems to end at `place`, but this slave's log goes on.
     """
 
     def __init__(self, log: LogBytes, start: int) -> None:
@@ -90,21 +95,24 @@ class Comparison:
 
     @property
     def is_ahead(self) -> bool:
-        """The master seems to have nothing behind `place`, but we have."""
+        """Whether the master seems to end at `place`, although this slave's log goes on."""
         return self._beats > 0
 
     @property
     def is_done(self) -> bool:
-        """Our log's end is reached, and all was equal."""
+        """Whether all bytes up to the end of this slave's log were equal."""
         return self.place >= int(self._log.max_offset)
 
     @property
     def held(self) -> int:
-        """Bytes behind `place` that were received instead of ours, and are not judged yet."""
+        """
+        Return the number of bytes after `place` that differ from this slave's and are not judged
+        yet.
+        """
         return 0 if self._cut is None else self._cut + len(self._theirs) - self.place
 
     def begin_at(self, offset: int) -> None:
-        """The master begins at a place of its own choice, at or below ours."""
+        """Start at an offset that the master chose, at or below the requested one."""
         self.start = self.place = offset
         self._cut = None
         self._theirs.clear()
@@ -112,13 +120,13 @@ class Comparison:
 
     def take(self, body: memoryview) -> memoryview:
         """
-        Compare what the master has at `place`.
+        Compare the master's next bytes, which belong at `place`.
 
-        :returns: what lies behind the end of our log.
-        :raises DivergedTail: it has something else there.
-        :raises NothingInCommon: so it has, and no whole record before it was equal.
-        :raises DamagedMaster: what it has there is no record.
-        :raises StoreError: the disk cannot read our log.
+        :returns: the bytes after the end of this slave's log.
+        :raises DivergedTail: the master has another record at `place`.
+        :raises NothingInCommon: the same, and no whole record before `place` was equal.
+        :raises DamagedMaster: the master's bytes at `place` are no record.
+        :raises StoreError: the disk cannot read this slave's log.
         """
         self._beats = 0
         if self._cut is not None:
@@ -141,7 +149,7 @@ class Comparison:
         return body[:0]
 
     def _from_our_beginning(self, body: memoryview) -> memoryview:
-        """A master may begin before our first file: there is nothing to compare with that."""
+        """Skip bytes before this slave's first file: there is nothing to compare them with."""
         before = max(int(self._log.min_offset), 0) - self.place
         if before <= 0:
             return body
@@ -151,9 +159,9 @@ class Comparison:
 
     def beat(self, now: float) -> None:
         """
-        A heartbeat: a master sends one before data, but not two.
+        Take a heartbeat. A master may send one before data, but not two.
 
-        :raises DivergedTail: it has nothing at `place`, where we have something.
+        :raises DivergedTail: the master has nothing at `place`, where this slave has something.
         :raises NothingInCommon: the same, and no whole record before `place` was equal either.
         """
         self._beats += 1
@@ -163,20 +171,24 @@ class Comparison:
             raise DivergedTail(end, f"the master's log ends at {self.place}, before ours")
 
     def deadline(self) -> float | None:
-        """When to call `on_time`."""
+        """Return when to call `on_time`, in seconds; None: no need."""
         nothing_yet = self._beats == 1 and self.place == self.start
         if not nothing_yet or self._quiet_since is None:
             return None
         return self._quiet_since + QUIET_SECONDS
 
     def on_time(self, now: float) -> None:
-        """:raises NothingInCommon: the master has nothing where we asked for it."""
+        """:raises NothingInCommon: the master has sent nothing from the requested offset on."""
         deadline = self.deadline()
         if deadline is not None and now >= deadline:
             raise NothingInCommon(self.start, f"the master has nothing at {self.start}")
 
     def _common_end(self) -> int:
-        """Where the record begins that holds `place`, if one before it is equal as a whole."""
+        """
+        Return the start of the record that holds `place`, if a whole record before it is equal.
+
+        :raises NothingInCommon: none is.
+        """
         chain = chain_to(self._log, begins_at(self.start), self.place)
         if chain is None:
             raise NothingInCommon(
@@ -185,7 +197,7 @@ class Comparison:
         return chain.end
 
     def _judge(self, more: memoryview) -> None:
-        """Collect what the master has instead of ours, until it is a record or cannot be one."""
+        """Collect the master's differing bytes until they are a whole record, or cannot be one."""
         assert self._cut is not None
         theirs, cut = self._theirs, self._cut
         theirs += more

@@ -21,65 +21,82 @@ from rmq_ha.server.replication.places import HEAD_SIZE, begins_at, record_size
 from rmq_ha.server.store.log.journal_log import LogBytes
 
 GATHER_SECONDS = 0.1
-"""How long two unacknowledged frames may hold back a third that is not full."""
+"""How long two unacknowledged frames may delay a third one that is not full, in seconds."""
 
 SOON_SECONDS = 0.002
-"""How long one may hold back the second: longer than a slave near by takes for it."""
+"""
+How long one unacknowledged frame may delay a second one, in seconds. A slave near by acknowledges
+within that time.
+"""
 
 ASYNC_SECONDS = 0.005
-"""How long an ASYNC_MASTER gathers behind a frame: no put waits for it. Java's takes 0.1 s."""
+"""
+How long an ASYNC_MASTER gathers bytes after a frame, in seconds. No put waits for them. Java's
+master gathers for 0.1 s.
+"""
 
 DOUBT_SECONDS = 1.0
-"""How long a first report that is too large may become a greeting: its words come in one write."""
+"""
+How long a too large first report may still turn out to be a greeting, in seconds. All words of a
+greeting come in one write.
+"""
 
 _END_BEATS = 2
 _JAVA_BATCH_SIZE = MessageStoreConfig().ha_transfer_batch_size
 
 
 class Common(Enum):
-    """What is known of the log of a slave and ours."""
+    """The relation between a slave's log and this broker's, as far as it is known."""
 
     UNKNOWN = "unknown"
-    """It did not say, or what it said of is deleted here."""
+    """The slave told nothing of its log, or the bytes that it told of are deleted here."""
     VERIFIED = "verified"
-    """The checksum below its first report is ours."""
+    """The checksum that the slave sent for the bytes before its first report is right."""
     DIFFERENT = "different"
-    """It is not, or its log is longer: it is sent what it has, and compares."""
+    """
+    The checksum is wrong, or the slave's log is longer. The slave is sent bytes that it has, and
+    compares them.
+    """
 
 
 class Feed(FeedBase):
     """
-    Decides what one slave is sent, and believes it no more than it can know.
+    Decides which bytes one slave is sent, and believes its reports only as far as they can be true.
 
-    `receive_data` takes its reports, `next_frame` gives what to write; call that after every
-    event until it is empty. A slave that asks for bytes that are deleted here gets heartbeats
-    and does not count (`is_stranded`): closing would make it come back every five seconds.
+    `receive_data` takes the slave's reports. `next_frame` returns the bytes to write; call it after
+    every event until it returns none. A slave that asks for bytes that are deleted here gets
+    heartbeats and does not count (`is_stranded`): if the connection were closed, the slave would
+    come back every five seconds.
 
-    Differs from 4.9.7 on purpose: a first report that is negative or beyond our log, and an
-    acknowledgement beyond what was sent here, are refused. The first report alone acknowledges
-    nothing: whoever says so has shown nothing. One beyond it has taken bytes that were sent here.
+    Differs from 4.9.7 on purpose: a negative first report is refused, and so is one beyond this
+    log's end, and an acknowledgement beyond the bytes that were sent here. The first report alone
+    acknowledges nothing, since it proves nothing. A later, larger report proves that the slave has
+    taken bytes that were sent here.
 
-    A slave of ours greets with a checksum (`greeting`). If that is ours it is believed; if not, or
-    if the slave is ahead, the log is sent from before that place, for the slave to find where the
-    two part; and two heartbeats at the end of our log tell it at once that there is no more. Of one
-    that needs deleted bytes the first heartbeat says where our log begins, the second its end. As a
-    slave ourselves we send that to none: it would set aside what only it may have.
+    A slave of rmq-ha greets with a checksum (`greeting`). If the checksum is right, the slave is
+    believed. If it is wrong, or the slave is ahead, the log is sent from before that place, so that
+    the slave finds where the two logs part. Two heartbeats at the end of this log tell the slave at
+    once that there is no more. If the slave needs deleted bytes, the first heartbeat tells where
+    this log begins and the second where it ends. A broker that is itself a slave sends no slave
+    bytes to compare with: that slave would set aside messages that only it may have.
 
-    With a frame unacknowledged that was all there was, a master gathers what is put meanwhile, up
-    to a full frame, and sends it at the acknowledgement (group commit by itself): a frame costs
-    both ends more than the messages in it. A slave that is not so near gets it after SOON_SECONDS
-    all the same, so that one is on its way while it appends the other; a third one a SYNC_MASTER,
-    whose puts wait in any case, holds back for GATHER_SECONDS. An ASYNC_MASTER gathers for
-    ASYNC_SECONDS, acknowledged or not: in each frame is what came in one stretch of that time.
+    While a frame that held all new bytes is unacknowledged, a master gathers the next puts, up to a
+    full frame, and sends them at the acknowledgement (group commit): a frame costs both ends more
+    than the messages in it. After SOON_SECONDS it sends them anyway, so that a distant slave
+    receives one frame while it appends another. A SYNC_MASTER, whose puts wait in any case, delays
+    a third frame by up to GATHER_SECONDS. An ASYNC_MASTER gathers for ASYNC_SECONDS, whether frames
+    are acknowledged or not.
 
-    :ivar vouched: as far as it has shown it; puts are acknowledged by this.
-    :ivar common: what its greeting proved.
-    :ivar ceiling: a first report above it is refused, unless the greeting proves it.
-    :ivar is_within: its first report lies within a record of ours: a frame was cut there, or its
-        log is another, which nobody can tell of a slave that proves nothing.
-    :ivar base: for what lies below it this connection vouches never: a slave that came with nothing
-        once may lack it.
-    :ivar stage: how far the slave is, since `advance_stage` looked last.
+    :ivar vouched: offset up to which the slave has proven that it has the log; puts are
+        acknowledged by this.
+    :ivar common: the relation of the two logs that the greeting proved.
+    :ivar ceiling: a first report above this offset is refused, unless the greeting proves it; None:
+        no limit.
+    :ivar is_within: whether the first report lies within a record. Either a frame was cut there, or
+        the slave's log is another one; nobody can tell unless the slave proves its log.
+    :ivar base: this connection never vouches for bytes below this offset: the slave may lack them,
+        for example because its log was once empty.
+    :ivar stage: the slave's progress when `advance_stage` was called last.
     """
 
     def __init__(self, log: LogBytes, configuration: BrokerConfiguration, now: float) -> None:
@@ -103,16 +120,16 @@ class Feed(FeedBase):
 
     @property
     def is_stranded(self) -> bool:
-        """It needs bytes that are deleted here."""
+        """Whether the slave needs bytes that are deleted here."""
         return self.requested is not None and self.sent < int(self._log.min_offset)
 
     @property
     def is_serving(self) -> bool:
-        """A slave is at the other end: it has said where it is, and can be served."""
+        """Whether the slave has said where it is, and can be sent the bytes that it needs."""
         return self.requested is not None and self.sent >= int(self._log.min_offset)
 
     def advance_stage(self) -> bool:
-        """See how far the slave is; true: it is at another stage than before."""
+        """Update `stage`. Return whether it has changed."""
         before = self.stage
         if self.is_stranded:
             self.stage = Stage.STRANDED
@@ -122,13 +139,13 @@ class Feed(FeedBase):
 
     def receive_data(self, data: bytes, now: float) -> bool:
         """
-        Take what the slave sent.
+        Take bytes that the slave sent.
 
-        Only whole reports are a sign of life: a byte now and then is none of a slave.
+        Only a whole report is a sign of life; no slave sends single bytes now and then.
 
-        :returns: whether it held a complete report.
+        :returns: whether the bytes completed a report.
         :raises ReplicationError: a report that cannot be true.
-        :raises StoreError: our log cannot be read.
+        :raises StoreError: this broker's log cannot be read.
         """
         if self._greeting.progress is not Progress.OPEN:
             offset = self._reader.receive_data(data)
@@ -143,7 +160,7 @@ class Feed(FeedBase):
         return self._receive_first(words, now)
 
     def _receive_first(self, words: list[int], now: float) -> bool:
-        """The words of a connection's beginning; true: they hold a report that counts."""
+        """Take the first words of a connection. Return whether they hold a report that counts."""
         greeting = self._greeting
         for word in words:
             if greeting.progress is Progress.OPEN:
@@ -204,10 +221,10 @@ class Feed(FeedBase):
 
     def _greeted(self, greeting: Greeting) -> None:
         """
-        A slave of ours told what it has: is it what we have?
+        Compare the greeting of a rmq-ha slave with this broker's log.
 
-        :raises ReplicationError: it is not, and we are a slave.
-        :raises StoreError: our log cannot be read.
+        :raises ReplicationError: the logs differ, and this broker is a slave itself.
+        :raises StoreError: this broker's log cannot be read.
         """
         place, window = greeting.place, greeting.window
         low, end = max(int(self._log.min_offset), 0), int(self._log.max_offset)
@@ -231,7 +248,7 @@ class Feed(FeedBase):
             self.sent = max(low, min(place, end) - window)
 
     def next_frame(self, now: float) -> bytes:
-        """What to write now; empty when nothing is to be sent."""
+        """Return the next bytes to write; empty when there is nothing to send."""
         if self.requested is None or self._paused:
             return b""
         if self._beats_left and self.is_stranded:
@@ -265,13 +282,15 @@ class Feed(FeedBase):
         return frame
 
     def _stranded_beat(self, now: float) -> bytes:
-        """A slave of ours is told where our log begins, and then where it ends."""
+        """
+        Tell a rmq-ha slave with two heartbeats where this broker's log begins and where it ends.
+        """
         self._beats_left -= 1
         self._last_write = now
         return encode_frame(int(self._log.min_offset if self._beats_left else self._log.max_offset))
 
     def _end_beat(self, now: float) -> bytes:
-        """A slave that compares learns at once that our log ends here."""
+        """Tell a slave that compares, with a heartbeat, that this broker's log ends here."""
         if self.sent != self._log.max_offset:
             return b""
         self._beats_left -= 1
@@ -279,22 +298,24 @@ class Feed(FeedBase):
         return encode_frame(self.sent)
 
     def _batch_size(self) -> int:
-        """haTransferBatchSize, if it was set to anything; else ours."""
+        """
+        Return `haTransferBatchSize` unless it has its default; then rmq-ha's `haTransferBatchMax`.
+        """
         size = self._store.ha_transfer_batch_size
         return self._ours.ha_transfer_batch_max if size == _JAVA_BATCH_SIZE else size
 
     def on_time(self, now: float) -> None:
         """
-        As `FeedBase.on_time`.
+        See `FeedBase.on_time`.
 
-        :raises AheadOfMaster: its first report is no greeting.
+        :raises AheadOfMaster: the too large first report has not turned out to be a greeting.
         """
         if self._doubt is not None and now >= self._doubted_until:
             raise self._doubt
         super().on_time(now)
 
     def deadline(self) -> float:
-        """When to call `on_time` and `next_frame` if nothing else happens."""
+        """Return when to call `on_time` and `next_frame` if nothing else happens, in seconds."""
         expires = self._expiry_time()
         if self._doubt is not None:
             return min(self._doubted_until, expires)

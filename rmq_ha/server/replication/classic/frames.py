@@ -1,7 +1,8 @@
 """
 The bytes of a replication connection.
 
-Slave to master, the report: what the slave holds, and at first what it asks for.
+Slave to master, the report: the end of the slave's log; the first report also asks for the log
+from there on.
 
 ======  ====  =====  ==================================================================
 offset  size  type   meaning
@@ -35,17 +36,17 @@ HEADER_SIZE = 12
 assert (_REPORT.size, _HEADER.size) == (REPORT_SIZE, HEADER_SIZE)
 
 MAX_BODY_SIZE = 4 * 1024 * 1024 - HEADER_SIZE
-"""A Java slave's buffer has to hold the whole frame."""
+"""The largest body: a Java slave's buffer has to hold the whole frame."""
 
 
 def encode_report(physical_offset: int) -> bytes:
-    """The slave's eight bytes."""
+    """Encode a slave's report in eight bytes."""
     return _REPORT.pack(physical_offset)
 
 
 def encode_frame(physical_offset: int, body: bytes = b"") -> bytes:
     """
-    A transfer frame; without a body, a heartbeat.
+    Encode a transfer frame; without a body, a heartbeat.
 
     :param body: at most MAX_BODY_SIZE bytes.
     """
@@ -53,13 +54,15 @@ def encode_frame(physical_offset: int, body: bytes = b"") -> bytes:
 
 
 class ReportReader:
-    """Finds the newest report in what arrives; holds back at most seven bytes."""
+    """Finds the newest report in the bytes that arrive; keeps at most seven bytes."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def receive_data(self, data: bytes) -> int | None:
-        """The last complete report, whose predecessors it makes obsolete; None if there is none."""
+        """
+        Return the last complete report, which replaces the earlier ones; None if none is complete.
+        """
         words = self._whole_words(data)
         if not words:
             return None
@@ -68,7 +71,7 @@ class ReportReader:
         return offset
 
     def receive_all(self, data: bytes) -> list[int]:
-        """Every complete report."""
+        """Return every complete report."""
         return [offset for (offset,) in _REPORT.iter_unpack(self._whole_words(data))]
 
     def _whole_words(self, data: bytes) -> bytes:
@@ -83,10 +86,10 @@ class Piece(NamedTuple):
     """
     A part of one frame.
 
-    :ivar physical_offset: of the first byte of `body`.
-    :ivar body: a view of the data that were received; do not keep it.
-    :ivar size: the size that the header announced, on the first piece of a frame; else None.
-    :ivar is_last: the frame is complete.
+    :ivar physical_offset: physical offset of the first byte of `body`.
+    :ivar body: a view of the received bytes; do not keep it.
+    :ivar size: the size that the header announced, on the first piece of a frame; otherwise None.
+    :ivar is_last: whether the frame is complete.
     """
 
     physical_offset: int
@@ -96,7 +99,7 @@ class Piece(NamedTuple):
 
 
 class FrameReader:
-    """Cuts a master's stream into pieces of frames; holds back at most eleven bytes."""
+    """Cuts a master's stream into pieces of frames; keeps at most eleven bytes."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -105,8 +108,8 @@ class FrameReader:
 
     def receive_data(self, data: bytes) -> Iterator[Piece]:
         """
-        The pieces in order; exhaust the iterator. A header is reported as soon as its twelve
-        bytes are there, with whatever has come of the body.
+        Yield the pieces in order; exhaust the iterator. The first piece of a frame comes as soon as
+        its header of twelve bytes is complete, with the part of the body that has arrived.
 
         :raises ReplicationError: a header that no master sends.
         """

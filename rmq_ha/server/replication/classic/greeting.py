@@ -1,9 +1,9 @@
 """
-The greeting of a slave of ours: a first report that also tells a checksum of the log below it.
+The greeting of a rmq-ha slave: a first report that also tells a checksum of the log below it.
 
-Twelve words of a report's form, in one write. A master that knows nothing of it takes one of them
-for the first report, mostly the last, and the others for acknowledgements. All of them are true
-(each is a place at or below P, within the slave's log), and the slave takes the log from any.
+A greeting is twelve words of a report's form, in one write. A Java master takes one of them for the
+first report, mostly the last, and the others for acknowledgements. All are true reports, since
+each is an offset at or below P within the slave's log. The slave accepts the log from any of them.
 
 ====  ==========================================================================
 word  value
@@ -15,7 +15,7 @@ word  value
 11    P
 ====  ==========================================================================
 
-No other slave lowers its report before it was sent anything: so a master of ours knows.
+No other slave lowers its report before it was sent bytes, so a rmq-ha master recognizes a greeting.
 """
 
 from enum import Enum
@@ -32,15 +32,15 @@ SUM_SIZE = 8
 _WORDS = Struct(">12q")
 WORD_COUNT = 12
 DEPTH = 255
-"""No word lies further below P."""
+"""No word lies more than this number of bytes below P."""
 
 
 class Greeting(NamedTuple):
     """
-    What a slave says of its log.
+    A slave's claim about its log.
 
     :ivar place: P, a physical offset.
-    :ivar window: that many bytes in front of it are in the checksum.
+    :ivar window: number of bytes before P that the checksum covers.
     """
 
     place: int
@@ -50,7 +50,7 @@ class Greeting(NamedTuple):
 
 def log_checksum(log: LogBytes, start: int, end: int) -> bytes:
     """
-    Of the log between two offsets.
+    Return the checksum of the log between two offsets.
 
     :raises StoreError: the disk cannot read it.
     """
@@ -59,9 +59,9 @@ def log_checksum(log: LogBytes, start: int, end: int) -> bytes:
 
 def greet(log: LogBytes, place: int) -> Greeting | None:
     """
-    What to say of a log that is to be continued at `place`; None: too little lies below.
+    Make the greeting for a log that is to be continued at `place`; None: too few bytes lie below.
 
-    :raises StoreError: the disk cannot read it.
+    :raises StoreError: the disk cannot read them.
     """
     room = place - max(int(log.min_offset), 0)
     if place - DEPTH < lowest_place(log):
@@ -71,14 +71,14 @@ def greet(log: LogBytes, place: int) -> Greeting | None:
 
 
 def encode_greeting(greeting: Greeting) -> bytes:
-    """Its twelve words."""
+    """Encode a greeting as twelve words."""
     place, bits = greeting.place, greeting.window.bit_length() - 1
     told = [place - byte for byte in greeting.checksum]
     return _WORDS.pack(place, place - MARK, place - bits, *told, place)
 
 
 class Progress(Enum):
-    """What the words so far are."""
+    """The kind of the words that have come so far."""
 
     OPEN = "they may become a greeting"
     IS_NONE = "they are ordinary reports"
@@ -89,8 +89,8 @@ class GreetingReader:
     """
     Tells whether the first words of a connection are a greeting.
 
-    :ivar progress: of the words so far.
-    :ivar greeting: when they are one.
+    :ivar progress: kind of the words that have come so far.
+    :ivar greeting: the greeting, once it is complete; otherwise None.
     """
 
     def __init__(self) -> None:
@@ -100,11 +100,11 @@ class GreetingReader:
 
     @property
     def is_marked(self) -> bool:
-        """More came than an ordinary first report."""
+        """Whether more words came than an ordinary first report has: it may be a greeting."""
         return self.progress is Progress.OPEN and len(self._words) > 1
 
     def receive_word(self, word: int) -> None:
-        """The next word, while the progress is OPEN."""
+        """Take the next word; only while the progress is OPEN."""
         words = self._words
         words.append(word)
         place, count = words[0], len(words)

@@ -20,10 +20,11 @@ from rmq_ha.server.store.log.layout import make_commit_log
 
 class ClassicJournal(LocalJournal):
     """
-    Kept by this disk and, if `brokerRole` is SYNC_MASTER, by a slave.
+    The journal of a broker in a pair. A put is kept by this disk and, if `brokerRole` is
+    SYNC_MASTER, by a slave.
 
-    :param log: another one than that in the configured directories.
-    :ivar service: feeds slaves, follows the master.
+    :param log: a commit log to use instead of the one in the configured directories.
+    :ivar service: feeds slaves, or follows the master.
     :raises ConfigurationError: the configuration wants another journal, or cannot be served.
     """
 
@@ -52,12 +53,13 @@ class ClassicJournal(LocalJournal):
 
     def check_presence(self) -> None:
         """
-        See `Journal`; and no store that was in controller mode is taken for one of a pair.
+        Refuse a store that was in controller mode; see also `Journal`.
 
-        What a pair writes belongs to no epoch. Left where they are, the epochs would vouch for it
-        when the broker is in controller mode again: another broker's bytes would pass for ours.
+        The bytes that a pair writes belong to no epoch. If the epochs stayed, they would vouch for
+        these bytes when the broker is in controller mode again: another broker's bytes would pass
+        for its own.
 
-        :raises StoreError: its epochs are there.
+        :raises StoreError: the epoch file exists.
         """
         super().check_presence()
         epochs = self._epoch_file or f"{self._store.root}/epochFileCheckpoint"
@@ -69,19 +71,19 @@ class ClassicJournal(LocalJournal):
             )
 
     def reloadable(self) -> list[Any]:
-        """See `Journal`."""
+        """Return the objects that read certificates and secrets again; see `Journal`."""
         return [self.service.listener.tls, self.service.listener.secrets]
 
     @property
     def has_masters_log(self) -> bool:
-        """See `Journal`."""
+        """Whether this slave has its master's log; see `Journal`."""
         return self.service.is_following or holds_nothing(self.log)
 
     def info(self) -> dict[str, Any]:
         """
-        See `Journal`: of a master its `slaves`, of a slave its `master` and `whole_end`.
+        Return a master's `slaves`, or a slave's `master` and `whole_end`; see `Journal`.
 
-        `whole_end` is where the last whole record ends, or None while that is not known.
+        `whole_end` is the end of the last whole record, or None while that is not known.
         """
         told = self.service.statistics()
         shown: dict[str, Any] = {"slaves": told.slaves_info()}
@@ -97,7 +99,7 @@ class ClassicJournal(LocalJournal):
         return shown
 
     def _whole_end(self) -> int | None:
-        """Where a slave's last whole record ends; None while that is not known."""
+        """Return the end of a slave's last whole record; None while that is not known."""
         try:
             return whole_records_end(self.log, self._store.dispatcher.position)
         except StoreError:

@@ -1,4 +1,4 @@
-"""A slave's connection to its master, kept up.
+"""A slave's connection to its master, which is renewed whenever it ends.
 
 Spec: ha.md, sections 4.7, 9 and 18.
 """
@@ -40,18 +40,24 @@ from rmq_ha.server.replication.statistics import STRANDED, MasterStatistics
 from rmq_ha.server.store.log.journal_log import CopiedLog
 
 RETRY_SECONDS = 5.0
-"""When our disk refuses, or somebody has to mend something; the longest time between connects."""
+"""
+Longest pause between connects in seconds; also the pause after an error that a person or the disk
+has to mend.
+"""
 FIRST_RETRY_SECONDS = 0.5
 RETRY_GROWTH = 1.5
 PORT_FOR_SLAVES = "a master's port for slaves is its haListenPort: listenPort + 1, unless set"
 REFUSED_SECONDS = (1.0, 3.0)
-"""After a protocol error, and when the master closed without a frame: at random in this range."""
+"""
+Range of the random pause after a protocol error, or after the master closed without a frame, in
+seconds.
+"""
 REJOIN_SECONDS = (0.05, 0.3)
-"""After the end of a connection that worked."""
+"""Range of the random pause after the end of a connection that worked, in seconds."""
 
 
 class Fault(Enum):
-    """Why a slave stays away from its master until somebody does something."""
+    """The reason why a slave stays away from its master until somebody mends it."""
 
     DIVERGED = "diverged"
     UNREADABLE = "unreadable"
@@ -61,12 +67,13 @@ class Fault(Enum):
 
 class TailOfStore:
     """
-    What the link needs of the store besides the log.
+    The link's access to the slave's store, besides the log.
 
     :param set_aside: `DefaultMessageStore.set_tail_aside`.
-    :param unreadable_at: physical offset of what can never become a record; None: nowhere.
+    :param unreadable_at: returns the physical offset of bytes that can never become a record; None:
+        no such bytes.
     :param set_all_aside: `DefaultMessageStore.set_all_aside`.
-    :param why_not_anew: as the function of that name.
+    :param why_not_anew: the function of that name, with its other arguments filled in.
     """
 
     def __init__(
@@ -84,9 +91,10 @@ class TailOfStore:
 
 def retry_seconds(failures: int, random: Random) -> float:
     """
-    How long to wait after a connect that failed.
+    Return the seconds to wait after a failed connect.
 
-    :param failures: in a row, this one not counted: after the first one, not at all.
+    :param failures: number of failures in a row before this one; after the first failure there is
+        no pause.
     """
     if not failures:
         return 0.0
@@ -96,21 +104,22 @@ def retry_seconds(failures: int, random: Random) -> float:
 
 class ClassicLink(MasterLink[Replica]):
     """
-    A slave's connection to its master, again and again.
+    A slave's connection to its master, renewed again and again.
 
-    One at a time; a changed address takes effect at the next connect. A reason for leaving that
-    repeats itself is logged once.
+    There is one connection at a time; a changed address takes effect at the next connect. A
+    repeated reason for the end of a connection is logged once.
 
-    Where our log and the master's part, what lies behind is set aside and fetched anew; where they
-    have nothing in common, and where our log cannot be read though the master has the same, the
-    link stays away and says so (`fault`). So it does where the master has deleted what follows on
-    our log, unless all of that may be set aside.
+    Where this slave's log and the master's part, the slave's tail is set aside and fetched anew.
+    In three cases the link stays away from the master and tells so (`fault`): the two logs have
+    nothing in common; or the slave's log cannot be read although the master has the same bytes; or
+    the master has deleted the bytes that follow on the slave's log, and the slave may not set all
+    of its log aside.
 
     :param connector: opens the connections.
-    :param was_cut: called after our log became shorter.
-    :ivar tail: of the store; without one nothing is set aside.
-    :ivar fault: why it stays away; None while it does not.
-    :ivar set_aside: how often a diverged tail was set aside in this run.
+    :param was_cut: called after this slave's log became shorter.
+    :ivar tail: access to the store; its default sets nothing aside.
+    :ivar fault: the reason why the link stays away; None while it does not.
+    :ivar set_aside: number of times that a diverged tail was set aside in this run.
     """
 
     def __init__(
@@ -139,16 +148,16 @@ class ClassicLink(MasterLink[Replica]):
 
     @property
     def state(self) -> str:
-        """For those who look at it: a fault, how far the connection is, or why there is none."""
+        """Return for operators: a fault, the connection's stage, or why there is none."""
         if self.fault is not None:
             return self.fault.value
         return self.connection.replica.stage.value if self.connection else self._state
 
     def set_address(self, address: str) -> None:
         """
-        Where the master's HA listener is.
+        Take the address of the master's HA listener.
 
-        :raises ValueError: not `host:port`.
+        :raises ValueError: the address is not `host:port`.
         """
         parse_host_port(address)
         if address == self.address:
@@ -169,12 +178,15 @@ class ClassicLink(MasterLink[Replica]):
         return super().stop()
 
     def look(self) -> None:
-        """Our log grew or was read: may it still be vouched for?"""
+        """Check, after the log grew or was read, that this slave may still acknowledge it."""
         if self.connection is not None and self.tail.unreadable_at() is not None:
             self.connection.step(self.connection.replica.look)
 
     def statistics(self) -> MasterStatistics:
-        """The silence goes on counting when the master is gone."""
+        """
+        Return the link's statistics. The master's silence goes on counting when the connection is
+        lost.
+        """
         replica = self.connection.replica if self.connection else None
         heard = replica.last_read if replica and replica.frames else self._heard
         silent = None if heard is None else self._host.clock.seconds() - heard
@@ -243,7 +255,7 @@ class ClassicLink(MasterLink[Replica]):
         self._failures += 1
 
     def stepped(self, connection: ReplicaProtocol[Replica]) -> None:
-        """As `ReplicaOwner` says: is what the master has a continuation of our log now?"""
+        """See `ReplicaOwner`. Take note when the connection begins to follow the master."""
         if self._is_followed or connection.replica.stage is not ReplicaStage.FOLLOWING:
             return
         self._is_followed = True
@@ -259,7 +271,7 @@ class ClassicLink(MasterLink[Replica]):
         )
 
     def lost(self, connection: ReplicaProtocol[Replica], error: Exception | None, why: str) -> None:
-        """As `ReplicaOwner` says."""
+        """See `ReplicaOwner`."""
         self._is_followed = False
         if connection.replica.frames:
             self._heard = connection.replica.last_read
@@ -268,7 +280,9 @@ class ClassicLink(MasterLink[Replica]):
     def _come_back(
         self, connection: ReplicaProtocol[Replica], error: Exception | None, why: str
     ) -> None:
-        """Soon when it went well, later when somebody has to do something first."""
+        """
+        Connect again: soon after a normal end, later when somebody has to mend something first.
+        """
         self._state = "disconnected"
         random = self._host.random
         if isinstance(error, DivergedTail):
@@ -330,7 +344,7 @@ class ClassicLink(MasterLink[Replica]):
         self._reason = why
 
     def _parted(self, error: DivergedTail) -> None:
-        """Set aside what the master does not have, and go on from there."""
+        """Set aside the part of the log that the master does not have, then connect again."""
         set_aside = self.tail.set_aside
         if set_aside is None or not self._configuration.ours.ha_set_aside_diverged_tail:
             why = (
@@ -355,7 +369,10 @@ class ClassicLink(MasterLink[Replica]):
         self._run_task(task).addCallbacks(self._cut, self._not_cut)
 
     def _left_behind(self, error: StrandedLog) -> None:
-        """The master has deleted what follows on our log: all of it is set aside, or nothing."""
+        """
+        Set aside the whole log, if that is allowed: the master has deleted the bytes that follow on
+        it.
+        """
         set_aside, why_not = self.tail.set_all_aside, self.tail.why_not_anew(error)
         if set_aside is None or why_not:
             why = f"{error}. {why_not}"
@@ -374,7 +391,10 @@ class ClassicLink(MasterLink[Replica]):
         self._run_task(task).addCallbacks(self._cut, self._not_cut, (0,))
 
     def _begin_at(self, _: object, physical_offset: int) -> None:
-        """An empty log that says nothing of it is sent the master's last file only, as in 4.9."""
+        """
+        Let the empty log begin at an offset. A log without one would get only the master's last
+        file, as in 4.9.
+        """
         self._commit_log.append_raw(physical_offset, b"")
 
     def _cut(self, _: object, tails: int = 1) -> None:

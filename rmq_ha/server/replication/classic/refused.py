@@ -1,5 +1,5 @@
-"""What a master remembers of slaves that cannot prove what they have, and who has to leave when
-there are too many.
+"""The master's memory of slaves that cannot prove their logs, and the choice of a surplus
+connection.
 
 Spec: ha.md, section 14.2.
 """
@@ -15,11 +15,12 @@ MOST_HOSTS = 256
 
 class RefusedSlaves:
     """
-    By machine: up to where a slave that was ahead of us may have our log.
+    By machine, the largest first report that is accepted from a slave that was once ahead of this
+    broker.
 
-    It stays refused, though our log outgrows it, until it comes with that or less: it would be fed
-    from the middle of something that is not ours. A slave of ours that proves what it has need not
-    care. Known for this run; the oldest goes when there are MOST_HOSTS.
+    A larger report stays refused even when this broker's log outgrows it: the slave would be fed
+    from the middle of bytes that are not this broker's. A rmq-ha slave that proves its log is not
+    concerned. The memory lasts for this run; the oldest entry goes when there are MOST_HOSTS.
     """
 
     def __init__(self) -> None:
@@ -27,37 +28,40 @@ class RefusedSlaves:
 
     @property
     def hosts(self) -> list[str]:
-        """The machines, in the order in which they came."""
+        """Return the machines, in the order in which they came."""
         return list(self._ceilings)
 
     def ceiling(self, host: str) -> int | None:
-        """The largest first report that is taken from there; None: any."""
+        """Return the largest first report that is accepted from a machine; None: any."""
         return self._ceilings.get(host)
 
     def remember(self, host: str, end: int) -> None:
-        """Its slave claimed more than our log held, which ended there."""
+        """Remember that a machine's slave reported more than this log, which ended at `end`."""
         known = self._ceilings.get(host)
         if known is None and len(self._ceilings) >= MOST_HOSTS:
             del self._ceilings[next(iter(self._ceilings))]
         self._ceilings[host] = end if known is None else min(known, end)
 
     def forget(self, host: str) -> None:
-        """It came with less."""
+        """Forget a machine, since its slave came with a smaller report."""
         self._ceilings.pop(host, None)
 
 
 class SentTo:
-    """By machine: up to where it was sent our log in this run; the oldest goes as above."""
+    """
+    By machine, the offset up to which it was sent the log in this run; at most MOST_HOSTS, the
+    oldest goes.
+    """
 
     def __init__(self) -> None:
         self._ends: dict[str, int] = {}
 
     def covers(self, host: str, offset: int) -> bool:
-        """It was sent that much."""
+        """Whether a machine was sent the log up to an offset."""
         return offset <= self._ends.get(host, -1)
 
     def note(self, host: str, end: int) -> None:
-        """A connection with it ended."""
+        """Remember the end of a machine's connection, which was sent the log up to `end`."""
         known = self._ends.pop(host, -1)
         if len(self._ends) >= MOST_HOSTS:
             del self._ends[next(iter(self._ends))]
@@ -65,13 +69,13 @@ class SentTo:
 
 
 class Fed(Protocol):
-    """A replication connection."""
+    """A replication connection of a slave to this master."""
 
     feed: Feed
 
     @property
     def peer_host(self) -> str:
-        """The machine at its other end."""
+        """Return the machine at the other end."""
 
 
 F = TypeVar("F", bound=Fed)
@@ -79,13 +83,14 @@ F = TypeVar("F", bound=Fed)
 
 def whom_to_turn_away(connections: Sequence[F], most: int) -> F | None:
     """
-    Who leaves now that there is one connection more.
+    Return the connection that has to leave now that one more has come; None: all may stay.
 
-    Of the machines with the most connections one that never reported, or else the newest: nobody
-    who opens many of them keeps the slave out that comes with one. The newest may still report.
+    Of the machines with the most connections, the oldest connection that never reported leaves, or
+    else the newest one. So nobody who opens many connections keeps out a slave that comes with one.
+    The newest may still report.
 
     :param connections: oldest first; the last one has just come.
-    :param most: how many there may be.
+    :param most: the number of connections that may stay.
     """
     if len(connections) <= most:
         return None

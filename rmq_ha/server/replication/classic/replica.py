@@ -17,11 +17,14 @@ from rmq_ha.server.replication.statistics import FOLLOWING
 from rmq_ha.server.store.log.journal_log import CopiedLog
 
 _MUCH = 1 << 17
-"""Bytes that come at once while a slave catches up."""
+"""
+Size of a chunk, in bytes, from which on pieces are appended one by one without a copy; such chunks
+come while a slave catches up.
+"""
 
 
 class ReplicaStage(Enum):
-    """How far a slave has come with its master, for those who look at it."""
+    """How far a slave has come with its master, for operators."""
 
     CONNECTED = "connected"
     COMPARING = "comparing"
@@ -35,26 +38,27 @@ def _all_readable() -> int | None:
 
 class Replica(ReplicaBase):
     """
-    Appends what the master sends and reports how far the log goes.
+    Appends the bytes that the master sends, and reports how far the log goes.
 
-    Bodies are appended as they come in, one append for all frames of a chunk; reported are whole
-    frames only. Differs from 4.9.7 on purpose: reports at once on connecting, leaves a master
-    that is silent, refuses impossible sizes and frames that do not fit into the file.
+    Bodies are appended as they arrive, with one append for all frames of a chunk; only whole frames
+    are reported. Differs from 4.9.7 on purpose: it reports at once on connecting, leaves a master
+    that is silent, and refuses impossible sizes and frames that do not fit into the file.
 
-    Above all it takes nobody's word that the two logs continue each other: it asks from `start` on,
-    compares what comes with what it has, and only when its own end is reached, and all was equal,
-    does it append and acknowledge. `start` is the first report, which Java masters take for an
-    acknowledgement; it is not raised before.
+    Above all it does not assume that the two logs continue each other. It asks for the log from
+    `start` on and compares the bytes with its own. Only when its own end is reached, and all was
+    equal, does it append and acknowledge. `start` is the first report. Java masters take that for
+    an acknowledgement, so it is not raised before.
 
-    :param start: what to ask for; the end of the log: compare nothing.
-    :param unreadable_at: tells where the log holds what can never become a record, None: nowhere.
-    :param first_offset_max: an empty log does not begin beyond it.
-    :ivar frames: how many whole frames arrived, heartbeats included.
+    :param start: offset to ask for; with the end of the log, nothing is compared.
+    :param unreadable_at: returns the offset of bytes that can never become a record; None: no such
+        bytes.
+    :param first_offset_max: an empty log refuses to begin beyond this offset.
+    :ivar frames: number of whole frames that arrived, heartbeats included.
     :ivar reported: the physical offset that the master was told last.
     """
 
     read_size = 1 << 18
-    """Measured: 64 KiB and 1 MiB are slower by half."""
+    """Bytes to read at once. By measurement, 64 KiB and 1 MiB are slower by half."""
 
     def __init__(
         self,
@@ -77,7 +81,7 @@ class Replica(ReplicaBase):
 
     @property
     def stage(self) -> ReplicaStage:
-        """How far it has come; FOLLOWING: what comes is appended."""
+        """Return how far the slave has come. With FOLLOWING, incoming bytes are appended."""
         if not self.frames:
             return ReplicaStage.CONNECTED
         if self._comparison is None:
@@ -86,9 +90,10 @@ class Replica(ReplicaBase):
 
     def connected(self, now: float) -> bytes:
         """
-        The first report: from where we want the log, with a checksum of what lies below.
+        Return the first report: the offset from which the log is wanted, with a checksum of the log
+        below it.
 
-        :raises StoreError: our log cannot be read.
+        :raises StoreError: this slave's log cannot be read.
         """
         report = self._report(self._start, now)
         greeting = None if self._comparison is None else greet(self._log, self._start)
@@ -96,14 +101,15 @@ class Replica(ReplicaBase):
 
     def receive_data(self, data: bytes, now: float) -> bytes:
         """
-        Append what arrived; answer with the new end of our log, if it moved.
+        Append the bytes that arrived. Return a report of the new end of this slave's log, if that
+        moved.
 
-        :raises DivergedTail: our log has something that the master's has not.
-        :raises StrandedLog: the master has deleted what follows on our log.
-        :raises DivergedLog: the master's log does not continue ours.
-        :raises UnreadableLog: our log holds what is no record.
-        :raises ReplicationError: these are no transfer frames.
-        :raises StoreError: our disk refuses.
+        :raises DivergedTail: this slave's log has a record that the master's has not.
+        :raises StrandedLog: the master has deleted the bytes that follow on this slave's log.
+        :raises DivergedLog: the master's log does not continue this slave's.
+        :raises UnreadableLog: this slave's log holds bytes that are no record.
+        :raises ReplicationError: the bytes are no transfer frames.
+        :raises StoreError: this slave's disk refuses.
         """
         self.last_read = now
         self._check_readable()
@@ -136,7 +142,7 @@ class Replica(ReplicaBase):
         return self._report(self._whole, now) if self._whole > self.reported else b""
 
     def _compare(self, comparison: Comparison, piece: Piece, now: float) -> memoryview:
-        """Compare one piece; what lies behind our end is returned, to be appended."""
+        """Compare one piece. Return the bytes after the end of this slave's log, to be appended."""
         if piece.size is not None:
             offset = piece.physical_offset
             if not piece.size and offset > self._log.max_offset:
@@ -158,7 +164,10 @@ class Replica(ReplicaBase):
         return rest
 
     def _see_whether_stranded(self, offset: int) -> None:
-        """Two heartbeats lie behind our end: where the master's log begins, and where it ends."""
+        """
+        Take a heartbeat from after this log's end. The first tells where the master's log begins,
+        the second where it ends; then this slave is stranded.
+        """
         if self._master_begins is not None:
             begins = self._master_begins
             if offset <= begins:
@@ -167,7 +176,10 @@ class Replica(ReplicaBase):
         self._master_begins = offset
 
     def _check_readable(self, *, same: bool = False) -> None:
-        """Nobody is told that we hold what we cannot read."""
+        """
+        Check that the log holds no unreadable bytes: the master must not be told that this slave
+        has them.
+        """
         place = self._unreadable_at()
         if place is None or place >= self._log.max_offset:
             return
@@ -180,7 +192,10 @@ class Replica(ReplicaBase):
             raise UnreadableLog(f"what our log holds at {place} is no record")
 
     def _append(self, physical_offset: int, pieces: list[memoryview], data: bytes) -> None:
-        """One append for pieces that follow one another; none of much is copied before."""
+        """
+        Append consecutive pieces: joined into one append, or piece by piece when they are too large
+        to copy.
+        """
         if len(data) < _MUCH:
             self._log.append_raw(physical_offset, b"".join(pieces))
             return
@@ -190,9 +205,9 @@ class Replica(ReplicaBase):
 
     def _accept(self, piece: Piece, end: int) -> int:
         """
-        Judge a frame by its header; an empty log begins where the master says.
+        Check the header of a frame. An empty log begins where the master says.
 
-        :returns: the end of our log.
+        :returns: the end of this slave's log.
         """
         offset, size, file_size = piece.physical_offset, piece.size or 0, self._log.file_size
         if not end:
@@ -210,7 +225,10 @@ class Replica(ReplicaBase):
         return end
 
     def _check_beginning(self, offset: int) -> None:
-        """Where our log begins is for good: a master's mistake there, or a lie, would stay."""
+        """
+        Check where an empty log is to begin. This is for good: a master's mistake or lie could not
+        be mended.
+        """
         if offset > self._first_offset_max:
             raise DivergedLog(
                 f"the master's log begins at {offset}, beyond haFirstOffsetMax="
@@ -219,19 +237,19 @@ class Replica(ReplicaBase):
 
     def look(self, now: float) -> bytes:
         """
-        Nothing is to be sent; but may our log still be vouched for?
+        Check that this slave's log is readable; nothing is to be sent.
 
-        :raises UnreadableLog: it holds what is no record.
+        :raises UnreadableLog: it holds bytes that are no record.
         """
         self._check_readable()
         return b""
 
     def on_time(self, now: float) -> bytes:
         """
-        The report that is due, if any.
+        Return the report that is due; empty when none is.
 
-        :raises NothingInCommon: it has nothing where we asked for it.
-        :raises UnreadableLog: our log holds what is no record.
+        :raises NothingInCommon: the master has sent nothing from the requested offset on.
+        :raises UnreadableLog: this slave's log holds bytes that are no record.
         :raises ReplicationError: the master sent nothing for haHousekeepingInterval.
         """
         self._check_readable()
@@ -241,7 +259,7 @@ class Replica(ReplicaBase):
         return self._report(self.reported, now) if now >= self._report_time() else b""
 
     def deadline(self) -> float:
-        """When to call `on_time` if nothing else happens."""
+        """Return when to call `on_time` if nothing else happens, in seconds."""
         soon = min(self._expiry_time(), self._report_time())
         compared = None if self._comparison is None else self._comparison.deadline()
         return soon if compared is None else min(soon, compared)
@@ -252,7 +270,12 @@ class Replica(ReplicaBase):
         return encode_report(physical_offset)
 
     def _report_time(self) -> float:
-        """While we compare, after two heartbeats: a Java master closes when it hears twice of more
-        than it has, and its heartbeats are what tells us."""
+        """
+        Return when the next report is due, in seconds.
+
+        While this slave compares, it reports only after two heartbeat intervals. A Java master
+        closes when it hears twice of a longer log than its own, and its heartbeats tell this slave
+        where it ends.
+        """
         beats = 1 if self._comparison is None else 2
         return self.last_write + beats * self._intervals.ha_send_heartbeat_interval / 1000

@@ -1,4 +1,4 @@
-"""HAService: feeds slaves, follows the master, tells when a put is replicated.
+"""HAService feeds slaves, follows the master, and tells when a put is replicated.
 
 Spec: ha.md, sections 4 to 9 and 18.
 """
@@ -24,20 +24,20 @@ from rmq_ha.server.replication.waiting import GroupTransfer, status_without_wait
 from rmq_ha.server.store.log.journal_log import CopiedLog
 
 MIN_ADDRESS_SIZE = 6
-"""A shorter haMasterAddress counts as none, as in the Java broker."""
+"""A haMasterAddress with fewer characters counts as none, as in the Java broker."""
 KNOWN_COMPLAINTS = 256
 
 
 class HAService:
     """
-    Replication of one broker: the listener on listenPort + 1 for every role (a slave may feed
-    further slaves), and on a slave the link to its master.
+    The replication of one broker: for every role the listener on listenPort + 1, since a slave may
+    feed further slaves, and on a slave the link to its master.
 
-    Differs from 4.9.7 on purpose: a connection counts as a slave after its first valid report, but
-    acknowledges only what it was sent; the watermark knows live connections only, so it can fall;
-    each put has its own deadline; what was appended leaves at the end of the turn, whatever the
-    role. What is not on our disk yet leaves as well: an answer under SYNC_FLUSH waits for both, and
-    a slave that is ahead after our loss of power is healed.
+    Differs from 4.9.7 on purpose. A connection counts as a slave after its first valid report, but
+    acknowledges only bytes that it was sent. The watermark counts live connections only, so it can
+    fall. Each put has its own deadline. New bytes are sent at the end of the turn, whatever the
+    role. Bytes are also sent before they are on this disk: under SYNC_FLUSH a put's answer waits
+    for both, and a slave that is ahead after this broker lost power is healed.
 
     :ivar listener: the replication port and the slaves that are connected to it.
     """
@@ -80,7 +80,7 @@ class HAService:
         self._has_fixed_address = True
 
     def attach_tail(self, tail: TailOfStore) -> None:
-        """What a slave needs of its store besides the log."""
+        """Take a slave's access to its store, besides the log."""
         if self._link is not None:
             self._link.tail = tail
 
@@ -100,10 +100,11 @@ class HAService:
 
     def stop(self) -> "Deferred[None]":
         """
-        Let the slaves have what they lack (for slaveTimeout at most), then close everything.
+        Let the slaves receive the bytes that they lack (for slaveTimeout at most), then close
+        everything.
 
-        :returns: fires when every connection is closed; puts that still wait got
-            FLUSH_SLAVE_TIMEOUT. The same Deferred when called again.
+        :returns: fires when every connection is closed; puts that still waited got
+            FLUSH_SLAVE_TIMEOUT. A second call returns the same Deferred.
         """
         if self._stopping is None:
             self._stopping = Deferred.fromCoroutine(self._stop())
@@ -137,7 +138,9 @@ class HAService:
             self._caught_up = None
 
     def appended(self) -> None:
-        """The log grew: send what is new. What cannot leave now leaves with the next report."""
+        """
+        Send new bytes after the log grew. Bytes that cannot be sent now go with the next report.
+        """
         end = self._commit_log.max_offset
         if end != self._pushed:
             self._pushed, now = end, self._host.clock.seconds()
@@ -148,14 +151,19 @@ class HAService:
             self._link.look()
 
     def _note_cut(self) -> None:
-        """Our log became shorter: slaves of ours begin anew, and compare."""
+        """
+        Close the connections of slaves after this log became shorter; they begin anew, and compare.
+        """
         for connection in self._feeds[:]:
             connection.close("our log was cut")
 
     def wait_replicated(
         self, next_offset: int, start_offset: int
     ) -> PutMessageStatus | Deferred[PutMessageStatus]:
-        """`when_replicated`, for whoever wants a Deferred; it never fails."""
+        """
+        Return `when_replicated` as a Deferred, which never fails, or the status if it is known at
+        once.
+        """
         later: Deferred[PutMessageStatus] = Deferred()
         status = self.when_replicated(
             next_offset, start_offset, lambda status, now: later.callback(status)
@@ -184,7 +192,8 @@ class HAService:
         deadline = now + config.slave_timeout / 1000
         self._waiting.add(next_offset, deadline, decided, start_offset)
         self._timer = rearm(self._host.clock, self._timer, self._waiting.deadline(), self._on_time)
-        # Not in the next turn: what cannot leave now leaves with the next acknowledgement.
+        # Send in this turn, not in the next one. Bytes that cannot be sent now go with the next
+        # acknowledgement.
         self.appended()
         return None
 
@@ -196,7 +205,7 @@ class HAService:
             decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, now)
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
-        """A connected slave acknowledged that it holds the log between these offsets."""
+        """Whether a connected slave has acknowledged the log between these offsets."""
         feeds = [connection.feed for connection in self._feeds]
         return any(
             feed.is_serving and feed.base <= start_offset and next_offset <= feed.vouched
@@ -204,16 +213,22 @@ class HAService:
         )
 
     def replicated_offset(self) -> int:
-        """The highest offset that a connected slave acknowledged; 0 with none."""
+        """Return the highest offset that a connected slave acknowledged; 0 without slaves."""
         return max((c.feed.vouched for c in self._feeds if c.feed.is_serving), default=0)
 
     @property
     def is_following(self) -> bool:
-        """A slave is connected to its master, and both logs are one up to the end of its own."""
+        """
+        Whether this slave is connected to its master, and both logs are equal up to the end of its
+        own.
+        """
         return self._link is not None and self._link.state == ReplicaStage.FOLLOWING.value
 
     def set_master_address(self, address: str | None) -> None:
-        """What the name server says; a configured address stays, and None changes nothing."""
+        """
+        Take the master's address from the name server. A configured address stays; None changes
+        nothing.
+        """
         if self._link is None or self._has_fixed_address or not address:
             return
         try:
@@ -245,7 +260,10 @@ class HAService:
         return Feed(self._commit_log, self._configuration, self._host.clock.seconds())
 
     def slave_connected(self, connection: FeedProtocol[Feed]) -> None:
-        """Somebody connected: from a machine whose slave was ahead of us? Is it one too many?"""
+        """
+        Take a new connection: limit its first report if its machine's slave was ahead, and close a
+        surplus connection.
+        """
         connection.feed.ceiling = self._ahead.ceiling(connection.peer_host)
         most = self._configuration.ours.ha_max_slaves
         surplus = whom_to_turn_away(self._feeds, most)
@@ -263,7 +281,7 @@ class HAService:
         surplus.close("one too many (haMaxSlaves)")
 
     def slave_introduced(self, connection: FeedProtocol[Feed]) -> None:
-        """A slave of ours greeted; count how it was, and say so if the logs are not the same."""
+        """Count the greeting of a rmq-ha slave, and log if its log differs from this broker's."""
         feed = connection.feed
         if feed.common is Common.VERIFIED:
             self._verified += 1
@@ -281,7 +299,7 @@ class HAService:
         )
 
     def slave_reported(self, connection: FeedProtocol[Feed], reports: bool, now: float) -> None:
-        """A report was believed: tell who waited for it."""
+        """Act on a report that was believed: end the puts that waited for it."""
         feed = connection.feed
         if feed.stage is Stage.NEW and feed.is_within:
             self._warn_of_doubt(connection)
@@ -298,7 +316,10 @@ class HAService:
             self._see_who_lags()
 
     def _warn_of_doubt(self, connection: FeedProtocol[Feed]) -> None:
-        """It cannot compare, and has something that does not end where a record of ours does."""
+        """
+        Warn of a slave that cannot compare, and whose log does not end where a record of this
+        broker ends.
+        """
         feed = connection.feed
         if self._sent_to.covers(connection.peer_host, feed.requested or 0):
             return
@@ -312,7 +333,7 @@ class HAService:
         )
 
     def _tell_stage(self, connection: FeedProtocol[Feed]) -> None:
-        """Log what changed with a slave, once."""
+        """Log a changed stage of a slave, once."""
         feed = connection.feed
         host = connection.peer_host
         was_told = self._told.pop(host, "") == Stage.STRANDED.value
@@ -340,7 +361,7 @@ class HAService:
     def slave_left(
         self, connection: FeedProtocol[Feed], error: ReplicationError | None, why: str
     ) -> None:
-        """It does not count any more."""
+        """Count a slave no more, and log why it left."""
         self._feeds.remove(connection)
         host = connection.peer_host
         if isinstance(error, AheadOfMaster):

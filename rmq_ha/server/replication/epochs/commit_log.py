@@ -1,4 +1,4 @@
-"""The commit log of a broker in controller mode: consumers read what is confirmed, and no more.
+"""The commit log of a broker in controller mode. Consumers read only the confirmed part.
 
 Spec: controller.md, section 8.5.
 """
@@ -16,22 +16,23 @@ from rmq_ha.server.store.log.tail import LogTail
 
 
 class Leadership(Protocol):
-    """What the set says about appends."""
+    """The permission to append, which depends on the set."""
 
     @property
     def may_append(self) -> bool:
-        """This broker leads, holds a lease, and enough are in sync."""
+        """Whether this broker leads, holds a lease, and enough brokers are in sync."""
 
 
 class EpochCommitLog(CommitLog):
     """
-    The built-in log, in which a master appends only while it leads.
+    The built-in log, to which a master appends only while it leads.
 
-    :ivar leadership: None: nothing is appended.
-    :ivar admits: clients' messages are taken; by role.
-    :ivar confirm_offset: what lies below it no election can lose, and may be read.
-    :ivar is_whole: the stop before was clean, so nothing is lost that others may have.
-    :ivar shared_end: the confirm offset of the life before, which only this mode writes.
+    :ivar leadership: the permission to append; None: nothing is appended.
+    :ivar admits: whether the log takes clients' messages; the broker's role decides.
+    :ivar confirm_offset: no election can lose messages below this offset, so they may be read.
+    :ivar is_whole: whether the last stop was clean. After a crash, this log may lack bytes that
+        other brokers have.
+    :ivar shared_end: the confirm offset of the last run, which only this mode writes.
     """
 
     leadership: Leadership | None = None
@@ -42,33 +43,33 @@ class EpochCommitLog(CommitLog):
 
     @property
     def readable_end(self) -> int:
-        """Where what is confirmed ends."""
+        """Return the end of the confirmed part of the log."""
         return min(self.max_offset, max(self.confirm_offset, self.min_offset))
 
     def confirmed(self, offset: int) -> None:
-        """More may be read; it never becomes less, but with a cut."""
+        """Let more be read. The confirm offset falls only when the log is cut."""
         if offset > self.confirm_offset:
             self.confirm_offset = offset
             self.poke()
 
     def poke(self) -> None:
-        """Have what is not flushed, sent or dispatched seen to."""
+        """Call the subscribers, which flush, send and dispatch the log."""
         for callback in self._subscribers:
             callback()
 
     def recovered(self, end: int, safe: int) -> None:
-        """As `CommitLog.recovered`; of what is cut nothing is confirmed any more."""
+        """See `CommitLog.recovered`. After a cut, the confirm offset is at most the new end."""
         super().recovered(end, safe)
         self.confirm_offset = min(self.confirm_offset, end)
 
     def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
-        """As `CommitLog.append_group`, by a master in its epoch."""
+        """Append as a master in its epoch; see `CommitLog.append_group`."""
         if not self._may_append:
             return Group.refused(len(drafts), PutMessageStatus.SERVICE_NOT_AVAILABLE)
         return super().append_group(drafts, now_ms)
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
-        """As `CommitLog.append_batch`, by a master in its epoch."""
+        """Append as a master in its epoch; see `CommitLog.append_batch`."""
         if not self._may_append:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         return super().append_batch(batch, now_ms)
@@ -79,14 +80,14 @@ class EpochCommitLog(CommitLog):
 
 
 class ConfirmedTail(LogTail):
-    """What of the log is not dispatched yet, and may be."""
+    """The part of the log that is confirmed and not dispatched yet."""
 
     def __init__(self, log: EpochCommitLog) -> None:
         super().__init__(log)
         self._epoch_log = log
 
     def next_slice(self, position: int, waits: bool) -> Run | None:
-        """As `Tail` says; a record is read when all of it is confirmed."""
+        """See `Tail`. A record is returned only when all of it is confirmed."""
         log = self._epoch_log
         run = super().next_slice(position, waits)
         end = log.readable_end

@@ -1,4 +1,4 @@
-"""What the roles of a broker in controller mode work with."""
+"""The things with which the roles of a broker in controller mode work."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,20 +20,20 @@ from rmq_ha.server.store.journal import Masters
 
 
 class OwnJournal(Protocol):
-    """What replication needs of its journal besides the log."""
+    """The access of replication to its journal, besides the log."""
 
     @property
     def dispatched_to(self) -> int:
-        """Physical offset up to which queues know what the log holds."""
+        """Return the physical offset up to which the log is dispatched to the queues."""
 
     def set_aside(self, end: int, why: str) -> "Deferred[Any]":
-        """Give up what lies behind `end`, and keep it in a folder."""
+        """Cut the log at `end`, and keep the cut part in a folder."""
 
     def set_all_aside(self, why: str) -> "Deferred[Any]":
         """Give up all of the log, and keep it in a folder."""
 
     def why_not_stored(self) -> str:
-        """Why the disk takes no messages; empty: it does."""
+        """Return why the disk takes no messages; empty: it takes them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,11 @@ class BrokerParts:
     """
     The parts of its broker that replication works with.
 
-    :ivar client: asks controllers and masters; it is not stopped here.
-    :ivar tables: go to slaves of ours, and are taken from a master of ours.
-    :ivar on_master: is called with the master's address for clients when it is known; None:
-        nobody.
-    :ivar masters: which of the masters that controllers name is followed.
+    :ivar client: calls controllers and masters; the broker stops it.
+    :ivar tables: are sent to rmq-ha slaves, and received from a rmq-ha master.
+    :ivar on_master: called with the master's address for clients when that is known; with None when
+        there is no other master.
+    :ivar masters: decides which of the masters that controllers name may be followed.
     """
 
     client: Calls
@@ -58,9 +58,9 @@ class BrokerParts:
 @dataclass(kw_only=True)
 class RoleContext:
     """
-    One broker, its log, and what was decided of it.
+    One broker with its log, and the controllers' decision about it.
 
-    :ivar decision: the newest of the controllers; None: there is none, or this broker stops.
+    :ivar decision: the controllers' newest decision; None: there is none, or this broker stops.
     """
 
     host: Host
@@ -75,24 +75,27 @@ class RoleContext:
 
     @property
     def broker(self) -> BrokerParts:
-        """Whoever was given a role has been attached."""
+        """Return the broker's parts. Every broker with a role has been attached."""
         assert self.attached is not None
         return self.attached
 
     @property
     def conversation(self) -> ControllerClient:
-        """Whoever was given a role talks with controllers."""
+        """Return the conversation with the controllers. Every broker with a role has one."""
         assert self.controllers is not None
         return self.controllers
 
     @property
     def has_to_follow_first(self) -> bool:
-        """What a classic pair's slave lacks of its master's log, it must not take from others."""
+        """
+        Whether this broker must follow a master before it may lead. It was a classic pair's slave,
+        so it may lack messages of its master.
+        """
         return self.configuration.was_slave and not self.history.is_of_controllers
 
     @property
     def broker_id(self) -> int | None:
-        """As the controllers gave it; None: not yet."""
+        """Return the id that the controllers gave this broker; None: none yet."""
         identity = None if self.controllers is None else self.controllers.manager.identity
         return None if identity is None else identity.broker_id
 

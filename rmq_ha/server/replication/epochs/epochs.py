@@ -1,4 +1,4 @@
-"""Which master wrote which part of the log, and the file that says so (EpochFileCache).
+"""The epochs of a log, which tell which master wrote which part, and their file (EpochFileCache).
 
 Spec: controller.md, sections 4.1 and 7.5.
 """
@@ -10,16 +10,16 @@ from typing import NamedTuple
 from rmq_ha.base.errors import ProtocolViolation
 
 OPEN_END = (1 << 63) - 1
-"""Where the last epoch ends."""
+"""The end of the last epoch, which is still open."""
 BEFORE_CONTROLLERS = 0
-"""Epoch of a log that a classic pair wrote: no election is below 1."""
+"""The epoch of a log that a classic pair wrote; elections begin at 1."""
 _POSITIVE = 0x7FFFFFFF
 _MOST_DIGITS = 19
 
 
 class Epoch(NamedTuple):
     """
-    What one master wrote, from one place on.
+    The part of a log that one master wrote.
 
     :ivar epoch: number of the election.
     :ivar start: physical offset of its first byte.
@@ -31,20 +31,18 @@ class Epoch(NamedTuple):
 
 class Epochs:
     """
-    The epochs of one log, ascending; a value that does not change.
+    The epochs of one log, ascending; an immutable value.
 
-    Differs from 5.3.3 on purpose: an epoch in which nothing was written makes room for the next
-    one with the same start, where Java's list refuses that next one.
+    Differs from 5.3.3 on purpose: an epoch in which nothing was written is replaced by the next one
+    with the same start. Java's list refuses that next one.
 
-    :ivar entries: both epoch and start rise strictly.
+    :ivar entries: the epochs; both number and start rise strictly.
     """
 
     __slots__ = ("entries",)
 
     def __init__(self, entries: Iterable[Epoch] = ()) -> None:
-        """
-        :raises ProtocolViolation: they do not rise, or are negative.
-        """
+        """:raises ProtocolViolation: the epochs do not rise, or are negative."""
         self.entries = tuple(entries)
         before = Epoch(-1, -1)
         for entry in self.entries:
@@ -66,19 +64,20 @@ class Epochs:
 
     @property
     def last(self) -> Epoch | None:
-        """The newest."""
+        """Return the newest epoch; None without any."""
         return self.entries[-1] if self.entries else None
 
     @property
     def last_epoch(self) -> int:
-        """Its number; -1 without any."""
+        """Return the number of the newest epoch; -1 without any."""
         return self.entries[-1].epoch if self.entries else -1
 
     def appended(self, epoch: int, start: int) -> "Epochs":
         """
-        With one more; those that begin there or behind it, and so are empty now, are left out.
+        Return the epochs with one more. Epochs that begin at `start` or later are empty now, and
+        left out.
 
-        :raises ProtocolViolation: it is not newer than all that there are.
+        :raises ProtocolViolation: the new epoch is not newer than all others.
         """
         if epoch <= self.last_epoch:
             raise ProtocolViolation(f"epoch {epoch} does not follow epoch {self.last_epoch}")
@@ -87,27 +86,32 @@ class Epochs:
 
     def led(self, epoch: int, end: int) -> "Epochs":
         """
-        What they are when this log's broker begins to lead: the epoch is its own from `end` on.
+        Return the epochs for the time when this log's broker leads `epoch`, which begins at `end`.
 
-        An entry of the same number, from before a restart, stays: the epoch goes on. What a crash
-        took from this log others may have: they are told at the handshake (`SyncState.led_from`).
+        If the last epoch has this number from before a restart, it goes on. Other brokers may have
+        bytes that a crash took from this log; the handshake tells them so (`SyncState.led_from`).
 
-        :param end: of the log.
-        :raises ProtocolViolation: a newer epoch is in the log already.
+        :param end: end of the log.
+        :raises ProtocolViolation: the log has a newer epoch already.
         """
         return self if epoch == self.last_epoch else self.appended(epoch, end)
 
     def cut(self, end: int) -> "Epochs":
-        """Of a log that ends there now."""
+        """Return the epochs of the log after it was cut at `end`."""
         return Epochs(entry for entry in self.entries if entry.start < end)
 
     def above(self, start: int) -> "Epochs":
-        """Of a log that begins there now: without epochs of which nothing is left."""
+        """
+        Return the epochs of a log that begins at `start` now, without epochs that have no bytes
+        left.
+        """
         ends = [entry.start for entry in self.entries[1:]] + [OPEN_END]
         return Epochs(entry for entry, end in zip(self.entries, ends, strict=True) if end > start)
 
     def at(self, offset: int) -> tuple[Epoch, int] | None:
-        """The epoch that holds this byte, and where it ends; None: it is older than all."""
+        """
+        Return the epoch that holds this byte, and its end; None: the byte is older than all epochs.
+        """
         end = OPEN_END
         for entry in reversed(self.entries):
             if entry.start <= offset:
@@ -117,11 +121,12 @@ class Epochs:
 
     def consistent_point(self, end: int, other: "Epochs", other_end: int) -> int | None:
         """
-        Up to where two logs are one: the newest epoch that both have, with the same start.
+        Return the offset up to which two logs are equal: the end of the newest epoch that both have
+        with the same start.
 
-        :param end: of our log.
-        :param other_end: of the other one.
-        :returns: None: they have no epoch in common.
+        :param end: end of this broker's log.
+        :param other_end: end of the other log.
+        :returns: None: the logs have no epoch in common.
         """
         theirs = dict(other._with_ends(other_end))
         for entry, ours in reversed(list(self._with_ends(end))):
@@ -131,10 +136,10 @@ class Epochs:
 
     def is_proven(self, point: int) -> bool:
         """
-        Whoever has the newest epoch below that place has the same bytes up to it.
+        Whether a common epoch below `point` proves that two logs are equal up to that offset.
 
-        Not so in a log from before controller mode: that two brokers have one says nothing of
-        what is in it.
+        It proves nothing in a log from before controller mode: the epoch number of such logs is
+        always the same, whatever they hold.
         """
         holder = self.at(point - 1)
         return holder is None or holder[0].epoch != BEFORE_CONTROLLERS
@@ -145,14 +150,14 @@ class Epochs:
 
 
 def encode_epochs(epochs: Epochs) -> bytes:
-    """The file epochFileCheckpoint."""
+    """Encode the file epochFileCheckpoint."""
     lines = "".join(f"{epoch}-{start}\n" for epoch, start in epochs.entries).encode()
     return b"%d\n%d\n%b" % (len(epochs), crc32(lines) & _POSITIVE, lines)
 
 
 def decode_epochs(data: bytes) -> Epochs:
     """
-    The same, read.
+    Decode the file epochFileCheckpoint.
 
     :raises ProtocolViolation: it is not such a file, or a damaged one.
     """
@@ -172,9 +177,9 @@ def decode_epochs(data: bytes) -> Epochs:
 
 def read_number(text: bytes) -> int:
     """
-    Of a file of controller mode: not negative, and it fits into 8 bytes.
+    Read a number in a file of controller mode. It is not negative and fits into 8 bytes.
 
-    :raises ProtocolViolation: it is no such number.
+    :raises ProtocolViolation: the text is no such number.
     """
     if not text.isdigit() or len(text) > _MOST_DIGITS or int(text) > OPEN_END:
         raise ProtocolViolation(f"{text[:40]!r} is no number")

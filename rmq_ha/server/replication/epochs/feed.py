@@ -25,14 +25,15 @@ from rmq_ha.server.replication.feed import FeedBase, Stage
 from rmq_ha.server.store.log.journal_log import LogBytes
 
 CONFIRM_SECONDS = 0.1
-"""After which an idle slave hears that more may be read."""
+"""How long an idle slave may lack the news that more may be read, in seconds."""
 
 
 class Report(NamedTuple):
     """
-    A slave said what it holds, and may be believed.
+    A slave's report of its log's end, which may be believed.
 
-    :ivar reached: it holds all that there was when it had reached that the last time, or began.
+    :ivar reached: whether the slave has reached its goal. The goal is the end that this log had
+        when the slave reached the previous goal, or at its first report.
     """
 
     broker_id: int
@@ -43,45 +44,47 @@ class Report(NamedTuple):
 
 class Term(Protocol):
     """
-    What all connections of a master know in common.
+    The facts that all connections of a master share.
 
-    :ivar epochs: of the log; read for each frame, so that none leaves under an old number.
-    :ivar confirm_offset: told to slaves.
+    :ivar epochs: epochs of the log; read for each frame, so that no frame has an outdated epoch.
+    :ivar confirm_offset: the confirm offset, which slaves are told.
     :ivar led_from: end of the log when this broker began to lead.
     """
 
     @property
     def epochs(self) -> Epochs:
-        """Of the log."""
+        """Return the epochs of the log."""
 
     @property
     def confirm_offset(self) -> int:
-        """What may be read."""
+        """Return the offset up to which the log may be read."""
 
     @property
     def led_from(self) -> int:
-        """End of the log when this broker began to lead."""
+        """Return the end that the log had when this broker began to lead."""
 
     def sent_to(self, broker_id: int) -> int:
-        """Up to where this broker was sent the log in this epoch, on any connection."""
+        """
+        Return the offset up to which a broker was sent the log in this epoch, on any connection.
+        """
 
     def sending(self, broker_id: int, end: int) -> None:
-        """It is sent the log up to there."""
+        """Note that a broker is sent the log up to `end`."""
 
 
 class EpochFeed(FeedBase):
     """
-    Decides what one slave is sent, and believes of it only what it can know.
+    Decides which bytes one slave is sent, and believes its reports only as far as they can be true.
 
-    `receive_data` takes what it says, `next_frame` gives what to write; call that after every
-    event until it is empty. Differs from 5.3.3 on purpose: a report beyond what was sent to that
-    broker in this epoch, or below an earlier one, closes the connection; a frame is named after
-    the epoch that its bytes are of, as the list says now. A slave that takes tables gets all of
+    `receive_data` takes the slave's bytes. `next_frame` returns the bytes to write; call it after
+    every event until it returns none. Differs from 5.3.3 on purpose: a report beyond the bytes that
+    this broker was sent in this epoch, or below an earlier report, closes the connection. Each
+    frame names the epoch of its bytes by the present list. A slave that takes tables gets all of
     them before the handshake is answered: once it reports, it has them.
 
-    :param tables: of this broker; None: no slave gets any.
-    :ivar slave: how it began; None before.
-    :ivar rate: of frames of the log, headers included.
+    :param tables: tables of this broker; None: no slave gets any.
+    :ivar slave: the slave's handshake; None: it has not come yet.
+    :ivar rate: rate of the frames of the log, headers included.
     """
 
     def __init__(
@@ -115,14 +118,14 @@ class EpochFeed(FeedBase):
 
     @property
     def is_stranded(self) -> bool:
-        """It asked for bytes that are deleted here, or that no epoch tells of."""
+        """Whether the slave asked for bytes that are deleted here, or that belong to no epoch."""
         return self.requested is not None and (
             self.sent < int(self._log.min_offset) or self._epoch_at(self.sent) is None
         )
 
     @property
     def why_stranded(self) -> str:
-        """For operators, with what they can do."""
+        """Return for operators why the slave is stranded, and what they can do."""
         entries = self._term.epochs.entries
         begins = max(int(self._log.min_offset), entries[0].start if entries else 0)
         return (
@@ -133,9 +136,9 @@ class EpochFeed(FeedBase):
 
     def receive_data(self, data: bytes, now: float) -> list[Report]:
         """
-        Take what the slave sent.
+        Take bytes that the slave sent.
 
-        :raises ReplicationError: what it says cannot be true.
+        :raises ReplicationError: they say something that cannot be true.
         """
         reports = []
         for said in self._reader.receive_data(data):
@@ -174,7 +177,12 @@ class EpochFeed(FeedBase):
         return Report(slave.broker_id, offset, reached, slave.is_learner)
 
     def _begin(self, slave: SlaveHandshake, offset: int) -> None:
-        """A first report: what it holds was there before this epoch, or we have sent it."""
+        """
+        Take a first report. The slave had these bytes before this epoch, or this broker has sent
+        them.
+
+        :raises ReplicationError: the report is larger than possible.
+        """
         known = self._known_to(slave)
         if not 0 <= offset <= known:
             raise ReplicationError(
@@ -186,31 +194,33 @@ class EpochFeed(FeedBase):
         self._goal = int(self._log.max_offset)
 
     def _known_to(self, slave: SlaveHandshake) -> int:
-        """More than that of our log it cannot have."""
+        """Return the offset up to which the slave can have this log at most."""
         known = max(self._term.led_from, self._term.sent_to(slave.broker_id))
         return min(known, int(self._log.max_offset))
 
     def _first_offset(self, slave: SlaveHandshake) -> int:
-        """Where an empty slave begins; `NOWHERE`, as the log says, while there is nothing."""
+        """
+        Return the offset at which an empty slave begins; `NOWHERE` while this log has no file.
+        """
         low, end, size = int(self._log.min_offset), int(self._log.max_offset), self._log.file_size
         return max(low, (end - 1) // size * size) if slave.syncs_from_last_file and end else low
 
     def table_changed(self, entry: Entry, now: float) -> bool:
         """
-        Something of a table changed.
+        Take a changed entry of a table.
 
-        :returns: `deadline` is another now.
+        :returns: whether `deadline` has changed.
         """
         return self._stream is not None and self._stream.changed(entry, now)
 
     def next_frame(self, now: float) -> bytes:
-        """What to write now; empty when nothing is to be sent."""
+        """Return the next bytes to write; empty when there is nothing to send."""
         if self._paused or self.slave is None:
             return b""
         if self._stream is not None:
             frame = self._stream.next_frame(now)
             if frame:
-                return frame  # no write that puts a heartbeat off: it says nothing of the log
+                return frame  # does not put a heartbeat off, since it says nothing of the log
         if self._owed_handshakes:
             self._owed_handshakes -= 1
             self._last_write = now
@@ -235,9 +245,11 @@ class EpochFeed(FeedBase):
 
     def _handshake(self, slave: SlaveHandshake) -> MasterHandshake:
         """
-        Our newest epoch ends, to a slave, where it can have it from us, and not where our log does:
-        a master that restarts goes on in its epoch, and may have lost bytes that the slave has,
-        and have others in their place by now.
+        Make the handshake. It names the part of this log that the slave can have, not the log's
+        end.
+
+        A master that restarts goes on in its epoch. It may have lost bytes that the slave has, and
+        may have other bytes in their place by now.
         """
         epochs = self._term.epochs
         return MasterHandshake(self._known_to(slave), epochs.last_epoch, epochs)
@@ -246,7 +258,9 @@ class EpochFeed(FeedBase):
         return self._term.epochs.at(max(offset, 0))
 
     def _piece(self, slave: SlaveHandshake, now: float) -> Transfer | None:
-        """The next bytes, of one epoch and one file; None: there are none for it now."""
+        """
+        Return the next bytes, of one epoch and one file; None: there are none for this slave now.
+        """
         epoch_and_end = self._epoch_at(self.sent)
         if epoch_and_end is None or self.sent >= self._log.max_offset:
             return None
@@ -261,7 +275,10 @@ class EpochFeed(FeedBase):
         return frame
 
     def _allowed(self, now: float) -> int:
-        """What is left of this second; of the next one, if nothing is (haFlowControlEnable)."""
+        """
+        Return the bytes that may still be sent in this second (`haFlowControlEnable`). If none are
+        left, the deadline is the next second.
+        """
         most = self._settings.max_transfer_per_second
         if not most:
             return MAX_BODY_SIZE
@@ -279,7 +296,7 @@ class EpochFeed(FeedBase):
         return self._told
 
     def deadline(self) -> float:
-        """When to call `on_time` and `next_frame` if nothing else happens."""
+        """Return when to call `on_time` and `next_frame` if nothing else happens, in seconds."""
         if self.requested is None or self._paused:
             return self._expiry_time()
         time = min(self._heartbeat_time(), self._expiry_time())
@@ -287,7 +304,10 @@ class EpochFeed(FeedBase):
         return min(moment for moment in (time, due, self._next_second) if moment is not None)
 
     def _heartbeat_time(self) -> float:
-        """Soon, where the slave has what it may let be read and does not know it."""
+        """
+        Return when a heartbeat is due. It is due soon when the slave has bytes that may be read,
+        and does not know that.
+        """
         pause = self._settings.ha_send_heartbeat_interval / 1000
         if self._told < min(self.acked, self._term.confirm_offset):
             pause = min(pause, CONFIRM_SECONDS)

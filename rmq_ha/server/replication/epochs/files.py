@@ -1,4 +1,4 @@
-"""What a broker in controller mode keeps on its disk beside the store.
+"""The files of controller mode that a broker keeps beside its store.
 
 Spec: controller.md, sections 4.1 and 4.2.
 """
@@ -22,13 +22,15 @@ T = TypeVar("T")
 
 class EpochFile:
     """
-    The file epochFileCheckpoint.
+    The file epochFileCheckpoint, which keeps the epochs of the log.
 
-    Differs from 5.3.3 on purpose: whole or not at all, and on the disk when `write` returns; and
-    beside it epochFileCheckpoint.crashed remembers a crash, which no later orderly stop undoes.
+    Differs from 5.3.3 on purpose: the file is replaced as a whole, and is on the disk when `write`
+    returns. The file epochFileCheckpoint.crashed beside it remembers a crash, which no later clean
+    stop undoes.
 
-    :ivar epochs: what the file says.
-    :ivar crashed_in: the newest epoch of which the log may have lost what others have; -1: none.
+    :ivar epochs: the epochs in the file.
+    :ivar crashed_in: the newest epoch of which this log may have lost bytes that other brokers
+        have; -1: none.
     """
 
     log = Logger()
@@ -43,7 +45,8 @@ class EpochFile:
 
     def load(self) -> None:
         """
-        Read the file, or its backup where it is missing or damaged; without both there are none.
+        Read the file, or its backup if it is missing or damaged. If both are missing, there are no
+        epochs.
 
         :raises StoreError: they are damaged, and nobody can tell which master wrote the log.
         """
@@ -76,12 +79,12 @@ class EpochFile:
         except FileNotFoundError:
             return -1
         except ValueError:
-            return newest  # nobody knows which one it was
+            return newest  # nobody knows in which epoch the crash was
         return min(noted, newest)
 
     def note_crash(self) -> None:
         """
-        The log may have lost what is of the newest epoch. Blocks: for the worker.
+        Note that the log may have lost bytes of the newest epoch. Blocks, so call it in the worker.
 
         :raises OSError: the disk refuses.
         """
@@ -92,7 +95,7 @@ class EpochFile:
 
     def write(self, epochs: Epochs) -> None:
         """
-        Put them on the disk. Blocks: for the worker.
+        Write the epochs to the disk. Blocks, so call it in the worker.
 
         :raises OSError: the disk refuses.
         """
@@ -105,11 +108,12 @@ class IdentityFiles:
     """
     The files brokerIdentity and brokerIdentity-temp.
 
-    Each step of an application is on the disk before the next request, so that a crash between
-    any two of them ends with the same id.
+    Each step of an application is on the disk before the next request, so that a crash between any
+    two of them ends with the same id.
 
-    :ivar identity: as a controller gave it; None: it has not.
-    :ivar application: the id that is being applied for, with its check code.
+    :ivar identity: the identity that a controller gave; None: none has given one.
+    :ivar application: the id for which this broker applies, with its check code; None: it applies
+        for none.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
@@ -121,7 +125,7 @@ class IdentityFiles:
 
     def load(self, cluster_name: str, broker_name: str) -> None:
         """
-        Read both.
+        Read both files.
 
         :raises StoreError: the identity cannot be read, or is that of another broker.
         """
@@ -134,7 +138,7 @@ class IdentityFiles:
         try:
             applied = _read(self._disk, self._temp, decode_identity)
         except ProtocolViolation:
-            applied = None  # a crash of Java's while it was written; another id is asked for
+            applied = None  # a crash of Java's broker tore it; another id is asked for
         if self.identity is None and applied is not None and applied.check_code is not None:
             self.application = applied
         for known in (self.identity, self.application):
@@ -146,7 +150,7 @@ class IdentityFiles:
 
     def apply(self, application: Identity) -> None:
         """
-        Keep what is applied for. Blocks: for the worker.
+        Save an application. Blocks, so call it in the worker.
 
         :raises OSError: the disk refuses.
         """
@@ -155,7 +159,7 @@ class IdentityFiles:
 
     def accept(self, identity: Identity) -> None:
         """
-        Keep what was given, and no application any more. Blocks: for the worker.
+        Save the given identity and remove the application. Blocks, so call it in the worker.
 
         :raises OSError: the disk refuses.
         """
@@ -164,13 +168,13 @@ class IdentityFiles:
         self.withdraw()
 
     def withdraw(self) -> None:
-        """Give the application up. Blocks: for the worker."""
+        """Remove the application. Blocks, so call it in the worker."""
         self._disk.remove(self._temp)
         self.application = None
 
 
 def _read(disk: Disk, path: str, decode: Callable[[bytes], T]) -> T | None:
-    """None where there is no such file, or an empty one."""
+    """Decode a file; None if it is missing or empty."""
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:

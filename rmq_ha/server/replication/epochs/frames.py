@@ -1,5 +1,4 @@
-"""
-The bytes of a replication connection in controller mode. Big-endian.
+"""The bytes of a replication connection in controller mode. Big-endian.
 
 ===================  ==================================================================
 slave's handshake    int32 1; int16 syncFromLastFile; int16 asyncLearner; int64 its id
@@ -11,8 +10,8 @@ master's transfer    int32 2; int32 size (0: heartbeat); int64 offset of the bod
 master's tables      int32 100; int32 size; int32 epoch; int64 number; the body
 ===================  ==================================================================
 
-The last is not of RocketMQ: it goes to slaves that wrote 2 as asyncLearner, which to a Java master
-is as good as 0.
+Only rmq-ha has the last frame. It goes to slaves that wrote 2 as asyncLearner; a Java master treats
+2 like 0.
 
 Spec: controller.md, chapter 6.
 """
@@ -39,15 +38,15 @@ assert (_REPORT.size, _TRANSFER.size) == (REPORT_SIZE, TRANSFER_SIZE)
 TABLES_SIZE = _TABLES.size
 
 MAX_BODY_SIZE = 4 * 1024 * 1024 - TRANSFER_SIZE
-"""A Java slave's buffer has to hold the whole frame."""
+"""The largest body: a Java slave's buffer has to hold the whole frame."""
 MAX_TABLES_SIZE = 16 * 1024 * 1024
-"""A piece of the tables that is larger is none."""
+"""The largest piece of the tables in bytes; a larger frame is refused."""
 NOWHERE = -1
 """The offset in heartbeats of a master whose log has no file yet."""
 
 
 class State(IntEnum):
-    """The first number of every frame; others never occur."""
+    """The first number of a frame; no other number occurs."""
 
     HANDSHAKE = 1
     TRANSFER = 2
@@ -55,7 +54,7 @@ class State(IntEnum):
 
 
 class _Learner(IntEnum):
-    """What a slave writes as asyncLearner."""
+    """The values that a slave writes as asyncLearner."""
 
     NO = 0
     YES = 1
@@ -64,12 +63,12 @@ class _Learner(IntEnum):
 
 class SlaveHandshake(NamedTuple):
     """
-    How a slave begins.
+    A slave's handshake, which begins the connection.
 
-    :ivar broker_id: as its controller gave it.
-    :ivar syncs_from_last_file: an empty slave that wants no more than the last file.
-    :ivar is_learner: it never joins the set.
-    :ivar takes_tables: it can read the frames with tables; a learner cannot say so.
+    :ivar broker_id: the id that its controller gave.
+    :ivar syncs_from_last_file: whether an empty slave wants only the last file.
+    :ivar is_learner: whether the slave never joins the set.
+    :ivar takes_tables: whether the slave can read frames with tables; a learner cannot say so.
     """
 
     broker_id: int
@@ -80,10 +79,10 @@ class SlaveHandshake(NamedTuple):
 
 class MasterHandshake(NamedTuple):
     """
-    What a master answers.
+    A master's answer to a slave's handshake.
 
-    :ivar max_offset: end of its log.
-    :ivar last_epoch: of what it writes now.
+    :ivar max_offset: end of the part of its log that the slave can have.
+    :ivar last_epoch: the epoch that the master writes now.
     """
 
     max_offset: int
@@ -95,9 +94,11 @@ class Transfer(NamedTuple):
     """
     A piece of the log, or a heartbeat.
 
-    :ivar offset: of the first byte of the body; of a heartbeat, of the next one, or `NOWHERE`.
-    :ivar epoch: in which the body was written; its start may lie behind the offset in Java's.
-    :ivar confirm_offset: what lies below it is kept by all that have to.
+    :ivar offset: offset of the body's first byte; in a heartbeat that of the next byte, or
+        `NOWHERE`.
+    :ivar epoch: the epoch in which the body was written. A Java master may send a start after
+        `offset`.
+    :ivar confirm_offset: all brokers that have to keep the log have it up to this offset.
     """
 
     offset: int
@@ -110,7 +111,7 @@ class Piece(NamedTuple):
     """
     A piece of the master's tables.
 
-    :ivar epoch: in which the master leads.
+    :ivar epoch: the epoch in which the master leads.
     :ivar number: 1, 2, 3, ... on one connection.
     """
 
@@ -120,7 +121,10 @@ class Piece(NamedTuple):
 
 
 def encode_slave_handshake(handshake: SlaveHandshake) -> bytes:
-    """Sixteen bytes, for one write: Java reads the id of whatever is there after twelve."""
+    """
+    Encode a handshake in sixteen bytes, for one write: Java reads the id as soon as twelve bytes
+    are there.
+    """
     learner = _Learner.TAKES_TABLES if handshake.takes_tables else _Learner.NO
     if handshake.is_learner:
         learner = _Learner.YES
@@ -129,22 +133,25 @@ def encode_slave_handshake(handshake: SlaveHandshake) -> bytes:
 
 
 def encode_master_handshake(handshake: MasterHandshake) -> bytes:
-    """The answer."""
+    """Encode the answer to a slave's handshake."""
     entries = b"".join(_ENTRY.pack(*entry) for entry in handshake.epochs.entries)
     head = _MASTER.pack(State.HANDSHAKE, len(entries), handshake.max_offset, handshake.last_epoch)
     return head + entries
 
 
 def encode_report(physical_offset: int) -> bytes:
-    """What a slave holds, and at first what it asks for."""
+    """
+    Encode a report of the end of the slave's log; the first report also asks for the log from there
+    on.
+    """
     return _REPORT.pack(State.TRANSFER, physical_offset)
 
 
 def encode_transfer(frame: Transfer) -> bytes:
     """
-    A transfer frame.
+    Encode a transfer frame.
 
-    :ivar frame: its body has at most MAX_BODY_SIZE bytes.
+    :param frame: its body has at most MAX_BODY_SIZE bytes.
     """
     return (
         _TRANSFER.pack(
@@ -156,9 +163,9 @@ def encode_transfer(frame: Transfer) -> bytes:
 
 def encode_piece(piece: Piece) -> bytes:
     """
-    A frame with tables.
+    Encode a frame with tables.
 
-    :raises ReplicationError: it is larger than any slave would take.
+    :raises ReplicationError: the frame is larger than any slave accepts.
     """
     size = len(piece.body)
     if size > MAX_TABLES_SIZE:
@@ -167,16 +174,19 @@ def encode_piece(piece: Piece) -> bytes:
 
 
 class SlaveReader:
-    """Finds what a slave says in what arrives; holds back at most fifteen bytes."""
+    """
+    Finds a slave's handshakes and reports in the bytes that arrive; keeps at most fifteen bytes.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
 
     def receive_data(self, data: bytes) -> Iterator[SlaveHandshake | int]:
         """
-        Its handshakes, and the offsets that it reports, in order.
+        Yield the slave's handshakes, and the offsets that it reports, in order.
 
-        :raises ReplicationError: no slave of controller mode says this; one of 4.9 begins so.
+        :raises ReplicationError: no slave of controller mode sends these bytes; a slave of 4.9
+            begins so.
         """
         data = self._rest + data
         position = 0
@@ -207,9 +217,9 @@ class SlaveReader:
 
 class MasterReader:
     """
-    Finds a master's frames in what arrives; holds back at most one frame.
+    Finds a master's frames in the bytes that arrive; keeps at most one frame.
 
-    :param takes_tables: frames with tables are read, too.
+    :param takes_tables: whether frames with tables are accepted.
     """
 
     def __init__(self, takes_tables: bool = False) -> None:
@@ -219,14 +229,14 @@ class MasterReader:
             self._most[State.TABLES] = MAX_TABLES_SIZE
 
     def receive_data(self, data: bytes) -> None:
-        """Take what arrived."""
+        """Keep the bytes that arrived."""
         self._held += data
 
     def next_frame(self) -> MasterHandshake | Transfer | Piece | None:
         """
-        The next whole frame, once; None where more has to come.
+        Return the next whole frame, once; None until more bytes have come.
 
-        :raises ReplicationError: no master of controller mode says this.
+        :raises ReplicationError: no master of controller mode sends these bytes.
         """
         held = self._held
         if len(held) < MASTER_SIZE:
@@ -276,4 +286,4 @@ _DECODERS: dict[int, tuple[int, _Decoder]] = {
     State.TRANSFER: (TRANSFER_SIZE, _transfer),
     State.TABLES: (TABLES_SIZE, _piece),
 }
-"""By the first number: size of the head, and what reads it."""
+"""By the first number: size of the frame's head, and the function that decodes the frame."""

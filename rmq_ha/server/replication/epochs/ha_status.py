@@ -1,4 +1,4 @@
-"""What haStatus (907) is told of replication in controller mode.
+"""The answers to haStatus (907) in controller mode.
 
 Spec: controller.md, section 5.2.
 """
@@ -22,11 +22,11 @@ def master_status(
     end: int, members: Iterable[int], feeds: Iterable[tuple[str, EpochFeed]], now: float
 ) -> dict[str, Any]:
     """
-    Of a broker that leads.
+    Return the status of a broker that leads.
 
-    :param end: of the log.
-    :param members: who is in sync, this broker among them.
-    :param feeds: by `host:port` of the slave.
+    :param end: end of the log.
+    :param members: ids of the brokers in sync, including this one.
+    :param feeds: pairs of a slave's `host:port` and its feed.
     """
     in_sync = set(members)
     return {
@@ -53,12 +53,12 @@ def slave_status(
     end: int, ha_address: str, replica: EpochReplica | None, now: float, now_ms: int
 ) -> dict[str, Any]:
     """
-    Of a broker that follows, or does not know whom yet.
+    Return the status of a broker that follows, or does not know its master yet.
 
-    :param end: of the log.
-    :param ha_address: of the master; empty: not known.
-    :param replica: None while there is no connection.
-    :param now_ms: wall clock; the tool shows when something was read and written last.
+    :param end: end of the log.
+    :param ha_address: replication address of the master; empty: not known.
+    :param replica: the replica of the connection; None while there is none.
+    :param now_ms: wall clock in milliseconds, for the times of the last read and write.
     """
     own: dict[str, Any] = {**_NO_SLAVE, "maxOffset": end}
     if ha_address:

@@ -14,10 +14,10 @@ from rmq_ha.server.replication.places import holds_nothing
 
 class EpochHistory:
     """
-    Which master wrote which part of the log.
+    The epochs of a broker's log: which master wrote which part.
 
-    :param path: of epochFileCheckpoint.
-    :ivar epochs: of the log.
+    :param path: path of epochFileCheckpoint.
+    :ivar epochs: epochs of the log.
     """
 
     log = Logger()
@@ -30,17 +30,20 @@ class EpochHistory:
 
     @property
     def crashed_in(self) -> int:
-        """The newest epoch of which the log may have lost what others have; -1: none."""
+        """
+        Return the newest epoch of which this log may have lost bytes that other brokers have; -1:
+        none.
+        """
         return self._file.crashed_in
 
     @property
     def is_of_controllers(self) -> bool:
-        """The log has an epoch that an election made."""
+        """Whether the log has an epoch that an election made."""
         return self.epochs.last_epoch > BEFORE_CONTROLLERS
 
     async def load(self) -> None:
         """
-        Read the file, and note in it whether the last stop was a crash.
+        Read the file. If the last stop was a crash, note that on the disk.
 
         :raises StoreError: the file cannot be used.
         """
@@ -65,7 +68,7 @@ class EpochHistory:
 
     async def write(self, epochs: Epochs) -> None:
         """
-        Have them on the disk.
+        Write the epochs to the disk, then take them over.
 
         :raises OSError: the disk refuses.
         """

@@ -1,4 +1,5 @@
-"""The journal of a broker in controller mode: controllers elect who leads, and who is in sync.
+"""The journal of a broker in controller mode: controllers elect the master and keep the set in
+sync.
 
 Spec: controller.md, chapters 3, 7 and 8.
 """
@@ -24,7 +25,8 @@ _OF_THE_DISK = (Flag.DISK_FULL, Flag.COMMIT_LOG, Flag.CONSUME_QUEUE, Flag.INDEX_
 
 class EpochJournal(LocalJournal):
     """
-    Kept by as many brokers as have to be in sync; what all of them have may be read.
+    The journal of a broker in a set. A message is kept by as many brokers as have to be in sync;
+    what all of them have may be read.
 
     :ivar service: listens, follows, and talks with the controllers.
     :raises ConfigurationError: the configuration cannot be served in this mode.
@@ -56,16 +58,16 @@ class EpochJournal(LocalJournal):
         self._requests = ControllerModeRequests(self.service, self.log, broker.identity)
 
     def routes(self) -> dict[int, Any]:
-        """See `Journal`: codes 906, 907, 1007, 1008."""
+        """Return the handlers of codes 906, 907, 1007 and 1008; see `Journal`."""
         return self._requests.routes()
 
     @property
     def has_masters_log(self) -> bool:
-        """See `Journal`."""
+        """Whether this slave has its master's log; see `Journal`."""
         return self.service.is_following or holds_nothing(self.log)
 
     def info(self) -> dict[str, Any]:
-        """See `Journal`: of a master its `slaves`, of a slave how it follows its `master`."""
+        """Return a master's `slaves`, or how a slave follows its `master`; see `Journal`."""
         told = self.service.statistics()
         if told.leads:
             return {"slaves": told.slaves_info()}
@@ -83,13 +85,13 @@ class EpochJournal(LocalJournal):
         }
 
     def why_not_stored(self) -> str:
-        """Why the disk takes no messages, whoever leads; empty: it does."""
+        """Return why the disk takes no messages, whatever the role; empty: it takes them."""
         flags = self._store.flags
         is_wrong = any(flags.is_up(flag) for flag in _OF_THE_DISK)
         return self.log.fault or ("; ".join(flags.reasons) if is_wrong else "")
 
     def reloadable(self) -> list[Any]:
-        """See `Journal`."""
+        """Return the objects that read certificates and secrets again; see `Journal`."""
         listener = self.service.master.listener
         return [listener.tls, listener.secrets]
 
@@ -103,11 +105,11 @@ class EpochJournal(LocalJournal):
 
     @property
     def dispatched_to(self) -> int:
-        """Physical offset up to which queues know what the log holds."""
+        """Return the physical offset up to which the log is dispatched to the queues."""
         return self._store.dispatcher.position
 
     def log_flushed(self) -> None:
-        """As `LocalJournal.log_flushed`; who counts what is on the disk hears of it."""
+        """Tell replication, too, that the log was flushed; see `LocalJournal.log_flushed`."""
         super().log_flushed()
         self.service.flushed()
 
@@ -116,9 +118,11 @@ class EpochJournal(LocalJournal):
 
     def recover(self, left: LeftByCrash) -> None:
         """
-        See `Journal`: what was dispatched was confirmed, and what the checkpoint says.
+        Recover; see `Journal`. Records are confirmed if they were dispatched before, or if the
+        checkpoint says so.
 
-        What recovery builds anew beyond that is taken back, and nothing vouches for it any more.
+        Recovery may build queues and index beyond that. These parts are removed again, and the
+        checkpoint does not vouch for them any more.
         """
         log, queues, index = self.log, self._store.queues, self._store.index
         log.is_whole = left is LeftByCrash.CLEAN
@@ -129,7 +133,7 @@ class EpochJournal(LocalJournal):
         log.confirm_offset = confirmed = min(known, int(log.max_offset))
         if queues.max_physical_offset > confirmed:
             queues.truncate(confirmed)
-            if queues.max_physical_offset > confirmed:  # it may lie within a record
+            if queues.max_physical_offset > confirmed:  # the confirm offset may lie within a record
                 confirmed, _ = queues.last_record() or (0, 0)
                 queues.truncate(confirmed)
         if index is not None:
@@ -139,7 +143,10 @@ class EpochJournal(LocalJournal):
             self._vouch_for_queues()
 
     def _vouch_for_queues(self) -> None:
-        """For no more than they have, or lost power would leave what nobody builds anew."""
+        """
+        Lower the checkpoint to the end of the queues. Otherwise, after lost power, nobody would
+        build the rest anew.
+        """
         checkpoint, flusher = self._store.checkpoint, self._store.queue_flusher
         last = self._store.queues.last_record()
         record = None if last is None else self.log.record_at(*last)

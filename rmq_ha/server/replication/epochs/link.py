@@ -1,4 +1,4 @@
-"""A slave's connection to the master that the controllers named, kept up.
+"""A slave's connection to the master that the controllers named, which is renewed whenever it ends.
 
 Spec: controller.md, sections 3.4 and 7.3.
 """
@@ -30,53 +30,57 @@ from rmq_ha.server.replication.statistics import FOLLOWING, STRANDED, MasterStat
 
 ASK_TIMEOUT_MS = 3000
 RETRY_SECONDS = (0.1, 0.3)
-"""At random in this range, the first times."""
+"""Range of the random pause between the first connects, in seconds."""
 MOST_SECONDS = 2.0
 MENDED_SECONDS = 5.0
-"""After something that somebody has to mend."""
+"""Pause in seconds after an error that somebody has to mend."""
 
 
 class Follower(Protocol):
-    """Whose log follows."""
+    """The owner of the log that follows."""
 
     def comes_back(self) -> None:
         """
-        It connects now: the controllers have to hear of it before the master reports it in sync.
+        Send a heartbeat now that the slave connects, before the master reports it in sync.
 
-        They refuse a member that has sent no heartbeat, and the master asks again later.
+        The controllers refuse a member that has sent no heartbeat, and the master asks again later.
         """
 
     def make_replica(self) -> EpochReplica:
-        """For one connection; our log as it is now."""
+        """Make the replica for one connection, with this broker's log as it is now."""
 
     def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
-        """Do it, and have it on the disk; fails with `StoreError` or `OSError`."""
+        """Do the task and bring it to the disk; fails with `StoreError` or `OSError`."""
 
     def why_not_anew(self, stranded: StrandedLog) -> str:
-        """Why our log is not given up for the master's, with what to do; empty: it may be."""
+        """
+        Return why this log is not given up for the master's, and what to do; empty: it may be given
+        up.
+        """
 
     def begin_anew(self, stranded: StrandedLog) -> "Deferred[None]":
-        """Set all of our log aside; fails with `StoreError` or `OSError`."""
+        """Set all of this broker's log aside; fails with `StoreError` or `OSError`."""
 
     def confirmed(self, offset: int) -> None:
-        """What lies below may be read, as the master says."""
+        """Let the log below an offset be read, as the master said."""
 
     def trusts(self, address: str) -> bool:
-        """The broker at that address may be followed (`haTrustedMasters`)."""
+        """Whether the broker at that address may be followed (`haTrustedMasters`)."""
 
 
 class EpochLink(MasterLink[EpochReplica]):
     """
     The link to one master, which the controllers named.
 
-    The master itself says where its replication listens (906), as name servers know it late or
-    not at all (hazard 15 of chapter 14).
+    The master itself says where its replication listens (906). Name servers learn that late or not
+    at all (hazard 15 of chapter 14).
 
     :param connector: opens the connections.
-    :param master: `host:port` for clients.
+    :param master: the master's `host:port` for clients.
     :param master_id: the master's id in its set.
-    :ivar ha_address: where it replicates, as it said last; empty: not yet.
-    :ivar fault: why our log does not continue the master's, for operators; empty: nothing wrong.
+    :ivar ha_address: the master's replication address, as it said last; empty: not known yet.
+    :ivar fault: for operators, why this log does not continue the master's; empty: nothing is
+        wrong.
     """
 
     def __init__(
@@ -103,7 +107,7 @@ class EpochLink(MasterLink[EpochReplica]):
 
     @property
     def state(self) -> str:
-        """For those who look at it."""
+        """Return the link's state for operators."""
         if self._is_stranded:
             return STRANDED
         if self.connection is None:
@@ -144,7 +148,10 @@ class EpochLink(MasterLink[EpochReplica]):
         return made
 
     async def _look_where_it_begins(self, told: dict[str, str]) -> int:
-        """Of a Java master, only where a handshake had no end; 0: not known."""
+        """
+        Return the physical offset at which the master's log begins; 0: not known. A Java master is
+        asked for it only after a handshake that did not end.
+        """
         text = told.get(MASTER_BEGINS)
         if text is None and self._is_doubted:
             asked = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO)
@@ -165,20 +172,20 @@ class EpochLink(MasterLink[EpochReplica]):
             self._connect_soon()
 
     def _connect_soon(self) -> None:
-        """Connect again, each time a little later, until the master was followed."""
+        """Connect again, each time a little later, until the master is followed."""
         seconds = self._host.random.uniform(*RETRY_SECONDS) * self._slower
         self._slower = min(self._slower * 1.5, MOST_SECONDS / RETRY_SECONDS[0])
         self._connect_after(min(seconds, MOST_SECONDS))
 
     def flushed(self) -> None:
-        """More of our log is on the disk."""
+        """Tell the connection that more of this broker's log is on the disk."""
         if self.connection is not None:
             self.connection.step(self.connection.replica.flushed)
 
-    # ------------------------------------------------------------ of the connection
+    # ------------------------------------------------------------ events of the connection
 
     def stepped(self, connection: ReplicaProtocol[EpochReplica]) -> None:
-        """As `ReplicaOwner` says; nothing more is read before the replica's task is done."""
+        """See `ReplicaOwner`. No more is read until the replica's task is done."""
         replica = connection.replica
         if replica.is_following:
             self._follow_on(replica.confirm_offset)
@@ -187,7 +194,7 @@ class EpochLink(MasterLink[EpochReplica]):
             connection.hold(lambda: self._run_task(self._owner.fulfil(task)), replica.done)
 
     def _follow_on(self, confirm_offset: int) -> None:
-        """The master is followed, and all below that offset may be read."""
+        """Take note that the master is followed, and that the log below an offset may be read."""
         self._slower, self.fault, self._last_reason, self._stays_for = 1.0, "", "", ""
         self._is_stranded = self._is_doubted = False
         self._alone.end()
@@ -196,7 +203,7 @@ class EpochLink(MasterLink[EpochReplica]):
     def lost(
         self, connection: ReplicaProtocol[EpochReplica], error: Exception | None, why: str
     ) -> None:
-        """As `ReplicaOwner` says."""
+        """See `ReplicaOwner`."""
         connection.replica.closed()
         has_no_end = connection.replica.is_comparing
         self._is_doubted = has_no_end or isinstance(error, NothingInCommon)
@@ -205,7 +212,7 @@ class EpochLink(MasterLink[EpochReplica]):
     def _come_back(
         self, connection: ReplicaProtocol[EpochReplica], error: Exception | None, why: str
     ) -> None:
-        """Soon, or later where somebody has to mend something."""
+        """Connect again: soon, or later if somebody has to mend something."""
         if not isinstance(error, DivergedLog | NothingInCommon | StoreError):
             self._tell(why)
             self._connect_soon()
@@ -221,7 +228,7 @@ class EpochLink(MasterLink[EpochReplica]):
         self._stay_away(why)
 
     def _begin_anew(self, stranded: StrandedLog) -> None:
-        """`stop` waits for it."""
+        """Set the store aside. `stop` waits for that."""
         self.log.warn(
             "this slave sets its store aside and fetches all from the master at {peer} anew: "
             "{error}",
@@ -243,9 +250,9 @@ class EpochLink(MasterLink[EpochReplica]):
 
     def _stay_away(self, why: str, about: str = "") -> None:
         """
-        Until somebody has mended something.
+        Connect again only after a long pause, since somebody has to mend something.
 
-        :param about: the same as long as the reason is, although its numbers change: said once.
+        :param about: names the reason without its changing numbers, so that it is logged once.
         """
         self.fault = why
         self._connect_after(MENDED_SECONDS)
@@ -268,12 +275,12 @@ class EpochLink(MasterLink[EpochReplica]):
         )
 
     def _tell(self, why: str) -> None:
-        """Once, not for every attempt."""
+        """Log a reason once, not for every attempt."""
         if why != self._last_reason:
             self._last_reason = why
             self.log.warn("replication from {peer}: {error}", peer=self.master, error=why)
 
 
 def _place(text: str | None) -> int:
-    """A physical offset that a master says; 0: none that could be one."""
+    """Read a physical offset from a master's answer; 0 if the text is no offset."""
     return int(text) if text and text.isdecimal() else 0

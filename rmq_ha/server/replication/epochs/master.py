@@ -1,4 +1,4 @@
-"""What a broker does while the controllers have it lead: it feeds slaves and ends puts.
+"""A broker's work while the controllers have it lead: it feeds slaves and ends puts.
 
 Spec: controller.md, chapters 7 and 8.
 """
@@ -22,11 +22,15 @@ from rmq_ha.server.replication.protocol import FeedProtocol
 from rmq_ha.server.replication.waiting import GroupTransfer
 
 _LOOK_AGAIN_S = 1.0
-"""At a set that the controllers were asked for."""
+"""How often to look again at a set that the controllers were asked for, in seconds."""
 
 
 class _WaitingPut(NamedTuple):
-    """:ivar came: when the put came, in seconds."""
+    """
+    A put that waits for slaves.
+
+    :ivar came: when the put came, in seconds.
+    """
 
     came: float
     decided: Decided
@@ -38,13 +42,13 @@ class MasterRole:
 
     A put is kept when as many brokers of the set hold it as the configuration says. A producer of
     RocketMQ takes FLUSH_SLAVE_TIMEOUT (12) for a success and does not send again. So a put gets 12
-    only while the controllers say that this broker leads: the message is in the log and stays
-    there unless this broker dies. All other puts that cannot be kept get SERVICE_NOT_AVAILABLE
-    (14): the next master cuts them off, and the producer sends again.
+    only while the controllers say that this broker leads: the message is in the log and stays there
+    unless this broker dies. All other puts that cannot be kept get SERVICE_NOT_AVAILABLE (14): the
+    next master cuts them off, and the producer sends again.
 
-    :ivar state: of the epoch that this broker leads; None: it leads none.
+    :ivar state: the state of the epoch that this broker leads; None: it leads none.
     :ivar listener: the replication port; it lets slaves in while this broker leads.
-    :ivar stranded: ids of slaves that need what is deleted here.
+    :ivar stranded: ids of slaves that need bytes which are deleted here.
     """
 
     log = Logger()
@@ -69,10 +73,11 @@ class MasterRole:
 
     async def begin(self, decision: Lead) -> bool:
         """
-        Lead an epoch, once the disk has it.
+        Lead an epoch, once the epoch is on the disk.
 
         :returns: false: a newer decision has come meanwhile.
-        :raises StoreError: the end of the log cannot be set aside, nor on `OSError`.
+        :raises StoreError: the torn end of the log cannot be set aside.
+        :raises OSError: the disk refuses.
         :raises ProtocolViolation: the log has a newer epoch already.
         """
         context, log = self._context, self._log
@@ -99,7 +104,10 @@ class MasterRole:
         return True
 
     async def _drop_torn_record(self) -> None:
-        """A slave's log may end within a record; what is torn was acknowledged by nobody."""
+        """
+        Set aside a torn last record. A slave's log may end within a record, which nobody has
+        acknowledged.
+        """
         journal, log = self._context.broker.journal, self._log
         end = int(log.max_offset)
         low = max(int(journal.dispatched_to), int(log.min_offset))
@@ -109,7 +117,7 @@ class MasterRole:
             await journal.set_aside(whole, "the end of a record that never came")
 
     def end(self, why: str) -> None:
-        """Whatever a put waits for, nobody will say that it is there."""
+        """End the leadership: close all connections and refuse the puts that wait."""
         self.state = None
         self.stranded.clear()
         self._timer = rearm(self._context.host.clock, self._timer, None, self.settle)
@@ -119,17 +127,17 @@ class MasterRole:
             put.decided(PutMessageStatus.SERVICE_NOT_AVAILABLE, now)
 
     def adopt(self, decision: Adopt) -> None:
-        """The controllers say what the set is."""
+        """Take over the set that the controllers have."""
         state = self.state
         if state is None:
             return
         state.adopt(decision.known)
-        if decision.is_final:  # before anything else is proposed, which would be dropped here
+        if decision.is_final:  # must come before the next proposal, which would be dropped here
             state.refused(self._context.now(), lacks_heartbeat=decision.lacks_heartbeat)
         self.settle()
 
     def complete(self) -> frozenset[int]:
-        """Ids of the slaves that are in sync and have the whole log."""
+        """Return the ids of the slaves that are in sync and have the whole log."""
         state, end = self.state, int(self._log.max_offset)
         if state is None:
             return frozenset()
@@ -146,10 +154,10 @@ class MasterRole:
         return EpochFeed(self._log, self.state, context.settings, context.now(), tables)
 
     def slave_connected(self, connection: FeedProtocol[EpochFeed]) -> None:
-        """As `FeedOwner` says; a slave counts when it has said who it is."""
+        """See `FeedOwner`. A slave counts only when it has said who it is."""
 
     def slave_introduced(self, connection: FeedProtocol[EpochFeed]) -> None:
-        """As `FeedOwner` says: of the connections of one broker the newest counts."""
+        """See `FeedOwner`. Of several connections of one broker, the newest counts."""
         broker_id = connection.feed.broker_id
         if self.state is not None and broker_id is not None:
             before = self.state.connected(broker_id, connection, self._context.now())
@@ -159,7 +167,7 @@ class MasterRole:
     def slave_reported(
         self, connection: FeedProtocol[EpochFeed], reports: list[Report], now: float
     ) -> None:
-        """As `FeedOwner` says."""
+        """See `FeedOwner`."""
         for report in reports:
             if self.state is not None and connection.is_open:
                 self.state.reported(connection, report, now)
@@ -167,7 +175,10 @@ class MasterRole:
                 self.settle()
 
     def _look_at_stranded(self, connection: FeedProtocol[EpochFeed], broker_id: int) -> None:
-        """Said once: such a slave comes back every few seconds."""
+        """
+        Keep `stranded` up to date. A stranded slave comes back every few seconds, so it is logged
+        once.
+        """
         feed = connection.feed
         if not feed.is_stranded:
             self.stranded.discard(broker_id)
@@ -183,7 +194,7 @@ class MasterRole:
     def slave_left(
         self, connection: FeedProtocol[EpochFeed], error: ReplicationError | None, why: str
     ) -> None:
-        """As `FeedOwner` says."""
+        """See `FeedOwner`."""
         self._feeds.remove(connection)
         broker_id = connection.feed.broker_id
         tell = self.log.debug if connection.feed.is_stranded else self.log.info
@@ -193,7 +204,7 @@ class MasterRole:
             self.settle()
 
     def table_changed(self, entry: Entry) -> None:
-        """Slaves have to hear of it in time."""
+        """Send a change of a table to the slaves in time."""
         now = self._context.now()
         for connection in self._feeds[:]:
             if connection.is_open and connection.feed.table_changed(entry, now):
@@ -202,13 +213,13 @@ class MasterRole:
     # ------------------------------------------------------------ the log and puts
 
     def flushed(self) -> None:
-        """More of the log is on the disk."""
+        """Take note that more of the log is on the disk."""
         if self.state is not None:
             self.state.flushed()
             self.settle()
 
     def appended(self) -> None:
-        """The log grew: send what is new."""
+        """Send new bytes after the log grew."""
         if self.state is not None:
             now = self._context.now()
             self.listener.times.note(int(self._log.max_offset), now)
@@ -237,23 +248,23 @@ class MasterRole:
         return None
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
-        """As many as have to hold it, do."""
+        """Whether as many brokers hold the log up to `next_offset` as have to."""
         return self.state is not None and self.state.is_kept(next_offset)
 
     def replicated_offset(self) -> int:
-        """The highest offset that a slave holds; 0 with none."""
+        """Return the highest offset that a slave holds; 0 without slaves."""
         return max((connection.feed.acked for connection in self._feeds), default=0)
 
     @property
     def waiting(self) -> int:
-        """Number of puts that wait."""
+        """Return the number of puts that wait."""
         return len(self._puts)
 
     def settle(self) -> None:
-        """Something changed: who has to be in sync, what may be read, which puts are kept?"""
+        """Act on any change: propose a new set, let more be read, and end puts that are kept."""
         state, context = self.state, self._context
         if state is None:
-            return  # whoever heard of its put has ended the leadership
+            return  # the answer to a put has ended the leadership
         now = context.now()
         proposal = state.proposal(now)
         if proposal is not None:

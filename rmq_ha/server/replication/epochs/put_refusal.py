@@ -1,4 +1,4 @@
-"""Why a broker in controller mode takes no messages, in words for operators."""
+"""The text that tells operators why a broker in controller mode takes no messages."""
 
 from rmq_ha.server.replication.epochs.context import RoleContext
 from rmq_ha.server.replication.epochs.roles.actions import Follow
@@ -7,10 +7,10 @@ from rmq_ha.server.replication.epochs.sync_state import SyncState
 
 def why_no_puts(context: RoleContext, state: SyncState | None, stranger: str | None) -> str:
     """
-    What is missing, and what to do; empty where nothing is.
+    Return why this broker takes no messages, and what to do; empty: it takes them.
 
-    :param state: of the epoch that this broker leads; None: it leads none.
-    :param stranger: the elected master, if it may not be followed.
+    :param state: the state of the epoch that this broker leads; None: it leads none.
+    :param stranger: address of the elected master, if it may not be followed; otherwise None.
     """
     addresses = ", ".join(context.configuration.controlled.controllers)
     if state is None:
@@ -32,7 +32,9 @@ def why_no_puts(context: RoleContext, state: SyncState | None, stranger: str | N
 
 
 def why_not_kept(context: RoleContext, state: SyncState | None, stranger: str | None) -> str:
-    """As `why_no_puts`, of a put that is in the log and was not kept in time."""
+    """
+    Return why a put in the log was not kept in time, and what to do; empty: no reason is known.
+    """
     why = why_no_puts(context, state, stranger)
     silent = 0.0 if why or state is None else context.now() - context.conversation.led_until
     if silent <= 0:

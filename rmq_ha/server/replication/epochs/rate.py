@@ -1,24 +1,24 @@
-"""How much a connection carries."""
+"""Counts the bytes that a connection carries."""
 
 
 class Rate:
-    """Bytes of the last whole second, as RocketMQ counts them; without a timer."""
+    """Bytes of the last whole second, as RocketMQ counts them; needs no timer."""
 
     def __init__(self) -> None:
         self._second = self._counted = self._last = 0
 
     def add(self, size: int, now: float) -> None:
-        """So many more."""
+        """Count `size` more bytes."""
         self._turn(now)
         self._counted += size
 
     def per_second(self, now: float) -> int:
-        """0 when the last second had none."""
+        """Return the bytes of the last whole second."""
         self._turn(now)
         return self._last
 
     def in_this_second(self, now: float) -> int:
-        """What was added since it began."""
+        """Return the bytes that were added in this second."""
         self._turn(now)
         return self._counted
 

@@ -39,10 +39,10 @@ from rmq_ha.server.store.log.journal_log import CopiedLog
 
 class Cut(NamedTuple):
     """
-    What has to be done before anything else: set the tail aside, and have it gone from the disk.
+    A task to do before anything else: set the tail aside, and have it gone from the disk.
 
-    :ivar end: where the log ends then.
-    :ivar epochs: what the epoch file says then.
+    :ivar end: end of the log afterwards.
+    :ivar epochs: content of the epoch file afterwards.
     """
 
     end: int
@@ -50,19 +50,19 @@ class Cut(NamedTuple):
 
 
 class Remember(NamedTuple):
-    """What has to be done before anything else: have these epochs in the file."""
+    """A task to do before anything else: write these epochs to the epoch file."""
 
     epochs: Epochs
 
 
 class _Comparison(NamedTuple):
     """
-    Bytes of our log that the master has to send once more.
+    Bytes of this slave's log that the master has to send again, for comparison.
 
-    :ivar start: where a record of ours begins.
-    :ivar at: the next one; up to `end` they have to be ours.
-    :ivar is_proven: the master's epochs say whose they are; else they are from before controller
-        mode, and other ones are those of another pair.
+    :ivar start: start of one of this slave's records.
+    :ivar at: offset of the next byte to compare; all bytes up to `end` have to be equal.
+    :ivar is_proven: whether the master's epochs say who wrote these bytes. Otherwise they are from
+        before controller mode, and different bytes are those of another pair.
     """
 
     master: MasterHandshake
@@ -74,25 +74,30 @@ class _Comparison(NamedTuple):
 
 class EpochReplica(ReplicaBase):
     """
-    Appends what the master sends, once both logs are one up to our end, and says how far it is.
+    Appends the bytes that the master sends, once both logs are equal up to this slave's end, and
+    reports how far it is.
 
-    While `task` is not None, nothing is appended and nothing reported: whoever drives this does
-    it, then calls `done`. Differs from 5.3.3 on purpose: it reports at once, waits for the disk
-    before a cut or an epoch counts, refuses a log without epochs, and a master whose epochs are
-    older than ours. Two logs from before controller mode are one only if the last whole record
-    that both should have is: the master is asked for it once more. So it is for what lies behind
-    `sure_to`: power that was lost may have left other bytes there, in places that no CRC covers.
-    Tables count once the handshake is over: those of a master that leads no more do not.
+    While `task` is not None, nothing is appended and nothing reported: the owner of the connection
+    does the task, then calls `done`. Differs from 5.3.3 on purpose: it reports at once, waits for
+    the disk before a cut or an epoch counts, and refuses a log without epochs and a master whose
+    epochs are older than its own.
 
-    :param tables: takes those of a master of ours; None: none are asked for.
-    :ivar sure_to: up to there our log is as its masters wrote it; at first, all of it is.
+    Two logs from before controller mode are taken for one only if the last whole record that both
+    should have is equal; the master is asked for it again. It is also asked again for the bytes
+    after `sure_to`: lost power may have left other bytes there, in places that no CRC covers.
+    Tables count once the handshake is over, since those of a master that leads no more must not
+    count.
+
+    :param tables: takes the tables of a rmq-ha master; None: no tables are asked for.
+    :ivar sure_to: up to this offset, this log is certainly as its masters wrote it; initially its
+        end.
     :ivar master_begins: physical offset of the master's first file; 0: not known.
-    :ivar master_end: where its log ends, at least.
-    :ivar task: what has to be done first.
-    :ivar confirm_offset: what lies below it may be read here; never falls, but with a cut.
-    :ivar epochs: of our log.
-    :ivar is_following: the handshake is over.
-    :ivar rate: of what comes.
+    :ivar master_end: the master's log ends here or later.
+    :ivar task: the task that must be done first; None: there is none.
+    :ivar confirm_offset: messages below it may be read here; falls only when the log is cut.
+    :ivar epochs: epochs of this slave's log.
+    :ivar is_following: whether the handshake is over.
+    :ivar rate: rate of the bytes that arrive.
     """
 
     def __init__(
@@ -127,14 +132,14 @@ class EpochReplica(ReplicaBase):
 
     @property
     def is_comparing(self) -> bool:
-        """The handshake is not over, as the master has to send something once more."""
+        """Whether the handshake waits for bytes that the master has to send again."""
         return self._comparison is not None
 
     def connected(self, now: float) -> bytes:
         """
-        The handshake.
+        Return the handshake.
 
-        :raises DivergedLog: our log has bytes, but nobody knows which master wrote them.
+        :raises DivergedLog: this slave's log has bytes, but nobody knows which master wrote them.
         """
         if not self.epochs.entries and not holds_nothing(self._log):
             raise DivergedLog(
@@ -155,13 +160,13 @@ class EpochReplica(ReplicaBase):
 
     def receive_data(self, data: bytes, now: float) -> bytes:
         """
-        Take what arrived; answer with what is to be sent.
+        Take bytes that arrived. Return the bytes to send.
 
         :raises NothingInCommon: no master's epoch is in both logs.
-        :raises StrandedLog: the master has deleted what follows on our log.
-        :raises DivergedLog: the master's log does not continue ours.
-        :raises ReplicationError: no master that we may follow says this.
-        :raises StoreError: our disk refuses.
+        :raises StrandedLog: the master has deleted the bytes that follow on this slave's log.
+        :raises DivergedLog: the master's log does not continue this slave's.
+        :raises ReplicationError: no master that may be followed sends these bytes.
+        :raises StoreError: this slave's disk refuses.
         """
         self.last_read = now
         self.rate.add(len(data), now)
@@ -170,9 +175,9 @@ class EpochReplica(ReplicaBase):
 
     def done(self, now: float) -> bytes:
         """
-        The task is done, and on the disk: go on with what came meanwhile.
+        Go on after the task is done and on the disk. Take the bytes that came meanwhile.
 
-        As for `receive_data`.
+        Returns and raises the same as `receive_data`.
         """
         task, self.task = self.task, None
         assert task is not None
@@ -200,7 +205,7 @@ class EpochReplica(ReplicaBase):
             self._held = None
             if isinstance(frame, MasterHandshake):
                 self._greeted(frame)
-                if self._stranded is not None:  # by this report the master knows it, too
+                if self._stranded is not None:  # the report tells the master, too
                     self.last_write = now
                     return encode_report(self._stranded.end)
                 if self._comparison is not None:
@@ -218,9 +223,10 @@ class EpochReplica(ReplicaBase):
 
     def flushed(self, now: float) -> bytes:
         """
-        The report that is due as more of our log counts, if any.
+        Return the report that is due because more of this log is on the disk; empty when none is.
 
-        The first one says from where on we want the log: nothing that does not count lies behind.
+        The first report says from where on the log is wanted, so it waits until all of the log
+        counts.
         """
         counted = self._settings.counted(self._log)
         is_first = self._reported < 0
@@ -234,7 +240,7 @@ class EpochReplica(ReplicaBase):
         if self.is_following:
             raise ReplicationError("the master begins a second time on one connection")
         if self._tables is not None and not self._number:
-            self._tables.absent()  # a master of ours sends them before its handshake
+            self._tables.absent()  # a rmq-ha master sends them before its handshake
         if master.last_epoch < self.epochs.last_epoch:
             raise ReplicationError(
                 f"the master is of epoch {master.last_epoch}, and we have heard of "
@@ -275,9 +281,10 @@ class EpochReplica(ReplicaBase):
 
     def _sure_until(self, point: int) -> int:
         """
-        Where the last record before that place ends that is surely as its master wrote it.
+        Return the end of the last record before `point` that is certainly as its master wrote it.
 
-        No earlier than the file that ends there begins: the master may have deleted what is before.
+        The result is never before the start of the file that ends at `point`, since the master may
+        have deleted earlier files.
         """
         if self.sure_to >= point:
             return point
@@ -286,17 +293,19 @@ class EpochReplica(ReplicaBase):
         return self._last_end(start, min(self.sure_to, self._settings.counted(log)))
 
     def _last_end(self, start: int, place: int) -> int:
-        """Where the last whole record ends between the beginning of one and a place."""
+        """
+        Return the end of the last whole record between `start`, where a record begins, and `place`.
+        """
         chain = chain_to(self._log, start, place)
         return start if chain is None else chain.end
 
     def _is_nothing_kept(self) -> bool:
         """
-        All of our log is here, and nobody was told of a message in it that it is kept.
+        Whether all of this log is here, and nobody was told that a message in it is kept.
 
-        Its master led before all of the set had a whole message. Of the first one they may have a
-        part: reports and the confirm offset count bytes. A log without a file begins at -1. What a
-        classic pair acknowledged no confirm offset speaks of.
+        Then its master led before the whole set had a whole message. The set may have a part of the
+        first one, since reports and the confirm offset count bytes. A log without a file begins at
+        -1. The confirm offset says nothing about puts that a classic pair acknowledged.
         """
         if self.epochs.entries[0].epoch == BEFORE_CONTROLLERS:
             return False
@@ -304,7 +313,10 @@ class EpochReplica(ReplicaBase):
         return self._log.min_offset <= 0 and (end <= 0 or chain_to(self._log, 0, end) is None)
 
     def _compare(self, task: _Comparison, frame: Transfer) -> None:
-        """What both should have is the same, or nothing is; or a crash left something else here."""
+        """
+        Compare the master's bytes with this slave's. Different bytes prove another log, or come
+        from a crash of this slave.
+        """
         if frame.offset == NOWHERE:
             return
         if frame.offset != task.at:
@@ -330,13 +342,13 @@ class EpochReplica(ReplicaBase):
         self._meet_at(task.end, task.master)
 
     def _give_up(self, task: _Comparison, place: int) -> None:
-        """The record at that place is not as the master has it: it goes, with all behind it."""
+        """Cut the log before the record at `place`, which is not as the master has it."""
         end = self._last_end(task.start, place)
         self._comparison, self._begins_again = None, True
         self.task = Cut(end, self.epochs.cut(end))
 
     def _meet_at(self, point: int, master: MasterHandshake) -> None:
-        """Both logs are one up to there: cut ours, if it has more, and follow."""
+        """Both logs are equal up to `point`: cut this slave's log if it is longer, then follow."""
         end = int(self._log.max_offset)
         if point < end:
             if point > self._log.min_offset:
@@ -351,10 +363,13 @@ class EpochReplica(ReplicaBase):
         if common == self.epochs:
             self.is_following = True
         else:
-            self.task = Remember(common)  # of the others nothing is here, and nothing will come
+            self.task = Remember(common)  # the other epochs have no bytes here, and none will come
 
     def _check_boundary(self, point: int) -> None:
-        """A cut within a record would leave what nobody can read; it is behind the beginning."""
+        """
+        Check that a record begins at `point`. A cut within a record would leave bytes that nobody
+        can read.
+        """
         log = self._log
         room = log.file_size - point % log.file_size
         if record_size(log.read(point, HEAD_SIZE), 0, point, room) > 0:
@@ -389,7 +404,7 @@ class EpochReplica(ReplicaBase):
                 raise ReplicationError(f"the master's tables: {error}") from None
 
     def closed(self) -> None:
-        """The connection is over."""
+        """Tell the tables that the connection is over."""
         if self._tables is not None:
             self._tables.ended()
 
@@ -418,7 +433,7 @@ class EpochReplica(ReplicaBase):
         self._confirm(frame.confirm_offset)
 
     def _with_epoch(self, frame: Transfer) -> Epochs:
-        """Ours, with that of the frame."""
+        """Return this log's epochs with that of the frame."""
         if frame.epoch == self.epochs.last:
             return self.epochs
         try:
@@ -437,7 +452,7 @@ class EpochReplica(ReplicaBase):
 
     def on_time(self, now: float) -> bytes:
         """
-        The report that is due, if any.
+        Return the report that is due; empty when none is.
 
         :raises ReplicationError: the master sent nothing for haHousekeepingInterval.
         """
@@ -447,11 +462,17 @@ class EpochReplica(ReplicaBase):
         return self._report(now)
 
     def is_overdue(self, now: float) -> bool:
-        """The master sent nothing for haHousekeepingInterval, while we could have heard it."""
+        """
+        Whether the master sent nothing for haHousekeepingInterval although this slave could have
+        read it.
+        """
         return self.task is None and super().is_overdue(now)
 
     def deadline(self) -> float | None:
-        """When to call `on_time` if nothing else happens; None while there is a task."""
+        """
+        Return when to call `on_time` if nothing else happens, in seconds; None while there is a
+        task.
+        """
         if self.task is not None:
             return None
         if self._reported < 0:

@@ -1,4 +1,4 @@
-"""What is asked of a broker in controller mode, by whom else: codes 906, 907, 1007, 1008.
+"""Requests to a broker in controller mode that are not clients': codes 906, 907, 1007 and 1008.
 
 Spec: controller.md, section 5.2.
 """
@@ -15,28 +15,28 @@ from rmq_ha.server.replication.epochs.epochs import OPEN_END, Epochs
 from rmq_ha.server.store.log.journal_log import JournalLog
 
 MASTER_BEGINS = "masterMinOffset"
-"""A field of the answer to 906 that only our masters send: where their first file begins."""
+"""A field of the answer to 906 that only rmq-ha masters send: the offset of their first file."""
 
 
 class Replicated(Protocol):
-    """What replication says and is told."""
+    """The access of these requests to replication."""
 
     @property
     def epochs(self) -> Epochs:
-        """Of the log."""
+        """Return the epochs of the log."""
 
     def notified(self, channel: Channel, request: RemotingCommand) -> None:
-        """Takes 1008."""
+        """Take request 1008."""
 
     def ha_status(self) -> dict[str, Any]:
-        """As 907 answers."""
+        """Return the content of the answer to 907."""
 
 
 class ControllerModeRequests:
     """
-    Answers them.
+    Answers these requests.
 
-    :param identity: of this broker now.
+    :param identity: returns this broker's present identity.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ControllerModeRequests:
         self._identity = identity
 
     def routes(self) -> dict[int, Any]:
-        """Request code to handler."""
+        """Return the handler of each request code."""
         return {
             RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange_ha_info,
             RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
@@ -56,7 +56,10 @@ class ControllerModeRequests:
         }
 
     def exchange_ha_info(self, _: Channel, request: RemotingCommand) -> RemotingCommand:
-        """EXCHANGE_BROKER_HA_INFO: a master says where its replication listens, others nothing."""
+        """
+        EXCHANGE_BROKER_HA_INFO: answer with a master's replication address; a slave's answer is
+        empty.
+        """
         identity = self._identity()
         if identity.broker_id != MASTER_ID:
             return request.response()
@@ -70,11 +73,14 @@ class ControllerModeRequests:
         )
 
     def ha_status(self, _: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_BROKER_HA_STATUS: who follows, and how far; or whom this broker follows."""
+        """
+        GET_BROKER_HA_STATUS: answer which slaves follow and how far they are, or which master is
+        followed.
+        """
         return request.response(body=fastjson.encode(self._replication.ha_status()))
 
     def epoch_cache(self, _: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_BROKER_EPOCH_CACHE: who wrote which part of the log."""
+        """GET_BROKER_EPOCH_CACHE: answer which epoch wrote which part of the log."""
         identity, entries = self._identity(), self._replication.epochs.entries
         ends = [entry.start for entry in entries[1:]] + [OPEN_END]
         listed: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""AutoSwitchHAService: replication of a broker whose role the controllers give.
+"""AutoSwitchHAService: the replication of a broker whose role the controllers decide.
 
 Spec: controller.md, chapters 3, 7 and 8.
 """
@@ -41,12 +41,12 @@ class AutoSwitchHAService:
     """
     Replication of one broker in controller mode: it carries out the controllers' decisions.
 
-    A change of role is one step after the other, each of which is on the disk before the next; a
-    newer decision makes an older one that is under way stop before it has an effect.
+    A change of role takes several steps, and each is on the disk before the next. A newer decision
+    stops an older one that is under way before that has an effect.
 
-    :ivar role: of the broker, as the controllers want it.
-    :ivar master: what it does while it leads.
-    :ivar slave: what it does while another broker leads.
+    :ivar role: the broker's role, as the controllers decide it.
+    :ivar master: does the work while this broker leads.
+    :ivar slave: does the work while another broker leads.
     """
 
     log = Logger()
@@ -74,7 +74,7 @@ class AutoSwitchHAService:
         )
         self.master = MasterRole(self._context)
         self.slave = SlaveRole(self._context, self.master.listener.connector())
-        # The log asks these for each run and in each turn: no call stands in between.
+        # The log calls these for each run and in each turn, so no call stands in between.
         self.when_replicated = self.master.when_replicated
         self.is_replicated = self.master.is_replicated
         self.appended = self.master.appended
@@ -91,7 +91,7 @@ class AutoSwitchHAService:
         on_master: Callable[[str | None], None],
         masters: Masters,
     ) -> None:
-        """As `BrokerParts` says; before `start`."""
+        """Take the parts of the broker, see `BrokerParts`; call it before `start`."""
         self._context.attached = BrokerParts(
             client=client, journal=journal, tables=tables, on_master=on_master, masters=masters
         )
@@ -101,7 +101,7 @@ class AutoSwitchHAService:
 
     def start(self) -> "Deferred[None]":
         """
-        Listen, and ask the controllers what this broker is.
+        Listen, and ask the controllers for this broker's role.
 
         :returns: fires when listening; fails with CannotListenError, or with StoreError when the
             files of controller mode cannot be used.
@@ -143,10 +143,10 @@ class AutoSwitchHAService:
 
     def stop(self) -> "Deferred[None]":
         """
-        Say nothing more, neither to controllers nor to slaves.
+        Send nothing more, neither to controllers nor to slaves.
 
-        :returns: fires when the log is left alone and every connection is closed; puts that still
-            wait got SERVICE_NOT_AVAILABLE.
+        :returns: fires when nothing writes to the log any more and every connection is closed; puts
+            that still waited got SERVICE_NOT_AVAILABLE.
         """
         return Deferred.fromCoroutine(self._stop())
 
@@ -167,7 +167,7 @@ class AutoSwitchHAService:
     # ------------------------------------------------------------ decisions
 
     def decided(self, decision: Decision) -> None:
-        """As `RoleOwner` says."""
+        """See `RoleOwner`."""
         if isinstance(decision, Adopt):
             self.master.adopt(decision)
             return
@@ -209,96 +209,103 @@ class AutoSwitchHAService:
 
     @property
     def controllers(self) -> ControllerClient | None:
-        """The conversation with them; None until `start`."""
+        """Return the conversation with the controllers; None until `start`."""
         return self._context.controllers
 
     @property
     def epochs(self) -> Epochs:
-        """Of the log."""
+        """Return the epochs of the log."""
         return self._history.epochs
 
     def notified(self, channel: Channel, request: RemotingCommand) -> None:
-        """1008, one-way: a controller tells of an election. As `ControllerClient.notified`."""
+        """
+        Take request 1008, in which a controller tells of an election; see
+        `ControllerClient.notified`.
+        """
         if self.controllers is not None:
             self.controllers.notified(channel, request)
 
     @property
     def slave_id(self) -> int:
-        """The brokerId of this broker while it is a slave."""
+        """Return the brokerId of this broker while it is a slave."""
         return self._context.broker_id or 1
 
     @property
     def epoch(self) -> int | None:
-        """As `Electorate` says."""
+        """See `Electorate`."""
         return 0 if self.controllers is None else self.controllers.manager.epoch
 
     @property
     def may_append(self) -> bool:
-        """As `Leadership` says."""
+        """See `Leadership`."""
         state = self.master.state
         return state is not None and state.has_enough and self._context.conversation.may_accept
 
     def leads(self, term: int) -> bool:
-        """It leads that epoch, still."""
+        """Whether this broker still leads that epoch."""
         return self.master.state is not None and self.epochs.last_epoch == term
 
     @property
     def is_sure_to_lead(self) -> bool:
-        """It leads, and its lease lasts."""
+        """Whether this broker leads, and its lease lasts."""
         return self.master.state is not None and self._context.conversation.may_accept
 
     def is_settled(self) -> bool:
-        """All of the log is confirmed."""
+        """Whether all of the log is confirmed."""
         return self.master.state is not None and self._log.readable_end >= self._log.max_offset
 
     def admit_puts(self, admitted: bool) -> None:
-        """Let clients' messages into the log, or not."""
+        """Decide whether clients' messages come into the log."""
         self._log.admits = admitted
 
     def why_not_stored(self) -> str:
-        """As `FullMaster` says."""
+        """See `FullMaster`."""
         return "" if self.master.state is None else self._context.broker.journal.why_not_stored()
 
     def complete(self) -> frozenset[int]:
-        """As `FullMaster` says."""
+        """See `FullMaster`."""
         return self.master.complete()
 
     @property
     def controller(self) -> str | None:
-        """As `FullMaster` says."""
+        """See `FullMaster`."""
         return None if self.controllers is None else self.controllers.manager.leader
 
     def why_no_puts(self) -> str:
-        """What is missing, and what to do; empty where nothing is."""
+        """Return why this broker takes no messages, and what to do; empty: it takes them."""
         return why_no_puts(self._context, self.master.state, self.slave.stranger)
 
     def why_not_kept(self) -> str:
-        """As `why_no_puts`, of a put that is in the log and was not kept in time."""
+        """
+        Return why a put in the log was not kept in time, and what to do; empty: no reason is known.
+        """
         return why_not_kept(self._context, self.master.state, self.slave.stranger)
 
     # ------------------------------------------------------------ the log
 
     def flushed(self) -> None:
-        """More of the log is on the disk."""
+        """Tell the master's or the slave's side that more of the log is on the disk."""
         if self.master.state is not None:
             self.master.flushed()
         elif self.slave.link is not None:
             self.slave.link.flushed()
 
     def replicated_offset(self) -> int:
-        """The highest offset that a slave holds; 0 with none."""
+        """Return the highest offset that a slave holds; 0 without slaves."""
         return self.master.replicated_offset()
 
     def set_master_address(self, address: str | None) -> None:
-        """What name servers say is not asked for: the controllers name the master."""
+        """Ignore the name server's address: the controllers name the master."""
 
     @property
     def is_following(self) -> bool:
-        """It is connected to the master of its epoch, and their handshake is over."""
+        """
+        Whether this broker is connected to the master of its epoch, and their handshake is over.
+        """
         return self.slave.is_following
 
     def ha_status(self) -> dict[str, Any]:
-        """What 907 asks."""
+        """Return the content of the answer to 907."""
         end, now, state = int(self._log.max_offset), self._context.now(), self.master.state
         if state is None:
             link = self.slave.link

@@ -1,4 +1,4 @@
-"""What operators can set in controller mode.
+"""The settings of controller mode.
 
 Spec: controller.md, sections 2.1 and 2.2.
 """
@@ -14,20 +14,25 @@ from rmq_ha.server.store.log.journal_log import LogBytes
 @dataclass(slots=True, kw_only=True)
 class ReplicationSettings:
     """
-    Read at each use: they may change while the broker runs. Times in ms.
+    Settings of replication. They are read at each use, since they may change while the broker runs.
+    Times are in milliseconds.
 
-    :ivar all_ack_in_sync_state_set: a put waits for every member of the set.
-    :ivar in_sync_replicas: how many have to hold a put otherwise, the master among them.
+    :ivar all_ack_in_sync_state_set: whether a put waits for every member of the set.
+    :ivar in_sync_replicas: number of brokers that have to hold a put otherwise, including the
+        master.
     :ivar min_in_sync_replicas: puts are refused while the set is smaller.
-    :ivar ha_max_time_slave_not_catchup: who is behind and gets no further for so long leaves.
-    :ivar broker_heartbeat_interval: a broker tells the controllers so often that it lives.
-    :ivar ha_send_heartbeat_interval: an idle connection says something so often.
-    :ivar ha_housekeeping_interval: a silent one is closed after it.
-    :ivar ha_transfer_batch_size: the largest body of a frame.
-    :ivar max_transfer_per_second: bytes to one slave, headers included; 0: as many as can be.
-    :ivar sync_from_last_file: as an empty slave, want no more than the master's last file.
-    :ivar async_learner: as a slave, never join the set.
-    :ivar sync_flush: of a log only what is on the disk counts, here and in reports.
+    :ivar ha_max_time_slave_not_catchup: a member that is behind leaves the set when it makes no
+        progress for this time.
+    :ivar broker_heartbeat_interval: interval of the heartbeats to the controllers.
+    :ivar ha_send_heartbeat_interval: interval of the heartbeats on an idle connection.
+    :ivar ha_housekeeping_interval: a connection is closed when its other end is silent for this
+        time.
+    :ivar ha_transfer_batch_size: the largest body of a frame in bytes.
+    :ivar max_transfer_per_second: bytes to one slave, headers included; 0: no limit.
+    :ivar sync_from_last_file: whether this broker, as an empty slave, wants only the master's last
+        file.
+    :ivar async_learner: whether this broker, as a slave, never joins the set.
+    :ivar sync_flush: whether only the part of the log on the disk counts, here and in reports.
     """
 
     all_ack_in_sync_state_set: bool = False
@@ -44,18 +49,18 @@ class ReplicationSettings:
     sync_flush: bool = False
 
     def counted(self, log: LogBytes) -> int:
-        """Up to where this broker says that it has its log."""
+        """Return the offset up to which this broker claims to have its log."""
         return int(log.flushed_offset if self.sync_flush else log.max_offset)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ManagerSettings:
     """
-    What operators set; times in ms. Spec: controller.md, section 2.1.
+    Settings of the manager. Times are in milliseconds. Spec: controller.md, section 2.1.
 
     :ivar broker_address: `brokerIP1:listenPort`.
-    :ivar controllers: `controllerAddr`, one by one.
-    :ivar retry_interval: after something failed; 5.3.3 waits 5 s.
+    :ivar controllers: the addresses in `controllerAddr`.
+    :ivar retry_interval: pause after a failure; 5.3.3 waits 5 s.
     """
 
     cluster_name: str
@@ -71,7 +76,7 @@ class ManagerSettings:
 
 
 def replication_settings(configuration: BrokerConfiguration) -> ReplicationSettings:
-    """From the properties of a broker."""
+    """Make the settings of replication from a broker's properties."""
     mode, store = configuration.controlled, configuration.store
     return ReplicationSettings(
         all_ack_in_sync_state_set=mode.all_ack_in_sync_state_set,
@@ -90,7 +95,7 @@ def replication_settings(configuration: BrokerConfiguration) -> ReplicationSetti
 
 
 def manager_settings(configuration: BrokerConfiguration) -> ManagerSettings:
-    """From the properties of a broker."""
+    """Make the settings of the manager from a broker's properties."""
     broker, mode = configuration.broker, configuration.controlled
     return ManagerSettings(
         cluster_name=broker.broker_cluster_name,

@@ -1,4 +1,4 @@
-"""Which part of a log no slave gives up without an operator.
+"""Remembers the part of a log that no slave gives up without its operator's consent.
 
 Spec: controller.md, sections 7.5 and 8.5; hazard 21 of chapter 14.
 """
@@ -13,14 +13,15 @@ NEVER = -1
 
 class SharedEnd:
     """
-    Remembers up to where the log is confirmed and held by another broker too.
+    The offset up to which the log is confirmed and held by another broker too.
 
-    An elected master of the set has all of that. One that lacks a message of it was elected from
-    outside the set, has lost its disk, or is a stranger: RocketMQ's slave cuts its log then, this
-    one asks its operator. What a broker confirmed alone (RocketMQ's default: allAckInSyncStateSet
-    off and inSyncReplicas=1) does not count, nor what a crash may have taken from its disk.
+    An elected master of the set has all of that part. A master that lacks a message of it was
+    elected from outside the set, has lost its disk, or is a stranger. RocketMQ's slave cuts its log
+    then; this one asks its operator. Messages that a broker confirmed alone do not count
+    (RocketMQ's default: allAckInSyncStateSet off and inSyncReplicas=1), nor messages that a crash
+    may have taken from its disk.
 
-    :param given_up: `haCutConfirmedTo`.
+    :param given_up: value of `haCutConfirmedTo`.
     :ivar offset: messages below it are confirmed and shared.
     """
 
@@ -32,20 +33,23 @@ class SharedEnd:
 
     def begin(self, confirmed: int) -> None:
         """
-        The broker starts.
+        Set the offset at the start of the broker.
 
-        :param confirmed: the confirm offset that its checkpoint has, of its last life.
+        :param confirmed: the confirm offset in the checkpoint of the last run.
         """
         if self._waits_for_others and (self._log.is_whole or self._settings.sync_flush):
             self.offset = min(confirmed, int(self._log.max_offset))
 
     def note_confirmed(self) -> None:
-        """The master that this broker follows has its log, and says how much is confirmed."""
+        """
+        Raise the offset to the confirmed part: the followed master has this log, and says what is
+        confirmed.
+        """
         self.offset = max(self.offset, self._log.readable_end)
 
     def note_leadership(self, replicated: int) -> None:
         """
-        This broker leads, and has confirmed more.
+        Raise the offset while this broker leads and confirms more.
 
         :param replicated: the highest offset that a slave has reported.
         """
@@ -53,15 +57,15 @@ class SharedEnd:
         self.offset = max(self.offset, end if self._waits_for_others else min(end, replicated))
 
     def note_cut(self, end: int) -> None:
-        """The log ends there now."""
+        """Lower the offset, since the log ends at `end` now."""
         self.offset = min(self.offset, end)
 
     def check(self, end: int, master: str) -> None:
         """
-        See whether the log may be cut there.
+        Check that the log may be cut at `end`.
 
         :param master: address of the broker whose log ends there.
-        :raises StoreError: a whole message behind that place is confirmed and shared.
+        :raises StoreError: a whole message after `end` is confirmed and shared.
         """
         is_given_up = self._given_up != NEVER and self._given_up <= end
         if self.offset <= end or is_given_up or chain_to(self._log, end, self.offset) is None:

@@ -1,4 +1,4 @@
-"""What a broker does while the controllers have another one lead: it follows that one.
+"""A broker's work while the controllers have another one lead: it follows that one.
 
 Spec: controller.md, sections 3.4, 7.3 and 7.5.
 """
@@ -18,11 +18,11 @@ from rmq_ha.server.replication.epochs.roles.actions import Follow
 
 class SlaveRole:
     """
-    The slave's side of controller mode: the link to whoever leads, and what it does to the log.
+    The slave's side of controller mode: the link to the master, and the link's access to the log.
 
     :param connector: opens connections to masters.
-    :ivar link: to the master; None: this broker follows nobody.
-    :ivar stranger: address of a master that is not in haTrustedMasters; None: there is none.
+    :ivar link: the link to the master; None: this broker follows nobody.
+    :ivar stranger: address of the elected master, if it is not in haTrustedMasters; otherwise None.
     """
 
     log = Logger()
@@ -35,7 +35,7 @@ class SlaveRole:
         self._log = context.log
 
     def follow(self, decision: Follow) -> None:
-        """Connect to the master, if this broker may."""
+        """Connect to the master, if this broker may follow it."""
         context = self._context
         broker, master = context.broker, decision.master_address
         self.log.info(
@@ -58,7 +58,7 @@ class SlaveRole:
         self._log.poke()
 
     async def leave(self) -> None:
-        """Until nothing is done to the log any more."""
+        """Stop the link. Returns when nothing is done to the log any more."""
         self.stranger = None
         link, self.link = self.link, None
         if link is not None:
@@ -66,11 +66,13 @@ class SlaveRole:
 
     @property
     def is_following(self) -> bool:
-        """It is connected to the master of its epoch, and their handshake is over."""
+        """
+        Whether this broker is connected to the master of its epoch, and their handshake is over.
+        """
         connection = None if self.link is None else self.link.connection
         return connection is not None and connection.replica.is_following
 
-    # ------------------------------------------------------------ as `Follower` says
+    # ------------------------------------------------------------ the methods of `Follower`
 
     def comes_back(self) -> None:
         self._context.conversation.beat()
@@ -93,7 +95,10 @@ class SlaveRole:
         return self._context.broker.masters.trusts(address, "the controller")
 
     def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
-        """First the log, as an epoch without bytes does no harm."""
+        """
+        Do the task: first on the log, then in the epoch file, since an epoch without bytes does no
+        harm.
+        """
         return Deferred.fromCoroutine(self._fulfil(task))
 
     async def _fulfil(self, task: Cut | Remember) -> None:
@@ -115,7 +120,9 @@ class SlaveRole:
         return Deferred.fromCoroutine(self._begin_anew(stranded))
 
     async def _begin_anew(self, stranded: StrandedLog) -> None:
-        """A start that finds no log does not ask what its epochs were."""
+        """
+        Set the log aside, then empty the epoch file: a start that finds no log ignores the epochs.
+        """
         context = self._context
         await context.broker.journal.set_all_aside(str(stranded))
         context.shared.note_cut(0)

@@ -1,4 +1,5 @@
-"""Who is in sync with a master, what of its log may be read, and which puts are kept.
+"""Tells which brokers are in sync with a master, how much of its log may be read, and which puts
+are kept.
 
 Spec: controller.md, chapter 8.
 """
@@ -19,7 +20,8 @@ class _Slave:
 
     :ivar link: the newest connection; older ones count for nothing.
     :ivar acked: its last report on this connection; None before the first one.
-    :ivar progress: when it got further, or had all, the last time.
+    :ivar progress: when its report last rose, or when it last had the whole log, in seconds.
+    :ivar may_join: whether its last report allows it to join the set.
     """
 
     link: object
@@ -30,21 +32,21 @@ class _Slave:
 
 class SyncState:
     """
-    A master's view of its set, for one epoch: from its election until it leads no more.
+    A master's view of its set for one epoch, from its election until it leads no more.
 
-    Brokers are counted, not connections, and only their newest one. Nothing is believed that a
-    `Report` does not say. Differs from 5.3.3 on purpose: the confirm offset never falls, waits
-    for members that have not reported, and is that of the set also with allAckInSyncStateSet
-    off; who gets no further is not in sync, whatever was sent to it; puts are judged by the size
-    of the set when they end; a refused change of the set is dropped.
+    Brokers are counted, not connections; only a broker's newest connection counts. Only a `Report`
+    is believed. Differs from 5.3.3 on purpose. The confirm offset never falls, waits for members
+    that have not reported, and counts the whole set even with allAckInSyncStateSet off. A broker
+    that makes no progress is not in sync, whatever was sent to it. Puts are judged by the size of
+    the set when they end. A refused change of the set is dropped.
 
-    :param confirm_offset: that of the log when it began to lead.
-    :ivar epochs: of the log.
-    :ivar led_from: end of the log when this broker began to lead. Of the bytes behind it other
-        brokers have only those that this broker has sent them.
+    :param confirm_offset: confirm offset of the log when this broker began to lead.
+    :ivar epochs: epochs of the log.
+    :ivar led_from: end of the log when this broker began to lead. Other brokers have later bytes
+        only if this broker has sent them.
     :ivar known: the set as the controller has it.
-    :ivar wanted: what it is asked for just now; None: nothing.
-    :ivar confirm_offset: what lies below it may be read.
+    :ivar wanted: the members for which the controller is being asked; None: no change is wanted.
+    :ivar confirm_offset: messages below it may be read.
     """
 
     def __init__(
@@ -76,25 +78,28 @@ class SyncState:
     # ------------------------------------------------------------ connections
 
     def sent_to(self, broker_id: int) -> int:
-        """Up to where this broker was sent the log in this epoch, on any connection."""
+        """
+        Return the offset up to which a broker was sent the log in this epoch, on any connection.
+        """
         return self._sent.get(broker_id, 0)
 
     def sending(self, broker_id: int, end: int) -> None:
-        """It is sent the log up to there."""
+        """Note that a broker is sent the log up to `end`."""
         self._sent[broker_id] = max(end, self.sent_to(broker_id))
 
     def connected(self, broker_id: int, link: object, now: float) -> object | None:
         """
-        A slave said who it is.
+        Take the handshake of a slave.
 
-        :returns: its connection until now, to be closed: one counts for each broker.
+        :returns: the broker's earlier connection, to be closed, since only one counts; None: there
+            is none.
         """
         before = self._slaves.get(broker_id)
         self._slaves[broker_id] = _Slave(link, now)
         return None if before is None or before.link is link else before.link
 
     def reported(self, link: object, report: Report, now: float) -> None:
-        """A slave said what it holds."""
+        """Take a slave's report of its log's end."""
         slave = self._slaves.get(report.broker_id)
         if slave is None or slave.link is not link:
             return
@@ -114,14 +119,16 @@ class SyncState:
         )
 
     def closed(self, broker_id: int, link: object) -> None:
-        """A connection ended; that of nobody, unless it was the newest one of its broker."""
+        """
+        Take the end of a connection. It is ignored unless it was the newest one of its broker.
+        """
         slave = self._slaves.get(broker_id)
         if slave is not None and slave.link is link:
             del self._slaves[broker_id]
             self._gone.add(broker_id)
 
     def appended(self, now: float) -> None:
-        """Our log grew: from now on those who had all of it are behind."""
+        """Take note that this log grew: slaves that had all of it are behind from now on."""
         for slave in self._slaves.values():
             if slave.acked is not None and slave.acked >= self._level:
                 slave.progress = now
@@ -129,25 +136,25 @@ class SyncState:
         self._confirm()
 
     def flushed(self) -> None:
-        """More of our log is on the disk."""
+        """Take note that more of this log is on the disk."""
         self._confirm()
 
     # ------------------------------------------------------------ the set
 
     @property
     def union(self) -> frozenset[int]:
-        """All that are members, or may be as soon as the controller has decided."""
+        """Return all ids that are members, or may become members by a change under way."""
         return frozenset(self.known.members) | (self.wanted or frozenset())
 
     def proposal(self, now: float) -> SyncStateSet | None:
         """
-        The set that the controller should have; asked for until it is adopted or refused.
+        Return the set that the controller should have, until that is adopted or refused.
 
-        Whoever joins is waited for by puts first, and asked for when it has all that was
-        acknowledged or read without it.
+        Puts wait for a joining broker first. The controller is asked for it only when it has all
+        messages that were acknowledged or read without it.
 
-        :returns: with the epoch of the set that it replaces; None: it is as it should be, or
-            whoever joins is not so far.
+        :returns: the members, with the epoch of the set that they replace. None: the present set is
+            right, or a joining broker lacks messages.
         """
         if self.wanted is not None and not self._is_asked and not self._can_be(self.wanted, now):
             self.wanted = None
@@ -174,11 +181,11 @@ class SyncState:
         return (self.wanted or frozenset()) - frozenset(self.known.members)
 
     def _can_be(self, proposed: frozenset[int], now: float) -> bool:
-        """Nobody left, or got stuck, while it was waited for."""
+        """Whether no proposed broker left or got stuck while it was waited for."""
         return self._staying(proposed | frozenset(self.known.members), now) == proposed
 
     def _staying(self, members: frozenset[int], now: float) -> frozenset[int]:
-        """This broker, and those of them that keep up with it."""
+        """Return this broker, and the given brokers that keep up with it."""
         return frozenset(
             broker_id
             for broker_id in members
@@ -186,7 +193,10 @@ class SyncState:
         )
 
     def _has_all(self, broker_id: int) -> bool:
-        """What was acknowledged or read without it; in an asynchronous set nobody asks for it."""
+        """
+        Whether a joining broker has all messages that were acknowledged or read without it. In an
+        asynchronous set that is not required.
+        """
         is_asynchronous = not self._waits_for_all and self._settings.in_sync_replicas <= 1
         return is_asynchronous or self._holds(broker_id, self.confirm_offset)
 
@@ -200,22 +210,22 @@ class SyncState:
         return now < slave.progress + limit
 
     def adopt(self, told: SyncStateSet) -> None:
-        """The controller says what the set is; what it said before is no news."""
+        """Take over the set that the controller tells, unless it is older than the known one."""
         if told.epoch > self.known.epoch:
             self.known, self.wanted = told, None
             self._confirm()
 
     def refused(self, now: float, *, lacks_heartbeat: bool = False) -> None:
         """
-        The controller refused a proposed set, and its answer names the set that it has.
+        Drop the proposed set, since the controller refused it and named the set that it has.
 
         A refusal without that set decides nothing, as an earlier try may have been accepted. Until
-        the controller names its set, puts wait for the members of both sets.
+        the controller names its set, puts wait for the members of both sets. The brokers that would
+        have joined are not proposed again for some time.
 
-        The brokers that would have joined are not asked for again for some time.
-
-        :param lacks_heartbeat: of one of them no heartbeat had come: the next one is due within
-            brokerHeartbeatInterval. Else the time is haMaxTimeSlaveNotCatchup.
+        :param lacks_heartbeat: whether a joining broker had sent no heartbeat yet. Then the time is
+            brokerHeartbeatInterval, in which the next one is due. Otherwise it is
+            haMaxTimeSlaveNotCatchup.
         """
         settings = self._settings
         pause = settings.ha_max_time_slave_not_catchup
@@ -227,7 +237,10 @@ class SyncState:
         self._confirm()
 
     def deadline(self, now: float) -> float | None:
-        """When `proposal` may have a member to leave out or to ask for, if nothing else happens."""
+        """
+        Return when `proposal` may have another result if nothing else happens, in seconds; None:
+        never.
+        """
         limit = self._settings.ha_max_time_slave_not_catchup / 1000
         times = [
             (self._began if broker_id not in self._slaves else self._slaves[broker_id].progress)
@@ -242,11 +255,14 @@ class SyncState:
 
     @property
     def has_enough(self) -> bool:
-        """The set is as large as puts have to find it, before and after they are appended."""
+        """
+        Whether the set has minInSyncReplicas members, which puts need when they are appended and
+        when they end.
+        """
         return len(self.known.members) >= self._settings.min_in_sync_replicas
 
     def is_kept(self, end: int) -> bool:
-        """As many as have to hold what lies below `end`, as the configuration says."""
+        """Whether as many brokers hold the log up to `end` as the configuration says."""
         if not self.has_enough:
             return False
         if self._waits_for_all:
@@ -255,7 +271,7 @@ class SyncState:
         return holders >= self._settings.in_sync_replicas
 
     def acked(self, broker_id: int) -> int | None:
-        """What a broker holds of the log; None: that is not known."""
+        """Return the end of a broker's log; None: not known."""
         if broker_id == self._id:
             return self._settings.counted(self._log)
         slave = self._slaves.get(broker_id)
@@ -263,7 +279,7 @@ class SyncState:
 
     @property
     def _certain(self) -> frozenset[int]:
-        """Members now, and whatever the controller decides."""
+        """Return the ids that are members whatever the controller decides about the proposal."""
         members = frozenset(self.known.members)
         return members if self.wanted is None else members & self.wanted
 

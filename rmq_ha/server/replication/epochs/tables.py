@@ -1,9 +1,9 @@
-"""A broker's tables, on their way to a slave of ours beside the log.
+"""Sends a broker's tables to rmq-ha slaves, on the connection that carries the log.
 
-RocketMQ's slaves copy topics, groups and offsets every 10 s, so that after a fail-over a group may
-begin where it was 10 s ago. Between two of ours every change follows within `PAUSE_S`, on the
-connection of the log: first everything, then what changed, as it is when it leaves. A topic or
-group leaves before more of the log, so no message is on a slave that does not know its topic.
+RocketMQ's slaves copy topics, groups and offsets every 10 s, so after a fail-over a group may begin
+where it was 10 s ago. Between two rmq-ha brokers every change follows within `PAUSE_S`. The slave
+first gets all tables, then each changed entry in its state at sending time. Topics and groups are
+sent before more of the log, so a slave knows the topic of every message that it has.
 """
 
 from collections import deque
@@ -13,14 +13,14 @@ from typing import NamedTuple, Protocol
 from rmq_ha.server.replication.epochs.frames import Piece, encode_piece
 
 PAUSE_S = 0.05
-"""From a change to its frame, at most."""
+"""Longest time from a change to its frame, in seconds."""
 
 
 class Entry(NamedTuple):
     """
-    Something of a table that changed.
+    The key of a table's entry that changed.
 
-    :ivar precedes_log: what comes after it in the log cannot be used without it.
+    :ivar precedes_log: whether later messages in the log cannot be used without this entry.
     """
 
     table: str
@@ -29,53 +29,59 @@ class Entry(NamedTuple):
 
 
 class Tables(Protocol):
-    """A broker's tables, as bytes that another broker of ours can read."""
+    """A broker's tables, as bytes that another rmq-ha broker can read."""
 
     def watch(self, changed: Callable[[Entry], None]) -> None:
-        """Have this called after each change, also while nobody follows."""
+        """Have `changed` called after each change, also while nobody follows."""
 
     def whole(self) -> Iterable[bytes]:
-        """Everything, as it is now, in pieces."""
+        """Return all tables in their present state, in pieces."""
 
     def news(self, entries: Iterable[Entry]) -> Iterable[bytes]:
-        """Those entries, as they are now, in pieces; one that is gone is told as gone."""
+        """
+        Return the present state of these entries, in pieces; a deleted entry is sent as deleted.
+        """
 
     def take(self, piece: bytes) -> None:
         """
-        As a slave: have what the master has.
+        Change a slave's tables to the master's.
 
-        :raises ProtocolViolation: no broker of ours says this.
+        :raises ProtocolViolation: no rmq-ha broker sends this piece.
         """
 
     def awaited(self) -> None:
-        """As a slave: a master is followed that may send them, so it is not asked for them."""
+        """Stop a slave's own polling of tables: a master is followed that may send them."""
 
     def absent(self) -> None:
-        """As a slave: this master sends none."""
+        """Let a slave poll the tables, since this master sends none."""
 
     def ended(self) -> None:
-        """As a slave: no more pieces come on this connection."""
+        """Take note, at a slave, that no more pieces come on this connection."""
 
 
 class TableFeed:
-    """What one slave has yet to be told; begins with everything."""
+    """The tables and entries that one slave has yet to be sent; begins with all tables."""
 
     def __init__(self, tables: Tables, epoch: int) -> None:
         self._tables = tables
         self._epoch = epoch
         self._number = 0
         self._ready = deque(tables.whole())
-        self._changed: dict[Entry, None] = {}  # in the order of the changes, as a set has none
+        self._changed: dict[Entry, None] = {}  # a dict as a set that keeps the order of the changes
         self._precedes_log = False
         self._due: float | None = None
 
     @property
     def deadline(self) -> float | None:
-        """When to ask for a frame; None: nothing is to be told."""
+        """Return when to ask for a frame, in seconds; None: there is nothing to send."""
         return self._due
 
     def changed(self, entry: Entry, now: float) -> bool:
-        """:returns: the deadline is another now."""
+        """
+        Note a changed entry.
+
+        :returns: whether the deadline has changed.
+        """
         self._changed[entry] = None
         self._precedes_log |= entry.precedes_log
         if self._due is not None:
@@ -84,13 +90,13 @@ class TableFeed:
         return True
 
     def next_frame(self, now: float) -> bytes:
-        """What is due; empty: nothing."""
+        """Return the next frame that is due; empty: none."""
         if not self._ready and self._due is not None and now >= self._due:
             self._gather()
         return self._frame()
 
     def before_log(self) -> bytes:
-        """What has to leave before more of the log; empty: nothing."""
+        """Return the next frame that has to be sent before more of the log; empty: none."""
         if not self._ready and self._precedes_log:
             self._gather()
         return self._frame()

@@ -210,10 +210,10 @@ class LookBack:
 
     def reached(self, level: DelayLevel, offset: int) -> None:
         """
-        Take note that all messages of the level below `offset` are delivered.
+        Note that this level has delivered all messages before `offset`.
 
-        From `unsure_until` on, no message can have been delivered before this start, so the search
-        for copies ends.
+        From `unsure_until` on, no message can have been delivered before this start, so nothing is
+        asked any more. The copies are dropped when no level asks.
         """
         if not level.unsure_until or offset < level.unsure_until:
             return

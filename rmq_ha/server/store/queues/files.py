@@ -22,10 +22,8 @@ def most_queue_files(open_files: int) -> int:
     """
     Return how many queue files may stay open.
 
-    As many again may be open because they were just made.
-
-    :param open_files: descriptors of this process besides connections. They include the log, the
-        index, listening ports, and tables that are being written.
+    :param open_files: how many files this process may open, connections not counted. The files of
+        log and index, listening ports, and tables that are being written count among them.
     """
     room = open_files - _FEWEST_OTHERS
     usual = max(FEWEST_QUEUE_FILES, open_files - _OTHER_FILES)

@@ -226,7 +226,7 @@ def test_a_backup_does_not_go_on_over_a_gap_or_with_other_files() -> None:
     for name in row:
         if int(name) <= first.end:  # of the file where the backup ends nothing is left
             machine.disk.remove(f"{machine.store.log}/{name}")
-    with pytest.raises(CannotDecide, match=f"deleted what came behind {first.end}, where the"):
+    with pytest.raises(CannotDecide, match=f"deleted what came after {first.end}, where the"):
         machine.back_up()
     assert machine.disk.read_bytes(path) == data
 

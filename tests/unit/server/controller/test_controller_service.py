@@ -292,7 +292,7 @@ def test_a_heartbeat_that_has_arrived_is_read_before_its_broker_is_given_up(watc
     requests = service._requests
     for number, broker in desk.brokers.items():
         command = RemotingCommand(904, ext=broker.heartbeat())
-        desk.world.clock.at(due, requests.heartbeat, channels[number], command)
+        desk.world.clock.call_at(due, requests.heartbeat, channels[number], command)
     desk.world.clock.run_until(due + 1.0)
     assert (desk.master(), service.elections) == ("1", 1)
 

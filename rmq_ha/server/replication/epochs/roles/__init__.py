@@ -1,9 +1,9 @@
 """The broker's conversation with its controllers: its id, its lease, and the role that it gets.
 
-Enter by `controller_client.ControllerClient`, which puts `manager.ReplicasManager` on real
-connections. Times, answers and notices go into the manager; `actions` come out. `lease.Lease` says
-until when no other master can have been elected. `resignation.Resignation` hands the lead over
-when the disk of a master is full.
+The entry point is `controller_client.ControllerClient`, which puts `manager.ReplicasManager` on
+real connections. Times, answers and notices go into the manager, and `actions` come out.
+`lease.Lease` says until when no other master can have been elected. `resignation.Resignation` hands
+the lead over when the disk of a master is full.
 
 Spec: controller.md, chapters 3 and 5.
 """

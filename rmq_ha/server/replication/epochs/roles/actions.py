@@ -1,4 +1,4 @@
-"""What a `ReplicasManager` wants done, and what it is told.
+"""The actions that a `ReplicasManager` wants done, and the values that it is given.
 
 Spec: controller.md, chapter 3.
 """
@@ -12,7 +12,7 @@ from rmq_ha.server.replication.epochs.roles.identity import Identity
 
 
 class Progress(NamedTuple):
-    """What a heartbeat tells of the log."""
+    """The facts about the log that a heartbeat tells."""
 
     epoch: int
     max_offset: int
@@ -20,7 +20,7 @@ class Progress(NamedTuple):
 
 
 class Role(Enum):
-    """What this broker is."""
+    """The role of this broker."""
 
     NONE = "none"
     MASTER = "master"
@@ -30,9 +30,9 @@ class Role(Enum):
 @dataclass(frozen=True, eq=False, slots=True)
 class Ask:
     """
-    A request to a controller; each one gets one `answered`.
+    A request to a controller. `ReplicasManager.answered` must be called once for each.
 
-    :ivar sent: when it was put here, in seconds; a lease counts from then.
+    :ivar sent: when the request was put here, in seconds; a lease counts from then.
     """
 
     address: str
@@ -43,7 +43,7 @@ class Ask:
 
 
 class Answer(NamedTuple):
-    """What a controller said to it."""
+    """A controller's answer to a request."""
 
     code: int
     remark: str | None
@@ -52,13 +52,13 @@ class Answer(NamedTuple):
 
 
 class Apply(NamedTuple):
-    """Put this into brokerIdentity-temp, then call `kept`."""
+    """Write the application to brokerIdentity-temp, then call `kept`."""
 
     application: Identity
 
 
 class Accept(NamedTuple):
-    """Put this into brokerIdentity and remove the other file, then call `kept`."""
+    """Write the identity to brokerIdentity and remove brokerIdentity-temp, then call `kept`."""
 
     identity: Identity
 
@@ -68,14 +68,14 @@ class Withdraw(NamedTuple):
 
 
 class Lead(NamedTuple):
-    """Be the master. Whoever cannot says so with `failed`."""
+    """Be the master. A broker that cannot calls `failed`."""
 
     epoch: int
     known: SyncStateSet
 
 
 class Follow(NamedTuple):
-    """Be a slave of this one."""
+    """Be a slave of this master."""
 
     master_id: int
     master_address: str
@@ -83,17 +83,19 @@ class Follow(NamedTuple):
 
 
 class StepDown(NamedTuple):
-    """Lead no more, without anybody to follow: accept nothing."""
+    """Stop leading, without another master to follow: accept no messages."""
 
     why: str
 
 
 class Adopt(NamedTuple):
     """
-    The controller has this set of ours.
+    The controller has this set for this broker's epoch.
 
-    :ivar is_final: and will have no other that it was asked for until now.
-    :ivar lacks_heartbeat: it refused the last one because a member had sent no heartbeat yet.
+    :ivar is_final: whether the controller will accept none of the sets that were proposed until
+        now.
+    :ivar lacks_heartbeat: whether the controller refused the last proposal because a member had
+        sent no heartbeat yet.
     """
 
     known: SyncStateSet

@@ -46,18 +46,19 @@ class RoleOwner(Protocol):
 
     def decided(self, decision: Decision) -> None:
         """
-        One after the other, in order.
+        Take a decision; they come one after the other, in order.
 
-        Whoever cannot take a role says so with `ControllerClient.failed`, later.
+        An owner that cannot take a role calls `ControllerClient.failed` later.
         """
 
 
 class ControllerClient:
     """
-    Asks controllers what the manager wants to know, and keeps what it has to know.
+    Sends the manager's requests to the controllers, and writes to the disk what the manager must
+    remember.
 
-    :param files: where the id of this broker is; loaded.
-    :param client: for the controllers' addresses; it is not stopped here.
+    :param files: the files with this broker's id; loaded.
+    :param client: calls the controllers; the broker stops it.
     """
 
     log = Logger()
@@ -83,32 +84,39 @@ class ControllerClient:
 
     @property
     def may_accept(self) -> bool:
-        """This broker leads, and nobody else can have been elected yet."""
+        """Whether this broker leads, and no other can have been elected yet."""
         return self._is_running and self.manager.may_accept(self._now())
 
     @property
     def led_until(self) -> float:
-        """As `ReplicasManager.led_until`, by the clock of the host that stops in a suspension."""
+        """
+        See `ReplicasManager.led_until`; by the host's clock, which stops while the machine is
+        suspended.
+        """
         now = self._now()
         return self._host.clock.seconds() - now + self.manager.led_until(now)
 
     @property
     def complaint(self) -> str:
-        """What is wrong with controllers, for operators; empty: all that were asked answer."""
+        """
+        Return for operators what is wrong with controllers; empty: all that were asked have
+        answered.
+        """
         told = "; ".join(f"{address} {why}" for address, why in self._complained.items())
         return f"controller {told}" if told else ""
 
     def start(self) -> None:
-        """Look for the controllers."""
+        """Begin to look for the controllers."""
         self._is_running = True
         self._on_time()
 
     def stop(self) -> "Deferred[None]":
         """
-        Say nothing more; to controllers a stop is a death, as Java's is.
+        Send nothing more. For the controllers a stop looks like a death, as with Java's broker.
 
-        :returns: fires when no change of the set is on its way. In its next life this broker may
-            lead on in the same epoch, and puts would not wait for whom that change lets in.
+        :returns: fires when no change of the set is on its way. After a restart this broker may
+            lead on in the same epoch, and its puts would not wait for a broker that such a change
+            lets in.
         """
         self._is_running = False
         self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
@@ -116,9 +124,9 @@ class ControllerClient:
 
     def notified(self, _: Channel, request: RemotingCommand) -> None:
         """
-        1008, one-way.
+        Take request 1008, which has no answer.
 
-        :raises RequestRejected: it cannot be read.
+        :raises RequestRejected: the request cannot be read.
         """
         header = decode_header(NotifyRoleChangedRequest, request.ext)
         if self._is_running:
@@ -126,28 +134,28 @@ class ControllerClient:
             self._drain()
 
     def propose(self, proposal: SyncStateSet) -> None:
-        """As master: have the set changed."""
+        """Ask, as master, for a change of the set."""
         if self._is_running:
             self.manager.propose(proposal, self._now())
             self._drain()
 
     def beat(self) -> None:
-        """As `ReplicasManager.beat`."""
+        """See `ReplicasManager.beat`."""
         if self._is_running:
             self.manager.beat(self._now())
             self._drain()
 
     def failed(self) -> None:
-        """The role could not be taken."""
+        """Tell the manager that the role could not be taken."""
         self.manager.failed(self._now())
         self._drain()
 
     def _now(self) -> float:
         """
-        The manager's time goes on while this machine is suspended.
+        Return a time that goes on while this machine is suspended, in seconds.
 
-        Nobody waits for a master that sleeps: another one is elected, and the lease has to be over
-        before the first message is taken afterwards.
+        Nobody waits for a master whose machine is suspended: another one is elected. So the lease
+        has to be over before the first message is taken afterwards.
         """
         return self._host.boot_seconds()
 
@@ -156,7 +164,9 @@ class ControllerClient:
         self._drain()
 
     def _drain(self) -> None:
-        """Do what the manager wants; what that brings about is done in the same order."""
+        """
+        Carry out the manager's actions. Actions that result from them are done in the same order.
+        """
         if self._is_draining:
             return
         self._is_draining = True
@@ -203,7 +213,7 @@ class ControllerClient:
         self._over(ask, answer)
 
     def _complain(self, address: str, why: str) -> None:
-        """Once, until something else is wrong with it."""
+        """Log a controller's fault once, until it has another one."""
         if self._complained.get(address) != why:
             self._complained[address] = why
             self.log.warn(

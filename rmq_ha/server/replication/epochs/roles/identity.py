@@ -1,4 +1,4 @@
-"""Who a broker is to the controllers, and the files that keep it (BrokerMetadata).
+"""A broker's identity for the controllers, and the files that keep it (BrokerMetadata).
 
 Spec: controller.md, section 4.2.
 """
@@ -16,10 +16,11 @@ _PARTS_OF_APPLICATION = 4
 
 class Identity(NamedTuple):
     """
-    The file brokerIdentity, or what will be it: brokerIdentity-temp.
+    The content of the file brokerIdentity, or of brokerIdentity-temp, which precedes it.
 
-    :ivar broker_id: what the controller gave, 1 or more; for life.
-    :ivar check_code: with what the id is applied for (`host:port;milliseconds`); None: it is ours.
+    :ivar broker_id: the id that the controller gave, 1 or more; it never changes.
+    :ivar check_code: the code with which this broker applies for the id (`host:port;milliseconds`);
+        None: the id is given.
     """
 
     cluster_name: str
@@ -30,10 +31,11 @@ class Identity(NamedTuple):
 
 class KnownIds(NamedTuple):
     """
-    What a broker knows of its own id when it starts.
+    A broker's knowledge of its own id at its start.
 
-    :ivar identity: as a controller gave it; None: it has not.
-    :ivar application: the id that is being applied for, with its check code.
+    :ivar identity: the identity that a controller gave; None: none has given one.
+    :ivar application: the id for which this broker applies, with its check code; None: it applies
+        for none.
     """
 
     identity: Identity | None = None
@@ -42,9 +44,9 @@ class KnownIds(NamedTuple):
 
 def encode_identity(identity: Identity) -> bytes:
     """
-    One line without its end.
+    Encode an identity as one line without its end.
 
-    :raises ConfigurationError: a name cannot be told from the rest of the line.
+    :raises ConfigurationError: a name contains the separator or a line end, or is empty.
     """
     parts = [identity.cluster_name, identity.broker_name, str(identity.broker_id)]
     if identity.check_code is not None:
@@ -60,9 +62,9 @@ def encode_identity(identity: Identity) -> bytes:
 
 def decode_identity(data: bytes) -> Identity:
     """
-    The same, read.
+    Decode an identity.
 
-    :raises ProtocolViolation: it is not such a line.
+    :raises ProtocolViolation: the data are not such a line.
     """
     try:
         parts = data.decode().strip().split(_SEPARATOR)

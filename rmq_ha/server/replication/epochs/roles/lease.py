@@ -1,27 +1,33 @@
-"""How long a master may go on without having heard of the controllers.
+"""How long a master may go on without an answer of the controllers.
 
 Spec: controller.md, section 14, hazard 2.
 """
 
 SHARE = 0.8
-"""Of the time after which controllers take a silent broker for dead; the rest is for clocks."""
+"""
+The lease as a part of the time after which controllers take a silent broker for dead. The rest
+allows for clocks that differ.
+"""
 
 
 class Lease:
     """
-    Until when nobody else can have been elected. All times that count are those of questions.
+    The time until which no other master can have been elected. It counts from the times of
+    questions, not of answers.
 
-    The controller that leads elects nobody in our place before it has heard nothing for our
-    time-out. So each heartbeat that it answered makes the lease longer, but none begins one:
-    while we were silent, somebody may have been elected. It begins when a controller says that we
-    lead, to a question that was asked after a heartbeat had been answered.
+    The controllers' leader elects nobody in place of this broker before this broker has been silent
+    for its time-out. So each answered heartbeat makes the lease longer. But no heartbeat begins a
+    lease: another master may have been elected while this broker was silent. A lease begins when a
+    controller says that this broker leads, in answer to a question asked after a heartbeat had been
+    answered.
 
-    Where there are several, most of them have to have named the one that answered, asked after
-    that: who was deposed and does not know it answers, too. One that is elected later waits for
-    our time-out before it elects, if it is one of ours.
+    With several controllers, a majority must have named the answering controller as their leader,
+    to questions asked after that. A deposed leader that does not know it would answer, too. A
+    rmq-ha controller that is elected later waits for this broker's time-out before it elects a
+    master.
 
-    :param controllers: how many there are.
-    :param timeout: what our heartbeats say, in seconds.
+    :param controllers: number of controllers.
+    :param timeout: the time-out that this broker's heartbeats tell, in seconds.
     """
 
     def __init__(self, controllers: int, timeout: float) -> None:
@@ -33,40 +39,45 @@ class Lease:
         self._claim: tuple[str, float, float] | None = None
 
     def heard(self, controller: str) -> float | None:
-        """When the last heartbeat left that it has answered."""
+        """
+        Return when the last heartbeat that a controller answered was sent; None: it answered none.
+        """
         return self._heard.get(controller)
 
     def reset(self) -> None:
-        """Another epoch: there is none until it is confirmed."""
+        """End the lease for another epoch; a new one begins when the leadership is confirmed."""
         self._end = self._claim = None
 
     def heartbeat_answered(self, controller: str, sent: float, now: float) -> None:
-        """A controller answered a heartbeat."""
+        """Take a controller's answer to a heartbeat."""
         self._heard[controller] = max(sent, self._heard.get(controller, sent))
         self._go_on(now)
 
     def leader_named(self, controller: str, leader: str, sent: float, now: float) -> None:
-        """A controller said who leads them."""
+        """Take a controller's answer that names the controllers' leader."""
         self._named[controller] = leader, sent
         self._go_on(now)
 
     def confirmed(self, controller: str, heard: float | None, now: float) -> None:
         """
-        A controller said that we lead.
+        Take a controller's answer that this broker leads.
 
-        :param heard: as it said when we asked.
+        :param heard: the value of `heard` at the time of the question.
         """
         if heard is not None:
             self._claim = controller, heard, now
             self._go_on(now)
 
     def holds(self, now: float) -> bool:
-        """Nobody else can have been elected."""
+        """Whether no other master can have been elected."""
         return self._end is not None and now < self._end
 
     @property
     def proven_until(self) -> float:
-        """When the newest question left whose answer proves that nobody else was elected."""
+        """
+        Return when the newest question was sent whose answer proves that no other master was
+        elected.
+        """
         return float("-inf") if self._end is None else self._end - self._length
 
     def _go_on(self, now: float) -> None:
@@ -79,7 +90,7 @@ class Lease:
                 self._end = max(self._end, min(heard, self._led_at(leader)) + self._length)
 
     def _led_at(self, leader: str) -> float:
-        """Up to when it led for certain."""
+        """Return the time up to which a controller certainly led the controllers."""
         if self._controllers == 1:
             return float("inf")
         times = sorted(sent for named, sent in self._named.values() if named == leader)

@@ -48,18 +48,24 @@ from rmq_ha.server.replication.epochs.roles.lease import Lease
 from rmq_ha.server.replication.epochs.settings import ManagerSettings
 
 UNCERTAIN_SECONDS = 10.0
-"""For so long a controller may still do what it did not answer: it waits 5 s for its log."""
+"""
+How long a controller may still carry out a request that it did not answer, in seconds. A controller
+waits 5 s for its log.
+"""
 _REFUSALS = frozenset(ResponseCode) - {ResponseCode.SUCCESS, ResponseCode.NOT_LEADER}
-"""With any other code it may still be done: it may lie in the log of who leads next."""
+"""
+Codes with which a request is certainly refused. With any other code it may still be carried out,
+since it may lie in the log of the next leader.
+"""
 
 _LeaderTold = ElectMasterResponse | GetReplicaInfoResponse
 
 
 class _Known(NamedTuple):
     """
-    Who leads, as a controller says.
+    A controller's answer about the leadership of this set.
 
-    :ivar is_final: no set that was proposed before will come to be.
+    :ivar is_final: whether no set that was proposed before can still be accepted.
     """
 
     epoch: int
@@ -71,24 +77,27 @@ class _Known(NamedTuple):
 
 class ReplicasManager:
     """
-    Decides what to ask of the controllers, and which role to take; does nothing itself.
+    Decides what to ask the controllers, and which role to take; does no I/O.
 
-    Call `tick` at `deadline`, and after every call do what `take` gives, in order. Differs from
-    5.3.3 on purpose: a master without lease accepts nothing (`may_accept`), and one that was
-    deposed leads no more, also if nobody was elected; a broker that its controllers have
-    forgotten applies for its old id; a refused change of the set is looked into.
+    Call `tick` at `deadline`, and after every call carry out the actions that `take` returns, in
+    order. Differs from 5.3.3 on purpose. A master without a lease accepts nothing (`may_accept`). A
+    deposed master stops leading even if nobody else was elected. A broker that its controllers have
+    forgotten applies for its old id. After a refused change of the set, the controllers are asked
+    for their set.
 
-    :param progress: what the log is now.
-    :param now_ms: wall clock, for what is sent.
-    :param crashed_in: epoch of which the log may have lost what others have: it is led no more, and
-        we are silent until the controllers take us for dead; -1: none.
-    :param may_stand: this broker may be elected, as far as it can tell itself.
+    :param progress: returns the present state of the log.
+    :param now_ms: returns the wall clock in milliseconds, for requests.
+    :param crashed_in: epoch of which this log may have lost bytes that others have; -1: none. This
+        broker does not lead that epoch, and is silent until the controllers take it for dead.
+    :param may_stand: returns whether this broker may be elected, as far as it can tell itself.
     :ivar identity: the id of this broker; None: it has none yet.
-    :ivar role: what it was told last.
-    :ivar epoch: of which it was told; 0: nothing.
+    :ivar role: the role that the controllers told last.
+    :ivar epoch: the epoch that the controllers told last; 0: none yet.
     :ivar leader: address of the controllers' leader.
-    :ivar awaited: ids of the set of which one has to come back, as nobody leads; else empty.
-    :ivar is_standing_back: it was the master when it crashed, and waits to be replaced.
+    :ivar awaited: ids of the set's brokers of which one has to come back, since nobody leads;
+        otherwise empty.
+    :ivar is_standing_back: whether this broker was the master when it crashed, and waits to be
+        replaced.
     """
 
     log = Logger()
@@ -141,33 +150,35 @@ class ReplicasManager:
             RequestCode.GET_REPLICA_INFO: self._informed,
         }
 
-    # ------------------------------------------------------------ what goes in and out
+    # ------------------------------------------------------------ events and actions
 
     def take(self) -> list[Action]:
-        """What is to be done, once."""
+        """Return the actions to carry out, each once."""
         actions, self._outbox = self._outbox, []
         return actions
 
     def may_accept(self, now: float) -> bool:
-        """It leads, and nobody else can have been elected yet."""
+        """Whether this broker leads, and no other can have been elected yet."""
         return self.role is Role.MASTER and self._lease.holds(now)
 
     def led_until(self, now: float) -> float:
         """
-        When the newest heartbeat left whose answer proves that nobody else was elected.
+        Return when the newest heartbeat was sent whose answer proves that no other master was
+        elected.
 
-        Heartbeats leave every brokerHeartbeatInterval, so `now` where the last two were in time.
+        Heartbeats are sent every brokerHeartbeatInterval. So the result is `now` if the last proof
+        is at most two intervals old.
         """
         proven = self._lease.proven_until
         in_time = 2 * self._settings.broker_heartbeat_interval / 1000
         return now if now - proven <= in_time else proven
 
     def deadline(self) -> float:
-        """When to call `tick` next."""
+        """Return when to call `tick` next, in seconds."""
         return self._beat_at if self._busy is not None else min(self._step_at, self._beat_at)
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Send a heartbeat or ask the next question, if it is due."""
         if now >= self._beat_at:
             self.beat(now)
         if self._busy is None and now >= self._step_at:
@@ -175,9 +186,9 @@ class ReplicasManager:
 
     def answered(self, ask: Ask, answer: Answer | None, now: float) -> None:
         """
-        A request is over.
+        Take the end of a request.
 
-        :param answer: None: none came.
+        :param answer: the answer; None: none came.
         """
         is_step = ask is self._busy
         if is_step:
@@ -196,7 +207,7 @@ class ReplicasManager:
             self._step_at = now
 
     def kept(self, now: float) -> None:
-        """What `Apply`, `Accept` or `Withdraw` asked for is on the disk."""
+        """Take note that the last `Apply`, `Accept` or `Withdraw` is on the disk."""
         done, self._busy = self._busy, None
         if isinstance(done, Apply):
             self._application = done.application
@@ -204,26 +215,26 @@ class ReplicasManager:
             self._application = None
             if isinstance(done, Accept):
                 self.identity = done.identity
-                self._wants_election = True  # of who was forgotten, too (14.23)
+                self._wants_election = True  # also after it was forgotten (14.23)
         self._step_at = now
 
     def not_kept(self, now: float) -> None:
-        """The disk refused; it is tried again from the last thing that is known to be there."""
+        """Try again later after the disk refused, from the last state that is certainly on it."""
         self._busy = None
         self._later(now)
 
     def failed(self, now: float) -> None:
-        """The role could not be taken: there is none until the next election."""
+        """Give the role up, since it could not be taken; there is none until the next election."""
         self.role = Role.NONE
         self._wants_election = True
         self._later(now)
 
     def notified(self, header: NotifyRoleChangedRequest, now: float) -> None:
         """
-        1008 tells of an election: the controllers are asked at once.
+        Ask the controllers at once, since request 1008 tells of an election.
 
-        Differs from 5.3.3 on purpose, which believes it: whoever reaches the port can send one,
-        and a broker that follows a stranger cuts its log.
+        Differs from 5.3.3 on purpose, which believes the request: anybody who reaches the port can
+        send one, and a broker that follows a stranger cuts its log.
         """
         if (header.master_epoch or 0) <= self.epoch:
             return
@@ -232,7 +243,7 @@ class ReplicasManager:
             self._step_at = now
 
     def propose(self, proposal: SyncStateSet, now: float) -> None:
-        """As master: have the set changed, unless a change is under way."""
+        """Ask, as master, for a change of the set, unless an earlier change is under way."""
         if self.role is not Role.MASTER or self._altering is not None or self._is_doubted:
             return
         if self.leader is None or self.identity is None:
@@ -247,7 +258,7 @@ class ReplicasManager:
             self.leader, RequestCode.ALTER_SYNC_STATE_SET, request, now, encode_set(proposal)
         )
 
-    # ------------------------------------------------------------ what to ask
+    # ------------------------------------------------------------ questions
 
     def _ask(
         self, address: str, code: int, header: Header | None, now: float, body: bytes = b""
@@ -261,12 +272,14 @@ class ReplicasManager:
         self._step_at = now + pause * (0.75 + self._random.random() / 2)
 
     def beat(self, now: float) -> None:
-        """The controllers have to know at once that this broker lives."""
+        """
+        Send heartbeats at once, since the controllers have to know now that this broker lives.
+        """
         self._beat_at = now + self._settings.broker_heartbeat_interval / 1000
         self._beat(now)
 
     def _beat(self, now: float) -> None:
-        """904 to every controller, and, where there are several, who leads them."""
+        """Send 904 to every controller. If there are several, ask each who leads them."""
         settings = self._settings
         if self.identity is None or self.is_standing_back:
             return
@@ -292,7 +305,7 @@ class ReplicasManager:
                 self._ask(address, RequestCode.GET_METADATA_INFO, None, now)
 
     def _step(self, now: float) -> None:
-        """The next thing that is missing, or due."""
+        """Ask the next question that is missing or due."""
         self._is_rumoured = False
         if self.leader is None or now >= self._leader_at:
             self._turn += 1
@@ -335,7 +348,7 @@ class ReplicasManager:
             )
         return RequestCode.GET_REPLICA_INFO, GetReplicaInfoRequest(broker_name=name)
 
-    # ------------------------------------------------------------ what was answered
+    # ------------------------------------------------------------ answers
 
     def _answered(self, ask: Ask, answer: Answer | None, now: float) -> None:
         if ask is self._look:
@@ -354,20 +367,28 @@ class ReplicasManager:
             self.leader = None
 
     def _seen(self, answer: Answer | None) -> None:
-        """This broker was not elected: note for operators who could be, and change nothing."""
+        """
+        Note for operators which brokers could be elected, since this one was not. Nothing else
+        changes.
+        """
         self._look = None
         if answer is not None and answer.code == ResponseCode.SUCCESS:
             master = decode_header(GetReplicaInfoResponse, answer.ext).master_broker_id
             self.awaited = decode_set(answer.body).members if master is None else ()
 
     def _heard(self, ask: Ask, now: float) -> None:
-        """A heartbeat; a lease that has not begun begins with the next question."""
+        """
+        Take an answered heartbeat. If this master has no lease yet, ask the next question now,
+        which begins one.
+        """
         self._lease.heartbeat_answered(ask.address, ask.sent, now)
         if self.role is Role.MASTER and not self._lease.holds(now) and ask.address == self.leader:
             self._step_at = now
 
     def _led_by(self, ask: Ask, answer: Answer, now: float) -> None:
-        """1005, of whom we asked in turn or of all; an empty name is none."""
+        """
+        Take the answer to 1005, which names the controllers' leader; an empty name counts as none.
+        """
         if answer.code != ResponseCode.SUCCESS:
             return
         address = decode_header(GetMetadataResponse, answer.ext).controller_leader_address
@@ -427,7 +448,9 @@ class ReplicasManager:
             self._told(ask, header, decode_set(answer.body), now)
 
     def _elected(self, ask: Ask, answer: Answer, now: float) -> None:
-        """A success, or that the old master lives (2011)."""
+        """
+        Take the answer to a request for an election: success, or the old master still lives (2011).
+        """
         if answer.code == ResponseCode.NEED_TO_BE_REGISTERED:
             self._is_registered = False
             self._step_at = now
@@ -493,7 +516,10 @@ class ReplicasManager:
         *,
         is_final: bool = False,
     ) -> None:
-        """An answer to our own question, which may begin a lease; the next look has time."""
+        """
+        Take the answer to this broker's own question, which may begin a lease. The next look is not
+        urgent.
+        """
         self._step_at = now + self._settings.sync_broker_metadata_period / 1000
         known = _Known(
             header.master_epoch or 0,
@@ -509,7 +535,7 @@ class ReplicasManager:
             self._lease.confirmed(ask.address, self._heard_before, now)
 
     def _learn(self, known: _Known, is_ours: bool, now: float) -> None:
-        """A controller says who leads; older news are none."""
+        """Take a controller's news of the leadership; older news are ignored."""
         if known.epoch < self.epoch:
             return
         if known.epoch == self.epoch and self.role is not Role.NONE:
@@ -552,10 +578,11 @@ class ReplicasManager:
 
     def _stand_back(self, known: _Known, now: float) -> None:
         """
-        Bytes of ours that a crash took may be on others, who would take new ones for the same.
+        Let the epoch end in which this broker crashed as master.
 
-        Epoch and place is all that a handshake compares, so the epoch is over. Differs from 5.3.3
-        on purpose, which goes on in it.
+        A crash may have taken bytes from this log that other brokers have. They would take new
+        bytes at the same offsets for the same ones, since a handshake compares only epochs and
+        offsets. Differs from 5.3.3 on purpose, which goes on in the epoch.
         """
         self._later(now)
         if known.epoch > self.epoch:
@@ -568,7 +595,7 @@ class ReplicasManager:
             )
 
     def _orphaned(self, known: _Known, now: float) -> None:
-        """Nobody leads; whoever did has been deposed (14.1)."""
+        """Take note that nobody leads; a former master has been deposed (14.1)."""
         self.awaited = known.members.members
         if self.role is Role.MASTER:
             self.role = Role.NONE

@@ -1,4 +1,4 @@
-"""When a master whose disk takes nothing more hands over, and to which slave.
+"""Decides when a master with a full or failing disk hands over, and to which slave.
 
 Spec: controller.md, sections 5.1 and 10.4 (ELECT_MASTER with designateElect).
 """
@@ -23,40 +23,48 @@ from rmq_ha.server.controller.messages import ElectMasterRequest
 
 LOOK_S = 0.5
 REFUSES_S = 2.0
-"""A write that fails may succeed the next time; a master does not hand over for a single one."""
+"""
+How long writes must fail before a master hands over, in seconds. After a single failure, the next
+write may succeed.
+"""
 AGAIN_S = 5.0
 LEAST_PAUSE_S = 60.0
 MOST_PAUSE_S = 3600.0
-"""Between two hand-overs of one broker; each pause is twice the one before, up to this."""
+"""
+Limit of the pause between two hand-overs of one broker, in seconds. Each pause is twice the one
+before, beginning with LEAST_PAUSE_S.
+"""
 _TIMEOUT_MS = 3000
 
 
 class FullMaster(Protocol):
-    """What of a master decides whether, and to whom, it can hand over."""
+    """The facts of a master that decide whether, and to whom, it can hand over."""
 
     def why_not_stored(self) -> str:
-        """Why its disk takes no messages; empty: it does, or this broker does not lead."""
+        """
+        Return why its disk takes no messages; empty: it takes them, or this broker does not lead.
+        """
 
     def complete(self) -> frozenset[int]:
-        """Ids of the slaves that are in sync and have the whole log."""
+        """Return the ids of the slaves that are in sync and have the whole log."""
 
     @property
     def controller(self) -> str | None:
-        """Address of the controller that leads; None: not known."""
+        """Return the address of the controllers' leader; None: not known."""
 
     def admit_puts(self, admitted: bool) -> None:
-        """Let messages into the log, or not, while this broker leads."""
+        """Decide whether messages come into the log while this broker leads."""
 
 
 class Resignation:
     """
     Has another broker of the set elected while this one leads and its disk refuses messages.
 
-    Only a slave that has the whole log and room on its disk is named, so nothing is lost. Where no
-    slave is like that, the master keeps its place: its messages can still be read.
+    Only a slave that has the whole log and room on its disk is named, so nothing is lost. Without
+    such a slave the master keeps its place: its messages can still be read.
 
-    :param set_name: cluster and broker name.
-    :param is_full_from: a disk that is fuller (0 to 1) has no room.
+    :param set_name: names of cluster and broker.
+    :param is_full_from: a disk that is at least this full (0 to 1) has no room.
     """
 
     log = Logger()
@@ -81,11 +89,11 @@ class Resignation:
         self._look = Periodic(clock, "a look whether the disk takes messages", self._step, LOOK_S)
 
     def start(self) -> None:
-        """Look from now on."""
+        """Begin to look at the disk."""
         self._look.start()
 
     def stop(self) -> "Deferred[None]":
-        """Look no more; fires when a hand-over under way is over."""
+        """End the looks; fires when a hand-over under way is over."""
         return self._look.stop()
 
     def _step(self) -> "Deferred[None] | None":
@@ -118,7 +126,7 @@ class Resignation:
             self._tell(reason, f"it could not be asked for: {error}")
 
     async def _best(self, controller: str, complete: frozenset[int]) -> tuple[int | None, str]:
-        """The slave with the emptiest disk; None, and why there is none."""
+        """Return the id of the slave with the emptiest disk; or None, and why there is none."""
         ask = RemotingCommand(ControllerCode.GET_SYNC_STATE_DATA, body=encode_names([self._name]))
         answer = await self._calls.invoke(controller, ask, _TIMEOUT_MS)
         known = answer.read(decode_replicas).get(self._name)
@@ -136,7 +144,7 @@ class Resignation:
         return None, f"no slave in sync has room ({', '.join(told) or 'none answers'})"
 
     async def _used(self, address: str) -> float:
-        """How full the disk of that broker's log is, 0 to 1; -1: it does not say."""
+        """Return how full the disk of a broker's log is, 0 to 1; -1: the broker does not say."""
         try:
             ask = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO)
             answer = await self._calls.invoke(address, ask, _TIMEOUT_MS)
@@ -146,7 +154,7 @@ class Resignation:
             return -1.0
 
     async def _order(self, controller: str, chosen: int, reason: str) -> None:
-        self._owner.admit_puts(False)  # what came in from here on, the successor would lack
+        self._owner.admit_puts(False)  # the successor would lack later messages
         is_done = False
         try:
             if chosen in self._owner.complete():
@@ -177,7 +185,7 @@ class Resignation:
         return True
 
     def _tell(self, reason: str, why: str) -> None:
-        """Once, until something else is in the way."""
+        """Log the obstacle once, until there is another one."""
         if why != self._told:
             self._told = why
             self.log.error(
