@@ -138,8 +138,9 @@ def test_a_running_group_skips_nothing_of_what_comes_after(pair: tuple[Managed, 
         persist_consumer_offset_interval_ms=500,
     )
     config = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-    with BlockingConsumer("running", settings, config) as consumer:
-        consumer.subscribe(TOPIC)
+    consumer = BlockingConsumer("running", settings, config)
+    consumer.subscribe(TOPIC)
+    with consumer:
         alone = first.send("alone", 60)
         read_until(consumer, [item.body for item in alone])
         first.end(signal.SIGKILL)

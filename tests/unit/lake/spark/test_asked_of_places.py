@@ -263,7 +263,7 @@ class Asking:
         self.told: list[Any] = []
         self.answer: Any = None
         monkeypatch.setattr(command, "run_job", self.run)
-        for name in ("_one", "_many"):
+        for name in ("_verify_one_pair", "_verify_many_pairs"):
             monkeypatch.setattr(command, name, partial(self.asked, name))
         monkeypatch.setattr(opening, "pairs_of_cluster", lambda *given: given)
 
@@ -286,20 +286,28 @@ def test_one_pair_a_list_of_them_or_all_of_a_cluster(
 ) -> None:
     asking = Asking(monkeypatch)
     pair = ("--master", "/m", "--slave", "/s", "--slave", "/s2")
-    assert asking.does(*pair) == ("_one", ["/m", "/s", "/s2"], None, False)
+    assert asking.does(*pair) == ("_verify_one_pair", ["/m", "/s", "/s2"], None, False)
     assert asking.told[-1] == ("verify-offsets", {"master": "/m", "slave": "/s /s2"})
     past = ("--history", "snapshot:/past")
-    assert asking.does(*pair, *past) == ("_one", ["/m", "/s", "/s2"], "/past", False)
+    assert asking.does(*pair, *past) == ("_verify_one_pair", ["/m", "/s", "/s2"], "/past", False)
     assert asking.does(*pair, *past, "--record")[2:] == ("/past", True)
     assert asking.told[-1][1]["history"] == "snapshot:/past"
     with pytest.raises(WrongUsage, match="--record adds to a history"):
         asking.does(*pair, "--record")
     cluster = "namesrv://n:1"
-    assert asking.does("--cluster", cluster) == ("_many", ("client", cluster), None, False)
+    assert asking.does("--cluster", cluster) == (
+        "_verify_many_pairs",
+        ("client", cluster),
+        None,
+        False,
+    )
     pairs = tmp_path / "pairs"
     pairs.write_text("/m /s\n/n /t\n")
     name, found, *_ = asking.does("--pairs", str(pairs))
-    assert (name, [list(each) for each in found]) == ("_many", [["/m", "/s"], ["/n", "/t"]])
+    assert (name, [list(each) for each in found]) == (
+        "_verify_many_pairs",
+        [["/m", "/s"], ["/n", "/t"]],
+    )
     assert asking.told[-1][1] == {"pairs": str(pairs)}
 
 

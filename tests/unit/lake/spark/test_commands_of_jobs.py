@@ -245,7 +245,7 @@ class Pair:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[Any] = []
         for of, name in (
-            *((opening, "seen"), (snapshot_history, "append_pairings")),
+            *((opening, "look_at_pair"), (snapshot_history, "append_pairings")),
             *((offsets_job, "verify"), (repair, "save"), (many_pairs, "verify")),
         ):
             step = f"{of.__name__.rpartition('.')[2]}.{name}"
@@ -273,9 +273,13 @@ def test_what_is_seen_of_a_pair_is_added_to_its_history_where_that_is_asked_for(
     assert answer == "<job.verify>"
     places = [StorePlace("/m"), StorePlace("/s")]
     assert pair.done == [
-        ("opening.seen", job.client, places, LIMITS.patience, job.note),
-        *([("kept.append_pairings", "<opening.seen>", past)] if is_added else []),
-        ("job.verify", "spark", "<opening.seen>", LIMITS.limits, past),
+        ("opening.look_at_pair", job.client, places, LIMITS.patience, job.note),
+        *(
+            [("snapshot_history.append_pairings", "<opening.look_at_pair>", past)]
+            if is_added
+            else []
+        ),
+        ("job.verify", "spark", "<opening.look_at_pair>", LIMITS.limits, past),
     ]
     assert job.notes == []
 
@@ -286,7 +290,7 @@ def test_a_plan_of_repair_is_saved_and_nothing_is_done(monkeypatch: pytest.Monke
     offsets_command._verify_one_pair(
         asked, ["/m", "/s"], LIMITS._replace(repair="/plan"), None, False
     )
-    assert pair.done[-1] == ("repair.save", "<opening.seen>", "/plan", 3)
+    assert pair.done[-1] == ("repair.save", "<opening.look_at_pair>", "/plan", 3)
     assert job.notes == ["a repair plan is in /plan; nothing was done"]
 
 
