@@ -4,12 +4,13 @@ Checks what must hold in a master/slave pair, whatever goes wrong.
 The promises, and what they do not say:
 
 - PUT_OK of a SYNC_MASTER: at that moment a slave holds the same bytes (in memory; ha.md, section
-6). So the message survives the loss of one machine; both may lose it when the power of both fails
-under ASYNC_FLUSH. - PUT_OK under SYNC_FLUSH: the master's own disk holds it. - A process that is
-killed loses nothing that it wrote. - Through any sequence of fail-overs, losses of power and
-returns: a master that comes back with less than its slave has, and a member that returns with
-records at its end that the other member never had, end with equal logs. What an operator may lose
-on the way stands in `judge.py`.
+  6). So the message survives the loss of one machine; both may lose it when the power of both fails
+  under ASYNC_FLUSH.
+- PUT_OK under SYNC_FLUSH: the master's own disk holds it.
+- A process that is killed loses nothing that it wrote.
+- Through any sequence of fail-overs, losses of power and returns: a master that comes back with
+  less than its slave has, and a member that returns with records at its end that the other member
+  never had, end with equal logs. What an operator may lose on the way stands in `judge.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping

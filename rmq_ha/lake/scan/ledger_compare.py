@@ -23,11 +23,13 @@ COPY, ABSENT, UNPRODUCED, UNLIKE, TWICE, TAKEN, UNGIVEN, ORDERED = range(8)
 Kinds of rows:
 
 - COPY: a record whose id its topic has already: `n` counts the records of this id up to this one,
-and `place`, `first` and `firstCrc` say where it is, where the first one is, and its checksum; -
-ABSENT: a ledger's row whose id is nowhere in the log; - UNPRODUCED: a record that no producer
-recorded; UNLIKE: a record whose body differs from the ledgers' under its id; - TWICE: a delivery
-that a group was given `n` times; - TAKEN: counts of deliveries; UNGIVEN: a record that a group was
-not given; - ORDERED: a ledger's row that has a place in an order, and where its record lies.
+  and `place`, `first` and `firstCrc` say where it is, where the first one is, and its checksum;
+- ABSENT: a ledger's row whose id is nowhere in the log;
+- UNPRODUCED: a record that no producer recorded; UNLIKE: a record whose body differs from the
+  ledgers' under its id;
+- TWICE: a delivery that a group was given `n` times;
+- TAKEN: counts of deliveries; UNGIVEN: a record that a group was not given;
+- ORDERED: a ledger's row that has a place in an order, and where its record lies.
 """
 
 _COUNTS = ("window", "latency", "n", "leastOffset", "mostOffset", "leastMs", "mostMs")

@@ -193,8 +193,8 @@ def _member(place: Site, peers: Sequence[str], number: int) -> list[str]:
 
 def _listed(key: str, hosts: Sequence[str]) -> list[str]:
     """
-    Return a key's line with the allowed hosts as addresses, because the server that reads the list
-    looks no names up.
+    Return a key's line with the allowed hosts. If one is a name, the line asks the operator for
+    addresses, because the server that reads the list looks no names up.
     """
     known = ",".join(dict.fromkeys(hosts))
     if all(canonical(host) for host in hosts):

@@ -6,9 +6,9 @@ batch determine its messages, so that a batch which is repeated after a crash ha
 Two cases need care for that:
 
 - A query that starts at the end of the queues: Spark writes down where the first batch ends, but
-not where it began. So the first batch ends where it begins, and the second has a written start. - A
-queue that appears later begins at its first message. It enters a batch with that offset as its end,
-and is read from the next batch on.
+  not where it began. So the first batch ends where it begins, and the second has a written start.
+- A queue that appears later begins at its first message. It enters a batch with that offset as its
+  end, and is read from the next batch on.
 """
 
 from collections.abc import Iterator, Mapping

@@ -69,7 +69,7 @@ def portions(sizes: Mapping[QueueId, int], most: int, turn: int) -> Offsets:
     rest = most - sum(taken.values())
     left_over = {queue: (sizes[queue] - 1) * left % spare for queue in waiting}
     for queue in sorted(waiting, key=left_over.__getitem__, reverse=True)[:rest]:
-        taken[queue] += 1  # fewer than the queues that have messages left
+        taken[queue] += 1  # each of these queues has a message left over
     return taken
 
 

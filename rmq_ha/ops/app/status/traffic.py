@@ -132,8 +132,8 @@ class Traffic:
 
 def _kind(client: Any) -> tuple[str, str]:
     """
-    Return language and version of a client. A client may claim any language, so only those that the
-    protocol knows are told.
+    Return language and version of a client. A client may claim any language; it is cut to 20
+    characters.
     """
     return str(client.language)[:20].lower(), version_name(client.version).lower()
 
