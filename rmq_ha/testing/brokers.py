@@ -47,7 +47,10 @@ def _expect_remoting_error(failure: Failure) -> None:
 
 @cache
 def _installed(interface: Any) -> tuple[Any, ...]:
-    """Plugins; a look at the folders takes a third of a start, and simulations start thousands."""
+    """
+    Return the installed plugins. A search of the folders takes a third of a start, and simulations
+    start thousands of times.
+    """
     return tuple(getPlugins(interface))
 
 
@@ -70,7 +73,7 @@ class BrokerNode(StoreNode):
         return Broker(self.host.seams, self.configuration, _installed)
 
     def load(self) -> None:
-        """Begin a life: everything that a start does before it first waits."""
+        """Begin a life: run a start up to the first point where it waits."""
         self._begin()
         self.controller = self._make()
         self.store = self.controller.store
@@ -104,11 +107,11 @@ class NamesrvNode:
 
     @property
     def address(self) -> str:
-        """Where brokers and clients find it."""
+        """Address at which brokers and clients find the name server."""
         return f"{self.host.ip}:{NAMESRV_PORT}"
 
     def start(self) -> None:
-        """Begin a life; harmless when it runs."""
+        """Begin a life; harmless when the name server runs."""
         if self.controller is not None and self.host.is_running:
             return
         if not self.host.is_running:
@@ -122,7 +125,7 @@ class NamesrvNode:
 
 
 def status_of(response: RemotingCommand) -> PutMessageStatus:
-    """What a send's response code says."""
+    """Return the put status that a send's response code means."""
     return _STATUS_BY_CODE.get(response.code, PutMessageStatus.UNKNOWN_ERROR)
 
 
@@ -130,7 +133,7 @@ class RemoteProducer:
     """
     Sends messages over remoting and notes every response.
 
-    :param target: tells who the master is at the moment.
+    :param target: returns the present master.
     :param pause: seconds between sends, on average.
     """
 
@@ -155,7 +158,7 @@ class RemoteProducer:
         self._client = RemotingClient(host.seams, NettyClientConfig())
 
     def start(self) -> None:
-        """Begin."""
+        """Begin to send."""
         self._running = True
         self._host.clock.callLater(self._random.random() * self._pause, self._tick)
 
@@ -210,25 +213,27 @@ class RemoteProducer:
 
     @staticmethod
     def _record(node: StoreNode, offset: int) -> LogRecord | None:
-        """What the master has there, if it is there at all at the moment."""
+        """
+        Return the master's record at an offset; None: the master is down, or has no record there.
+        """
         if node.state == "down":
             return None
         data = node.store.log.record_at(offset)
         return None if data is None else parse_record(data, 0, len(data))
 
     def _no_answer(self, failure: Failure, attempt: Attempt) -> None:
-        """Nobody knows whether it is stored."""
+        """Note a send without a response; it is not known whether the message is stored."""
         _expect_remoting_error(failure)
         attempt.fired += 1
 
 
 class RemoteConsumer:
     """
-    Pulls every queue from its beginning, in order, and commits how far it is.
+    Pulls every queue from its beginning, in order, and commits its offsets.
 
     :param start_at: where to begin in queues that do not begin at 0.
-    :ivar read: by topic and queue: the unique ids, in the order of arrival.
-    :ivar problems: what was out of order.
+    :ivar read: the unique ids in the order of arrival, by topic and queue.
+    :ivar problems: messages that came out of order.
     """
 
     def __init__(
@@ -249,7 +254,7 @@ class RemoteConsumer:
         self._client = RemotingClient(host.seams, NettyClientConfig())
 
     def start(self) -> None:
-        """Begin with all queues."""
+        """Begin to pull all queues."""
         self._running = True
         for topic in TOPICS:
             for queue_id in range(QUEUES):
@@ -273,7 +278,7 @@ class RemoteConsumer:
         asked.addBoth(self._pull_again, topic, queue_id)
 
     def _pulled(self, response: RemotingCommand, topic: str, queue_id: int) -> float:
-        """Take what came; returns how long to wait."""
+        """Take the messages of a response, and return for how many seconds to wait."""
         key = topic, queue_id
         if response.code == PULL_OFFSET_MOVED:
             self._next[key] = int((response.ext or {}).get("nextBeginOffset", 0))

@@ -1,15 +1,16 @@
-"""What must hold in a master/slave pair, whatever goes wrong.
+"""
+Checks what must hold in a master/slave pair, whatever goes wrong.
 
 The promises, and what they do not say:
 
-- PUT_OK of a SYNC_MASTER: at that moment a slave holds the same bytes (in memory; ha.md,
-  section 6). So the message survives the loss of one machine; both may lose it when the power of
-  both fails under ASYNC_FLUSH.
+- PUT_OK of a SYNC_MASTER: at that moment a slave holds the same bytes (in memory; ha.md, section
+  6). So the message survives the loss of one machine; both may lose it when the power of both fails
+  under ASYNC_FLUSH.
 - PUT_OK under SYNC_FLUSH: the master's own disk holds it.
 - A process that is killed loses nothing that it wrote.
 - Through any sequence of fail-overs, losses of power and returns: a master that comes back with
-  less than its slave has, and a member that returns with a tail that the other never had, end with
-  equal logs. What an operator may lose on the way stands in `judge.py`.
+  less than its slave has, and a member that returns with records at its end that the other member
+  never had, end with equal logs. What an operator may lose on the way stands in `judge.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +27,7 @@ MAX_FINDINGS = 40
 
 class Finding(NamedTuple):
     """
-    Something that a checker saw.
+    Something that a checker noticed.
 
     :ivar time: simulated seconds.
     :ivar kind: a short name; equal causes have equal kinds.
@@ -43,27 +44,27 @@ class Finding(NamedTuple):
 @dataclass
 class Findings:
     """
-    All that was seen.
+    All findings.
 
     :ivar violations: promises that were broken.
-    :ivar hazards: what 4.x does not promise, and what happened.
+    :ivar hazards: events that 4.x does not promise to prevent.
     """
 
     violations: list[Finding] = field(default_factory=list)
     hazards: list[Finding] = field(default_factory=list)
 
     def violation(self, time: float, kind: str, text: str) -> None:
-        """A promise is broken."""
+        """Note a promise that is broken."""
         if len(self.violations) < MAX_FINDINGS:
             self.violations.append(Finding(time, kind, text))
 
     def hazard(self, time: float, kind: str, text: str) -> None:
-        """Something that RocketMQ 4.x allows to go wrong did."""
+        """Note a failure that RocketMQ 4.x allows."""
         if len(self.hazards) < MAX_FINDINGS:
             self.hazards.append(Finding(time, kind, text))
 
     def kinds(self) -> list[str]:
-        """The kinds of violations, in order of appearance."""
+        """Return the kinds of violations, in order of appearance."""
         return list(dict.fromkeys(finding.kind for finding in self.violations))
 
 
@@ -87,9 +88,9 @@ Key = tuple[str, int]
 
 def check_numbering(records: Iterable[LogRecord], made_again: Mapping[str, int]) -> str | None:
     """
-    Queue offsets of each queue are consecutive in log order.
+    Check that the queue offsets of each queue are consecutive in log order.
 
-    :param made_again: topics that were deleted: theirs may begin at 0 again.
+    :param made_again: topics that were deleted: their queues may begin at 0 again.
     :returns: what is wrong, or None.
     """
     expected: dict[Key, int] = {}
@@ -108,12 +109,12 @@ def last_lives(
     records: Iterable[LogRecord], deletions: Mapping[str, int]
 ) -> dict[Key, list[LogRecord]]:
     """
-    By queue: the records that have to be served, in order.
+    Return the records that have to be served, in order, by queue.
 
-    Of a topic that was made again these are the records since it was deleted, without those of a
-    life that a later one has ended.
+    For a topic that was deleted and created again these are the records since its deletion, without
+    those of a life that a later one has ended.
 
-    :param deletions: by topic: where the log ended when it was deleted last.
+    :param deletions: where the log ended when the topic was last deleted, by topic.
     """
     lives: dict[Key, list[LogRecord]] = {}
     for record in records:
@@ -133,10 +134,10 @@ def check_queues(
     start: int,
 ) -> str | None:
     """
-    Compare consume queues with what the log says.
+    Compare consume queues with the records of the log.
 
-    :param lives: as from `last_lives`.
-    :param start: where the log starts; units of what was deleted before it do not count.
+    :param lives: the result of `last_lives`.
+    :param start: where the log starts; units of records that were deleted before it are ignored.
     :returns: what is wrong, or None.
     """
     allowed: dict[Key, set[tuple[int, tuple[int, int, int]]]] = {}
@@ -174,9 +175,9 @@ def check_reading(
     Read every queue from its first message to its last, as a consumer does.
 
     :param store: a `DefaultMessageStore`.
-    :param lives: as from `last_lives`.
-    :param image: the log that they are in.
-    :param may_lack: records that may be passed over.
+    :param lives: the result of `last_lives`.
+    :param image: the log of these records.
+    :param may_lack: tells whether a record may be missing.
     :returns: what is wrong, or None.
     """
     for (topic, queue_id), life in lives.items():
@@ -210,13 +211,20 @@ def _is_same(
     image: LogImage,
     may_lack: Callable[[LogRecord], bool],
 ) -> bool:
-    """The same bytes; or a spoilt record's, where nothing vouches for what was spoilt."""
+    """
+    Return whether a message equals its record. A damaged record counts as equal if only bytes
+    without a checksum differ.
+    """
     good = image.slice(record.offset, record.offset + record.size)
     return good == message or (may_lack(record) and is_seen_as(good, bytes(message)))
 
 
 def check_index(store: Any, records: Iterable[LogRecord]) -> str | None:
-    """Each record's unique id leads to it; what is wrong, or None."""
+    """
+    Check that each record's unique id leads to it.
+
+    :returns: what is wrong, or None.
+    """
     for record in [record for record in records if record.unique_id][::7]:
         answer = store.query(record.topic, record.unique_id, 32, 0, 1 << 62)
         ids = [parse_record(data, 0, len(data)) for data in answer.records]
@@ -233,9 +241,10 @@ def check_attempts(
     crashed: set[tuple[str, int]],
 ) -> None:
     """
-    At the end: every result came once, and every stored message is where its status says.
+    Check at the end that every result came once, and that every stored message is where its status
+    says.
 
-    :param logs: records by unique id, by part; the master's first.
+    :param logs: records by unique id for each member; the master's first.
     :param crashed: lives that ended in a crash; their results may be missing.
     """
     for attempt in attempts:

@@ -36,7 +36,10 @@ from rmq_ha.testing.sim_loop import SimLoop
 T = TypeVar("T")
 
 LIMIT_SECONDS = 21_600.0
-"""A story that takes longer waits for what does not come."""
+"""
+Simulated seconds after which a story ends with TimeoutError, because it waits for something that
+never comes.
+"""
 _WARM_UP_SECONDS = 15.0
 _PERSIST_MS = 30_000
 _FILE_SIZE = 1 << 20
@@ -46,21 +49,23 @@ _QUEUES = 2
 
 class ClientWorld:
     """
-    A broker, or a pair, that serves from the start; clients as many as you like.
+    A broker, or a pair, that serves from the start, and any number of clients.
 
-    All of it is the product: only clock, network, disk and chance are simulated. A run depends on
-    nothing but the seed and what the test does.
+    Everything runs the code of the product; only clock, network, disk and chance are simulated. A
+    run depends on nothing but the seed and the test's actions.
 
-    :ivar world: of machines; what this class has no word for is there: `world.network.drop`.
-    :ivar namesrv_addr: of the name server.
+    :ivar world: the machines; use it for faults that this class has no method for:
+        `world.network.drop`.
+    :ivar namesrv_addr: address of the name server.
     """
 
     def __init__(
         self, seed: int = 1, *, pair: bool = False, duplicate_window_millis: int = 0
     ) -> None:
         """
-        :param pair: a SYNC_MASTER with its slave, and not a broker alone.
-        :param duplicate_window_millis: of its brokers: for producers with `idempotent=True`.
+        :param pair: run a SYNC_MASTER with its slave, not a single broker.
+        :param duplicate_window_millis: the brokers' setting, needed by producers with
+            `idempotent=True`.
         """
         self._window_ms = duplicate_window_millis
         self.world = World(seed)
@@ -86,9 +91,9 @@ class ClientWorld:
 
     def close(self) -> None:
         """
-        The end of the world.
+        End the simulation.
 
-        :raises Exception: what a timer or a protocol raised while it was there.
+        :raises Exception: an exception that a timer or a protocol raised during the simulation.
         """
         with self._outside_loop():
             self._runner.close()
@@ -98,7 +103,10 @@ class ClientWorld:
 
     @contextmanager
     def _outside_loop(self) -> Iterator[None]:
-        """Of a loop that runs: pytest-twisted calls tests from its reactor, which may be on one."""
+        """
+        Leave a running event loop while the block runs: pytest-twisted calls tests from its
+        reactor, which may run on one.
+        """
         outer = events._get_running_loop()
         if outer is not self._loop:
             events._set_running_loop(None)
@@ -113,9 +121,9 @@ class ClientWorld:
         self, settings: ClientConfig | str = "", **options: Unpack[ClientOptions]
     ) -> Client:
         """
-        As `rmq_ha.client.aio.connect`; each client has a machine of its own.
+        Return a client like `rmq_ha.client.aio.connect`; each client has a machine of its own.
 
-        :raises RuntimeError: it is asked for on another loop, whose time is not this world's.
+        :raises RuntimeError: it is called on another event loop, whose time is not this world's.
         """
         if get_running_loop() is not self._loop:
             raise RuntimeError("this coroutine runs on a loop of its own: use `world.run(...)`")
@@ -125,7 +133,7 @@ class ClientWorld:
     def client(
         self, settings: ClientConfig | str = "", **options: Unpack[ClientOptions]
     ) -> ClientInstance:
-        """As `rmq_ha.client.connect`, for those who write Deferreds."""
+        """Return a client like `rmq_ha.client.connect`, for tests that use Deferreds."""
         host = self._machine()
         return ClientInstance(host.seams, self._settings(settings, host, options))
 
@@ -138,7 +146,10 @@ class ClientWorld:
     def _settings(
         self, settings: ClientConfig | str, host: SimHost, options: Mapping[str, Any]
     ) -> ClientConfig:
-        """Name servers outside are not there; offsets are kept seldom, as hours shall pass soon."""
+        """
+        Return the settings of a client: name servers outside of this world are dropped, and offsets
+        are committed seldom, because hours of simulated time have to pass quickly.
+        """
         if isinstance(settings, str):
             settings = ClientConfig(persist_consumer_offset_interval_ms=_PERSIST_MS)
         settings = client_settings(settings, options)
@@ -149,9 +160,9 @@ class ClientWorld:
 
     def run(self, story: Coroutine[Any, Any, T], limit: float = LIMIT_SECONDS) -> T:
         """
-        Run a coroutine of asyncio; `asyncio.sleep` and all time-outs are of this world.
+        Run a coroutine of asyncio; `asyncio.sleep` and all timeouts use this world's time.
 
-        :param limit: simulated seconds; then it ends with TimeoutError.
+        :param limit: simulated seconds; after them the run ends with TimeoutError.
         """
         with self._outside_loop():
             return self._runner.run(_limited(story, limit))
@@ -161,7 +172,7 @@ class ClientWorld:
         Let time pass until a Deferred, or a coroutine that awaits Deferreds, has an outcome.
 
         :param limit: simulated seconds.
-        :raises TimeoutError: it has none by then.
+        :raises TimeoutError: there is no outcome by then.
         """
         outcomes: list[Any] = []
         started = later if isinstance(later, Deferred) else Deferred.fromCoroutine(later)
@@ -182,7 +193,7 @@ class ClientWorld:
         seconds = time.total_seconds() if isinstance(time, timedelta) else time
         self.world.clock.run_for(seconds)
 
-    # What is there
+    # State
 
     def new_topic(self, name: str, queues: int = _QUEUES) -> str:
         """
@@ -201,9 +212,9 @@ class ClientWorld:
 
     def messages(self, topic: str) -> list[MessageExt]:
         """
-        All messages that a topic has, queue by queue; `%DLQ%group` is a topic, too.
+        Return all messages of a topic, queue by queue; `%DLQ%group` is a topic, too.
 
-        Read in the store of the master, or of its slave where that is all there is.
+        They are read from the store of the master, or of its slave if the master is gone.
         """
         broker = self._brokers.get(self._master) or self._brokers[self._slave]
         config = broker.topics.get(topic)
@@ -211,7 +222,7 @@ class ClientWorld:
         return [message for queue_id in queues for message in _read(broker.store, topic, queue_id)]
 
     def state(self) -> dict[str, str]:
-        """What each machine is, and how far its log is."""
+        """Return the role of each machine, and the end of its log."""
         states = dict.fromkeys([*self.world.hosts], "runs")
         for name in filter(None, (self._master, self._slave)):
             broker = self._brokers.get(name)
@@ -227,32 +238,32 @@ class ClientWorld:
     # Faults
 
     def kill_master(self) -> None:
-        """Its process ends without a word; what it wrote is on its disk."""
+        """Kill the master's process at once; what it wrote is on its disk."""
         self.resume()
         if self._brokers.pop(self._master, None) is not None:
             self.world.hosts[self._master].crash()
 
     def start_master(self) -> None:
-        """The master that was killed comes back; it serves a moment later."""
+        """Start the master that was killed; it serves a moment later."""
         self._start(self._master, self._role)
 
     def pause(self) -> None:
-        """Nothing reaches the master and nothing leaves it; its connections stay."""
+        """Pause the master: no bytes reach it or leave it, and its connections stay."""
         self._is_paused = True
         for name in self.world.hosts:
             if name != self._master:
                 self.world.network.partition(self._master, name)
 
     def resume(self) -> None:
-        """A master that was paused goes on; what TCP kept arrives."""
+        """Let a paused master go on; bytes that TCP kept arrive."""
         if self._is_paused:
             self._is_paused = False
             self.world.network.heal()
 
     def fail_over(self) -> None:
         """
-        The slave takes the place of the master, which is killed if it runs; a moment later it
-        serves.
+        Make the slave the master; the old master is killed if it runs. The new one serves a moment
+        later.
 
         :raises RuntimeError: there is no slave.
         """
@@ -266,7 +277,7 @@ class ClientWorld:
         self.start_master()
 
     def rejoin(self) -> None:
-        """Whoever was killed comes back as the slave of the present master."""
+        """Start the member that was killed as the slave of the present master."""
         self._start(self._slave, BrokerRole.SLAVE)
 
     def _start(self, name: str, role: BrokerRole) -> None:

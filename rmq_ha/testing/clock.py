@@ -16,14 +16,14 @@ MAX_STEPS_AT_ONCE = 200_000
 
 
 class SimulationStuck(Exception):
-    """Time does not move any more: something calls itself again without a delay."""
+    """The simulated time does not move: a function calls itself again without a delay."""
 
 
 class SimClock:
     """
     All events of a simulation in order of (time, sequence); time jumps from one to the next.
 
-    :ivar failures: what timers and protocols raised; an empty list in a healthy run.
+    :ivar failures: exceptions that timers and protocols raised; an empty list in a healthy run.
     """
 
     log = Logger()
@@ -41,7 +41,7 @@ class SimClock:
         return self._now
 
     def call_at(self, time: float, function: Callable[..., object], *args: Any) -> None:
-        """Run a function at a time (now, when that has passed); cannot be cancelled."""
+        """Run a function at a time, or now if that time has passed. It cannot be cancelled."""
         self._sequence += 1
         heappush(self._heap, (max(time, self._now), self._sequence, function, args))
 
@@ -74,7 +74,7 @@ class SimClock:
         self.log.failure("{what}", failure=failure, what=what)
 
     def run_until(self, time: float) -> None:
-        """Run every event up to and at a time, then stand there."""
+        """Run every event up to and including a time, and set the time to it."""
         heap = self._heap
         while heap and heap[0][0] <= time:
             self.step()
@@ -83,7 +83,7 @@ class SimClock:
             self._steps_at_once = 0
 
     def run_for(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Let so many seconds pass."""
         self.run_until(self._now + seconds)
 
     def run_while(self, waiting: Callable[[], object], limit: float) -> bool:
@@ -129,7 +129,7 @@ class SimCall:
 
     def cancel(self) -> None:
         """
-        Unschedule it.
+        Cancel the call.
 
         :raises AlreadyCalled: it has fired.
         :raises AlreadyCancelled: it was cancelled.
@@ -139,17 +139,17 @@ class SimCall:
         self._clock.forget(self)
 
     def reset(self, secondsFromNow: float) -> None:
-        """Fire that long from now; raises as `cancel`."""
+        """Fire that long from now; raises like `cancel`."""
         self._check()
         self._move(self._clock.seconds() + secondsFromNow)
 
     def delay(self, secondsLater: float) -> None:
-        """Fire that much later than planned; raises as `cancel`."""
+        """Fire that much later than planned; raises like `cancel`."""
         self._check()
         self._move(self._time + secondsLater)
 
     def active(self) -> bool:
-        """It neither fired nor was cancelled."""
+        """Return whether the call has neither fired nor been cancelled."""
         return self._state == 0
 
     def _check(self) -> None:
@@ -159,14 +159,20 @@ class SimCall:
             raise AlreadyCancelled
 
     def _move(self, time: float) -> None:
-        """A later time waits for the entry in the heap; an earlier one needs a new entry."""
+        """
+        Change the time. For a later time the entry in the heap stays and is queued again when it
+        comes up; an earlier time needs a new entry.
+        """
         self._time = time
         if time < self._queued:
             self._queued = time
             self._clock.queue(self, time)
 
     def fire(self, queued: float) -> None:
-        """Its entry in the heap came up."""
+        """
+        Run the call, or queue it again if its time was moved; called when its entry in the heap
+        comes up.
+        """
         if self._state or queued != self._queued:
             return
         if self._time > queued:
@@ -178,16 +184,17 @@ class SimCall:
         self._clock.fired(self)
 
     def vanish(self) -> None:
-        """The machine crashed."""
+        """Drop the call, because its machine crashed."""
         self._state = 2
 
 
 @implementer(IReactorTime)
 class HostClock:
     """
-    One machine's `IReactorTime`: the simulation's time, its own timers.
+    The clock of one machine, an `IReactorTime`: the simulation's time with the machine's own
+    timers.
 
-    :param index: of the machine, for the trace.
+    :param index: index of the machine, for the trace.
     """
 
     def __init__(self, clock: SimClock, index: int = 0) -> None:
@@ -203,7 +210,7 @@ class HostClock:
     def callLater(
         self, delay: float, callable: Callable[..., Any], *args: object, **kw: object
     ) -> SimCall:
-        """Call a function `delay` seconds from now; 0: after all that is due already."""
+        """Call a function `delay` seconds from now; with 0 after everything that is due already."""
         if delay < 0:
             raise ValueError(f"{delay} seconds: a delay cannot be negative")
         call = SimCall(self, self._clock.seconds() + delay, callable, args, kw)
@@ -223,7 +230,7 @@ class HostClock:
         self._clock.call_at(time, call.fire, time)
 
     def forget(self, call: SimCall) -> None:
-        """A timer is done."""
+        """Remove a timer that is done."""
         self._calls.pop(call, None)
 
     def fired(self, call: SimCall) -> None:

@@ -1,4 +1,4 @@
-"""Machines with parts of the product on them: a master and a slave, their stores and their link."""
+"""Machines that run parts of the product: a master and a slave, their stores and their link."""
 
 from typing import Any
 
@@ -26,9 +26,10 @@ def small_configuration(
     ip: str, role: BrokerRole, flush: FlushDiskType, broker_id: int = 0, file_size: int = 32768
 ) -> BrokerConfiguration:
     """
-    A broker with small files and short intervals, so that much happens in little time.
+    Return the settings of a broker with small files and short intervals, so that much happens in
+    little time.
 
-    :param file_size: of the commit log, bytes.
+    :param file_size: size of a file of the commit log, in bytes.
     """
     configuration = BrokerConfiguration()
     broker, store = configuration.broker, configuration.store
@@ -55,10 +56,10 @@ class StoreNode:
     """
     A message store and its HA service on a simulated machine.
 
-    :ivar boots: lives so far; the present or last one's number.
+    :ivar boots: number of lives so far, which is the number of the present or last one.
     :ivar crashed: the lives that ended in a crash.
-    :ivar is_indexed: no life ended so that the next one repairs the store: that begins the index
-        anew in mid-log, as 4.9's (`messageIndexSafe`).
+    :ivar is_indexed: false after a life that ended so that the next one repairs the store: a repair
+        begins the index anew in the middle of the log, as in 4.9 (`messageIndexSafe`).
     :ivar state: down, starting, running or stopping.
     """
 
@@ -85,14 +86,14 @@ class StoreNode:
 
     @property
     def life(self) -> Life:
-        """Which machine this is, and for the how manieth time it runs."""
+        """Name of the machine, and the number of its present life."""
         return self.host.name, self.boots
 
     def take_part(self, role: BrokerRole, master_address: str | None) -> None:
         """
-        What it is from its next life on.
+        Set the role for the next life.
 
-        :param master_address: host and replication port of its master; None: it is one itself.
+        :param master_address: host and replication port of its master; None: it is the master.
         """
         self.configuration.store.broker_role = role
         self.configuration.broker.broker_id = 1 if role is BrokerRole.SLAVE else 0
@@ -100,12 +101,12 @@ class StoreNode:
 
     @property
     def open_store(self) -> Any:
-        """The store, while it is running."""
+        """The store while it is running; None otherwise."""
         return self.store if self.state == "running" else None
 
     @property
     def store_host(self) -> Address:
-        """What goes into records."""
+        """The address that is written into records."""
         return Address.parse(self.host.ip, LISTEN_PORT)
 
     def _begin(self) -> None:
@@ -124,7 +125,7 @@ class StoreNode:
         self.store.load()
 
     def start(self) -> "Deferred[None]":
-        """Run what was loaded."""
+        """Run the store that was loaded."""
         boot = self.boots
         started = Deferred.fromCoroutine(self._start())
         return started.addCallbacks(self._started, self._failed, (boot,), {}, (boot,))
@@ -161,7 +162,7 @@ class StoreNode:
             self._check_leftovers()
 
     def _check_leftovers(self) -> None:
-        """After a stop there is nothing left that could wake up."""
+        """Check that after a stop no timer, connection, port or call is left."""
         host = self.host
         left = {
             "timers": [repr(call.function) for call in host.clock.getDelayedCalls()],  # type: ignore[attr-defined]
@@ -184,11 +185,14 @@ class StoreNode:
 
     @property
     def log_directory(self) -> str:
-        """Where the commit log lies."""
+        """Directory of the commit log."""
         return self.configuration.store.store_path_commit_log or ""
 
     def log_image(self) -> LogImage:
-        """The commit log: up to its end while there is a store, else as it can be read."""
+        """
+        Return the commit log: up to the store's end while there is a store, else as far as it can
+        be read.
+        """
         end = self.store.log.max_offset if self.state != "down" else None
         size = self.configuration.store.mapped_file_size_commit_log
         return read_log(self.host.disk, self.log_directory, size, end)

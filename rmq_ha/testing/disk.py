@@ -1,9 +1,10 @@
-"""A disk that tells what was written from what is safe.
+"""
+A simulated disk that keeps written bytes apart from those that survive a power loss.
 
 Writes go to a page cache; `sync` makes a file's content durable. When the power fails, a seeded
 part of the 512-byte sectors that were written but not synced is lost, and one may be torn. Files
-that were created or removed since the last sync of anything may come back or be gone, the latest
-first, as with a journaling file system; `replace` is durable when it returns.
+that were created since the last sync of any file may be gone, and removed ones may come back, the
+latest first, as with a journaling file system; `replace` is durable when it returns.
 """
 
 import errno
@@ -21,7 +22,7 @@ PAGE = 4096
 
 
 class Inode:
-    """The content of a file, twice: as everybody reads it, and as it survives."""
+    """The content of a file, twice: as processes read it, and as it survives a power loss."""
 
     def __init__(self, size: int, mtime_ms: int) -> None:
         self.cache = bytearray(size)
@@ -31,7 +32,7 @@ class Inode:
 
     @classmethod
     def from_bytes(cls, data: bytes, mtime_ms: int) -> "Inode":
-        """A small file that is all safe."""
+        """Return a small file whose content is durable."""
         inode = cls(0, mtime_ms)
         inode.cache = bytearray(data)
         inode.durable = bytearray(data)
@@ -39,14 +40,15 @@ class Inode:
         return inode
 
     def sync(self) -> None:
-        """What everybody reads is safe now."""
+        """Make the present content durable."""
         self.durable[:] = self.cache
 
     def lose_power(self, random: Random) -> int:
         """
-        Keep a random part of what was not synced; a sector may tear where nothing follows.
+        Keep a random part of the bytes that were not synced; a sector may be torn if no later one
+        was kept.
 
-        :returns: sectors that lost their latest content.
+        :returns: how many sectors lost their latest content.
         """
         if self.cache == self.durable:
             return 0
@@ -65,7 +67,8 @@ class Inode:
             sizes.append(size)
         written = 0
         for start, is_kept, size in reversed(list(zip(dirty, kept, sizes, strict=True))):
-            # a torn one was the last to be written: where something of the next is, it was not
+            # a torn sector was the last to be written: it is torn only if nothing of the next one
+            # was kept
             written = size if is_kept or not written else 0
             self.durable[start : start + written] = self.cache[start : start + written]
         lost = kept.count(False)
@@ -74,7 +77,7 @@ class Inode:
 
 
 class SimFile:
-    """A `rmq_ha.base.seams.File`."""
+    """An open file, a `rmq_ha.base.seams.File`."""
 
     def __init__(self, disk: "SimDisk", path: str, inode: Inode) -> None:
         self._disk = disk
@@ -101,7 +104,7 @@ class SimFile:
         return bytes(memoryview(self._inode.cache)[position : position + size])
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
-        """Write all of `data`; on a full disk a part of it, and then OSError."""
+        """Write all of `data`; on a full disk write a part of it and raise OSError."""
         self._check("pwrite")
         inode = self._inode
         size = len(data)
@@ -114,30 +117,33 @@ class SimFile:
             raise OSError(errno.ENOSPC, "No space left on device", self._path)
 
     def reserve(self, position: int, size: int) -> None:
-        """Make sure that writing this range through `map` cannot run out of disk."""
+        """Make sure that writing this range through `map` cannot run out of disk space."""
         self._check("reserve")
         if self._disk.allocate(self._inode, position, size) < size:
             raise OSError(errno.ENOSPC, "No space left on device", self._path)
 
     def map(self) -> bytearray:
-        """The page cache itself: what is written here counts as not synced."""
+        """Return the page cache itself: bytes that are written here count as not synced."""
         self._check("map")
         return self._inode.cache
 
     def next_data(self, position: int) -> int:
-        """Everything from `position` to the one returned, its size at most, is a hole: zeros."""
+        """
+        Return the first position from `position` on that has data, or the file's size; all bytes
+        before it are a hole of zeros.
+        """
         self._check("next_data")
         page = self._inode.pages.find(1, position // PAGE)
         return self.size if page < 0 else max(position, page * PAGE)
 
     def zero(self, position: int) -> None:
-        """Everything from `position` to the end reads as zero."""
+        """Make all bytes from `position` to the end zero."""
         self._check("zero")
         cache = self._inode.cache
         cache[position:] = bytes(len(cache) - position)
 
     def sync(self) -> None:
-        """What was written is on the disk."""
+        """Make the file's content durable."""
         self._check("sync")
         if self._disk.sync_fails:
             raise OSError(errno.EIO, "Input/output error", self._path)
@@ -146,10 +152,10 @@ class SimFile:
         self._disk.synced(self._inode.durable)
 
     def forget(self, position: int, size: int) -> None:
-        """A hint; nothing changes."""
+        """Do nothing; the call is only a hint."""
 
     def close(self) -> None:
-        """Twice is harmless."""
+        """Close the file; a second call is harmless."""
         self._closed = True
 
 
@@ -161,22 +167,23 @@ class _SimLock:
         self._path = path
 
     def release(self) -> None:
-        """Let others open the store."""
+        """Release the lock, so that others can open the store."""
         self._disk.unlock(self._path, self)
 
 
 class SimDisk:
     """
-    A `rmq_ha.base.seams.Disk`, from one boot of its machine to the next crash.
+    A disk from one boot of its machine to the next crash, a `rmq_ha.base.seams.Disk`.
 
-    :param now_ms: for modification times.
-    :param index: of the machine, for the trace.
+    :param now_ms: clock for modification times.
+    :param index: index of the machine, for the trace.
     :ivar is_full: writes that need new pages fail.
     :ivar sync_fails: every sync fails.
-    :ivar fault: gets the name of a call (`pread`, `pwrite`, `sync`, `open`, ...) and its path; the
-        errno with which it fails, or None. A machine that starts again has none.
-    :ivar capacity: bytes that `usage` tells of.
-    :ivar boot: of the machine: a process that dies leaves it as it is.
+    :ivar fault: called with the name of a call (`pread`, `pwrite`, `sync`, `open`, ...) and its
+        path; returns the errno with which the call fails, or None. A machine that starts again has
+        no faults.
+    :ivar capacity: size of the disk in bytes, for `usage`.
+    :ivar boot: number of the machine's boot; it does not change when only a process dies.
     """
 
     def __init__(
@@ -201,9 +208,10 @@ class SimDisk:
 
     def crash(self, *, power: bool = True) -> "SimDisk":
         """
-        The machine stops; handles of this boot are of no use any more.
+        Stop the machine; open files of this boot fail from now on.
 
-        :param power: False: only the process died, and what it wrote stays.
+        :param power: the machine loses power; False: only the process died, and the bytes that it
+            wrote stay.
         :returns: the disk as the next boot finds it.
         """
         self._dead = True
@@ -232,51 +240,63 @@ class SimDisk:
                 self._files[path + ".tmp"] = Inode.from_bytes(torn, self.now_ms())
         return sum(self._files[path].lose_power(self._random) for path in sorted(self._files))
 
-    # What happens to it while nobody looks
+    # Used by tests only
 
     def paths(self, prefix: str) -> list[str]:
-        """All files at or below a path, sorted."""
+        """Return all files at or below a path, sorted."""
         inside = prefix + "/"
         return sorted(path for path in self._files if path == prefix or path.startswith(inside))
 
     def content(self, path: str) -> bytes:
-        """What a file says to everybody; b"" without one."""
+        """Return the content of a file as processes read it; b"" if it does not exist."""
         inode = self._files.get(path)
         return b"" if inode is None else bytes(inode.cache)
 
     def is_safe(self, path: str, start: int = 0, end: int | None = None) -> bool:
-        """What a file says from `start` to `end` survives a power loss."""
+        """Return whether the bytes of a file from `start` to `end` survive a power loss."""
         inode = self._files[path]
         return inode.cache[start:end] == inode.durable[start:end]
 
     def damage(self, path: str, data: bytes | None) -> None:
-        """A file's bytes, in the cache and on the disk, are others now; None: it is gone."""
+        """Replace a file's bytes, in the cache and on the disk; None removes the file."""
         if data is None:
             del self._files[path]
         else:
             self._files[path] = Inode.from_bytes(data, self._files[path].mtime_ms)
 
-    # What files ask
+    # Called by files
 
     def check(self) -> None:
-        """:raises OSError: this boot is over."""
+        """
+        Check that this boot is not over.
+
+        :raises OSError: this boot is over.
+        """
         if self._dead:
             raise OSError(errno.EIO, "this machine has crashed")
 
     def try_fault(self, operation: str, path: str) -> None:
-        """:raises OSError: a test wants it."""
+        """
+        Fail if the test has set a fault.
+
+        :raises OSError: the test has set one for this call.
+        """
         number = self.fault(operation, path)
         if number is not None:
             raise OSError(number, os.strerror(number), path)
 
     def check_names(self, path: str) -> None:
-        """:raises NotNow: a test wants that the directory of a file cannot be opened to sync it."""
+        """
+        Fail if the test has set a fault of the directory.
+
+        :raises NotNow: the directory of a file cannot be opened to sync it.
+        """
         number = self.fault("names", path)
         if number is not None:
             raise NotNow(f"cannot open {os.path.dirname(path)}: {os.strerror(number)}")
 
     def allocate(self, inode: Inode, position: int, size: int) -> int:
-        """Take pages for a range; how many bytes of it may be written."""
+        """Take pages for a range, and return how many bytes of it may be written."""
         first, last = position // PAGE, (position + size - 1) // PAGE + 1
         if self.is_full:
             missing = inode.pages.find(0, first, last)
@@ -286,7 +306,7 @@ class SimDisk:
         return size
 
     def synced(self, durable: bytearray) -> None:
-        """A sync also makes safe what was created and removed before it."""
+        """Make files durable that were created or removed before a sync."""
         self._journal.clear()
         self._replaced.clear()
         self._note(SYNC, durable)
@@ -294,7 +314,7 @@ class SimDisk:
     def _note(self, kind: int, data: bytes | bytearray) -> None:
         self._trace.add(kind, self._index, self.now_ms() / 1000, len(data), data)
 
-    # The seam
+    # The interface `Disk`
 
     def open(self, path: str, size: int) -> SimFile:
         """
@@ -316,12 +336,12 @@ class SimDisk:
         return SimFile(self, path, inode)
 
     def exists(self, path: str) -> bool:
-        """A file or directory is there."""
+        """Return whether a file or directory exists."""
         self.check()
         return path in self._files or path in self._dirs
 
     def is_dir(self, path: str) -> bool:
-        """A directory is there."""
+        """Return whether a directory exists."""
         self.check()
         return path in self._dirs
 
@@ -348,9 +368,9 @@ class SimDisk:
 
     def read_bytes(self, path: str) -> bytes:
         """
-        A small file, whole.
+        Return the content of a small file.
 
-        :raises FileNotFoundError: it is not there.
+        :raises FileNotFoundError: the file does not exist.
         """
         return bytes(self._find(path).cache)
 
@@ -362,7 +382,7 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path) from None
 
     def replace(self, path: str, data: bytes, *, backup: bool = False) -> None:
-        """Put `data` in the place of a small file, durably."""
+        """Replace the content of a small file, durably."""
         self.check()
         if self.is_full:
             raise OSError(errno.ENOSPC, "No space left on device", path)
@@ -380,17 +400,17 @@ class SimDisk:
         self._note(REPLACED, data)
 
     def boot_id(self, path: str) -> bytes:
-        """The number of the boot."""
+        """Return the number of the boot."""
         self.check()
         return b"boot %d of %d %s\n" % (self.boot, self._index, path.encode())
 
     def place_of(self, path: str) -> bytes:
-        """This disk and the path: nothing is copied but by tests."""
+        """Return a name of this path on this disk. Only tests copy a disk."""
         self.check()
         return b"%d %s" % (self._index, path.encode())
 
     def sync_tree(self, path: str) -> None:
-        """As each file's own sync."""
+        """Sync each file below a path."""
         self.check()
         for name in self.paths(path):
             SimFile(self, name, self._files[name]).sync()
@@ -438,7 +458,7 @@ class SimDisk:
         """
         Take RocketMQ's lock and write `lock` into the file.
 
-        :raises StoreLocked: it is held.
+        :raises StoreLocked: the lock is held.
         """
         self.check()
         if path in self._locks:
@@ -454,12 +474,12 @@ class SimDisk:
             del self._locks[path]
 
     def may_write(self, path: str) -> bool:
-        """Where no file is in the way."""
+        """Return whether a file can be created here: no file is in the way."""
         self.check()
         return path not in self._files
 
     def usage(self, path: str) -> DiskUsage | None:
-        """Of the whole disk; None when there is no such path."""
+        """Return the usage of the whole disk; None if the path does not exist."""
         self.check()
         if path not in self._files and path not in self._dirs:
             return None
@@ -470,7 +490,7 @@ class SimDisk:
 
     def _undo_create(self, path: str) -> None:
         if self._files.pop(path, None) is not None and self._random.random() < 0.2:
-            self._files[path] = Inode(0, self.now_ms())  # its name came through, its size not
+            self._files[path] = Inode(0, self.now_ms())  # only its name survived
 
     def _undo_remove(self, path: str, inode: Inode) -> None:
         self._restore_dirs(os.path.dirname(path))

@@ -1,4 +1,4 @@
-"""A simulated machine: what a `rmq_ha.base.seams.Host` stands on, and how it dies."""
+"""A simulated machine: the parts of a `rmq_ha.base.seams.Host`, and how the machine crashes."""
 
 from random import Random
 
@@ -17,7 +17,8 @@ class World:
     One clock, one network and any number of machines, all of it from one seed.
 
     :param seed: equal seeds give equal runs.
-    :param subnet: of the machines' addresses; on 127.0.0 all of them pass for one.
+    :param subnet: first three parts of the machines' addresses; with 127.0.0 all of them count as
+        one machine.
     """
 
     def __init__(self, seed: int, trace: Trace | None = None, subnet: str = "127.0.0") -> None:
@@ -29,7 +30,7 @@ class World:
         self.hosts: dict[str, SimHost] = {}
 
     def random(self, name: str) -> Random:
-        """A component's own source of chance, which no other component disturbs."""
+        """Return a component's own source of random numbers, which no other component uses."""
         return Random(f"{self.seed}/{name}")
 
     def add(self, name: str, skew_ms: int = 0) -> "SimHost":
@@ -44,7 +45,7 @@ class SimHost:
     A machine of a `World`.
 
     :ivar seams: the `rmq_ha.base.seams.Host` of this boot.
-    :ivar disk: survives a crash as far as a disk does.
+    :ivar disk: the machine's disk, which survives crashes.
     :ivar skew_ms: how far its wall clock is ahead of the simulation's.
     """
 
@@ -64,11 +65,14 @@ class SimHost:
         return EPOCH_MS + self.skew_ms + int(self._world.clock.seconds() * 1000)
 
     def step_clock(self, ms: int) -> None:
-        """Somebody sets the wall clock, forward or back; timers run on, on the monotonic one."""
+        """
+        Set the wall clock forward or back; timers are not affected, because they run on the
+        monotonic clock.
+        """
         self.skew_ms += ms
 
     def restart(self) -> Host:
-        """Boot again on the same disk: a new `Host` without memory."""
+        """Boot again on the same disk, and return a new `Host` without memory."""
         if self.is_running:
             raise RuntimeError(f"{self.name} is running")
         self.boots += 1
@@ -92,9 +96,10 @@ class SimHost:
         """
         Stop at once: timers, connections and memory are gone.
 
-        :param power: the whole machine; what was not synced may be lost. Else only the process.
-        :param silent: nobody is told; None: as `power`.
-        :returns: disk sectors that lost what was last written to them.
+        :param power: the whole machine loses power, and bytes that were not synced may be lost;
+            otherwise only the process ends.
+        :param silent: peers are not told; None: the value of `power`.
+        :returns: number of disk sectors that lost their latest content.
         """
         if not self.is_running:
             raise RuntimeError(f"{self.name} is not running")

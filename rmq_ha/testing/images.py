@@ -1,6 +1,8 @@
-"""Store files as the checkers see them: read raw, with a parser of their own.
+"""
+Store files as the checkers see them: read raw, with a parser of their own.
 
-What judges the store must not share its code, so nothing here comes from `rmq_ha.server.store`.
+Code that judges the store must not share the store's code, so nothing here comes from
+`rmq_ha.server.store`.
 
 Spec: store.md, sections 2.1, 2.2 and 3.1.
 """
@@ -48,11 +50,11 @@ class LogImage:
     file_size: int
 
     def slice(self, start: int, end: int) -> bytes:
-        """Bytes by physical offset."""
+        """Return the bytes between two physical offsets."""
         return self.data[start - self.start : end - self.start]
 
     def records(self) -> Iterator[LogRecord]:
-        """Records from the start to the end, or to the first that is none."""
+        """Yield records from the start to the end, or to the first place without a record."""
         position = self.start
         while position + 8 <= self.end:
             record = parse_record(self.data, position - self.start, self.end - self.start)
@@ -68,9 +70,9 @@ class LogImage:
 
     def readable_end(self, records: list[LogRecord] | None = None) -> int:
         """
-        Where reading records stops.
+        Return where reading records stops.
 
-        :param records: those of this log, when they are known.
+        :param records: the records of this log, if they are known.
         """
         position = self.start
         for record in self.records() if records is None else records[-1:]:
@@ -106,7 +108,7 @@ def parse_record(data: bytes, position: int, end: int) -> LogRecord | None:
         return None
     if tail != position + size or (body and crc32(body) & 0x7FFFFFFF != crc):
         return None
-    if "\0" in properties:  # no CRC covers them, but these bytes were never written
+    if "\0" in properties:  # no CRC covers the properties, but these bytes were never written
         return None
     pairs = dict(piece.split("\x01", 1) for piece in properties.split("\x02") if "\x01" in piece)
     return LogRecord(
@@ -123,11 +125,12 @@ def parse_record(data: bytes, position: int, end: int) -> LogRecord | None:
 
 def is_seen_as(good: bytes, read: bytes) -> bool:
     """
-    Whether nobody can tell `read` from the record `good`: what differs, nothing vouches for.
+    Return whether a reader cannot tell `read` from the record `good`: they differ only in bytes
+    that nothing verifies.
 
-    Whoever reads knows the size, magic, queue, queue offset, physical offset and topic that he
-    wants, the parts have to add up, and the body has a CRC. Nothing covers flag, transaction,
-    stamps, hosts and properties: any bytes there may have been written so.
+    A reader knows the size, magic, queue, queue offset, physical offset and topic that it expects,
+    the lengths of the parts have to add up, and the body has a CRC. Nothing verifies flag,
+    transaction, timestamps, hosts and properties: any bytes there may have been written so.
     """
     return len(read) == len(good) and _vouched_for(read) == _vouched_for(good)
 
@@ -145,9 +148,9 @@ def _vouched_for(record: bytes) -> tuple[bytes, ...]:
 
 def read_log(disk: Disk, directory: str, file_size: int, end: int | None = None) -> LogImage:
     """
-    A commit log as it lies on a disk.
+    Read a commit log from a disk.
 
-    :param end: None: as far as it can be read.
+    :param end: end of the log; None: as far as it can be read.
     """
     names = disk.list_dir(directory)
     start = int(names[0]) if names else 0
@@ -165,7 +168,7 @@ class QueueImage:
     """
     A consume queue's units by queue offset, fillers left out.
 
-    :ivar end: the queue offset behind the last one.
+    :ivar end: the queue offset after the last unit.
     """
 
     units: dict[int, tuple[int, int, int]] = field(default_factory=dict)
@@ -173,7 +176,7 @@ class QueueImage:
 
 
 def read_queues(disk: Disk, directory: str) -> dict[tuple[str, int], QueueImage]:
-    """All consume queues below a directory."""
+    """Read all consume queues below a directory."""
     images: dict[tuple[str, int], QueueImage] = {}
     for topic in disk.list_dir(directory):
         for queue_id in disk.list_dir(f"{directory}/{topic}"):

@@ -42,7 +42,7 @@ class SimNetwork:
 
     :param random: draws delays and chunk sizes.
     :ivar window: bytes that may be on the way in one direction of a connection.
-    :ivar latency: least and most seconds that a segment travels.
+    :ivar latency: shortest and longest time that a segment travels, in seconds.
     :ivar split: the chance that arriving bytes reach the protocol in more than one piece.
     """
 
@@ -59,12 +59,12 @@ class SimNetwork:
         self._blocked: dict[tuple[str, int, str], None] = {}
 
     def attach(self, name: str, ip: str, index: int = 0) -> "HostNetwork":
-        """Plug a machine in; a restarted one takes the place of its former self."""
+        """Connect a machine; a restarted one takes the place of its former self."""
         self.hosts[name] = HostNetwork(self, name, ip, index)
         return self.hosts[name]
 
     def find(self, host: str) -> "HostNetwork | None":
-        """A machine by name or address."""
+        """Return a machine by name or address; None: there is none."""
         for network in self.hosts.values():
             if host in (network.name, network.ip):
                 return network
@@ -73,28 +73,28 @@ class SimNetwork:
     # Faults
 
     def cut(self, source: str, destination: str) -> None:
-        """Nothing from one machine reaches the other any more; the way back stays open."""
+        """Lose all segments from one machine to the other; the way back stays open."""
         self._cut[source, destination] = None
 
     def partition(self, machine: str, other: str) -> None:
-        """Nothing passes between two machines."""
+        """Lose all segments between two machines, in both directions."""
         self.cut(machine, other)
         self.cut(other, machine)
 
     def block(self, host: str, port: int, source: str = "") -> None:
         """
-        A firewall: no connection to this port of a machine comes about any more.
+        Block connections to a port of a machine, as a firewall does.
 
         :param source: only for this other machine; empty: for all.
         """
         self._blocked[host, port, source] = None
 
     def slow(self, source: str, destination: str, seconds: float) -> None:
-        """Delay each segment by up to that much more."""
+        """Delay each segment by up to that many seconds more."""
         self._slow[source, destination] = seconds
 
     def heal(self) -> None:
-        """End cuts, blocked ports and delays; what TCP kept is sent again."""
+        """End cuts, blocked ports and delays; segments that TCP kept are sent again."""
         self._cut.clear()
         self._blocked.clear()
         self._slow.clear()
@@ -104,46 +104,46 @@ class SimNetwork:
             end.healed()
 
     def ends(self) -> list[SimTransport]:
-        """Both ends of all connections, in the order of machines and connections."""
+        """Return both ends of all connections, in the order of machines and connections."""
         return [end for host in self.hosts.values() for end in host.connections]
 
     def connections_between(self, machine: str, other: str) -> list[SimTransport]:
-        """The ends on the first machine of its connections with the second."""
+        """Return the first machine's ends of its connections with the second."""
         host = self.hosts[machine]
         return [end for end in host.connections if end.peer.owner.name == other]
 
     def drop(self, end: SimTransport) -> None:
-        """Reset a connection: both sides hear of it."""
+        """Reset a connection; both sides are told."""
         self.trace(FAULT, end, 1)
         end.peer.lose(ConnectionLost("reset in the network"))
         end.lose(ConnectionLost("reset in the network"))
 
     def half_open(self, end: SimTransport) -> None:
-        """This end is lost, the other one is not told: it goes on as if nothing had happened."""
+        """Lose this end without telling the other one, which goes on as if nothing had happened."""
         self.trace(FAULT, end, 2)
         end.vanished = True
         end.lose(ConnectionLost("timed out in the network"))
 
-    # What transports ask
+    # Called by transports
 
     def is_up(self, name: str) -> bool:
-        """The machine is there and answers."""
+        """Return whether the machine is up and answers."""
         return self.hosts[name].is_up
 
     def is_cut(self, source: SimTransport, destination: SimTransport) -> bool:
-        """Segments of this direction get lost."""
+        """Return whether segments of this direction get lost."""
         return bool(self._cut) and (source.owner.name, destination.owner.name) in self._cut
 
     def is_way_cut(self, source: str, destination: str) -> bool:
-        """Segments from one machine to another get lost."""
+        """Return whether segments from one machine to another get lost."""
         return (source, destination) in self._cut
 
     def is_blocked(self, host: str, port: int, source: str) -> bool:
-        """A machine cannot connect to this port of another one."""
+        """Return whether a machine cannot connect to this port of another one."""
         return any((host, port, who) in self._blocked for who in ("", source))
 
     def delay(self, source: Machine, destination: Machine) -> float:
-        """Seconds that the next segment travels."""
+        """Return the seconds that the next segment travels."""
         low, high = self.latency
         delay = low + self.random.random() * (high - low)
         if self._slow:
@@ -153,7 +153,7 @@ class SimNetwork:
         return delay
 
     def chunk(self, size: int) -> int:
-        """How many of the bytes at hand the next `dataReceived` gets."""
+        """Return how many of the waiting bytes the next `dataReceived` gets."""
         if size > 1 and self.random.random() < self.split:
             return 1 + int(self.random.random() * (size - 1))
         return size
@@ -164,7 +164,7 @@ class SimNetwork:
 
 
 class HostNetwork:
-    """One machine's `rmq_ha.base.seams.Network`."""
+    """The network of one machine, a `rmq_ha.base.seams.Network`."""
 
     def __init__(self, network: SimNetwork, name: str, ip: str, index: int) -> None:
         self.network = network
@@ -178,33 +178,33 @@ class HostNetwork:
         self._next_port = 40000
 
     def client(self, host: str, port: int, timeout: float = 3.0) -> "SimClientEndpoint":
-        """Connects to a peer; `timeout` in seconds."""
+        """Return an endpoint that connects to a peer; `timeout` in seconds."""
         return SimClientEndpoint(self, host, port, timeout)
 
     def server(self, port: int, interface: str = "") -> "SimServerEndpoint":
-        """Listens; port 0 picks a free one."""
+        """Return an endpoint that listens; port 0 picks a free one."""
         return SimServerEndpoint(self, port, interface)
 
     def look_up(self, name: str) -> "Deferred[list[str]]":
-        """The address of a machine by its name."""
+        """Return the address of a machine by its name."""
         machine = self.network.find(name)
         return succeed([] if machine is None else [machine.ip])
 
     def free_port(self) -> int:
-        """A port for an outgoing connection or a listener that does not care."""
+        """Return a free port, for an outgoing connection or a listener that accepts any."""
         self._next_port += 1
         return self._next_port
 
     def forget(self, end: SimTransport) -> None:
-        """A connection is lost."""
+        """Forget a connection that is lost."""
         self.connections.pop(end, None)
 
     def crash(self, silent: bool) -> None:
         """
-        Drop everything.
+        Drop all connections and ports.
 
-        :param silent: the machine is gone and tells nobody; else the process died and its
-            kernel closes the connections.
+        :param silent: the machine is gone and tells its peers nothing; otherwise the process died
+            and its kernel closes the connections.
         """
         self.is_alive = False
         self.is_up = not silent
@@ -249,7 +249,7 @@ class SimPort:
         return succeed(None)
 
     def getHost(self) -> IPv4Address:
-        """The address that is listened on."""
+        """Return the address that the port listens on."""
         return self._address
 
 
@@ -297,7 +297,7 @@ class SimClientEndpoint:
 
 
 class _Attempt:
-    """One try to connect."""
+    """One attempt to connect."""
 
     def __init__(
         self,
@@ -333,7 +333,7 @@ class _Attempt:
         self._clock.call_at(self._clock.seconds() + delay, function, *args)
 
     def _send(self) -> None:
-        """A SYN; again each second while none comes through."""
+        """Send a SYN, and again each second until one arrives."""
         if self._over or not self._from.is_alive:
             return
         target = self._cable.find(self._host)
@@ -358,7 +358,10 @@ class _Attempt:
             self._accept(target, port, back)
 
     def _accept(self, target: HostNetwork, port: SimPort, back: float) -> None:
-        """The other machine has a connection from now on; ours knows a moment later."""
+        """
+        Make the connection. The other machine has it from now on; this machine knows of it a moment
+        later.
+        """
         near_address = IPv4Address("TCP", self._from.ip, self._from.free_port())
         far_address = IPv4Address("TCP", target.ip, self._port)
         near = SimTransport(self._cable, self._from, near_address, far_address)
@@ -384,7 +387,7 @@ class _Attempt:
             return
         try:
             protocol = self._factory.buildProtocol(near.getPeer())
-        except Exception as error:  # Twisted's endpoints fail with it, too
+        except Exception as error:  # Twisted's endpoints fail with any such exception as well
             self._fail(error)
             return
         if protocol is None:
@@ -399,7 +402,7 @@ class _Attempt:
     def _fail(self, error: Exception) -> None:
         if not self._over and self._from.is_alive:
             self._over = True
-            if self._near is not None:  # on its way: the kernel closes it at once
+            if self._near is not None:  # the connection is being made: the kernel closes it at once
                 self._near.abortConnection()
                 self._from.forget(self._near)
             self._factory.doStop()

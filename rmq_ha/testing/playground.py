@@ -26,7 +26,7 @@ until you wind it, or wait for something.
 
 class Playground:
     """
-    What the prompt offers; each public method is a word there.
+    The commands of the prompt; each public method is one.
 
     :param say: prints a line.
     """
@@ -37,7 +37,7 @@ class Playground:
         self._producer: Producer | None = None
 
     def words(self) -> dict[str, Any]:
-        """The names of the prompt."""
+        """Return the commands by name."""
         own = {name: getattr(self, name) for name in dir(self) if not name.startswith("_")}
         world = "kill_master", "start_master", "pause", "resume", "fail_over", "rejoin"
         own.update({name: getattr(self.world, name) for name in world}, timedelta=timedelta)
@@ -46,7 +46,7 @@ class Playground:
     def send(
         self, topic: str, body: str | bytes, delay_level: int = 0, tags: str = "", keys: str = ""
     ) -> SendResult:
-        """Send a message, and let time pass until it is answered."""
+        """Send a message, and let time pass until the answer comes."""
         if self._producer is None:
             self._producer = Producer(self.world.client())
             self.world.wait(self._producer.start())
@@ -55,7 +55,7 @@ class Playground:
         return self.world.wait(self._producer.send(message))
 
     def consume(self, topic: str, group: str = "playground") -> PushConsumer:
-        """Say each message of a topic when it comes; the consumer's `stop()` ends that."""
+        """Print each message of a topic when it comes; the consumer's `stop()` ends that."""
         consumer = PushConsumer(self.world.client(), group)
         consumer.subscribe(topic)
 
@@ -78,21 +78,21 @@ class Playground:
         return self.world.world.clock.seconds()
 
     def messages(self, topic: str) -> list[bytes]:
-        """The bodies that a topic has."""
+        """Return the bodies of a topic's messages."""
         return [message.body for message in self.world.messages(topic)]
 
     def state(self) -> None:
-        """Say what runs, as what, and how far its log is."""
+        """Print each machine with its role and the end of its log."""
         self._say(f"{self.now():.3f} s")
         for name, line in self.world.state().items():
             self._say(f"  {name}: {line}")
 
     def cut(self, machine: str, other: str) -> None:
-        """Nothing gets from one machine to the other any more, in both directions."""
+        """Lose all segments between two machines, in both directions."""
         self.world.world.network.partition(machine, other)
 
     def heal(self) -> None:
-        """All ways are open again."""
+        """Open all ways again."""
         self.world.world.network.heal()
 
 

@@ -1,6 +1,8 @@
-"""pytest-rmqha: brokers as fixtures, real ones and simulated ones. See docs/testing.md.
+"""
+pytest-rmqha: brokers as fixtures, real ones and simulated ones. See docs/testing.md.
 
-Every pytest where rmq-ha is installed reads this file, so it imports nothing before a test asks.
+Every pytest where rmq-ha is installed reads this file, so it imports rmq-ha only when a test uses a
+fixture.
 """
 
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ _WORLD = "rmqha_world"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker, for `pytest --markers` and `--strict-markers`."""
+    """Declare the marker, for `pytest --markers` and `--strict-markers`."""
     options = "seed=1, pair=False, duplicate_window_millis=0"
     text = f"{_WORLD}({options}): which world the fixture {_WORLD} is"
     config.addinivalue_line("markers", text)
@@ -56,12 +58,15 @@ def rmqha_world(request: pytest.FixtureRequest) -> "Iterator[ClientWorld]":
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """An `async def` test that has a world runs on its time, whatever else runs such tests."""
+    """
+    Run an `async def` test that uses a world on the world's time, whatever other plugin runs such
+    tests.
+    """
     if _WORLD not in pyfuncitem.fixturenames:
         return None
     test = pyfuncitem.obj
     if type(pyfuncitem).__module__.startswith("pytest_asyncio"):
-        test = getattr(test, "__wrapped__", test)  # it was made to run on a loop of that plugin
+        test = getattr(test, "__wrapped__", test)  # wrapped by pytest_asyncio
     if not iscoroutinefunction(test):
         return None
     given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}

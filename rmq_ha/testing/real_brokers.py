@@ -1,4 +1,7 @@
-"""Real brokers for the tests of applications: processes on free ports, stores that go again."""
+"""
+Real brokers for the tests of applications: processes on free ports; their stores are deleted at the
+end.
+"""
 
 import os
 import shutil
@@ -22,10 +25,10 @@ from rmq_ha.client.rules.errors import MQClientError, NoRoute
 from rmq_ha.client.rules.messages import MessageExt
 
 PORTS = 4
-"""Of a broker: fast port, name server's, own, replication's."""
+"""Number of ports of a broker: fast port, name server's, its own, and the one for replication."""
 WAIT_SECONDS = 30.0
 _TRIES = 3
-"""Others look for free ports at the same time, and may be quicker."""
+"""How often ports are chosen: another process may take the same free ports first."""
 _COMMON = """\
 bindAddress=127.0.0.1
 brokerIP1=127.0.0.1
@@ -45,18 +48,18 @@ threading.Thread(target=leave, daemon=True).start()
 from twisted.scripts.twistd import run
 run()
 """
-"""A server whose parent has gone, however that ended, has nobody left to serve."""
+"""Code that ends a server when its parent process is gone, however that ended."""
 
 
 class ServerProcess:
     """
     One `twistd` process with its files.
 
-    :ivar process: None before the first start.
+    :ivar process: the process; None before the first start.
     """
 
     def __init__(self, directory: Path, plugin: str) -> None:
-        """:param plugin: `rmqha` or `rmqnamesrv`."""
+        """:param plugin: name of the server for twistd, `rmqha` or `rmqnamesrv`."""
         self.directory = directory
         self.directory.mkdir(parents=True, exist_ok=True)
         self.process: subprocess.Popen[bytes] | None = None
@@ -65,7 +68,7 @@ class ServerProcess:
 
     @property
     def output(self) -> str:
-        """What this run wrote so far."""
+        """The output of this run so far."""
         return self._log.read_text(errors="replace")
 
     @property
@@ -73,11 +76,11 @@ class ServerProcess:
         return self.directory / f"output-{self._runs}.log"
 
     def begin(self, settings: str) -> None:
-        """Start; see `wait`."""
+        """Start the process; see `wait`."""
         self._runs += 1
         (self.directory / "server.properties").write_text(settings)
         options = ("-n", "--pidfile=", self._plugin, "--config", "server.properties", "--ready")
-        # Of the application's environment a broker takes no name server.
+        # A broker must not use the name server that the application's environment names.
         environ = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}
         with self._log.open("wb") as sink:
             self.process = subprocess.Popen(
@@ -91,9 +94,9 @@ class ServerProcess:
 
     def wait(self) -> None:
         """
-        Until it serves.
+        Wait until the server is ready.
 
-        :raises RuntimeError: it ended, or takes too long; with what it wrote.
+        :raises RuntimeError: it ended, or takes too long; the text has its output.
         """
         assert self.process is not None
         deadline = time.monotonic() + WAIT_SECONDS
@@ -105,16 +108,16 @@ class ServerProcess:
 
     @property
     def is_running(self) -> bool:
-        """It was started, and has not ended."""
+        """Whether it was started and has not ended."""
         return self.process is not None and self.process.poll() is None
 
     def tell(self, number: int) -> None:
-        """Send it a signal, if it runs."""
+        """Send the process a signal, if it runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
 
     def end(self, number: int = SIGTERM) -> None:
-        """End it, and wait for that; one that does not stop is killed."""
+        """End the process, and wait for its end; one that does not stop is killed."""
         if self.process is None:
             return
         self.tell(SIGCONT)
@@ -130,10 +133,10 @@ class ServerProcess:
 
 class Servers:
     """
-    What a broker and a pair have in common for those who test with them.
+    The methods that a broker and a pair have in common.
 
-    :ivar namesrv_addr: for `ClientConfig`, `connect` or NAMESRV_ADDR.
-    :ivar client: to look at what is there, and to send.
+    :ivar namesrv_addr: the name server's address, for `ClientConfig`, `connect` or NAMESRV_ADDR.
+    :ivar client: a client for looking at topics and messages, and for sending.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -159,15 +162,15 @@ class Servers:
         self.close()
 
     def close(self) -> None:
-        """End all processes and drop their stores; what they wrote to their logs stays."""
+        """End all processes and delete their stores; their log files stay."""
         self._stack.close()
 
     def new_topic(self, name: str = "topic", queues: int = 4) -> str:
         """
         Create a topic that no other test has.
 
-        :param name: what its name begins with.
-        :returns: its whole name.
+        :param name: beginning of the topic's name.
+        :returns: the topic's whole name.
         """
         self._topics += 1
         topic = f"{name}-{os.getpid()}-{self._topics}"
@@ -175,7 +178,7 @@ class Servers:
         return topic
 
     def messages(self, topic: str) -> list[MessageExt]:
-        """All messages that a topic has, queue by queue; `%DLQ%group` is a topic, too."""
+        """Return all messages of a topic, queue by queue; `%DLQ%group` is a topic, too."""
         client = self.client
         return [
             message
@@ -190,11 +193,11 @@ class Servers:
 
     @property
     def address(self) -> str:
-        """Of the broker, or of the master."""
+        """Address of the broker, or of the master."""
         raise NotImplementedError
 
     def _serve(self, server: ServerProcess) -> ServerProcess:
-        """It ends with us, and its store goes."""
+        """Have the server ended, and its store deleted, when this object is closed."""
         self._stack.callback(shutil.rmtree, server.directory / "store", ignore_errors=True)
         self._stack.callback(server.end)
         return server
@@ -219,12 +222,12 @@ class RealBroker(Servers):
 
     @property
     def address(self) -> str:
-        """Of the broker."""
+        """Address of the broker."""
         return f"127.0.0.1:{self._base + 2}"
 
 
 class _Member:
-    """One of a pair: a process, a port, and what it is from its next start on."""
+    """One member of a pair: a process and a port. Its role is given at each start."""
 
     def __init__(self, server: ServerProcess, port: int) -> None:
         self.server = server
@@ -232,9 +235,9 @@ class _Member:
 
     def begin(self, namesrv_addr: str, role: str) -> None:
         """
-        Start; with `wait` to follow.
+        Start the process; call `wait` afterwards.
 
-        :param role: `brokerRole` and `brokerId`.
+        :param role: lines with `brokerRole` and `brokerId`.
         """
         self.server.begin(
             f"{_COMMON}{role}storePathRootDir=store\nnamesrvAddr={namesrv_addr}\n"
@@ -250,7 +253,7 @@ class RealPair(Servers):
     """
     A SYNC_MASTER, its slave and a name server: three processes.
 
-    What was answered SEND_OK both have; killing the master loses none of it.
+    Both have every message that was answered SEND_OK, so killing the master loses none of these.
     """
 
     def _begin(self) -> None:
@@ -262,7 +265,8 @@ class RealPair(Servers):
             _Member(self._serve(ServerProcess(self.directory / name, "rmqha")), port)
             for name, port in (("a", base + 3), ("b", base + 3 + PORTS))
         )
-        # Each needs a moment longer than what it asks for: who asks too early asks again in 2 s.
+        # Each server takes a moment longer to start than the one that it asks; a server that asks
+        # too early asks again after 2 s.
         names.begin(f"listenPort={base}\nbindAddress=127.0.0.1\nkvConfigPath=store/kvConfig.json\n")
         self._master.begin(self.namesrv_addr, _MASTER)
         names.wait()
@@ -273,17 +277,17 @@ class RealPair(Servers):
 
     @property
     def master(self) -> ServerProcess:
-        """Whoever is, or was last."""
+        """The present master, or the last one if it was killed."""
         return self._master.server
 
     @property
     def slave(self) -> ServerProcess:
-        """The other one."""
+        """The other member."""
         return self._slave.server
 
     @property
     def address(self) -> str:
-        """Of the master."""
+        """Address of the master."""
         return f"127.0.0.1:{self._master.port}"
 
     def kill_master(self) -> None:
@@ -298,16 +302,16 @@ class RealPair(Servers):
         self._is_paused = False
 
     def start_master(self) -> None:
-        """The master that was killed comes back as what it was."""
+        """Start the killed master again in its former role."""
         self._master.begin(self.namesrv_addr, _MASTER)
         self.master.wait()
         self._wait_until(self._is_whole, "the slave does not follow its master")
 
     def pause(self) -> ExitStack:
         """
-        The master stops in the middle of whatever it does, and keeps its connections (SIGSTOP).
+        Pause the master with SIGSTOP: it stops at any place and keeps its connections.
 
-        :returns: for `with`, at whose end it goes on.
+        :returns: a context manager for `with`; the master goes on at its end.
         """
         self.master.tell(SIGSTOP)
         self._is_paused = True
@@ -316,13 +320,13 @@ class RealPair(Servers):
         return stack
 
     def resume(self) -> None:
-        """A master that was paused goes on."""
+        """Let a paused master go on."""
         self.master.tell(SIGCONT)
         self._is_paused = False
 
     def fail_over(self) -> None:
         """
-        The slave takes the place of the master, which is killed if it runs, as an operator does it.
+        Make the slave the master, as an operator does; the old master is killed if it runs.
 
         Afterwards the pair has a master alone; see `rejoin`.
         """
@@ -333,7 +337,7 @@ class RealPair(Servers):
         self.master.wait()
 
     def rejoin(self) -> None:
-        """Whoever was killed comes back as the slave of the present master."""
+        """Start the member that was killed as the slave of the present master."""
         self._slave.begin(self.namesrv_addr, _SLAVE)
         self.slave.wait()
         self._wait_until(self._is_whole, "the old master does not follow the new one")
@@ -349,7 +353,7 @@ class RealPair(Servers):
     def _queues(self, topic: str) -> list[MessageQueue]:
         try:
             return self.client.queues(topic)
-        except NoRoute:  # of the broker's own topics
+        except NoRoute:  # the broker's own topics have no route
             return []
 
     def _is_whole(self) -> bool:

@@ -1,4 +1,4 @@
-"""asyncio on simulated time: a loop that waits for nothing, as its clock is wound."""
+"""An asyncio event loop on simulated time, which never waits in real time."""
 
 from asyncio import BaseEventLoop, Future
 from collections.abc import Callable
@@ -8,15 +8,16 @@ from typing import Any
 from rmq_ha.testing.clock import SimClock
 
 _RESOLUTION_SECONDS = 1e-6
-"""Timers so close together are due together, as sums of seconds are not exact."""
+"""Timers so close together are due together, because sums of seconds are not exact."""
 
 
 class SimLoop(BaseEventLoop):
     """
-    An asyncio loop whose `time` is a simulation's: where others sleep, it lets events happen.
+    An asyncio loop whose `time` is a simulation's: where other loops sleep, it runs the
+    simulation's events.
 
-    It has no sockets, signals or processes. What is given to an executor runs at once: nothing
-    that takes real time may decide over what happens.
+    It has no sockets, signals or processes. A function for an executor runs at once, because the
+    outcome must not depend on anything that takes real time.
     """
 
     def __init__(self, clock: SimClock) -> None:
@@ -27,15 +28,16 @@ class SimLoop(BaseEventLoop):
         self._sim_clock = clock
 
     def time(self) -> float:
-        """Simulated seconds."""
+        """Return simulated seconds."""
         return self._sim_clock.seconds()
 
     def select(self, timeout: float | None) -> list[Any]:
         """
-        What a selector is asked: let events happen until one of them is for this loop.
+        Run events of the simulation until one of them makes this loop ready; called in place of a
+        selector.
 
         :param timeout: simulated seconds, at most; None: as long as there are events.
-        :raises RuntimeError: there are none, and nobody will ever be woken.
+        :raises RuntimeError: no events are left, so the loop would never be ready.
         """
         ready: Any = self._ready  # type: ignore[attr-defined]
         if timeout is not None:
@@ -49,7 +51,7 @@ class SimLoop(BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> "Future[Any]":
-        """Run it now; the future is done."""
+        """Run a function now, and return a future that is done."""
         done: Future[Any] = self.create_future()
         try:
             done.set_result(func(*args))
@@ -58,7 +60,7 @@ class SimLoop(BaseEventLoop):
         return done
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are none: what happens calls the loop itself."""
+        """Do nothing: events of the simulation call the loop themselves."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps."""
+        """Do nothing: the loop never sleeps."""

@@ -1,4 +1,4 @@
-"""A running digest of all that happened in a simulation: equal seeds give equal digests."""
+"""A running digest of all events of a simulation: equal seeds give equal digests."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -27,7 +27,7 @@ class Trace:
     """
     Takes one event after the other; `digest` sums them up.
 
-    :param write: where each event goes as a line of text too; None: nowhere.
+    :param write: also called with each event as a line of text; None: not called.
     """
 
     def __init__(self, write: Callable[[str], None] | None = None) -> None:
@@ -44,7 +44,7 @@ class Trace:
 
         :param host: index of the machine, 0 to 255.
         :param time: simulated seconds.
-        :param data: only its checksum counts.
+        :param data: bytes of the event; only their checksum is counted.
         """
         self.count += 1
         self._buffer += _EVENT.pack(kind, host, time, number, crc32(data))
@@ -60,6 +60,6 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """Hex digits over everything so far."""
+        """Hex digits over all events so far."""
         self._fold()
         return self._hash.hexdigest()

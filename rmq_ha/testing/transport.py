@@ -27,9 +27,9 @@ from rmq_ha.testing.trace import CLOSED, CONNECTED, DELIVERY
 
 class Machine(Protocol):
     """
-    Where an end of a connection is.
+    The machine that has an end of a connection.
 
-    :ivar is_up: it answers.
+    :ivar is_up: the machine answers.
     :ivar index: its number in a trace.
     """
 
@@ -38,15 +38,15 @@ class Machine(Protocol):
     is_up: bool
 
     def forget(self, end: "SimTransport") -> None:
-        """A connection is lost."""
+        """Forget a connection that is lost."""
 
 
 class Wires(Protocol):
     """
-    What lies between machines.
+    The network between machines.
 
     :ivar window: bytes that may be on their way in one direction.
-    :ivar stalled: ends that wait until a direction is not cut any more.
+    :ivar stalled: ends that wait until their direction is no longer cut.
     """
 
     clock: SimClock
@@ -55,16 +55,16 @@ class Wires(Protocol):
     stalled: "dict[SimTransport, None]"
 
     def is_up(self, name: str) -> bool:
-        """The machine is there and answers."""
+        """Return whether the machine is up and answers."""
 
     def is_cut(self, source: "SimTransport", destination: "SimTransport") -> bool:
-        """Segments of this direction get lost."""
+        """Return whether segments of this direction get lost."""
 
     def delay(self, source: Machine, destination: Machine) -> float:
-        """Seconds that the next segment travels."""
+        """Return the seconds that the next segment travels."""
 
     def chunk(self, size: int) -> int:
-        """How many of the bytes at hand the next `dataReceived` gets."""
+        """Return how many of the waiting bytes the next `dataReceived` gets."""
 
     def trace(self, kind: int, end: "SimTransport", number: int, data: bytes = b"") -> None:
         """Note an event of a connection."""
@@ -77,7 +77,7 @@ _END = b""  # a segment without bytes says that nothing comes after it
 @implementer(ITCPTransport, IConsumer, IPushProducer)
 class SimTransport:
     """
-    What a protocol gets as its transport.
+    The transport of a protocol.
 
     :param owner: the machine that this end is on.
     :ivar peer: the other end.
@@ -117,10 +117,10 @@ class SimTransport:
         self._paused = False
         self._read_queued = False
 
-    # What protocols call
+    # Called by protocols
 
     def write(self, data: bytes) -> None:
-        """Queue bytes; they leave in the next event. Nothing happens on a lost connection."""
+        """Queue bytes, which leave in the next event. On a lost connection nothing is done."""
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"Data must be bytes, not {type(data).__name__}")
         if not self.connected or self._write_closed or self._aborting or not data:
@@ -137,19 +137,21 @@ class SimTransport:
         self.write(b"".join(data))
 
     def loseConnection(self) -> None:
-        """Close when all is written and the producer is done; nothing is read any more."""
+        """
+        Close when all is written and the producer is done; incoming bytes are ignored from now on.
+        """
         if self.connected and not self.disconnecting:
             self.disconnecting = True
             self._queue_pump()
 
     def loseWriteConnection(self) -> None:
-        """Say that nothing more will be written; go on reading."""
+        """Tell the peer that no more bytes will be written; go on reading."""
         if self.connected and not self._write_closed:
             self._write_closed = True
             self._queue_pump()
 
     def abortConnection(self) -> None:
-        """Close now; both sides lose what is not delivered yet."""
+        """Close now; bytes that are not delivered yet are lost on both sides."""
         if self.connected and not self._aborting:
             self._aborting = self.disconnecting = True
             self._out.clear()
@@ -157,34 +159,34 @@ class SimTransport:
             self._clock.call_at(0.0, self._abort)
 
     def getHost(self) -> IPv4Address:
-        """Our address."""
+        """Return the address of this end."""
         return self._own_address
 
     def getPeer(self) -> IPv4Address:
-        """The other end's address."""
+        """Return the address of the other end."""
         return self._peer_address
 
     def getTcpNoDelay(self) -> bool:
-        """As set."""
+        """Return the value that was set."""
         return self._options["no_delay"]
 
     def setTcpNoDelay(self, enabled: bool) -> None:
-        """Remembered only: nothing waits to be joined here."""
+        """Remember the value; the simulation never joins small segments."""
         self._options["no_delay"] = bool(enabled)
 
     def getTcpKeepAlive(self) -> bool:
-        """As set."""
+        """Return the value that was set."""
         return self._options["keep_alive"]
 
     def setTcpKeepAlive(self, enabled: bool) -> None:
-        """Remembered only: the default of two hours is longer than any simulation."""
+        """Remember the value; the default of two hours is longer than any simulation."""
         self._options["keep_alive"] = bool(enabled)
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:
         """
         Let a producer feed this end.
 
-        :raises RuntimeError: there is one already.
+        :raises RuntimeError: another producer is registered.
         """
         if self._producer is not None:
             raise RuntimeError(f"cannot register {producer}: {self._producer} is not unregistered")
@@ -198,14 +200,14 @@ class SimTransport:
             producer.resumeProducing()
 
     def unregisterProducer(self) -> None:
-        """The producer is done."""
+        """Forget the producer, which is done."""
         self._producer = None
         self._streaming = False
         if self.connected and self.disconnecting:
             self._queue_pump()
 
     def pauseProducing(self) -> None:
-        """Read nothing for now; the sender's window fills up."""
+        """Stop reading for now; the sender's window fills up."""
         self._paused = True
 
     def resumeProducing(self) -> None:
@@ -226,7 +228,10 @@ class SimTransport:
             self._clock.call_at(time, self._pump)
 
     def _pump(self) -> None:
-        """Put what the window allows on the wire; ask the producer for more when all is out."""
+        """
+        Put as many bytes on the wire as the window allows; ask the producer for more when all have
+        left.
+        """
         self._pump_queued = False
         if not self.connected or self._aborting:
             return
@@ -263,12 +268,12 @@ class SimTransport:
         self._clock.call_at(self.last_arrival, self._arrive)
 
     def _arrive(self) -> None:
-        """What is due reaches the other machine, unless the way is cut: then it waits."""
+        """Deliver segments that are due to the other machine. If the way is cut, they wait."""
         if self._network.is_cut(self, self.peer):
             if self.owner.is_up:
                 self._network.stalled[self] = None
             else:
-                self._wire.clear()  # nobody is left to send it again
+                self._wire.clear()  # no machine is left to send it again
             return
         now = self._clock.seconds()
         wire = self._wire
@@ -280,7 +285,7 @@ class SimTransport:
                 self.peer.end()
 
     def healed(self) -> None:
-        """The way may be free again: send once more what was lost."""
+        """Send lost segments again, because the way may be open."""
         now = self._clock.seconds()
         if not self.owner.is_up:
             self._wire.clear()
@@ -291,7 +296,7 @@ class SimTransport:
             self._queue_pump(now + self._network.delay(self.peer.owner, self.owner) * 4)
 
     def _acknowledged(self, size: int) -> None:
-        """The other side read that much."""
+        """Count bytes that the other side has read."""
         self._in_flight -= size
         if self._out_size and not self._network.is_cut(self.peer, self):
             delay = self._network.delay(self.peer.owner, self.owner)
@@ -300,7 +305,7 @@ class SimTransport:
     # Receiving
 
     def receive(self, data: bytes) -> None:
-        """Bytes arrived from the other end."""
+        """Take bytes from the other end."""
         if self.vanished:
             self._refuse()
         elif self.connected and not self.disconnecting:
@@ -309,14 +314,17 @@ class SimTransport:
                 self._read()
 
     def end(self) -> None:
-        """The other end writes no more."""
+        """Note that the other end writes no more."""
         if self.connected and not self.vanished:
             self._at_end = True
             if not self._read_queued:
                 self._read()
 
     def _refuse(self) -> None:
-        """This end is no more: a running machine says so, a dead one does not."""
+        """
+        Answer a segment for an end that is gone: a running machine resets the connection, a dead
+        one is silent.
+        """
         if self._network.is_up(self.owner.name) and not self._network.is_cut(self, self.peer):
             delay = self._network.delay(self.owner, self.peer.owner)
             self._clock.call_at(
@@ -329,7 +337,7 @@ class SimTransport:
             self._clock.call_at(self._clock.seconds() + delay, self._read)
 
     def _read(self) -> None:
-        """Give the protocol the next chunk, or the end."""
+        """Give the protocol the next chunk, or the end of the stream."""
         self._read_queued = False
         if not self.connected or self._paused or self.disconnecting:
             return
@@ -355,7 +363,7 @@ class SimTransport:
         self._call("makeConnection", self)
 
     def _call(self, name: str, *args: Any) -> None:
-        """Call the protocol; what it raises costs it the connection, as in a reactor."""
+        """Call the protocol; an exception closes the connection, as in a reactor."""
         try:
             getattr(self.protocol, name)(*args)
         except Exception as error:
@@ -369,7 +377,7 @@ class SimTransport:
             self.lose(ConnectionAborted())
 
     def _reset_peer(self) -> None:
-        """Tell the other end that the connection is gone, if the way is free."""
+        """Tell the other end that the connection is gone, unless the way is cut."""
         if not self._network.is_cut(self, self.peer):
             delay = self._network.delay(self.owner, self.peer.owner)
             self._clock.call_at(
@@ -378,12 +386,12 @@ class SimTransport:
         self.vanished = True
 
     def lose_by(self, error: Exception) -> None:
-        """The other end reset the connection."""
+        """Lose the connection, because the other end reset it."""
         self._inbox.clear()
         self.lose(error)
 
     def lose(self, error: Exception) -> None:
-        """This end is lost; its protocol hears it, once."""
+        """Lose this end, and tell its protocol once."""
         if not self.connected:
             return
         self.connected = False
@@ -405,7 +413,7 @@ class SimTransport:
             self.serves.doStop()  # type: ignore[no-untyped-call]
 
     def vanish(self) -> None:
-        """The machine or process is gone; nobody hears anything here."""
+        """Drop this end without a call, because its machine or process is gone."""
         self.connected = False
         self.vanished = True
         self.protocol = None

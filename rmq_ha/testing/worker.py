@@ -1,4 +1,6 @@
-"""Workers for tests: a simulated machine's, that takes a little time, and one that takes none."""
+"""
+Workers for tests: one of a simulated machine that takes a little time, and one that takes none.
+"""
 
 from collections.abc import Callable
 from random import Random
@@ -17,13 +19,14 @@ THREADS = 4
 
 class SimWorker:
     """
-    A `rmq_ha.base.seams.Worker`.
+    A `rmq_ha.base.seams.Worker` of a simulated machine.
 
-    A call takes effect some time after it was asked for, and its result comes some time after
-    that: what is written in between is not part of a sync. With several threads, what was asked
-    for first may end last.
+    A call takes effect some time after it was requested, and its result comes some time after that.
+    So bytes that are written in between are not part of a sync. With several threads, the call that
+    was requested first may end last.
 
-    :ivar delay: least and most seconds of each of the two waits; `usual_delay` at first.
+    :ivar delay: shortest and longest time of each of the two waits, in seconds; `usual_delay` at
+        first.
     """
 
     def __init__(self, clock: SimClock, random: Random, index: int = 0) -> None:
@@ -36,7 +39,9 @@ class SimWorker:
         self._dead = False
 
     def call(self, function: Callable[..., T], *args: Any) -> "Deferred[T]":
-        """Run it aside; fires with its result or failure, never after a crash."""
+        """
+        Run a function in a simulated thread; fires with its result or failure, never after a crash.
+        """
         done: Deferred[T] = Deferred()
         if not self._dead:
             self.outstanding += 1
@@ -70,18 +75,18 @@ class SimWorker:
         done.callback(result)
 
     def crash(self) -> None:
-        """What was asked for and has not run will not run; no result comes."""
+        """Drop all calls: those that have not run will not run, and no result comes."""
         self._dead = True
 
 
 class AtOnce:
     """
-    A `rmq_ha.base.seams.Worker` without threads and without time: calls run at once, or when told
-    to.
+    A `rmq_ha.base.seams.Worker` without threads and without time: calls run at once, or when `work`
+    is called.
 
     :ivar later: calls wait for `work`.
-    :ivar queue: function, arguments and Deferred of each call that waits.
-    :ivar calls: how many were asked for.
+    :ivar queue: function, arguments and Deferred of each waiting call.
+    :ivar calls: how many calls were requested.
     """
 
     def __init__(self) -> None:
@@ -90,7 +95,7 @@ class AtOnce:
         self.calls = 0
 
     def call(self, function: Callable[..., T], *args: Any) -> "Deferred[T]":
-        """Run it; fires with its result or failure."""
+        """Run a function, or queue it for `work`; fires with its result or failure."""
         self.calls += 1
         if not self.later:
             return maybeDeferred(function, *args)
@@ -99,7 +104,7 @@ class AtOnce:
         return done
 
     def work(self) -> None:
-        """Do what waits by now, in order."""
+        """Run all waiting calls, in order."""
         queue, self.queue = self.queue, []
         for function, args, done in queue:
             maybeDeferred(function, *args).chainDeferred(done)

@@ -1,4 +1,4 @@
-"""Who sends in a simulation, and what became of each attempt."""
+"""Producers of a simulation, and the result of each of their attempts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,13 +17,14 @@ _BORN = Address(b"\x7f\x00\x00\x09", 50000)
 @dataclass
 class Attempt:
     """
-    One message that somebody tried to put.
+    One message that a producer tried to put.
 
-    :ivar life: which life of which machine took it.
-    :ivar fired: how often a result came; 1 in the end, 0 only if that life ended in a crash.
-    :ivar end: of its record (of the whole batch: what was waited for), physical offset.
-    :ivar held_by: machines that have it, as far as somebody was told so.
-    :ivar excused: why nobody owes it any more; empty: it has to be there.
+    :ivar life: the machine that took it, and the number of that machine's life.
+    :ivar fired: how often a result came; 1 at the end, or 0 if that life ended in a crash.
+    :ivar end: physical offset of the end of its record; for a batch, of the batch, which is what
+        replication waited for.
+    :ivar held_by: machines that have it, as far as results said so.
+    :ivar excused: why it may be missing; empty: it has to be there.
     """
 
     unique_id: str
@@ -41,7 +42,7 @@ class Attempt:
     excused: str = ""
 
     def settle(self, status: PutMessageStatus, append: AppendResult | None, now: float) -> None:
-        """A result came."""
+        """Take a result."""
         self.fired += 1
         self.status = status
         self.answered_at = now
@@ -52,11 +53,11 @@ class Attempt:
 
 
 class Target(Protocol):
-    """Where a producer puts: the master of a pair."""
+    """The place where a producer puts: the master of a pair."""
 
     @property
     def life(self) -> tuple[str, int]:
-        """Which life of which machine it is."""
+        """Name of the machine, and the number of its present life."""
 
     @property
     def open_store(self) -> Any:
@@ -64,31 +65,31 @@ class Target(Protocol):
 
     @property
     def store_host(self) -> Address:
-        """What goes into records."""
+        """The address that is written into records."""
 
 
 class Audience(Protocol):
-    """Who wants to know of results."""
+    """An observer of results."""
 
     def answered(self, attempt: Attempt) -> None:
-        """A result came just now."""
+        """Take an attempt whose result came just now."""
 
 
 class Load(Protocol):
-    """Someone who works with a pair."""
+    """A producer or other load on a pair."""
 
     def start(self) -> None:
         """Begin."""
 
     def stop(self) -> None:
-        """Begin nothing more; results still come."""
+        """Begin no more work; results still come."""
 
 
 class Producer(Load, Protocol):
     """
-    Someone who puts messages.
+    A load that puts messages.
 
-    :ivar attempts: everything that it tried, by unique id.
+    :ivar attempts: every message that it tried to put, by unique id.
     """
 
     attempts: dict[str, Attempt]
@@ -98,9 +99,9 @@ class DirectProducer:
     """
     Puts messages straight into a store: single ones, batches, and many at a time.
 
-    :param target: tells who the master is at the moment.
+    :param target: returns the present master.
     :param pause: seconds between puts, on average.
-    :ivar attempts: everything that it tried, by unique id.
+    :ivar attempts: every message that it tried to put, by unique id.
     """
 
     def __init__(
@@ -197,7 +198,10 @@ class DirectProducer:
         store.put_batch(batch).addCallback(self._batch_done, attempts)
 
     def _batch_done(self, result: PutMessageResult, attempts: list[Attempt]) -> None:
-        """Only the first one's offset is told; the end of all is what was waited for."""
+        """
+        Take the result of a batch. It has only the first message's offset; replication waited for
+        the end of the whole batch.
+        """
         append = result.append
         for number, attempt in enumerate(attempts):
             self._settle(attempt, result.status, append)

@@ -1,4 +1,4 @@
-"""Arrow batches filled up, and texts as numbers."""
+"""Helpers for Arrow: batches with all columns of a schema, groups, and hashes of texts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +12,9 @@ _SHIFT = np.uint64(29)
 
 def filled(columns: dict[str, Any], schema: Any) -> Any:
     """
-    An Arrow batch of columns; what is not given is null.
+    Return an Arrow batch of columns; a column that is not given is null.
 
-    :param columns: Arrow's arrays, equally long, one at least; a value is that of all rows.
+    :param columns: Arrow arrays of equal length, at least one; a plain value holds for all rows.
     """
     count = next(len(column) for column in columns.values() if isinstance(column, pa.Array))
 
@@ -31,10 +31,10 @@ def filled(columns: dict[str, Any], schema: Any) -> Any:
 
 def grouped(columns: dict[str, Any], by: Sequence[str], how: dict[str, str]) -> dict[str, Any]:
     """
-    Columns with one row for each group.
+    Return columns with one row for each group.
 
     :param by: columns whose values make a group.
-    :param how: what is made of the others: `sum`, `min`, `max`.
+    :param how: for each other column how it is aggregated: `sum`, `min`, `max`.
     """
     table = pa.table(columns).group_by(list(by)).aggregate(list(how.items()))
     names = {name: name for name in by} | {name: f"{name}_{kind}" for name, kind in how.items()}
@@ -43,10 +43,10 @@ def grouped(columns: dict[str, Any], by: Sequence[str], how: dict[str, str]) -> 
 
 def text_hashes(texts: Any, seeds: Any) -> Any:
     """
-    A number of 64 bits for each text.
+    Return a number of 64 bits for each text.
 
-    :param texts: an Arrow array of texts; those of nulls mean nothing.
-    :param seeds: one for each; equal texts with other seeds have other numbers.
+    :param texts: an Arrow array of texts; the numbers of nulls mean nothing.
+    :param seeds: a number for each text; equal texts with other seeds get other numbers.
     """
     buffers = texts.buffers()
     ends = np.frombuffer(buffers[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
@@ -58,7 +58,8 @@ def text_hashes(texts: Any, seeds: Any) -> Any:
         width = -(-length // 8) * 8
         words = np.zeros((len(mine), width), np.uint8)
         words[:, :length] = data[starts[mine][:, None] + np.arange(length)]
-        # Stirred before the text comes: seeds and first letters may differ by the same little.
+        # Mixed before the text is added: seeds and first letters may differ by the same small
+        # amount.
         mixed = (seeds[mine] ^ np.uint64(length)) * _ODD
         mixed ^= mixed >> _SHIFT
         for column in words.view(np.uint64).T:

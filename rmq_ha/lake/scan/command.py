@@ -1,4 +1,4 @@
-"""`rmqha-scan`: keep facts of a store, beside its broker."""
+"""`rmqha-scan`: keeps facts of a store; it runs beside the store's broker."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ LEAST_WINDOW = 1 << 12
 
 if TYPE_CHECKING:
     _Sizes = click.ParamType[int]
-else:  # older ones cannot be subscripted
+else:  # older versions of click cannot subscript it
     _Sizes = click.ParamType
 
 
@@ -28,7 +28,7 @@ class Size(_Sizes):
     """
     A number of bytes: `16m`, `64k`, `1g`.
 
-    :param least: fewer make no sense.
+    :param least: the smallest size that is accepted.
     """
 
     name = "size"
@@ -39,7 +39,7 @@ class Size(_Sizes):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """:raises click.BadParameter: it is none, or too small."""
+        """:raises click.BadParameter: the text is no size, or the size is too small."""
         size = value if isinstance(value, int) else size_of(str(value))
         if size is None:
             self.fail(f"{value!r}: write a size as 16m, 64k or 1g", param, ctx)
@@ -50,9 +50,9 @@ class Size(_Sizes):
 
 def throttle(rate: int) -> Callable[[int], None]:
     """
-    Waits so that no more than so many bytes a second are read.
+    Return a function that waits so that no more than `rate` bytes a second are read.
 
-    :param rate: 0: as many as there are.
+    :param rate: bytes a second; 0: no limit.
     """
     began, done = seconds(), 0
 

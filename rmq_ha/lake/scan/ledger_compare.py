@@ -1,8 +1,8 @@
 """
-Messages by their id, as an audit with ledgers compares them: what all sides tell the same of is
-counted; what they do not is judged one id after the other.
+Compares log and ledgers message by message, by id. Messages on which all sides agree are counted;
+of the others each id is judged by itself.
 
-Rules for whole queues and times come after this: here are rows for them.
+Rules for whole queues and times are applied later, to the rows that are made here.
 """
 
 from collections import defaultdict
@@ -22,13 +22,14 @@ COPY, ABSENT, UNPRODUCED, UNLIKE, TWICE, TAKEN, UNGIVEN, ORDERED = range(8)
 """
 Kinds of rows:
 
-- a record whose id its topic has already: `n` counts the records of this id up to this one, and
-  `place`, `first` and `firstCrc` say where it is, where the first one is, and its checksum;
-- a ledger's, whose id is nowhere in the log;
-- a record that no producer tells of; one with another body than ledgers have under its id;
-- a delivery that a group was given `n` times;
-- counts of deliveries; a record that a group was not given;
-- a ledger's that has a place in an order, and where its record lies.
+- COPY: a record whose id its topic has already: `n` counts the records of this id up to this one,
+  and `place`, `first` and `firstCrc` say where it is, where the first one is, and its checksum;
+- ABSENT: a ledger's row whose id is nowhere in the log;
+- UNPRODUCED: a record that no producer recorded; UNLIKE: a record whose body differs from the
+  ledgers' under its id;
+- TWICE: a delivery that a group was given `n` times;
+- TAKEN: counts of deliveries; UNGIVEN: a record that a group was not given;
+- ORDERED: a ledger's row that has a place in an order, and where its record lies.
 """
 
 _COUNTS = ("window", "latency", "n", "leastOffset", "mostOffset", "leastMs", "mostMs")
@@ -50,7 +51,7 @@ _Row = dict[str, Any]
 
 
 class Span(NamedTuple):
-    """What a group tells of a topic in a ledger: how many rows, and between which times."""
+    """The rows of a group and a topic in a ledger: how many, and between which times."""
 
     topic: str | None
     group: str
@@ -60,14 +61,15 @@ class Span(NamedTuple):
 
 
 class LedgerComparison:
-    """Compares all that is told of an id."""
+    """Compares everything that log and ledgers have of an id."""
 
     def __init__(
         self, window_ms: int, sent: Sequence[Span], given: Sequence[Span], ordered: Collection[str]
     ) -> None:
         """
         :param window_ms: width of the windows of time.
-        :param sent: what producers tell of; `given` consumers.
+        :param sent: the spans of the producers' ledger.
+        :param given: the spans of the consumers' ledger.
         :param ordered: groups that promise the order of each queue.
         """
         self._window_ms = window_ms
@@ -84,9 +86,9 @@ class LedgerComparison:
 
     def batches(self, told: Iterable[Any]) -> Iterator[Any]:
         """
-        Compare.
+        Compare rows, and yield the rows of the result.
 
-        :param told: Arrow batches as `TOLD`: all that is told of these ids.
+        :param told: Arrow batches with the schema `TOLD`: all rows of these ids.
         """
         held = list(told)
         if held:
@@ -119,7 +121,7 @@ class LedgerComparison:
             )
 
     def _fits(self, told: "_Columns") -> Any:
-        """Which ids are stored once, and all that is told of them is the same."""
+        """Return which ids are stored exactly once with all rows in agreement."""
         said, own = told.side != STORED, told.count(told.own)
         fits = (own == 1) | ((own == 0) & (told.count(said) == 0))
         for rows in (self._contradicted(told), self._unsent(told), told.repeated):
@@ -133,7 +135,7 @@ class LedgerComparison:
         is_other |= (told.crc[said] != _NONE) & (told.crc[said] != told.crc[records])
         is_elsewhere = told.queue[said] != told.queue[records]
         is_elsewhere |= told.offset[said] != told.offset[records]
-        # Of a retry it says where the retry lies.
+        # For a retry the place is that of the retry, not of the message.
         is_elsewhere &= (told.offset[said] != _NONE) & (told.times[said] == 0)
         return said[is_other | (is_elsewhere & (told.side[said] == DELIVERED))]
 
@@ -145,7 +147,7 @@ class LedgerComparison:
         return own[(times == 0) & (born >= since) & (born <= until)]
 
     def _judged(self, rows: list[_Row]) -> Iterator[_Row]:
-        """:param rows: of one id."""
+        """:param rows: all rows of one id."""
         stored, produced, delivered = _sides(rows)
         own = [row for row in stored if row["own"]]
         if not stored:
@@ -168,7 +170,7 @@ class LedgerComparison:
         columns = told.records(records)
         offset, stored = columns["queueOffset"], columns["storedMs"]
         born, at = told.born[records], told.at[given]
-        # Of what has no time nobody knows how late it was, as where clocks disagree.
+        # Without a time the latency is not known, and neither is it if clocks disagree.
         late = np.where(at == _NONE, -1, latency_floors(at - stored.to_numpy()))
         columns |= told.ledger_columns(given) | {
             "window": pa.array(windows_of(born, self._window_ms)),
@@ -180,7 +182,7 @@ class LedgerComparison:
         return filled(grouped(columns, _OF_COUNT, how) | {"kind": TAKEN}, SCHEMA)
 
     def _ungiven(self, told: "_Columns", given: Any, records: Any) -> Iterator[Any]:
-        # Of a group that does not name its topics, it may be any.
+        # A group that does not name its topics may be given messages of any.
         anywhere = self._groups.get(None, set())
         of_topics = [anywhere | self._groups.get(name, set()) for name in told.topics]
         own = np.flatnonzero(told.own)
@@ -193,7 +195,7 @@ class LedgerComparison:
 
 
 class _Columns:
-    """Rows as columns of numpy: texts are numbers; nothing is -1 or `_NONE`."""
+    """Rows as columns of numpy: texts become numbers; a missing value is -1 or `_NONE`."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = {name: rows[name].combine_chunks() for name in rows.column_names}
@@ -201,7 +203,7 @@ class _Columns:
         self.ids, self.code = self._encoded("id")
         topics, self.topic = self._encoded("topic")
         self.topics = topics.to_pylist()
-        # Producers sent these, and consumers can be given them.
+        # Messages that producers sent, and that consumers can be given.
         self.own = are_in_queue(self._rows["sysFlag"].fill_null(0).to_numpy())
         self.own &= (self.side == STORED) & are_ordinary(self._rows["topic"].fill_null(""))
         self._rows["own"] = pa.array(self.own)
@@ -214,26 +216,26 @@ class _Columns:
         self.has_key = self._rows["orderKey"].is_valid().to_numpy(zero_copy_only=False)
 
     def _encoded(self, name: str) -> tuple[Any, Any]:
-        """Different texts, and the number of each row's."""
+        """Return the different texts of a column, and for each row the number of its text."""
         encoded = self._rows[name].dictionary_encode()
         return encoded.dictionary, encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
 
     @property
     def ledgers(self) -> tuple[Any, Any]:
-        """The rows of producers', and of consumers'."""
+        """The rows of the producers' ledger, and those of the consumers'."""
         return np.flatnonzero(self.side == PRODUCED), np.flatnonzero(self.side == DELIVERED)
 
     def pairs(self, rows: Any) -> Any:
-        """The rows, and of each the record of its id."""
+        """Return the rows, and for each the record of its id."""
         return np.stack([rows, self.record[self.code[rows]]])
 
     def count(self, mask: Any) -> Any:
-        """How many of these rows each id has."""
+        """Return for each id how many of these rows it has."""
         return np.bincount(self.code[mask], minlength=len(self.ids))
 
     @cached_property
     def record(self) -> Any:
-        """Of each id a record that is a producer's; of those that have none, any row."""
+        """For each id the row of a record that a producer sent; without one, any row."""
         records = np.zeros(len(self.ids), np.int64)
         own = np.flatnonzero(self.own)
         records[self.code[own]] = own
@@ -241,18 +243,18 @@ class _Columns:
 
     @property
     def repeated(self) -> Any:
-        """Deliveries of an id that a group was given before."""
+        """The deliveries of an id that its group was given before."""
         rows = self.ledgers[1]
         mixed = self._group[rows] * len(self.ids) + self.code[rows]
         return np.delete(rows, np.unique(mixed, return_index=True)[1])
 
     def are_of(self, rows: Any, groups: Iterable[str]) -> Any:
-        """Which rows are of these groups."""
+        """Return which rows belong to these groups."""
         known = [self._groups.index(name) for name in groups if name in self._groups]
         return np.isin(self._group[rows], known)
 
     def by_id(self, rows: Any) -> Iterator[list[_Row]]:
-        """The rows of each id, each with its number, `row`."""
+        """Yield the rows of each id, each with its number, `row`."""
         rows = rows[np.argsort(self.code[rows], kind="stable")]
         starts = np.flatnonzero(np.diff(self.code[rows])) + 1
         cuts = starts[np.flatnonzero(np.diff(starts // _SLICE, prepend=0))]
@@ -263,7 +265,7 @@ class _Columns:
                 yield list(some)
 
     def records(self, rows: Any) -> dict[str, Any]:
-        """What the log has of them."""
+        """Return the columns of the log for these rows."""
         return {name: self._rows[name].take(pa.array(rows)) for name, _ in RECORD}
 
     def ledger_columns(self, rows: Any) -> dict[str, Any]:
@@ -306,9 +308,10 @@ def _repeated(delivered: list[_Row]) -> Iterator[_Row]:
 
 def _matched(rows: list[_Row]) -> Iterator[tuple[int, int]]:
     """
-    Deliveries of an id, and the record that was delivered.
+    Yield the deliveries of an id, each with the record that was delivered.
 
-    A message that comes again through a retry topic is matched with where it was sent to.
+    A message that comes again through a retry topic is matched with the record in its original
+    topic.
     """
     stored, _, delivered = _sides(rows)
     own = [row for row in stored if row["own"]]
@@ -316,7 +319,7 @@ def _matched(rows: list[_Row]) -> Iterator[tuple[int, int]]:
     for record in own:
         at[record["queueOffset"]].append(record)
     for given in delivered:
-        # Where it lies, tells copies of a message apart; of a retry it says where the retry lies.
+        # The place tells copies of a message apart. For a retry the place is that of the retry.
         says_where = not given["reconsumeTimes"] and given["queueOffset"] is not None
         for record in at[given["queueOffset"]] if says_where else own:
             is_queue = not says_where or given["queueId"] in (None, record["queueId"])
@@ -325,7 +328,7 @@ def _matched(rows: list[_Row]) -> Iterator[tuple[int, int]]:
 
 
 def _placed(rows: list[_Row]) -> Iterator[tuple[int, int]]:
-    """What was sent, and where it lies first."""
+    """Yield each sent message with its first record in the log."""
     stored, produced, _ = _sides(rows)
     own = sorted((row for row in stored if row["own"]), key=lambda row: -row["storedMs"])
     first = {row["topic"]: row["row"] for row in own}

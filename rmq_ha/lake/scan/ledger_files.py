@@ -1,8 +1,8 @@
 """
-Ledgers: what producers and consumers say they did.
+Reads ledgers: files in which producers and consumers record their messages.
 
-Whoever wrote one, as JSON lines or as columns of Parquet, here its rows become those of one shape,
-and counts of them. What cannot be read is counted and passed over.
+A ledger is JSON lines or Parquet, from any program. Its rows become rows of one schema, and counts.
+Rows that cannot be read are counted and skipped.
 """
 
 import json
@@ -24,15 +24,19 @@ from rmq_ha.lake.scan.log.columns import snake_case
 from rmq_ha.lake.scan.reducing import LATEST_MS
 
 STORED_STATUSES = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
-"""Answers that mean: it is stored. A row without a status counts as acknowledged too."""
+"""
+Send statuses that mean that the message is stored. A row without a status counts as acknowledged as
+well.
+"""
 UNNAMED = "(unnamed)"
 LINE = "value"
-"""The column that has the lines, as bytes."""
+"""The column that has the JSON lines, as bytes."""
 
 COUNT, PACKED, OUTSIDE, UNUSABLE = range(4)
 """
-Kinds of rows: how many there are of a topic, a group and a window of time; they themselves as one
-value; how many are about something else than what is asked; how many are no JSON, or have no id.
+Kinds of rows: COUNT: how many rows a topic, a group and a window of time have; PACKED: the rows
+themselves as one value; OUTSIDE: how many rows are outside of the scope; UNUSABLE: how many rows
+are no JSON, or have no id.
 """
 
 _COUNTS = ("window", "n", "acknowledged", "since", "until")
@@ -47,7 +51,7 @@ SCHEMA = pa.schema(
     ]
 )
 
-# Our columns, and what else they may be called; each name may be spelt like_this, too.
+# The columns, and other names that they may have; each name may also be spelt like_this.
 _COLUMNS = (
     "topic", "msgId", "keys", "status", "transactionState", "brokerName", "queueId", "queueOffset",
     "orderKey", "sequence", "bodyCrc", "group", "reconsumeTimes", "sentAt", "deliveredAt",
@@ -66,7 +70,7 @@ _NAMES = {
     for name in _COLUMNS
 }
 SPELLINGS = frozenset(chain.from_iterable(_NAMES.values()))
-"""All names that mean something to us."""
+"""All column names that are understood."""
 
 _TIMES = {PRODUCED: "sentAt", DELIVERED: "deliveredAt"}
 _NUMBERS = ("queueId", "queueOffset", "sequence", "bodyCrc", "reconsumeTimes")
@@ -82,7 +86,7 @@ _EVERY = msgspec.json.Decoder(dict[str, Any])
 
 
 class Scope(NamedTuple):
-    """Which rows are asked about: of these topics, brokers (all, if empty), and times."""
+    """The rows that are wanted: those of these topics, brokers (empty: all), and times."""
 
     topics: Collection[str] = ()
     brokers: Collection[str] = ()
@@ -94,8 +98,8 @@ class Reading(NamedTuple):
     """
     How a ledger is read.
 
-    :ivar side: whose it is, `PRODUCED` or `DELIVERED`.
-    :ivar id_column: what identifies a message, `msgId` or `keys`.
+    :ivar side: the side that wrote the ledger, `PRODUCED` or `DELIVERED`.
+    :ivar id_column: the column that identifies a message, `msgId` or `keys`.
     :ivar window_ms: width of the windows that are counted.
     """
 
@@ -106,7 +110,7 @@ class Reading(NamedTuple):
 
     def batches(self, raw: Iterable[Any]) -> Iterator[Any]:
         """
-        Rows of all kinds, as `SCHEMA`.
+        Yield rows of all kinds, with the schema `SCHEMA`.
 
         :param raw: Arrow batches of JSON lines (`LINE`), or of columns named as in `SPELLINGS`.
         """
@@ -123,7 +127,10 @@ class Reading(NamedTuple):
                 yield filled({"kind": PACKED, "data": pack(asked, self.side)}, SCHEMA)
 
     def _rows(self, given: dict[str, Any], count: int) -> Any:
-        """As `TOLD`, and `row`, the number of what it is made of: a batch has several ids."""
+        """
+        Return rows as `TOLD` with `row`, the number of the source row: a source row with a batch
+        has several ids.
+        """
 
         def column(name: str) -> Any:
             spelt = [given[spelling] for spelling in _NAMES[name] if spelling in given]
@@ -134,12 +141,12 @@ class Reading(NamedTuple):
         parents = pc.list_parent_indices(lists)
         at = columns[_TIMES[self.side]]
         is_known = pc.and_(pc.greater_equal(at, 0), pc.less_equal(at, LATEST_MS))
-        columns["atMs"] = pc.if_else(is_known, at, None)  # nanoseconds, for example, are no time
+        columns["atMs"] = pc.if_else(is_known, at, None)  # e.g. nanoseconds are out of range
         columns["order"] = pc.coalesce(columns["sequence"], columns["atMs"])
         columns["group"] = columns["group"].fill_null(UNNAMED)
         columns["reconsumeTimes"] = columns["reconsumeTimes"].fill_null(0)
         columns["bodyCrc"] = pc.bit_wise_and(columns["bodyCrc"], CRC_MASK)
-        narrow = columns["queueId"].cast(pa.int32(), safe=False)  # which cuts its highest bits off
+        narrow = columns["queueId"].cast(pa.int32(), safe=False)  # this cuts the highest bits off
         columns["queueId"] = pc.if_else(pc.equal(narrow, columns["queueId"]), narrow, None)
         taken = {
             name: values.take(parents) for name, values in columns.items() if name in TOLD.names
@@ -205,7 +212,7 @@ def _decoded(line: bytes) -> dict[str, Any]:
         return _EVERY.decode(line)
     except _NO_JSON:
         pass
-    try:  # which takes NaN, as Python's own writer gives it
+    try:  # accepts NaN, which Python's own writer emits
         row = json.loads(line)
     except (ValueError, RecursionError):
         return {}
@@ -229,20 +236,23 @@ def _array(values: list[Any], kind: type, make: Callable[[Any], Any], of: Any) -
         try:
             return pa.array(values, of)
         except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError):
-            pass  # one of them is too large, or no text that anybody could write
+            pass  # a value is too large, or a text that is not valid UTF-8
     return pa.array([None if value is None else make(value) for value in values], of)
 
 
 def _number(value: Any) -> int | None:
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # a column with gaps is one of floats in many tools
+        value = int(value)  # many tools store a column with gaps as floats
     text = str(value)
     number = int(text) if _INTEGER.fullmatch(text) else None
     return number if number is not None and -_TOO_LARGE <= number < _TOO_LARGE else None
 
 
 def _ms(value: Any) -> int | None:
-    """Ms since the epoch, from a number of ms, a time stamp, or ISO 8601 text; else of UTC."""
+    """
+    Return ms since the epoch from a number of ms, a timestamp, or ISO 8601 text (UTC unless it says
+    otherwise).
+    """
     if isinstance(value, datetime):
         at = value
     elif (number := _number(value)) is not None:
@@ -256,7 +266,7 @@ def _ms(value: Any) -> int | None:
 
 
 def _text(value: Any) -> str:
-    """As JSON has it, where it is none."""
+    """Return a value as text; a value that is not text in its JSON form."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, bool | dict | list):

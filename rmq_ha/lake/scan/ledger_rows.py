@@ -1,6 +1,6 @@
 """
-What the log and ledgers tell of messages, in one shape, and how it travels: many rows as one value,
-so that Spark carries them without looking at each.
+The rows of log and ledgers in one schema, and their packed form: many rows as one value, so that
+Spark carries them without looking at each.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from rmq_ha.lake.scan.arrays import filled, text_hashes
 from rmq_ha.lake.scan.log.records import Records
 
 STORED, PRODUCED, DELIVERED = 0, 1, 2
-"""Sides that tell of a message: the log, a ledger of producers, one of consumers."""
+"""Sources of rows: the log, a ledger of producers, a ledger of consumers."""
 
 RECORD = (
     ("id", pa.string()), ("brokerName", pa.string()), ("topic", pa.string()),
@@ -36,8 +36,8 @@ TOLD = pa.schema(
     ]
 )
 """
-Of a record: its place, flags, times (ms) and CRC. Of a row of a ledger: what it says of them, and
-who did what, and when (`atMs`).
+For a record: its place, flags, times (ms) and CRC. For a row of a ledger: the same as far as it is
+recorded, and who did it, and when (`atMs`).
 """
 
 _HALF = np.uint64(32)
@@ -46,11 +46,11 @@ PARTS = pa.schema([("part", pa.int32()), ("data", pa.binary())])
 
 def of_records(records: Records, label: str, id_column: str, *, tags: bool) -> Any:
     """
-    Records as a batch of `TOLD`, and their `storeSize`.
+    Return records as a batch of `TOLD` with their `storeSize`.
 
     :param label: value of `brokerName`.
-    :param id_column: `msgId` or `keys`: what identifies a message.
-    :param tags: they are asked for.
+    :param id_column: the column that identifies a message, `msgId` or `keys`.
+    :param tags: add the tags.
     """
     names = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize", "crcOk"]
     named = [*names, "tags"] if tags else names
@@ -59,7 +59,7 @@ def of_records(records: Records, label: str, id_column: str, *, tags: bool) -> A
     columns |= {"id": batch[id_column], "bodyCrc": batch["bodyCRC"]}
     for name, times in ("bornMs", "bornTimestamp"), ("storedMs", "storeTimestamp"):
         columns[name] = batch[times].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
-    # As they are stored: whether a body can be decompressed is no question of an audit.
+    # The stored flags: an audit need not know whether a body can be decompressed.
     columns["sysFlag"] = pa.array(records.stored_sys_flag)
     columns["brokerName"] = pa.repeat(label, len(records))
     return pa.RecordBatch.from_pydict(columns)
@@ -67,10 +67,10 @@ def of_records(records: Records, label: str, id_column: str, *, tags: bool) -> A
 
 def pack(batch: Any, side: int | None = None) -> Any:
     """
-    Rows as one value, an Arrow array of length one.
+    Pack rows into one value, an Arrow array of length one.
 
-    :param batch: of some columns of `TOLD`; what it has not is null.
-    :param side: who tells; None: `batch` says it.
+    :param batch: some columns of `TOLD`; missing columns are null.
+    :param side: the source of the rows; None: a column of `batch` says it.
     """
     columns = {
         name: column.cast(TOLD.field(name).type)
@@ -87,7 +87,7 @@ def pack(batch: Any, side: int | None = None) -> Any:
 
 
 def unpack(data: bytes) -> Any:
-    """The rows of `pack`."""
+    """Return the rows of a packed value."""
     with pa.ipc.open_stream(data) as stream:
         rows = stream.read_next_batch()
     return filled({name: rows[name] for name in rows.schema.names}, TOLD)
@@ -95,13 +95,14 @@ def unpack(data: bytes) -> Any:
 
 def divide(rows: Any, count: int) -> Iterator[Any]:
     """
-    By id into so many parts, as `PARTS`; rows without one are in none.
+    Divide rows by id into `count` parts, and yield them as `PARTS`; rows without an id are left
+    out.
 
-    :param rows: as `TOLD`.
+    :param rows: rows with the schema `TOLD`.
     """
     rows = pa.RecordBatch.from_pydict(_saying(rows)).filter(rows["id"].is_valid())
     hashes = text_hashes(rows["id"], np.zeros(len(rows), np.uint64))
-    # By their highest bits: the lowest ones differ by little.
+    # Taken from the highest bits, because the lowest ones differ too little.
     parts = (hashes >> _HALF) * np.uint64(count) >> _HALF
     order = np.argsort(parts, kind="stable")
     ordered, parts = rows.take(pa.array(order)), parts[order]
@@ -113,7 +114,10 @@ def divide(rows: Any, count: int) -> Iterator[Any]:
 
 
 def _saying(rows: Any) -> dict[str, Any]:
-    """The columns that are not empty, which would take as much room; `id` counts the rows."""
+    """
+    Return the columns that are not empty, because empty ones would take as much room; `id` counts
+    the rows.
+    """
     return {
         name: rows[name]
         for name in rows.schema.names

@@ -1,8 +1,8 @@
 """
-What an audit keeps of records when nobody's ledger asks for each of them: counts, runs, and a
-number of 8 bytes for each id.
+Reduces records to what an audit without ledgers needs: counts, runs, and a number of 8 bytes for
+each id.
 
-So a few rows a window reach Spark in place of thousands.
+So only a few rows for each window reach Spark, in place of thousands.
 
 Spec: store.md, section 2.1.
 """
@@ -34,20 +34,25 @@ INTERNAL = (
     TRANS_CHECK_MAX_TIME_TOPIC,
     OFFSET_MOVED_EVENT,
 )
-"""Where brokers keep messages on their way: the same message may lie here several times."""
+"""
+Topics in which brokers keep messages on their way; the same message may lie there several times.
+"""
 
 STEPS = ((64, 1), (512, 4), (4_096, 32), (32_768, 256), (262_144, 2_048), (2_097_152, 16_384))
 WIDEST = 131_072
-"""Classes of latency: below so many ms, so wide; and how wide above."""
+"""
+Classes of latency: pairs of an upper limit and the width of the classes below it, in ms; and the
+width above.
+"""
 
 
 def is_ordinary(topic: str) -> bool:
-    """A topic that producers send to, in which a message belongs once."""
+    """Return whether producers send to a topic, so that each message belongs there once."""
     return topic not in INTERNAL and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
 def are_ordinary(topics: Any) -> Any:
-    """`is_ordinary` of each text of an Arrow array."""
+    """Return `is_ordinary` for each text of an Arrow array."""
     encoded = topics.dictionary_encode()
     known = np.array([is_ordinary(name) for name in encoded.dictionary.to_pylist()], np.bool_)
     return known[np.asarray(encoded.indices)]
@@ -55,21 +60,24 @@ def are_ordinary(topics: Any) -> Any:
 
 def are_in_queue(sys_flags: Any) -> Any:
     """
-    Which records have a place in their queue, by their flags; those of the types prepared and
-    rollback have none, and 0 as their offset.
+    Return which records have a place in their queue, by their flags. Those of the types prepared
+    and rollback have none, and their offset is 0.
     """
     return sys_flags & TRANSACTION_PREPARED == 0
 
 
 SUMS, RUN, IDS, PACKED = range(4)
-"""Kinds of rows: counts of a queue, a window and a class of latency; records whose offsets follow
-each other; ids; and the records themselves as one value, where somebody asks for each."""
+"""
+Kinds of rows: SUMS: counts of a queue, a window and a class of latency; RUN: records with
+consecutive offsets; IDS: ids; PACKED: the records themselves as one value, if single messages are
+needed.
+"""
 
 ROW = (
     "topic", "queueId", "sysFlag", "queueOffset", "commitLogOffset", "bornMs", "storedMs",
     "storeSize", "crcOk",
 )  # fmt: skip
-"""What `Reduction.sums` looks at."""
+"""The columns that `Reduction.sums` reads."""
 _LONGS = (
     "window", "latency", "n", "bytes", "bad", "leastOffset", "mostOffset", "leastPlace",
     "mostPlace", "leastMs", "mostMs",
@@ -88,18 +96,23 @@ SCHEMA = pa.schema(
         ("data", pa.binary()),
     ]
 )
-"""A run has its first offset, place and time as the least ones, and its last offset as the most."""
+"""
+A run has its first offset, place and time in the `least` columns, and its last offset in the `most`
+column.
+"""
 
 LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999. A time behind it, or before 1970, is none that a clock has shown: the
-nearer of the two stands for it, or Python's calendar would fail, and with it the whole job."""
+"""
+The end of the year 9999, in ms. A later time, or one before 1970, cannot come from a clock. The
+nearer limit replaces it, because Python's calendar would fail, and with it the whole job.
+"""
 _INT = 0xFFFFFFFF
 
 
 def id_column_of(key: str) -> str:
     """
-    The column that identifies a message. Without UNIQ_KEY its `msgId` is its address: unique, and
-    what its producer was told.
+    Return the column that identifies a message. Without UNIQ_KEY, `msgId` is the message's address,
+    which is unique and which its producer was told.
 
     :param key: `uniqKey` or `keys`.
     """
@@ -111,9 +124,10 @@ class Reduction(NamedTuple):
     How records are reduced.
 
     :ivar label: value of `brokerName`.
-    :ivar key: `uniqKey` or `keys`: what identifies a message.
+    :ivar key: `uniqKey` or `keys`, which identifies a message.
     :ivar window_ms: width of the windows of time.
-    :ivar from_ms: only what was stored then or later; None: all. So is `to_ms`, exclusive.
+    :ivar from_ms: only messages stored at this time or later; None: all. `to_ms` is the end,
+        exclusive.
     """
 
     label: str
@@ -123,7 +137,7 @@ class Reduction(NamedTuple):
     to_ms: int | None = None
 
     def batches(self, records: Records) -> Iterator[Any]:
-        """What is kept of some records, in the order of the log."""
+        """Yield the rows for some records, in the order of the log."""
         records = self.inside_time(records)
         if len(records):
             seen = _of_records(records)
@@ -133,7 +147,7 @@ class Reduction(NamedTuple):
 
     def rows(self, rows: Any) -> Iterator[Any]:
         """
-        The counts and runs of messages that are rows already.
+        Yield counts and runs of messages that are rows already.
 
         :param rows: an Arrow batch with the columns `ROW`, of one broker; not empty.
         """
@@ -143,7 +157,7 @@ class Reduction(NamedTuple):
         yield from self._runs(seen)
 
     def inside_time(self, records: Records) -> Records:
-        """Those of the time that is asked for."""
+        """Return the records of the wanted time."""
         if (self.from_ms is None and self.to_ms is None) or not len(records):
             return records
         at = records.store_timestamp
@@ -217,7 +231,7 @@ class Reduction(NamedTuple):
         yield filled(row | dict(zip(("hashes", "places"), lists, strict=True)), SCHEMA)
 
     def _batch(self, kind: int, seen: "_MessageColumns", first: Any, **columns: Any) -> Any:
-        """:param first: a record of each row, for its queue."""
+        """:param first: for each row a record of its queue."""
         names = pa.array(seen.names, pa.string())
         row = {
             "kind": kind,
@@ -234,7 +248,7 @@ class _MessageColumns:
     def __init__(self, topics: Any, columns: Sequence[Any]) -> None:
         """
         :param topics: Arrow texts.
-        :param columns: numpy's numbers: the other columns of `ROW`, in its order.
+        :param columns: numpy arrays of the other columns of `ROW`, in its order.
         """
         queue_id, flags, offsets, places, born, stored, sizes, sound = columns
         self._topics = topics.dictionary_encode()
@@ -251,12 +265,12 @@ class _MessageColumns:
 
     @property
     def ordinary(self) -> Any:
-        """Which are of topics that producers send to."""
+        """Which messages are in topics that producers send to."""
         return are_ordinary(self._topics)
 
     @property
     def seeds(self) -> Any:
-        """A number of each one's topic."""
+        """For each message a number of its topic."""
         digests = b"".join(blake2b(name.encode(), digest_size=8).digest() for name in self.names)
         return np.frombuffer(digests, np.uint64)[self.codes]
 
@@ -275,18 +289,21 @@ def _starts(ordered: Any) -> Any:
 
 
 def known_times(ms: Any) -> Any:
-    """Of any numbers those that stand for them, from 1970 to `LATEST_MS`."""
+    """Return times limited to the range from 1970 to `LATEST_MS`."""
     return np.clip(ms, 0, LATEST_MS)
 
 
 def windows_of(ms: Any, width: int) -> Any:
-    """Where the window of each time begins."""
+    """Return where the window of each time begins."""
     known = known_times(ms)
     return known - np.fmod(known, width)
 
 
 def latency_floors(ms: Any) -> Any:
-    """What stands for each: exact below 64 ms, 6 % less at most above; -1: clocks disagree."""
+    """
+    Return the lower limit of each latency's class: exact below 64 ms, at most 6 % less above; -1:
+    clocks disagree.
+    """
     steps = np.full(len(ms), WIDEST, np.int64)
     for below, step in reversed(STEPS):
         steps[ms < below] = step

@@ -1,8 +1,8 @@
-"""RocketMQ in Spark: data sources over brokers and stores, and the jobs that judge them.
+"""
+RocketMQ in Spark: data sources over brokers and stores, and the jobs that judge them.
 
-Spark moves, sorts and counts. Our Python turns bytes into columns and judges single messages, on
-the
-executors. Enter by `cli` (`rmqha-spark`) and `source/datasource`.
+Spark moves, sorts and counts. rmq-ha's Python turns bytes into columns and judges single messages,
+on the executors. Enter by `cli` (`rmqha-spark`) and `source/datasource`.
 
 - `source/`: a range is fixed before it is read; read again, it has the same messages or fails.
 - `offsets/`, `replica/`, `audit/`, `archive/`: one job each, with its options in `command.py`. Each

@@ -1,4 +1,4 @@
-"""`rmqha-spark`: the jobs, and where each of them is."""
+"""`rmqha-spark`: the table of all jobs, with the module of each."""
 
 from typing import Any
 
@@ -41,10 +41,10 @@ _FAILED = 4
 
 
 class Jobs(Commands):
-    """The same where Spark may not be installed."""
+    """Commands that print how to install Spark if it is missing."""
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """None when there is none of this name."""
+        """Import and return a job; None: no job has this name."""
         try:
             return super().get_command(context, name)
         except ModuleNotFoundError as missing:
@@ -55,7 +55,10 @@ class Jobs(Commands):
             context.exit(_FAILED)
 
     def invoke(self, context: click.Context) -> Any:
-        """Ctrl-C before a job begins is no verdict either; click would exit with 1."""
+        """
+        Run a job. Ctrl-C before it begins exits with 4; click would exit with 1, which means
+        "violated".
+        """
         try:
             return super().invoke(context)
         except KeyboardInterrupt:

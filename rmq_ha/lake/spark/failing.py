@@ -1,4 +1,4 @@
-"""What an error says to the one who started the job: exit code, reason, next step."""
+"""Turns an error into a message for the user: exit code, reason, next step."""
 
 import re
 
@@ -17,9 +17,9 @@ _MEANT = {
 
 def meaning_of(error: BaseException) -> tuple[Outcome, str]:
     """
-    What an exception says about the job.
+    Return the outcome and the reason that an exception means.
 
-    What our data source raises in a worker comes through Java as text.
+    An exception that the data source raises in a worker comes through Java as text.
     """
     if was_interrupted(error):
         return Outcome.FAILED, "interrupted, so there is no verdict; run it again"
@@ -39,7 +39,9 @@ def meaning_of(error: BaseException) -> tuple[Outcome, str]:
 
 
 def _reason_in(text: str) -> str:
-    """Its first line; and what a worker said, if it ended with a traceback."""
+    """
+    Return the first line of an error; and the last line of a worker's traceback, if it has one.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     first = lines[0].strip() if lines else ""
     head, traceback_, _ = first.partition("Traceback (most recent call last)")
@@ -54,7 +56,9 @@ _JAVA_SAYS = re.compile(r"^(?:Caused by: |: )((?:[\w$]+\.)+)([\w$]+(?:: .*)?)$",
 
 
 def _reason_of_java(text: str) -> str:
-    """The last cause of an error of Java's; empty: it is none, or a worker's."""
+    """
+    Return the last cause of a Java error; empty: the text is no Java error, or comes from a worker.
+    """
     if not text.startswith("An error occurred while calling") or "Traceback (most" in text:
         return ""
     said = _JAVA_SAYS.findall(text)
@@ -62,7 +66,10 @@ def _reason_of_java(text: str) -> str:
 
 
 def was_interrupted(error: BaseException | None) -> bool:
-    """Ctrl-C in the midst of a call to Java comes out as an error of the call."""
+    """
+    Return whether the user interrupted: Ctrl-C during a call to Java appears as an error of the
+    call.
+    """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -71,7 +78,7 @@ def was_interrupted(error: BaseException | None) -> bool:
 
 
 def next_step(error: BaseException) -> str:
-    """What to do about a failure; empty if its message says so."""
+    """Return what to do about a failure; empty if its message says it."""
     text = str(error)
     if type(error).__name__ in ("NoJava", "NoMaster"):
         return ""

@@ -17,7 +17,7 @@ _TYPES = {
     "queueOffset": T.LongType(),
     "observedAt": T.TimestampType(),
 }
-# The first three are always there.
+# The first three columns are never null.
 FINDINGS = T.StructType(
     [
         T.StructField(name, _TYPES.get(name, T.StringType()), at > 2)
@@ -28,21 +28,22 @@ FINDINGS = T.StructType(
 
 
 def finding_row(finding: Finding) -> tuple[Any, ...]:
-    """As `FINDINGS` has it."""
+    """Return a finding as a row of `FINDINGS`."""
     at = finding.observed_at
     return (*finding[:-1], None if at is None else datetime.fromtimestamp(at / 1000, UTC))
 
 
 def frame_of(spark: SparkSession, rows: Sequence[Finding]) -> DataFrame:
-    """Findings that the driver has made."""
+    """Return findings of the driver as a DataFrame."""
     return spark.createDataFrame([finding_row(finding) for finding in rows], FINDINGS)
 
 
 def findings_of(frame: DataFrame, **given: Any) -> DataFrame:
     """
-    A finding for each row.
+    Return a finding for each row.
 
-    :param given: columns or values by their name in `FINDINGS`; null: all else, times from 10,000.
+    :param given: columns or values by their name in `FINDINGS`; all others are null, and so are
+        times after the year 9999.
     """
     at = F.lit(given.get("observedAt")).cast("timestamp")
     given["observedAt"] = F.when(F.unix_millis(at).between(0, LATEST_MS), at)
@@ -52,6 +53,6 @@ def findings_of(frame: DataFrame, **given: Any) -> DataFrame:
 
 
 def meaning(texts: Mapping[Any, str], code: Column) -> Column:
-    """What each row's code means: how bad it is, or its sentence."""
+    """Return the meaning of each row's code: its severity or its sentence."""
     pairs = (F.lit(str(part)) for pair in texts.items() for part in pair)
     return F.element_at(F.create_map(*pairs), code)

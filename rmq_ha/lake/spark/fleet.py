@@ -1,7 +1,7 @@
 """
-The job `verify-fleet`: all brokers, judged by the facts that `rmqha-scan` keeps of their stores.
+The job `verify-fleet`: judges all brokers by the facts that `rmqha-scan` keeps of their stores.
 
-A task has one broker: its rows name the facts that it reads, and nothing of other brokers.
+A task judges one broker: its row names the facts of that broker only.
 """
 
 from collections import Counter
@@ -77,7 +77,7 @@ def verify(
     """
     Judge every broker, and all of them.
 
-    :raises CannotDecide: there are no facts.
+    :raises CannotDecide: the directory has no facts.
     """
     spark: SparkSession = job.spark
     replicas = replicas_in(absolute(directory))
@@ -119,7 +119,7 @@ def _row(replicas: Sequence[Replica], patience: Patience, now_ms: int) -> dict[s
 
 
 def decided(rows: Sequence[Row], stores: int) -> tuple[Outcome, str]:
-    """One outcome for the fleet, and the line that says it: the worst broker counts."""
+    """Return one outcome for the fleet, and the line that says it: the worst broker counts."""
     codes = Counter(row.exitCode for row in rows)
     bad = [row for row in rows if row.exitCode]
     differing = sum(1 for row in rows if row.differing)
@@ -144,7 +144,7 @@ def _read(spark: SparkSession, replicas: Sequence[Replica], kind: str) -> DataFr
 
 
 def topics(spark: SparkSession, masters: Sequence[Replica]) -> DataFrame:
-    """Messages of the fleet by topic and hour of birth: the same hour of all brokers."""
+    """Return the messages of all brokers by topic and hour of birth."""
     sums = _read(spark, masters, SUMS)
     if sums is None:
         return spark.createDataFrame([], _TOPICS)
@@ -157,9 +157,11 @@ def topics(spark: SparkSession, masters: Sequence[Replica]) -> DataFrame:
 
 def duplicates(spark: SparkSession, masters: Sequence[Replica]) -> DataFrame | None:
     """
-    Ids that two messages of ordinary topics have, on one broker or on two; the first thousand.
+    Return ids that two messages of ordinary topics have, on one broker or on two; the first
+    thousand.
 
-    Two ids may have one hash: of 4 thousand million messages once in two fleets.
+    Two ids may have the same hash: with 4 thousand million messages this happens once in two
+    fleets.
     """
     ids = _read(spark, masters, IDS)
     if ids is None:

@@ -1,4 +1,4 @@
-"""How far streams are behind their queues, as metrics of Prometheus."""
+"""Metrics for Prometheus of how far streams are behind their queues."""
 
 import json
 from typing import Any
@@ -16,9 +16,10 @@ class LagListener(StreamingQueryListener):
 
     Spark calls every Python source by the name of a Java class, and has no metrics of it: here a
     query has its own name (`queryName`, else its id), and a queue is called as in RocketMQ. Queries
-    of other sources are passed over.
+    of other sources are ignored.
 
-    :param registry: has `rmqha_spark_behind_messages`, by query, topic, broker and queue.
+    :param registry: registry of the metric `rmqha_spark_behind_messages`, by query, topic, broker
+        and queue.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
@@ -47,18 +48,18 @@ class LagListener(StreamingQueryListener):
         pass
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Nobody waits for it any more."""
+        """Remove the metrics of a query that has ended."""
         for labels in self._shown.pop(str(event.id), ()):
             self._gauge.remove(*labels)
 
 
 def unread_messages(end: str | None, latest: str | None) -> Offsets:
     """
-    Messages that a query has not read yet, by queue.
+    Return how many messages a query has not read yet, by queue.
 
-    :param end: of a source in a progress report: where its last batch ended.
-    :param latest: where its queues ended then.
-    :return: empty if the source is not ours, or has not looked yet.
+    :param end: offsets where the source's last batch ended, from a progress report.
+    :param latest: offsets where its queues ended at that time.
+    :return: empty if the source is not `rocketmq`, or has not looked yet.
     """
     try:
         read, ends = from_json(json.loads(end or "{}")), from_json(json.loads(latest or "{}"))

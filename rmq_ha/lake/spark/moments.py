@@ -1,4 +1,4 @@
-"""Points in time, and spans, on the command line of a job."""
+"""Parses times and durations on the command line of a job."""
 
 import re
 from datetime import UTC, datetime
@@ -11,9 +11,9 @@ _MS = re.compile(r"\d{9,15}")
 
 def needed_span(text: str, option: str, least: int = 1) -> int:
     """
-    A span as ms.
+    Return a duration in ms.
 
-    :raises WrongUsage: it is something else, or shorter than `least`.
+    :raises WrongUsage: the text is no duration, or it is shorter than `least` ms.
     """
     span = span_ms(text)
     if span is None or span < least:
@@ -23,10 +23,11 @@ def needed_span(text: str, option: str, least: int = 1) -> int:
 
 def moment_ms(text: str, now_ms: int) -> int:
     """
-    A point in time: ISO 8601 (UTC unless it says otherwise), ms since the epoch, or an age (`7d`).
+    Return a point in time in ms since the epoch: ISO 8601 (UTC unless it says otherwise), ms since
+    the epoch, or an age (`7d`).
 
     :param now_ms: the time, ms since the epoch.
-    :raises WrongUsage: it is something else.
+    :raises WrongUsage: the text has another form.
     """
     text = text.strip()
     age = span_ms(text)

@@ -1,4 +1,4 @@
-"""How far Spark is: a bar on a terminal, a line every few seconds elsewhere."""
+"""Shows Spark's progress: a bar on a terminal, a line every few seconds elsewhere."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ _LINE_SECONDS = 5.0
 
 
 class Tasks(NamedTuple):
-    """Of the stages that run now."""
+    """Numbers of the tasks of the stages that run now."""
 
     done: int
     total: int
@@ -45,7 +45,7 @@ def tasks_of(tracker: StatusTracker) -> Tasks:
 
 
 class ConnectProgress:
-    """What Spark Connect says of itself, of the query that runs."""
+    """The progress of the running query, as Spark Connect reports it."""
 
     def __init__(self) -> None:
         self._tasks = Tasks(0, 0)
@@ -65,16 +65,16 @@ class ConnectProgress:
         )
 
     def tasks(self) -> Tasks:
-        """Of the stages that run now."""
+        """Return the numbers of the tasks of the stages that run now."""
         return self._tasks
 
 
 @contextmanager
 def show_stages(spark: SparkSession, label: str, console: Console | None = None) -> Iterator[None]:
     """
-    Show how far the stages are that run during the block, on stderr.
+    Show the progress of the stages that run during the block, on stderr.
 
-    :param label: what is being done.
+    :param label: text that says what is being done.
     """
     console = console or Console(stderr=True, highlight=False)
     with _counted(spark) as count:
@@ -88,7 +88,7 @@ def show_stages(spark: SparkSession, label: str, console: Console | None = None)
 
 @contextmanager
 def _counted(spark: SparkSession) -> Iterator[Count]:
-    """What counts the tasks of the stages that run now."""
+    """Yield a function that counts the tasks of the stages that run now."""
     if not is_remote():
         tracker = spark.sparkContext.statusTracker()
         yield lambda: tasks_of(tracker)
@@ -123,9 +123,9 @@ def line_by_line(
     count: Count, label: str, console: Console, seconds: Callable[[], float]
 ) -> Callable[[], None]:
     """
-    What writes one line of progress.
+    Return a function that writes one line of progress.
 
-    :param count: of the tasks that there are now.
+    :param count: counts the present tasks.
     :param seconds: a clock.
     """
     began = seconds()

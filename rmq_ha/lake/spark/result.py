@@ -1,4 +1,4 @@
-"""What a job answers."""
+"""Types of a job's result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmq_ha.ops.offsets.findings import Outcome
 
-if TYPE_CHECKING:  # whoever only reads files has no use for a session
+if TYPE_CHECKING:  # code that only reads files needs no session
     from pyspark.sql import DataFrame
 
 
@@ -18,7 +18,7 @@ class Table:
     A table of the report.
 
     :ivar note: a sentence above it.
-    :ivar rows: at most some hundreds; the rest belongs into the findings.
+    :ivar rows: at most some hundreds; longer lists belong into the findings.
     """
 
     title: str
@@ -30,7 +30,9 @@ class Table:
 @dataclass(frozen=True)
 class Plot:
     """
-    A plot of the report: `series` maps names to y values, all as long as `x`.
+    A plot of the report.
+
+    `series` maps names to y values, each as long as `x`.
 
     :ivar kind: `line`, `bar`, `step` or `scatter`.
     :ivar x: numbers, texts, or datetimes.
@@ -48,14 +50,14 @@ class Plot:
 @dataclass(frozen=True)
 class JobResult:
     """
-    What a job answers.
+    The result of a job.
 
     :ivar findings: rows of `rmq_ha.lake.spark.findings.FINDINGS`.
     :ivar outcome: `HOLDS`, `VIOLATED` or `UNDECIDED`.
     :ivar verdict: one line.
-    :ivar numbers: for the JSON summary: plain JSON values.
-    :ivar sections: of the report, in order.
-    :ivar frames: further DataFrames, written as Parquet below the output directory by name.
+    :ivar numbers: plain JSON values for the summary.
+    :ivar sections: sections of the report, in order.
+    :ivar frames: further DataFrames by name, written as Parquet below the output directory.
     """
 
     findings: DataFrame

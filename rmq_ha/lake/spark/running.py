@@ -1,4 +1,4 @@
-"""The frame around every job: options, session, what is printed and written, exit code."""
+"""Runs a job: options, session, printed and written output, exit code."""
 
 import json
 import re
@@ -36,14 +36,14 @@ _KEY = "rmq_ha.lake.spark.running"
 
 class Frame(NamedTuple):
     """
-    What the options of all jobs said.
+    The values of the options that all jobs have.
 
-    :ivar out: where findings, summary and report go.
-    :ivar master: where Spark runs; None: what its settings say, else this machine.
+    :ivar out: directory for findings, summary and report.
+    :ivar master: Spark's master; None: that of Spark's settings, else this machine.
     :ivar conf: settings of Spark.
     :ivar driver_memory: the driver's heap.
-    :ivar strict: a warning violates, too.
-    :ivar quiet: no notes and no progress.
+    :ivar strict: a warning counts as a violation.
+    :ivar quiet: print no notes and no progress.
     """
 
     out: str | None = None
@@ -82,9 +82,9 @@ def _frame_option(
     *names: str, read: Callable[[Any], Any] = lambda value: value, **attributes: Any
 ) -> Any:
     """
-    An option that `current_frame` has, and the command's function is not given.
+    Return an option that `current_frame` has, and that is not passed to the command's function.
 
-    :param read: makes its value; raises ValueError, which says what to write.
+    :param read: makes its value; raises ValueError with a text that says what to write.
     """
 
     def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -134,24 +134,27 @@ def _options(*names_of_master: str) -> Callable[[F], F]:
 
 
 job_options = _options("--master")
-"""Gives a command the options of all jobs and those for live brokers."""
+"""Gives a command the options of all jobs, and those for live brokers."""
 job_options_of_pairs = _options("--spark-master", "master")
-"""The same for jobs whose `--master` is a broker's: Spark's is `--spark-master`."""
+"""
+Gives a command the same options for jobs whose `--master` is a broker: Spark's master is
+`--spark-master`.
+"""
 
 
 def current_frame() -> Frame:
-    """What the command line that is being run says."""
+    """Return the options of the running command."""
     kept = click.get_current_context().meta.get(_KEY, {})
     return Frame(**{name: value for name, value in kept.items() if name in Frame._fields})
 
 
 class Job:
     """
-    What a job works with.
+    The services that a job uses.
 
-    :ivar name: of the job.
-    :ivar start_seconds: how long it waited for Spark.
-    :ivar session: None until it was used.
+    :ivar name: name of the job.
+    :ivar start_seconds: how many seconds it waited for Spark.
+    :ivar session: the session; None until it was used.
     """
 
     def __init__(self, name: str, frame: Frame, options: Options, starting: "Session") -> None:
@@ -164,7 +167,7 @@ class Job:
 
     @property
     def spark(self) -> "SparkSession":
-        """The session; its first use waits for it."""
+        """The session; the first use waits for it."""
         if self.session is None:
             began = blocking.seconds()
             self.session = self._starting.get()
@@ -173,20 +176,20 @@ class Job:
 
     @cached_property
     def client(self) -> ClientConfig:
-        """How live brokers are asked: name servers, account, TLS."""
+        """Settings of the client for live brokers: name servers, account, TLS."""
         return self._options.client_config()
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return ms since the epoch."""
         return blocking.now_ms()
 
     def place(self, text: str) -> "Place":
         """
-        A place as `parse_place` reads it, its path absolute: executors work in other directories.
-        A store that only Hadoop can open is copied here.
+        Return a place as `parse_place` reads it, with an absolute path, because executors work in
+        other directories. A store that only Hadoop can open is copied here.
 
-        :raises WrongUsage: it is none.
-        :raises CannotDecide: it cannot be copied.
+        :raises WrongUsage: the text is no place.
+        :raises CannotDecide: the store cannot be copied.
         """
         from rmq_ha.lake.spark.host.staging import needs_staging, stage
         from rmq_ha.ops.offsets.places import StorePlace, parse_place
@@ -200,16 +203,16 @@ class Job:
         return StorePlace(absolute(place.uri), place.copy_of)
 
     def note(self, text: str) -> None:
-        """A line for who looks on, on stderr."""
+        """Print a line for the user on stderr."""
         if not self._frame.quiet:
             click.echo(one_line(text), err=True)
 
     @contextmanager
     def progress(self, label: str) -> Iterator[None]:
         """
-        Show how far Spark is while the block runs.
+        Show Spark's progress while the block runs.
 
-        :param label: what it does: `reading 12 files`.
+        :param label: what the job does: `reading 12 files`.
         """
         if self._frame.quiet:
             yield
@@ -228,10 +231,10 @@ def run_job(
     rows_in_java: bool = False,
 ) -> NoReturn:
     """
-    Run a job, print and write what it answers, and exit with its code.
+    Run a job, print and write its result, and exit with its code.
 
-    :param name: of the job, as in the command.
-    :param inputs: what it was given, for the summary.
+    :param name: name of the job, as in the command.
+    :param inputs: its inputs, for the summary.
     :param rows_in_java: see `Session`.
     """
     run = _Run(name, inputs, current_frame(), current_options())
@@ -254,7 +257,7 @@ class _Run:
         self._interrupted = False
 
     def outcome(self, body: Callable[[Job], JobResult], rows_in_java: bool) -> Outcome:
-        """Run it, say how it ended."""
+        """Run the job, print the verdict or the reason of a failure, and return the outcome."""
         starting = None
         if not self._options.verbose:
             ending.quiet_libraries()
@@ -323,7 +326,9 @@ class _Run:
         return outcome
 
     def _tell(self, written: "JobOutput") -> None:
-        """On stdout: programs get the summary, people the counts; the verdict stands last."""
+        """
+        Print the result on stdout: the summary as JSON, or counts for people; the verdict is last.
+        """
         if self._options.as_json:
             click.echo(in_json(json.dumps(written.summary, ensure_ascii=False)))
             return

@@ -1,4 +1,4 @@
-"""Work of plain Python on executors: a row is a task, and carries all that it needs."""
+"""Runs plain Python on executors: a row is a task, and carries all values that it needs."""
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 FEW = 8
-"""So many tasks go where Spark puts the rows of a list."""
+"""Up to so many tasks stay in the parts into which Spark puts the rows of a list."""
 MOST_PARTS = 1000
 
 
@@ -20,13 +20,13 @@ def spread(
     at_once: int = 1,
 ) -> DataFrame:
     """
-    What work makes of tasks.
+    Return the rows that `work` makes of tasks.
 
-    Each is pickled into a row of its own: no executor holds those of others.
+    Each task is pickled into a row of its own, so no executor has the tasks of others.
 
-    :param work: of some of the tasks; gives `pyarrow.RecordBatch` of the schema.
-    :param schema: of Arrow.
-    :param at_once: tasks that one part does at the same time.
+    :param work: called with some of the tasks; yields `pyarrow.RecordBatch` of the schema.
+    :param schema: an Arrow schema.
+    :param at_once: how many tasks one part runs at the same time.
     """
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""`rmqha-spark pack` and `java-home`: what one needs around the jobs."""
+"""`rmqha-spark pack` and `java-home`: helpers for running the jobs."""
 
 import click
 

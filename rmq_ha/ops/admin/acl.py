@@ -107,7 +107,12 @@ def show(account: str, which: str, show_secrets: bool) -> None:
 async def show_accounts(
     session: Session, which: str, only: str = "", *, show_secrets: bool = False
 ) -> None:
-    """:raises NothingFound: there is none."""
+    """
+    Show the accounts of the chosen brokers, with a warning where the brokers differ.
+
+    :param only: show this account alone; empty: all accounts.
+    :raises NothingFound: no broker has such an account.
+    """
     asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
     variants: dict[str, list[Account | None]] = {}
@@ -139,7 +144,12 @@ def _row(target: Target, item: Account, show_secrets: bool) -> list[Any]:
 
 
 async def _rules(asker: Asker, target: Target) -> AclRules:
-    """:raises RemotingTimeout: with a word more; 4.9.7 says nothing without access control."""
+    """
+    Ask a broker for its accounts.
+
+    :raises RemotingTimeout: the broker does not answer. The error adds that a 4.9.7 broker without
+        access control never answers this request.
+    """
     try:
         return await asker.run(acl_rules(target.address))
     except RemotingTimeout as error:
@@ -236,6 +246,8 @@ async def set_account(
     session: Session, name: str, which: str, given: dict[str, Any], **sure: bool
 ) -> int | None:
     """
+    Create or change an account on the chosen brokers.
+
     :returns: the exit code.
     :raises Refused: a new account needs a secret.
     """
@@ -330,8 +342,10 @@ def delete(account: str, which: str, **sure: bool) -> None:
 
 async def remove_account(session: Session, name: str, which: str, **sure: bool) -> None:
     """
-    :raises NothingFound: there is none.
-    :raises Refused: it is the account that asks.
+    Delete an account on the chosen brokers that have it.
+
+    :raises NothingFound: no broker has the account.
+    :raises Refused: the account is the one that this command itself asks with.
     """
     own = session.options.credentials
     if own is not None and own.access_key == name:
@@ -365,7 +379,7 @@ def version(which: str) -> None:
 
 
 async def show_versions(session: Session, which: str) -> None:
-    """A row for each file of each broker."""
+    """Show a row for each file of accounts of each broker."""
     asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
     for target in session.output.track("asking brokers", brokers):

@@ -51,7 +51,11 @@ def allocate(name: str, members: tuple[str, ...], strategy: str) -> None:
 async def show_shares(
     session: Session, name: str, members: tuple[str, ...], strategy: AllocateStrategy
 ) -> None:
-    """:raises NothingFound: there is nothing to share out."""
+    """
+    Show which queues of a topic each member would get.
+
+    :raises NothingFound: the topic has no queue that may be read.
+    """
     route = await Asker(await session.client()).run(topic_route(name))
     queues = sorted(subscribe_queues(name, route))
     if not queues:

@@ -97,7 +97,11 @@ def _fail(output: Output, error: Exception) -> NoReturn:
 
 
 def _store_of(path: str) -> Store:
-    """:raises ConfigurationError: the file does not fit, or its log is a group's."""
+    """
+    Return the store that a broker's properties file describes.
+
+    :raises ConfigurationError: the file does not fit, or the broker belongs to a DLedger group.
+    """
     disk = RealDisk()
     text = properties.decode(disk.read_bytes(os.path.abspath(path)))
     own = load_broker(text, real_surroundings("."), name=path).configuration

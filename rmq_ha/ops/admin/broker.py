@@ -60,7 +60,11 @@ def list_(which: str) -> None:
 
 
 async def show_brokers(session: Session, which: str) -> int | None:
-    """:returns: the exit code."""
+    """
+    Show every chosen broker with its role, rates and disk.
+
+    :returns: the exit code.
+    """
     asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
     problems = []
@@ -84,7 +88,9 @@ async def show_brokers(session: Session, which: str) -> int | None:
 
 
 def rate(text: str) -> float | None:
-    """The rate over the last 10 seconds, as text."""
+    """
+    Return the first rate of a broker's list, which is that of the last 10 seconds; None: no rate.
+    """
     first = text.split(" ")[0]
     return round(float(first), 1) if first else None
 
@@ -130,7 +136,12 @@ def get(which: str, keys: tuple[str, ...]) -> None:
 
 
 async def show_config(session: Session, which: str, keys: Iterable[str]) -> None:
-    """:raises NothingFound: no such keys."""
+    """
+    Show the settings of the chosen brokers.
+
+    :param keys: show these alone; empty: all settings.
+    :raises NothingFound: no chosen broker has any of the keys.
+    """
     asker, brokers = await targets(session, which)
     only = set(keys)
     known = False
@@ -145,9 +156,10 @@ async def show_config(session: Session, which: str, keys: Iterable[str]) -> None
 
 def assignments(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
     """
-    `KEY=VALUE`s of settings.
+    Read the `KEY=VALUE` arguments of a command that changes settings.
 
-    :raises click.BadParameter: one is none, or may be changed in the file only.
+    :raises click.BadParameter: an argument is not KEY=VALUE, or its key may be changed only in the
+        properties file.
     """
     pairs = {}
     for value in values:
@@ -195,13 +207,15 @@ async def set_config(
     **sure: bool,
 ) -> int | None:
     """
-    :param drop_old: a shorter retention may delete messages.
+    Change settings of running brokers: show the changes, ask, write, and check.
+
+    :param drop_old: agree that a shorter retention deletes messages.
     :returns: the exit code.
-    :raises WouldLose: it would delete some, and nobody can be asked whether it may.
+    :raises WouldLose: messages would be deleted, and nobody can be asked for agreement.
     """
     asker, brokers = await targets(session, which)
     if ":" not in which:
-        masters(brokers)  # else the slaves would be other than the master that is missing
+        masters(brokers)  # without a master among them, only the slaves would change
     rows, losses, now_ms = [], [], session.host.now_ms()
     for target in session.output.track("asking brokers", brokers):
         before = await asker.run(broker_config(target.address))
@@ -233,11 +247,11 @@ def tell_unchanged(
     advice: str = "",
 ) -> int:
     """
-    Say which settings of a server are others than they should be by now.
+    Report each setting of a server that does not have the value that was sent to it.
 
-    :param after: all its settings.
-    :param advice: behind what is said of each.
-    :returns: how many.
+    :param after: all settings of the server, read after the change.
+    :param advice: text that is appended to each report.
+    :returns: how many settings were reported.
     """
     wrong = {
         key: text for key, text in changes.items() if after.get(key, "").strip() != text.strip()

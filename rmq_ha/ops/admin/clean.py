@@ -49,7 +49,7 @@ def clean(which: str, what: str, **sure: bool) -> None:
 
 
 async def clean_brokers(session: Session, which: str, what: str, **sure: bool) -> None:
-    """Show how they are, ask, have it done."""
+    """Show the disk and log of the brokers, ask, and have them clean up."""
     asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
     for target in session.output.track("asking brokers", brokers):

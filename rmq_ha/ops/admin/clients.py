@@ -50,8 +50,10 @@ def clients(name: str, stacks: bool) -> None:
 
 async def show_clients(session: Session, name: str, *, stacks: bool = False) -> int | None:
     """
+    Show what each member of a group has and how fast it is.
+
     :returns: the exit code.
-    :raises NothingFound: nobody is there.
+    :raises NothingFound: the group has no members.
     """
     asker, brokers = await targets(session)
     where: dict[str, tuple[Connection, str]] = {}
@@ -86,7 +88,9 @@ async def show_clients(session: Session, name: str, *, stacks: bool = False) -> 
 
 
 def _rows(member: Connection, info: RunningInfo) -> list[list[Any]]:
-    """A row for each topic; one without, for a member that has none."""
+    """
+    Return a row for each topic of a member, or one row without a topic if the member has none.
+    """
     names: dict[str, list[str]] = defaultdict(list)
     cached: dict[str, int] = defaultdict(int)
     for item in info.queues:

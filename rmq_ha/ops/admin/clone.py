@@ -50,6 +50,8 @@ async def clone_offsets(
     session: Session, source: str, group: str, topic: str = "", **sure: bool
 ) -> int | None:
     """
+    Copy the offsets of one group to another: show them, ask, write, and check.
+
     :returns: the exit code.
     :raises NothingFound: the source has no offsets.
     :raises Refused: the group has members, or is the source.
@@ -82,7 +84,11 @@ async def clone_offsets(
 
 
 async def _nobody_is_there(asker: Asker, address: str, group: str) -> None:
-    """:raises Refused: somebody is."""
+    """
+    Check that a group has no members at a broker.
+
+    :raises Refused: the group has members there.
+    """
     members = await asker.run(members_of(address, group))
     if members.connections:
         who = ", ".join(sorted(item.client_id for item in members.connections))
@@ -92,7 +98,10 @@ async def _nobody_is_there(asker: Asker, address: str, group: str) -> None:
 
 
 def _rows(known: Offsets, broker: str, source: str, group: str) -> list[list[Any]]:
-    """Of one broker; its retries are a group's own."""
+    """
+    Return a row for each offset that a broker would change. The source's retry topic is left out,
+    because a retry topic belongs to its own group.
+    """
     rows: list[list[Any]] = []
     for key, offsets in known.items():
         topic, _, owner = key.rpartition("@")
@@ -105,7 +114,7 @@ def _rows(known: Offsets, broker: str, source: str, group: str) -> list[list[Any
 async def _differing(
     session: Session, asker: Asker, where: dict[str, str], group: str, rows: list[list[Any]]
 ) -> int:
-    """Ask again: how many are others than they should be."""
+    """Ask for the offsets again and return how many differ from those that were written."""
     tables = {}
     for broker in session.output.track("asking again", sorted({row[1] for row in rows})):
         tables[broker] = await asker.run(consumer_offsets(where[broker]))

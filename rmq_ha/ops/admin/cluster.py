@@ -44,7 +44,11 @@ def list_(which: str) -> None:
 
 
 async def show_clusters(session: Session, which: str = "") -> int | None:
-    """:returns: the exit code."""
+    """
+    Show a row for each cluster.
+
+    :returns: the exit code.
+    """
     asker, brokers = await targets(session, which)
     counts: dict[str, Counter[str]] = {}
     rates: dict[str, Counter[str]] = {}

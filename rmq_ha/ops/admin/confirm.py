@@ -1,4 +1,4 @@
-"""Whoever changes something for all shows it first, and asks."""
+"""Questions before a change: a command that changes something shows the change first, and asks."""
 
 import click
 
@@ -21,17 +21,22 @@ sure_options = combined(
 
 
 def must_be_askable(*, yes: bool, dry_run: bool) -> None:
-    """:raises click.UsageError: nobody is there who could say yes."""
+    """
+    Refuse to start a change that could not be confirmed.
+
+    :raises click.UsageError: no terminal is attached, and neither `--yes` nor `--dry-run` was
+        given.
+    """
     if not (yes or dry_run or is_interactive()):
         raise click.UsageError("nobody is there to ask: give --yes, or --dry-run")
 
 
 def is_wanted(question: str, *, yes: bool, dry_run: bool) -> bool:
     """
-    Ask.
+    Ask whether to make the change; `--yes` answers it.
 
     :returns: false for `--dry-run`.
-    :raises NotAgreed: no.
+    :raises NotAgreed: the user answers no.
     """
     if dry_run or yes:
         return not dry_run

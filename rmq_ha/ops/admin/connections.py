@@ -1,4 +1,4 @@
-"""`rmqha-admin connections`: who is connected."""
+"""`rmqha-admin connections`: the clients that are connected to brokers."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def connections(which: str, group: str) -> None:
 
 
 async def show_connections(session: Session, which: str = "", only: str = "") -> None:
-    """A row for each client, group and broker."""
+    """Show a row for each client, group and broker."""
     asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
     with session.output.progress("asking brokers", None) as steps:

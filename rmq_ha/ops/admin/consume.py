@@ -1,4 +1,4 @@
-"""`rmqha-admin consume`: as a member of a group."""
+"""`rmqha-admin consume`: read a topic as a member of a group."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -39,7 +39,11 @@ _FROM = {
 
 
 def selector_of(tags: str, sql: str | None) -> MessageSelector:
-    """:raises click.UsageError: both are given."""
+    """
+    Return the filter that `--tags` or `--sql` asks for.
+
+    :raises click.UsageError: both options are given.
+    """
     if sql is None:
         return MessageSelector.by_tag(tags)
     if tags != "*":
@@ -99,9 +103,11 @@ async def consume_as(
     session: Session, topic: str, group: str, selector: MessageSelector, **given: Any
 ) -> None:
     """
-    Show messages until it is enough; offsets are kept.
+    Show messages until the count is reached, the end is reached or the user interrupts. Offsets are
+    committed.
 
-    :raises RmqHaError: a broker of the topic does not have the group, and makes none by itself.
+    :raises RmqHaError: a broker of the topic does not have the group, and does not create groups by
+        itself.
     """
     asker = Asker(await session.client())
     await check_group(session, asker, topic, group)
@@ -130,16 +136,16 @@ async def consume_as(
 
 async def check_group(session: Session, asker: Asker, topic: str, group: str) -> None:
     """
-    Ask each broker of the topic for nothing, in the group's name, as a consumer does.
+    Check that each broker of the topic has the group: ask for no messages in the group's name.
 
     A consumer whose group a broker does not have would wait there for ever.
 
-    :raises RmqHaError: a broker does not have the group, and makes none by itself.
+    :raises RmqHaError: a broker does not have the group, and does not create groups by itself.
     """
     try:
         route = await asker.run(topic_route(topic))
     except NoRoute:
-        return  # the topic may come yet: the consumer waits for it
+        return  # the topic may be created yet: the consumer waits for it
     first = {queue.broker_name: queue for queue in reversed(subscribe_queues(topic, route))}
     choice = BrokerChoice(session.host.clock.seconds)
     for queue in first.values():
@@ -155,14 +161,14 @@ async def check_group(session: Session, asker: Asker, topic: str, group: str) ->
                     f"{group}"
                 ) from None
         except RmqHaError:
-            continue  # the consumer says it, and tries again
+            continue  # the consumer logs this failure itself, and tries again
 
 
 class Printer:
     """
-    A listener that shows what it gets.
+    A listener that prints the messages it gets.
 
-    :ivar enough: fires when the count is reached, or the user has had enough.
+    :ivar enough: fires when the count is reached, or the user interrupts.
     """
 
     def __init__(self, session: Session, count: int | None) -> None:
@@ -173,7 +179,10 @@ class Printer:
         session.interrupted.addCallback(lambda _: self.end())
 
     def __call__(self, messages: Sequence[MessageExt], context: object) -> Any:
-        """What comes behind the last one waits, until `stop` gives it back to its queue."""
+        """
+        Print messages. A message after the last wanted one stays unanswered, until `stop` gives it
+        back to its queue.
+        """
         for message in messages:
             if self.enough.called:
                 return Deferred()
@@ -188,16 +197,16 @@ class Printer:
             self.enough.callback(None)
 
     def fail(self, failure: Failure) -> None:
-        """What should have ended it failed: so does the command."""
+        """Make the command fail, because the check that should end it failed."""
         if not self.enough.called:
             self.enough.errback(failure)
 
 
 class End:
     """
-    Where the queues of a topic ended once.
+    The ends of a topic's queues at one moment.
 
-    :param ends: by queue; those without messages are not in it.
+    :param ends: end by queue; queues without messages are left out.
     """
 
     def __init__(self, asker: Asker, topic: str, ends: dict[MessageQueue, int]) -> None:
@@ -208,9 +217,9 @@ class End:
     @classmethod
     async def read_now(cls, asker: Asker, topic: str) -> "End":
         """
-        As it is now.
+        Ask the brokers for the ends of the topic's queues now.
 
-        :raises RmqHaError: nobody says.
+        :raises RmqHaError: a broker or the name servers do not answer.
         """
         route = await asker.run(topic_route(topic))
         ends = {}
@@ -221,9 +230,10 @@ class End:
 
     async def is_reached(self, group: str) -> bool:
         """
-        The group's offsets are there; those that are need not be asked for again.
+        Return whether the group has committed all offsets up to these ends. A queue whose end was
+        reached is not asked again.
 
-        :raises RmqHaError: nobody says.
+        :raises RmqHaError: a broker or the name servers do not answer.
         """
         route = await self._asker.run(topic_route(self._topic))
         for queue, end in list(self._ends.items()):

@@ -17,7 +17,7 @@ _FILES = ("tls_ca", "tls_cert", "tls_key")
 
 
 class _File(click.ClickException):
-    """The file, or what is asked of it, does not fit."""
+    """The file of contexts, or the change that was asked for, does not fit."""
 
     exit_code = 2
 

@@ -19,9 +19,9 @@ SECRET = ("secret_key", "security_token")
 @dataclass(slots=True)
 class Contexts:
     """
-    What the file says.
+    The content of the file of contexts.
 
-    :ivar used: whose values hold when nobody names one; None: no context's.
+    :ivar used: name of the context that holds when none is named; None: no context holds then.
     """
 
     used: str | None = None
@@ -30,9 +30,9 @@ class Contexts:
     @classmethod
     def read(cls, path: str) -> "Contexts":
         """
-        None at all where there is no file.
+        Read the file; without a file the result has no contexts.
 
-        :raises ConfigurationError: it is no file of contexts, or others may read it.
+        :raises ConfigurationError: it is not a file of contexts, or other users may read it.
         """
         data = read_private(path)
         return cls() if data is None else cls.decode(data, path)
@@ -40,9 +40,9 @@ class Contexts:
     @classmethod
     def decode(cls, data: bytes, path: str) -> "Contexts":
         """
-        What such a file says.
+        Read the content of a file of contexts.
 
-        :raises ConfigurationError: it is no file of contexts.
+        :raises ConfigurationError: it is not a file of contexts.
         """
         try:
             value = json.loads(data)
@@ -59,7 +59,7 @@ class Contexts:
 
     def write(self, path: str) -> None:
         """
-        Only this user may read it then.
+        Write the file so that only this user may read it.
 
         :raises ConfigurationError: the disk refuses.
         """
@@ -67,7 +67,11 @@ class Contexts:
         write_private(path, (json.dumps(value, indent=2) + "\n").encode())
 
     def get(self, name: str) -> dict[str, Any]:
-        """:raises ConfigurationError: there is none of this name."""
+        """
+        Return the values of a context.
+
+        :raises ConfigurationError: no context has this name.
+        """
         context = self.known.get(name)
         if context is None:
             known = ", ".join(sorted(self.known)) or "none"
@@ -79,14 +83,14 @@ class Contexts:
 
 def merged(given: Values, on_line: Collection[str], context: Values, *, is_named: bool) -> Values:
     """
-    Options with what a context adds: the command line wins over a context that was named there,
-    which wins over the environment, which wins over the context in use.
+    Return the given options together with a context's: the command line wins over a context that
+    was named there, which wins over the environment, which wins over the context in use.
 
     An account and its secret come from one place, and the context in use adds nothing where other
     name servers are given: its secret is for its own cluster.
 
-    :param given: by command line or environment.
-    :param on_line: which of them by the command line.
+    :param given: options from the command line or the environment.
+    :param on_line: names of the given options that came from the command line.
     """
     if not is_named:
         if "namesrv" in given:
@@ -97,7 +101,10 @@ def merged(given: Values, on_line: Collection[str], context: Values, *, is_named
 
 
 def _without_pairs(values: Values, stronger: Values) -> Values:
-    """Less the account, or the certificate and key, where what wins has one of its own."""
+    """
+    Return `values` without the account, or without the certificate and key, if `stronger` has that
+    pair.
+    """
     weak: set[str] = set()
     for pair in (ACCOUNT, ("tls_cert", "tls_key")):
         if any(stronger.get(key) for key in pair):

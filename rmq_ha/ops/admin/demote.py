@@ -64,9 +64,9 @@ def demote(config: str, broker_id: int | None, **given: Any) -> None:
 
 async def demote_broker(change: RoleChange, broker_id: int | None) -> None:
     """
-    All of it.
+    Make the broker of the file a slave: check, ask, write, restart and verify.
 
-    :raises ChangeRefused: it is not done.
+    :raises ChangeRefused: the change is not made, or does not take effect.
     """
     try:
         await _demote(change, broker_id)
@@ -113,7 +113,11 @@ async def _demote(change: RoleChange, broker_id: int | None) -> None:
 
 
 async def _new_master(change: RoleChange, own: Member) -> RegisteredName:
-    """:raises ChangeRefused: there is none."""
+    """
+    Wait until the name servers know another master, and return what they know.
+
+    :raises ChangeRefused: no other master is registered.
+    """
 
     async def look() -> RegisteredName | None:
         registered = await change.registered()
@@ -137,7 +141,7 @@ async def _new_master(change: RoleChange, own: Member) -> RegisteredName:
 
 
 def _free_id(change: RoleChange, known: RegisteredName) -> int:
-    """What it is called already, or the lowest number that nobody has."""
+    """Return the brokerId of the file if it is a slave's and free, else the lowest free one."""
     taken = {n for n, address in known.addresses.items() if address != change.file.address}
     wished = change.file.configuration.broker.broker_id
     if wished > MASTER_ID and wished not in taken:
@@ -146,7 +150,11 @@ def _free_id(change: RoleChange, known: RegisteredName) -> int:
 
 
 async def _verify(change: RoleChange, master: Member) -> Member:
-    """:raises ChangeRefused: it does not follow."""
+    """
+    Wait until the broker follows the new master and has its whole log.
+
+    :raises ChangeRefused: it does not follow in time.
+    """
     last: list[Member] = []
 
     async def follows() -> Member | None:
@@ -174,13 +182,18 @@ async def _verify(change: RoleChange, master: Member) -> Member:
 
 
 def _setaside_summary(said: Any) -> dict[str, Any]:
-    """What `log/setaside.py` wrote; raises what `read_body` knows where the shape is another."""
+    """
+    Read the summary that `log/setaside.py` wrote. A summary of another shape raises an error that
+    `read_body` handles.
+    """
     topics = {str(topic): int(count) for topic, count in said["topics"].items()}
     return {**said, "time": int(said["time"]), "messages": int(said["messages"]), "topics": topics}
 
 
 def _show_set_aside(change: RoleChange, new: Member, began_ms: int) -> None:
-    """What was set aside since; the store is on this machine."""
+    """
+    Show the folders of messages that were set aside since `began_ms`; the store is on this machine.
+    """
     disk = change.session.host.disk
     folder = f"{new.root}/{FOLDER}"
     set_aside = []

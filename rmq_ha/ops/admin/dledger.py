@@ -1,4 +1,4 @@
-"""`rmqha-admin dledger`: how a DLedger group is, and who shall lead it."""
+"""`rmqha-admin dledger`: the state of a DLedger group, and handing over its leadership."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ COLUMNS = (
 
 
 class NamedGroup(NamedTuple):
-    """A group as it was named on the command line."""
+    """A DLedger group as the command line names it."""
 
     group: str
     peers: Mapping[str, str]
@@ -48,14 +48,14 @@ group_options = combined(
         help="Properties file of a member: dLegerGroup and dLegerPeers.",
     ),
 )
-"""Say which group is meant; see `known_group`."""
+"""Options that name a group; see `known_group`."""
 
 
 def known_group(group: str | None, peers: str | None, config: Any) -> NamedGroup:
     """
-    What the options say; those given beside a file win.
+    Return the group that the options name; `--group` and `--peers` win over the file.
 
-    :raises click.UsageError: they do not name a group and its members.
+    :raises click.UsageError: the options do not name a group and its members.
     """
     if config is not None:
         settings = {item.key: item.value.strip() for item in parse(decode(config.read()))}
@@ -69,7 +69,7 @@ def known_group(group: str | None, peers: str | None, config: Any) -> NamedGroup
 
 
 def client_of(session: Session, known: NamedGroup) -> GroupClient:
-    """Asks the members with the options of the command line."""
+    """Return a client that asks the members with the account and TLS of the command line."""
 
     async def invoke(address: str, command: RemotingCommand) -> RemotingCommand:
         transfers = command.code == RequestCode.LEADERSHIP_TRANSFER
@@ -107,7 +107,11 @@ def status(group: str | None, peers: str | None, config: Any) -> None:
 
 
 async def show_status(session: Session, known: NamedGroup) -> int | None:
-    """:returns: the exit code."""
+    """
+    Show the members of a group and report a missing leader.
+
+    :returns: the exit code.
+    """
     members = await client_of(session, known).status()
     show_members(session, known, members)
     if leader_of(members) is None:
@@ -116,7 +120,7 @@ async def show_status(session: Session, known: NamedGroup) -> int | None:
 
 
 def show_members(session: Session, known: NamedGroup, members: list[MemberStatus]) -> None:
-    """A row for each member, and why some are not known."""
+    """Show a row for each member, and the reason for each member that is not known."""
     rows = [[getattr(member, column) for column in COLUMNS] for member in members]
     problems = [f"{member.member}: {member.problem}" for member in members if member.problem]
     columns = COLUMNS if session.output.as_json else COLUMNS[:-1]
@@ -153,7 +157,11 @@ def transfer(
 
 
 async def hand_over(session: Session, known: NamedGroup, to: str, **sure: bool) -> int | None:
-    """:returns: the exit code."""
+    """
+    Hand leadership over to a member: show the plan, ask, and do it.
+
+    :returns: the exit code.
+    """
     client = client_of(session, known)
     if not sure["yes"]:
         show_members(session, known, await client.status())

@@ -1,4 +1,7 @@
-"""What a DLedger group tells, members of ours and of Java, and orders to it."""
+"""
+A client of a DLedger group, whose members may run rmq-ha or Java: it asks for their state and
+orders transfers.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ from rmq_ha.server.dledger.messages import (
 
 R = TypeVar("R", bound=GroupMessage)
 Invoke = Callable[[str, RemotingCommand], Awaitable[RemotingCommand]]
-_NEVER = -1  # a term that no member ever had: what comes with it is refused and changes nothing
+_NEVER = -1  # a term that no member ever had: members refuse such requests and change nothing
 _REMOTING_SUCCESS = (200, 0)
 
 
@@ -33,7 +36,7 @@ class GroupRefused(RmqHaError):
     """
     A member answered with another code than success.
 
-    :ivar code: DLedger's.
+    :ivar code: DLedger's response code.
     """
 
     def __init__(self, text: str, code: int) -> None:
@@ -44,11 +47,11 @@ class GroupRefused(RmqHaError):
 @dataclass(slots=True)
 class MemberStatus:
     """
-    One member, as far as it says; None: it does not.
+    The state of one member; a value that the member does not tell is None.
 
     :ivar kind: `rmq-ha`, or `Java`, which tells less.
-    :ivar lag: entries of the leader's ledger that it lacks.
-    :ivar problem: why nothing is known.
+    :ivar lag: how many entries of the leader's ledger the member lacks.
+    :ivar problem: why the member's state is not known.
     """
 
     member: str
@@ -66,12 +69,12 @@ class MemberStatus:
 
 class GroupClient:
     """
-    Asks the members of one group; nothing that it asks changes anything, but for `transfer`.
+    Asks the members of one group; only `transfer` changes anything.
 
     Spec: dledger.md, sections 5 and 6
 
     :param peers: `host:port` by member id.
-    :param invoke: asks an address; fails with `RemotingError`.
+    :param invoke: sends a request to an address; fails with `RemotingError`.
     """
 
     def __init__(self, group: str, peers: Mapping[str, str], invoke: Invoke) -> None:
@@ -80,7 +83,7 @@ class GroupClient:
         self._invoke = invoke
 
     async def status(self) -> list[MemberStatus]:
-        """Of all members, asked at the same time."""
+        """Return the state of all members, which are asked at the same time."""
         asked = [Deferred.fromCoroutine(self._member(name)) for name in self.peers]
         members: list[MemberStatus] = await gatherResults(asked)
         leader = leader_of(members)
@@ -92,10 +95,10 @@ class GroupClient:
 
     async def transfer(self, to: str) -> int | None:
         """
-        Hand leadership over.
+        Hand leadership over to a member.
 
         :returns: the new term; None: this member leads already.
-        :raises GroupRefused: it did not come to that.
+        :raises GroupRefused: leadership was not handed over.
         :raises RemotingError: a member does not answer.
         """
         if to not in self.peers:
@@ -148,7 +151,10 @@ class GroupClient:
         return status
 
     async def _java(self, status: MemberStatus, metadata: MetadataResponse) -> None:
-        """Its refusals tell what its METADATA does not."""
+        """
+        Fill in the state of a member that runs Java: its refusals tell what its METADATA answer
+        does not.
+        """
         name = status.member
         status.kind = "Java"
         status.leader = metadata.leader_id
@@ -187,7 +193,10 @@ def _take_ours(status: MemberStatus, metadata: MetadataResponse) -> None:
 
 
 def leader_of(members: list[MemberStatus]) -> MemberStatus | None:
-    """Who says that it leads, in the highest term: a leader that was cut off says so, too."""
+    """
+    Return the member that says that it leads, in the highest term. A leader that was cut off says
+    so as well, in a lower term.
+    """
     leaders = [member for member in members if member.role == Role.LEADER.value]
     return max(leaders, key=lambda member: -1 if member.term is None else member.term, default=None)
 
@@ -207,7 +216,7 @@ def _not_this_member(code: int, group: str, name: str) -> str:
 
 
 def describe(code: int) -> str:
-    """A response code with its name."""
+    """Return a response code with its name."""
     known = code in ResponseCode.__members__.values()
     return f"{code} {ResponseCode(code).name}" if known else str(code)
 
@@ -240,7 +249,7 @@ _TRANSFER_FAILED = {
 
 def why_not_transferred(code: int, leader: str, to: str) -> str:
     """
-    What became of a transfer.
+    Return the reason why a transfer failed, as text.
 
     Spec: dledger.md, sections 6.6 and 9
     """

@@ -1,4 +1,4 @@
-"""`rmqha-admin dlq`: dead letters: messages that a group gave up."""
+"""`rmqha-admin dlq`: dead letters, the messages that a group gave up."""
 
 from collections.abc import AsyncIterator
 
@@ -68,7 +68,11 @@ def list_(which: str, fail_above: int | None) -> None:
 
 
 async def show_groups(session: Session, which: str = "") -> int:
-    """:returns: how many there are."""
+    """
+    Show the groups that have dead letters.
+
+    :returns: how many dead letters all groups have together.
+    """
     asker, brokers = await targets(session, which)
     messages: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -141,8 +145,10 @@ async def resend_to(
     session: Session, group: str, *, most: int | None = None, every: bool = False, **sure: bool
 ) -> None:
     """
-    :raises NothingFound: there are none.
-    :raises RmqHaError: one was not sent; those before it are not sent again by the next call.
+    Send the dead letters of a group to its retry topic again.
+
+    :raises NothingFound: the group has no dead letters to send.
+    :raises RmqHaError: a dead letter was not sent; the next call does not repeat those before it.
     """
     letters = DeadLetters(session, group)
     waiting = await letters.count(every=every)
@@ -171,7 +177,10 @@ async def resend_to(
 
 
 def as_retry(message: MessageExt, group: str) -> Message:
-    """As the group's retry topic has it; its members see the topic that it came from."""
+    """
+    Return the message as it goes to the group's retry topic. Members see the topic that it came
+    from.
+    """
     kept = {k: v for k, v in message.properties.items() if k not in _KEPT_OUT}
     kept.setdefault(ORIGIN_MESSAGE_ID, message.msg_id)
     return Message(
@@ -184,7 +193,7 @@ def as_retry(message: MessageExt, group: str) -> Message:
 
 
 class DeadLetters:
-    """Those of one group, on all brokers."""
+    """The dead letters of one group, on all brokers."""
 
     def __init__(self, session: Session, group: str) -> None:
         self._session = session
@@ -192,7 +201,7 @@ class DeadLetters:
         self._choice = BrokerChoice(session.host.clock.seconds)
 
     async def count(self, *, every: bool) -> int:
-        """How many `messages` would give, unless new ones come."""
+        """Return how many messages `messages` would yield, unless new ones come."""
         asker, starts = await self._starts(every=every)
         messages = 0
         for queue, start in self._session.output.track("counting", list(starts.items())):
@@ -207,7 +216,7 @@ class DeadLetters:
 
     async def messages(self, *, every: bool) -> AsyncIterator[tuple[MessageExt, MessageQueue]]:
         """
-        In the order of each queue.
+        Yield the dead letters of each queue in its order.
 
         :raises RmqHaError: a queue cannot be read.
         """
@@ -225,7 +234,7 @@ class DeadLetters:
                 offset = result.next_begin_offset
 
     async def done(self, queue: MessageQueue, offset: int) -> None:
-        """What lies before it was sent again."""
+        """Keep at the broker that the dead letters before `offset` were sent again."""
         asker = await self._asker()
         addresses = await self._addresses(asker, queue)
         await asker.run(commit_offset(addresses, READER_GROUP, queue, offset))
@@ -238,6 +247,8 @@ class DeadLetters:
 
     async def _starts(self, *, every: bool) -> tuple[Asker, dict[MessageQueue, int]]:
         """
+        Return the offset in each queue where reading begins.
+
         :raises NothingFound: no broker has the topic, as the group never gave up a message.
         :raises RmqHaError: the topic may not be read.
         """

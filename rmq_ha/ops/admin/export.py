@@ -1,4 +1,6 @@
-"""`rmqha-admin cluster export`: what a cluster is made of, as one document."""
+"""
+`rmqha-admin cluster export`: the settings, topics, groups and rates of a cluster as one document.
+"""
 
 import os.path
 from typing import Any
@@ -60,7 +62,7 @@ def export(file: str, which: str, offsets: bool) -> None:
 async def gathered(
     session: Session, which: str = "", *, offsets: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """The document, and who did not answer."""
+    """Return the document, and a line for each broker that did not answer."""
     asker, brokers = await targets(session, which)
     entries = []
     problems = []

@@ -1,4 +1,4 @@
-"""`rmqha-admin group`: consumer groups, their members, how far they are."""
+"""`rmqha-admin group`: consumer groups, their members, and how far they have consumed."""
 
 from collections import Counter
 from typing import Any
@@ -100,7 +100,11 @@ def show(name: str) -> None:
 
 
 async def show_group(session: Session, name: str) -> None:
-    """:raises NothingFound: there is none."""
+    """
+    Show the settings, members, subscriptions and lag of a group.
+
+    :raises NothingFound: no broker knows the group.
+    """
     asker, brokers = await targets(session)
     settings, members = await _settings_and_members(session, asker, first_of_each(brokers), name)
     if not settings and not members.connections:
@@ -135,7 +139,7 @@ async def show_group(session: Session, name: str) -> None:
 async def _settings_and_members(
     session: Session, asker: Asker, brokers: list[Target], name: str
 ) -> tuple[dict[str, dict[str, Any]], Members]:
-    """Its settings by address, and its members at all brokers together."""
+    """Return the settings of a group by broker address, and its members at all brokers together."""
     settings = {}
     steps = session.output.track("asking brokers", brokers)
     everybody = Members([], {}, {})
@@ -180,8 +184,10 @@ async def delete_everywhere(
     session: Session, name: str, *, keep_offsets: bool, **sure: bool
 ) -> None:
     """
-    :raises NothingFound: there is none.
-    :raises Refused: it has members.
+    Delete a group on all masters: show it, ask, and delete.
+
+    :raises NothingFound: no broker has the group.
+    :raises Refused: the group has members.
     """
     asker, brokers = await targets(session)
     chosen = masters(brokers)

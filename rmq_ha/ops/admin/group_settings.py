@@ -1,4 +1,4 @@
-"""`rmqha-admin group create` and `update`: what a consumer group may do."""
+"""`rmqha-admin group create` and `update`: the settings of a consumer group."""
 
 from typing import Any
 
@@ -89,8 +89,10 @@ async def change_group(
     session: Session, name: str, which: str, given: dict[str, Any], *, is_new: bool, **sure: bool
 ) -> None:
     """
-    :raises NothingFound: there is none to change.
-    :raises Refused: it is there already, or its name is none.
+    Create or change a group on the chosen masters.
+
+    :raises NothingFound: no broker has the group that is to be changed.
+    :raises Refused: the group to be created exists already, or its name is not allowed.
     """
     fault = group_fault(name)
     if fault is not None:

@@ -1,4 +1,7 @@
-"""Commands that are imported when they are used: `rmqha-admin` and `rmqha-spark` have many."""
+"""
+Command groups whose commands are imported only when they are used: `rmqha-admin` and `rmqha-spark`
+have many.
+"""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -10,9 +13,9 @@ import click
 
 class Lazy(NamedTuple):
     """
-    Where a command is.
+    The place of a command that is not imported yet.
 
-    :ivar where: `module:attribute` of a `click.Command`; imported when it is used.
+    :ivar where: `module:attribute` of a `click.Command`.
     :ivar help: one line for the list of all commands.
     """
 
@@ -22,9 +25,9 @@ class Lazy(NamedTuple):
 
 class Commands(click.Group):
     """
-    A group whose commands stand in a table.
+    A click group whose commands stand in a table.
 
-    :param table: by name; `verify_offsets` is `verify-offsets`, too.
+    :param table: commands by name; the user may type `verify-offsets` for `verify_offsets`.
     """
 
     def __init__(self, *given: Any, table: Mapping[str, Lazy], **more: Any) -> None:
@@ -32,11 +35,11 @@ class Commands(click.Group):
         self._table = table
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """In the order of the table."""
+        """Return the names in the order of the table."""
         return list(self._table)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """None when there is none of this name."""
+        """Import and return a command; None: no command has this name."""
         place = self._table.get(name.replace("_", "-"))
         if place is None:
             return None
@@ -47,17 +50,17 @@ class Commands(click.Group):
     def resolve_command(
         self, context: click.Context, words: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Of a name that there is not, those that look like it are told."""
+        """Find the command; for a name that does not exist, the error suggests similar names."""
         try:
             return super().resolve_command(context, words)
         except click.UsageError as error:
             near = get_close_matches(words[0], self._table, 3, 0.6)
             advice = f"Did you mean {' or '.join(near)}?" if near else "-h lists all of them"
             if "id you mean" in error.message:
-                raise  # click itself says so
+                raise  # click's own message suggests names
             raise click.UsageError(f"{error.message} {advice}", context) from None
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Their lines; nothing has to be imported for them."""
+        """Write the help line of each command, without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, place.help) for name, place in self._table.items()])

@@ -1,4 +1,4 @@
-"""`rmqha-admin ha status`: masters, their slaves, and how far these are."""
+"""`rmqha-admin ha status`: masters, their slaves, and how far the slaves are behind."""
 
 from typing import Any
 
@@ -49,7 +49,11 @@ def status(which: str) -> None:
 
 
 async def show_pairs(session: Session, which: str) -> int | None:
-    """:returns: the exit code."""
+    """
+    Show masters with their slaves.
+
+    :returns: the exit code.
+    """
     asker, brokers = await targets(session, which)
     members = [
         (target, await look_at(asker, target.address))
@@ -98,7 +102,7 @@ def _rows(members: list[tuple[Target, Member]]) -> list[list[Any]]:
 
 
 def _faults(name: str, members: list[tuple[Target, Member]]) -> list[str]:
-    """What somebody has to look at."""
+    """Return the faults of a broker name that an operator has to look at."""
     faults = [f"{m.address}: {m.problem}" for _, m in members if m.problem is not None]
     leading = [member for _, member in members if member.is_master]
     by_id = [target for target, _ in members if target.broker_id in (MASTER_ID, None)]

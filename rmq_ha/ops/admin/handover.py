@@ -1,4 +1,6 @@
-"""`rmqha-admin handover`: who leads a DLedger group, or in controller mode, hands over."""
+"""
+`rmqha-admin handover`: the leader of a DLedger group, or of a set in controller mode, hands over.
+"""
 
 from typing import Any
 
@@ -94,7 +96,11 @@ async def give_over_of(session: Session, which: str, to: str | None, **sure: boo
 async def give_over(
     session: Session, known: NamedGroup, to: str | None, **sure: bool
 ) -> int | None:
-    """:returns: the exit code."""
+    """
+    Hand over leadership in a DLedger group: choose a follower, ask, and transfer.
+
+    :returns: the exit code.
+    """
     client = client_of(session, known)
     members = await client.status()
     leader = leader_of(members)
@@ -125,7 +131,7 @@ async def give_over(
 
 
 def _best_follower(members: list[MemberStatus], leader: MemberStatus | None) -> str | None:
-    """Of those that follow, who lacks least; the first of equals."""
+    """Return the follower that lacks the fewest entries; the first of several."""
     others = [member for member in members if member is not leader and member.problem is None]
     followers = [member for member in others if member.lag is not None]
     return min(followers, key=lambda member: member.lag or 0).member if followers else None

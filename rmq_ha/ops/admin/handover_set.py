@@ -1,4 +1,5 @@
-"""`handover`, `promote` and `demote` in controller mode: the controllers elect who shall lead.
+"""
+`handover`, `promote` and `demote` in controller mode: the controllers elect the master.
 
 Spec: controller.md, sections 5.1 and 10.4.
 """
@@ -30,9 +31,9 @@ from rmq_ha.server.controller.messages import (
 
 class ControlledSet(NamedTuple):
     """
-    Brokers of one name whose roles controllers give.
+    Brokers of one name to which controllers give their roles.
 
-    :ivar controllers: addresses.
+    :ivar controllers: addresses of the controllers.
     """
 
     cluster: str
@@ -41,7 +42,7 @@ class ControlledSet(NamedTuple):
 
 
 class Leading(NamedTuple):
-    """Who leads a set, as its controllers say."""
+    """The master of a set, as its controllers say."""
 
     controller: str
     master_id: int | None
@@ -50,7 +51,9 @@ class Leading(NamedTuple):
 
 
 def set_of(config: Mapping[str, str]) -> ControlledSet | None:
-    """The set that a broker with this configuration is in; None: it is in none."""
+    """
+    Return the set that a broker with this configuration is in; None: it is not in controller mode.
+    """
     if config.get("enableControllerMode") != "true":
         return None
     addresses = [text.strip() for text in config.get("controllerAddr", "").split(";")]
@@ -63,11 +66,11 @@ def set_of(config: Mapping[str, str]) -> ControlledSet | None:
 
 def leading(known: ControlledSet) -> Asking[Leading]:
     """
-    Ask the controllers.
+    Ask the controllers for the master of a set.
 
-    :raises ChangeRefused: none of them knows who leads them.
-    :raises BrokerRefused: they know no such set.
-    :raises RemotingError: the one that leads them does not answer.
+    :raises ChangeRefused: no controller knows the leader of the controllers.
+    :raises BrokerRefused: the controllers do not know the set.
+    :raises RemotingError: the leading controller does not answer.
     """
     controller = yield from _leader(known)
     header = GetReplicaInfoRequest(broker_name=known.broker_name)
@@ -94,10 +97,10 @@ def _leader(known: ControlledSet) -> Asking[str]:
 
 def leader_named_by(controller: str) -> Asking[str]:
     """
-    Where the one is that leads the controllers, as one of them knows; empty: it knows none.
+    Ask a controller for the address of the leading controller; empty: it knows no leader.
 
-    :raises BrokerRefused: it does not say.
-    :raises RemotingError: it does not answer.
+    :raises BrokerRefused: the controller does not say.
+    :raises RemotingError: the controller does not answer.
     """
     asked = RemotingCommand(RequestCode.GET_METADATA_INFO)
     answer = yield from expect(Ask(asked, controller))
@@ -108,11 +111,11 @@ async def elect(
     session: Session, asker: Asker, known: ControlledSet, to: str | None, **sure: bool
 ) -> int | None:
     """
-    Have the controllers elect another one that is in sync.
+    Have the controllers elect another broker of the set that is in sync.
 
-    :param to: its id; None: the smallest of the others.
+    :param to: id of the broker to be elected; None: the smallest id of the others.
     :returns: the exit code.
-    :raises ChangeRefused: nobody, or not that one, may be elected without losing messages.
+    :raises ChangeRefused: no other broker, or not this one, may be elected without losing messages.
     """
     current = await asker.run(leading(known))
     chosen = _chosen(current, to)
@@ -149,10 +152,10 @@ async def elect(
 
 async def take_over(session: Session, file: RoleFile, **sure: bool) -> int | None:
     """
-    `promote`: have this broker elected; its file stays as it is.
+    Have this broker elected (`promote`); its properties file stays as it is.
 
     :returns: the exit code.
-    :raises ChangeRefused: it does not run, has no role yet, or would lose messages.
+    :raises ChangeRefused: the broker does not run, has no role yet, or would lose messages.
     """
     asker = Asker(await session.direct())
     known, number = await _own_set(asker, file)
@@ -165,10 +168,10 @@ async def take_over(session: Session, file: RoleFile, **sure: bool) -> int | Non
 
 async def step_back(session: Session, file: RoleFile, **sure: bool) -> int | None:
     """
-    `demote`: have another one elected if this broker leads; it follows by itself then.
+    Have another broker elected if this one leads (`demote`); this broker then follows by itself.
 
     :returns: the exit code.
-    :raises ChangeRefused: it does not run, has no role yet, or nobody else is in sync.
+    :raises ChangeRefused: this broker does not run, has no role yet, or no other broker is in sync.
     """
     asker = Asker(await session.direct())
     known, number = await _own_set(asker, file)
@@ -180,7 +183,7 @@ async def step_back(session: Session, file: RoleFile, **sure: bool) -> int | Non
 
 
 async def _own_set(asker: Asker, file: RoleFile) -> tuple[ControlledSet, int]:
-    """The set of this broker, and its brokerId, which is `MASTER_ID` while it leads."""
+    """Return the set of this broker, and its brokerId, which is `MASTER_ID` while it leads."""
     try:
         config = await asker.run(broker_config(file.address))
     except RemotingError as error:

@@ -1,10 +1,12 @@
-"""What to try next, for failures whose text comes from a server that does not know who asked."""
+"""Advice for failures whose text comes from a server, which does not know the user's options."""
 
 
 def hint(text: str, *, has_account: bool, use_tls: bool) -> str:
     """
-    :param text: of the failure.
-    :returns: what is put behind it; empty: nothing is known.
+    Return advice for a failure.
+
+    :param text: the failure's text.
+    :returns: text to append to the failure; empty: no advice is known.
     """
     for words, is_so, advice in (
         (

@@ -144,7 +144,11 @@ def init(
 
 
 def _one_of(layouts: Sequence[str]) -> str:
-    """:raises WrongUsage: none was asked for, or several."""
+    """
+    Return the one layout that was asked for.
+
+    :raises WrongUsage: no layout was asked for, or several.
+    """
     names = list(dict.fromkeys(layouts))
     if len(names) == 1:
         return names[0]

@@ -49,8 +49,10 @@ def list_(namespace: str) -> None:
 
 async def show_keys(session: Session, namespace: str) -> int | None:
     """
+    Show all keys of a namespace at every name server.
+
     :returns: the exit code.
-    :raises NothingFound: there are none.
+    :raises NothingFound: no name server has keys in the namespace.
     """
     tables, silent = await _tables(session, namespace)
     rows = [
@@ -113,9 +115,11 @@ async def change_key(
     session: Session, namespace: str, key: str, value: str | None, **sure: bool
 ) -> int | None:
     """
-    :param value: None: the key goes.
+    Set or delete a key at every name server: show the change, ask, write, and check.
+
+    :param value: the new value; None: the key is deleted.
     :returns: the exit code.
-    :raises NothingFound: a key that is to go is nowhere.
+    :raises NothingFound: no name server has the key that is to be deleted.
     """
     tables, silent = await _tables(session, namespace)
     if silent:

@@ -1,4 +1,4 @@
-"""The properties files of a new cluster: text, by the name of the file. Nothing is written here."""
+"""Makes the properties files of a new cluster: text by file name. This module writes no file."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,10 +22,10 @@ SCRAPE_FILE = "prometheus.yml"
 
 class PlannedServer(NamedTuple):
     """
-    A server's file.
+    A properties file that a layout plans for one server.
 
     :ivar command: the program that runs with this file, on `host`.
-    :ivar status: port of its health, metrics and page.
+    :ivar status: the port of the server's health, metrics and page.
     """
 
     file: str
@@ -36,7 +36,7 @@ class PlannedServer(NamedTuple):
 
 
 def scrape_file(planned: Sequence[PlannedServer]) -> str:
-    """What Prometheus reads to ask these servers."""
+    """Return a configuration with which Prometheus scrapes these servers."""
     targets = ", ".join(f'"{HostPort(item.host, item.status)}"' for item in planned)
     return _text(
         [
@@ -56,9 +56,9 @@ def scrape_file(planned: Sequence[PlannedServer]) -> str:
 
 def pair(place: Site) -> list[PlannedServer]:
     """
-    A SYNC_MASTER, its slave, and a name server beside each.
+    Plan a SYNC_MASTER, its slave, and a name server beside each.
 
-    :raises WrongUsage: not two hosts.
+    :raises WrongUsage: not exactly two hosts are given.
     """
     first, second = _hosts(place, 2)
     ports = Ports(place.base_port)
@@ -82,9 +82,9 @@ def pair(place: Site) -> list[PlannedServer]:
 
 def dledger(place: Site) -> list[PlannedServer]:
     """
-    A group of three brokers that elect their master, and a name server beside two of them.
+    Plan three brokers that elect their master (DLedger), and a name server beside two of them.
 
-    :raises WrongUsage: not three hosts.
+    :raises WrongUsage: not exactly three hosts are given.
     """
     hosts = _hosts(place, 3)
     ports = Ports(place.base_port)
@@ -108,9 +108,9 @@ def dledger(place: Site) -> list[PlannedServer]:
 
 def controller(place: Site) -> list[PlannedServer]:
     """
-    One or three controllers for brokers of RocketMQ 5 in controller mode.
+    Plan one or three controllers for brokers of RocketMQ 5 in controller mode.
 
-    :raises WrongUsage: another number of hosts.
+    :raises WrongUsage: the number of hosts is neither one nor three.
     """
     hosts = list(place.hosts) or [LOOPBACK]
     if len(hosts) not in (1, 3):
@@ -124,9 +124,10 @@ def controller(place: Site) -> list[PlannedServer]:
 
 def failover(place: Site) -> list[PlannedServer]:
     """
-    A pair whose master is elected: by three controllers, two of them in the pair's name servers.
+    Plan a pair whose master is elected by three controllers; two of them run in the pair's name
+    servers.
 
-    :raises WrongUsage: not three hosts; on the last one there is a controller and nothing else.
+    :raises WrongUsage: not exactly three hosts are given; the last one has only a controller.
     """
     hosts = _hosts(place, 3)
     ports = Ports(place.base_port)
@@ -181,7 +182,7 @@ def _controller(
 
 
 def _member(place: Site, peers: Sequence[str], number: int) -> list[str]:
-    """Which of the controllers this one is."""
+    """Return the lines that say which of the controllers this one is."""
     return [
         f"controllerDLegerGroup={place.cluster}-controller",
         f"controllerDLegerPeers={';'.join(peers)}",
@@ -191,7 +192,10 @@ def _member(place: Site, peers: Sequence[str], number: int) -> list[str]:
 
 
 def _listed(key: str, hosts: Sequence[str]) -> list[str]:
-    """The hosts that may come, as addresses: no name is looked up where the list is read."""
+    """
+    Return a key's line with the allowed hosts. If one is a name, the line asks the operator for
+    addresses, because the server that reads the list looks no names up.
+    """
     known = ",".join(dict.fromkeys(hosts))
     if all(canonical(host) for host in hosts):
         return [f"{key}={known}"]

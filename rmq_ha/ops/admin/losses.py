@@ -1,4 +1,4 @@
-"""What a change takes from consumers; nobody loses messages by `--yes` alone."""
+"""Messages that a change takes from consumers. `--yes` alone is no agreement to lose messages."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -21,20 +21,22 @@ _HOUR_MS = 3_600_000
 
 
 class WouldLose(RmqHaError):
-    """A change takes messages from consumers, and nobody has said by name that it may."""
+    """
+    A change takes messages from consumers, and the option that agrees to this loss was not given.
+    """
 
 
 def refuse_or_tell(
     session: Session, losses: Iterable[str], option: str, *, is_agreed: bool, instead: str = ""
 ) -> None:
     """
-    Say what will be lost.
+    Warn of the messages that will be lost, or refuse the change.
 
-    :param losses: in words; empty ones count as none.
-    :param option: its name says that it may be lost.
-    :param is_agreed: the option was given, or a question comes.
+    :param losses: one text for each loss; empty texts count as none.
+    :param option: the option by which the user agrees to the loss.
+    :param is_agreed: the option was given, or the user will be asked.
     :param instead: what to do to lose nothing.
-    :raises WouldLose: something will be lost, and nobody has agreed.
+    :raises WouldLose: messages will be lost, and the user has not agreed.
     """
     lost = [loss for loss in losses if loss]
     if not lost:
@@ -46,16 +48,16 @@ def refuse_or_tell(
         session.output.warn(loss)
 
 
-# ------------------------------------------------------------ queues that nobody reads any more
+# ------------------------------------------------------------ queues that are read no longer
 
 
 async def unread_messages(
     asker: Asker, target: Target, before: TopicConfig, after: TopicConfig
 ) -> str:
     """
-    Which messages no consumer could reach after a change of a topic, in words.
+    Return a text about the messages that no consumer could reach after a change of a topic.
 
-    :returns: empty: all groups have read them, or there are none.
+    :returns: the text; empty: no message would become unreachable before all groups have read it.
     """
     name = before.topic_name
     first = after.read_queue_nums
@@ -106,7 +108,9 @@ def _queues(numbers: list[int]) -> str:
 
 
 def way_without_loss(name: str, reads: int) -> str:
-    """How a topic is made narrower so that every group reads all."""
+    """
+    Return the steps by which a topic gets fewer queues after every group has read all messages.
+    """
     return (
         f"the way without loss: `topic update {name} --write-queues {reads}`, wait until "
         f"`lag GROUP --topic {name}` shows that each group has read these queues, then "
@@ -118,7 +122,11 @@ def way_without_loss(name: str, reads: int) -> str:
 
 
 async def must_exist(asker: Asker, brokers: Collection[Target], group: str) -> None:
-    """:raises NothingFound: no broker knows the group, neither by its settings nor by an offset."""
+    """
+    Check that a broker knows a group, by its settings or by an offset.
+
+    :raises NothingFound: no broker knows the group.
+    """
     known: set[str] = set()
     for target in brokers:
         known |= (await asker.run(group_configs(target.address))).keys()
@@ -141,10 +149,11 @@ async def deleted_by_retention(
     asker: Asker, address: str, before: Mapping[str, str], changes: Mapping[str, str], now_ms: int
 ) -> str:
     """
-    Which messages of a broker a shorter `fileReservedTime` deletes, and when, in words.
+    Return a text about the messages of a broker that a shorter `fileReservedTime` deletes, and
+    when.
 
     :param before: all settings of that broker.
-    :returns: empty: none, or the retention does not become shorter.
+    :returns: the text; empty: no message is deleted earlier.
     """
     text, old = changes.get(RETENTION, "").strip(), before.get(RETENTION, "")
     if not (text.isdecimal() and old.isdecimal()) or int(text) >= int(old):
@@ -158,7 +167,7 @@ async def deleted_by_retention(
     units = "hour" if hours == 1 else "hours"
     is_known = oldest_ms > 0
     if not is_known and end - begin <= int(before.get("mappedFileSizeCommitLog", 1 << 30)):
-        return ""  # nothing has been written but the file that is never deleted
+        return ""  # the only file written so far is the last one, which is never deleted
     age = (now_ms - oldest_ms) / _HOUR_MS
     if is_known and age <= hours:
         return ""

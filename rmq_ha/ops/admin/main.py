@@ -1,4 +1,4 @@
-"""`rmqha-admin`: the commands, and where each of them is."""
+"""`rmqha-admin`: the table of all commands, with the module of each."""
 
 import click
 

@@ -41,7 +41,7 @@ message.add_command(trace)
 
 
 class Spot(NamedTuple):
-    """A place as `tail` and `consume` show it."""
+    """The place of a message, in the form in which `tail` and `consume` show it."""
 
     broker: str
     queue: int
@@ -52,7 +52,7 @@ class _SpotType(click.ParamType[Spot] if TYPE_CHECKING else click.ParamType):  #
     name = "place"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Spot:
-        """Fails with the form that it has."""
+        """Convert BROKER:QUEUE:OFFSET; for any other text the error shows this form."""
         broker, _, rest = str(value).partition(":")
         queue, _, offset = rest.partition(":")
         if not (broker and queue.isdecimal() and offset.isdecimal()):
@@ -129,9 +129,9 @@ def show(
 
 def at_spot(topic: str, spot: Spot) -> Asking[list[MessageExt]]:
     """
-    The message at a place of a queue.
+    Return the message at an offset of a queue.
 
-    :raises NothingFound: there is none.
+    :raises NothingFound: no message is stored there.
     """
     route = yield from topic_route(topic)
     counts = {item.broker_name: item.read_queue_nums for item in route.queues}
@@ -192,7 +192,10 @@ async def at_place(session: Session, place: PlaceId, topic: str) -> MessageExt:
 
 
 def _at_any_broker(place: PlaceId, route: TopicRoute) -> Asking[MessageExt | None]:
-    """What is stored at that offset, if it was stored by who had the address then."""
+    """
+    Return the message at that offset of a broker, if the broker had the id's address when it stored
+    the message; None: no broker has it.
+    """
     for broker in route.brokers:
         for address in in_order(broker.addresses):
             try:
@@ -205,6 +208,6 @@ def _at_any_broker(place: PlaceId, route: TopicRoute) -> Asking[MessageExt | Non
 
 
 def by_key(query: KeyQuery) -> Asking[list[MessageExt]]:
-    """By unique id or key."""
+    """Return the messages with a unique id or key."""
     route = yield from topic_route(query.topic)
     return (yield from messages_by_key(query, route))

@@ -1,4 +1,4 @@
-"""Messages for people and for programs."""
+"""Renders messages as lines for people, and as values for programs."""
 
 from base64 import b64encode
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ _LONGEST = 200
 
 
 def time_text(ms: int) -> str:
-    """UTC, ISO 8601; `-` when unknown."""
+    """Return a time as UTC in ISO 8601; `-` when unknown."""
     if ms <= 0:
         return "-"
     try:
@@ -21,7 +21,7 @@ def time_text(ms: int) -> str:
 
 
 def body_values(body: bytes) -> dict[str, str]:
-    """`body` as text if it is UTF-8, else `body_base64`."""
+    """Return a body as `body` if it is UTF-8, else as `body_base64`."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:
@@ -29,7 +29,9 @@ def body_values(body: bytes) -> dict[str, str]:
 
 
 def body_text(body: bytes) -> str:
-    """One line of at most 200 characters."""
+    """
+    Return a body as one line of at most 200 characters; bytes that are not UTF-8 in hexadecimal.
+    """
     try:
         text = body.decode()
     except UnicodeDecodeError:

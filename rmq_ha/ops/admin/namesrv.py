@@ -44,8 +44,10 @@ def get(keys: tuple[str, ...]) -> None:
 
 async def show_settings(session: Session, keys: Iterable[str] = ()) -> int | None:
     """
+    Show the settings of each name server.
+
     :returns: the exit code.
-    :raises NothingFound: there are no such keys.
+    :raises NothingFound: no name server has any of the keys.
     """
     tables, silent = await ask_name_servers(session, namesrv_config)
     only = set(keys)
@@ -79,7 +81,11 @@ def set_(changes: dict[str, str], **sure: bool) -> None:
 
 
 async def change_settings(session: Session, changes: dict[str, str], **sure: bool) -> int | None:
-    """:returns: the exit code."""
+    """
+    Change settings of all name servers: show the changes, ask, write, and check.
+
+    :returns: the exit code.
+    """
     tables, silent = await ask_name_servers(session, namesrv_config)
     if silent:
         text = "not all name servers answer: nothing was changed"

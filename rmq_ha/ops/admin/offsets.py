@@ -1,4 +1,4 @@
-"""`rmqha-admin lag` and `reset-offset`: how far a group is, and where it goes on."""
+"""`rmqha-admin lag` and `reset-offset`: how far a group is behind, and moving its offsets."""
 
 import click
 
@@ -54,7 +54,7 @@ def lag(group: str, topic: str, fail_above: int | None) -> None:
 
 
 def show_lag(session: Session, group: str, group_lag: GroupLag) -> None:
-    """A row for each queue."""
+    """Show a row for each queue."""
     rows = [
         [
             item.queue.topic,
@@ -112,7 +112,7 @@ async def move_offsets(
     **sure: bool,
 ) -> None:
     """
-    Show where it would go on, ask, have it done, show where it goes on.
+    Show where the group would go on, ask, move its offsets, and show where it goes on now.
 
     :param is_new: the group need not exist.
     :raises NothingFound: no broker knows the group.
@@ -133,7 +133,9 @@ async def move_offsets(
 
 
 def show_reset(session: Session, group: str, topic: str, outcome: Reset, *, is_done: bool) -> None:
-    """A row for each queue, and how it was done."""
+    """
+    Show a row for each queue, and whether consumers were told or the brokers' offsets were set.
+    """
     rows = [
         [item.queue.broker_name, item.queue.queue_id, item.before, item.after]
         for item in outcome.moved

@@ -20,10 +20,10 @@ _ON_LINE = "rmq_ha.ops.admin.options.on_line"
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """
-    What was asked for.
+    The values of the options that all commands share.
 
-    :ivar namesrv: `host:port` of name servers, `;` between them; may be empty.
-    :ivar timeout_ms: for one call.
+    :ivar namesrv: `host:port` of name servers, separated by `;`; may be empty.
+    :ivar timeout_ms: timeout of one call, in ms.
     :ivar sign_only_over_tls: see `rmq_ha.client.rules.settings.ClientConfig`.
     :ivar tls: RocketMQ's `tls.*` keys.
     """
@@ -38,7 +38,7 @@ class Options:
     verbose: bool = False
 
     def client_config(self, **more: Any) -> ClientConfig:
-        """For a `ClientInstance`, or for `rmq_ha.client.blocking`."""
+        """Return a configuration for `ClientInstance` or `rmq_ha.client.blocking`."""
         return ClientConfig(
             namesrv_addr=self.namesrv,
             credentials=self.credentials,
@@ -52,7 +52,9 @@ class Options:
 
 
 def combined(*options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """A decorator that gives a command all of these, which its help shows in this order."""
+    """
+    Return a decorator that gives a command all these options; its help shows them in this order.
+    """
 
     def give(function: F) -> F:
         for option in reversed(options):
@@ -69,11 +71,13 @@ on_option = click.option(
     metavar="BROKER|CLUSTER|HOST:PORT",
     help="Act on these brokers only. Default: all masters.",
 )
-"""Of commands that change something on all masters, unless somebody names some."""
+"""Option of commands that change something on all masters unless `--on` names some."""
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """The one given last, that is nearest to the command, wins; a default does not."""
+    """
+    Keep an option's value. The value nearest to the command's name wins; defaults are not kept.
+    """
     assert parameter.name is not None
     kept = context.find_root().meta.setdefault(_KEY, {})
     if context.get_parameter_source(parameter.name) in (
@@ -93,9 +97,9 @@ def _shared(*names: str, **attributes: Any) -> Callable[[F], F]:
 
 def refuse_given(names: Iterable[str], why: str) -> None:
     """
-    What would have no effect is not taken: the user would believe that it had one.
+    Refuse options that would have no effect, so that the user does not believe that they had one.
 
-    :param names: parameters of the command, whose defaults are no refusal.
+    :param names: parameters of the command; their defaults are not refused.
     :raises click.UsageError: one of them stands on the command line, or in the environment.
     """
     context = click.get_current_context()
@@ -173,11 +177,14 @@ _SHARED = (
 
 
 common_options = combined(*_SHARED)
-"""Gives a command the options; `current_options` has their values."""
+"""Gives a command the shared options; `current_options` returns their values."""
 
 
 def given_values() -> dict[str, Any]:
-    """What command line and environment gave, by the options' names; no context's values."""
+    """
+    Return the options that the command line and the environment gave, by name, without those of a
+    context.
+    """
     return dict(click.get_current_context().find_root().meta.get(_KEY, {}))
 
 
@@ -200,7 +207,7 @@ def _with_context(given: dict[str, Any]) -> Mapping[str, Any]:
 
 def current_options() -> Options:
     """
-    What was given on the command line that is being run.
+    Return the shared options of the running command.
 
     :raises click.UsageError: options do not fit each other.
     """

@@ -2,8 +2,8 @@
 What commands print: tables and lines for people, or JSON for programs.
 
 Names, tags, properties, client ids and remarks come from others, and a terminal acts on control
-characters. Everything is therefore made printable here, in the one place where it goes out: who
-has a line of several lines to say says one line after the other.
+characters. Everything is therefore made printable here, in the one place that prints. A caller
+prints a text of several lines one line at a time.
 """
 
 import json
@@ -53,9 +53,9 @@ class _Bar:
 
 class Output:
     """
-    Results on stdout, all else on stderr.
+    Prints results on stdout, and everything else on stderr.
 
-    :ivar as_json: for programs.
+    :ivar as_json: print JSON, for programs.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class Output:
         self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], **more: Any
     ) -> None:
         """
-        Rows of values.
+        Print rows of values.
 
-        :param columns: their names; with JSON the members of each row.
-        :param more: members beside `rows` in JSON, a line below the table else.
+        :param columns: the columns' names; in JSON they are the members of each row.
+        :param more: in JSON members beside `rows`, otherwise a line below the table.
         """
         if self.as_json:
             values = [dict(zip(columns, row, strict=True)) for row in rows]
@@ -90,7 +90,7 @@ class Output:
             self._print(", ".join(parts))
 
     def _print_whole(self, table: Table) -> None:
-        """Values are never cut, however narrow the terminal is."""
+        """Print a table whose values are never cut, however narrow the terminal is."""
         console, width = self._console, self._console.width
         needed = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
         console.width = max(width, needed)
@@ -106,7 +106,7 @@ class Output:
             self._print(f"{name:<{width}}  {words_of(value)}")
 
     def line(self, text: str, values: dict[str, Any]) -> None:
-        """One of many: a line of text, or the values as a line of JSON; flushed at once."""
+        """Print one line of a stream at once: the text, or in JSON the values."""
         if self.as_json:
             self._write(values)
         else:
@@ -114,12 +114,12 @@ class Output:
         self._console.file.flush()
 
     def say(self, text: str) -> None:
-        """For people only, on stdout; nothing with JSON."""
+        """Print a line for people on stdout; nothing in JSON."""
         if not self.as_json:
             self._print(text)
 
     def note(self, text: str) -> None:
-        """For who looks on, on stderr; nothing with JSON."""
+        """Print a remark for people on stderr; nothing in JSON."""
         if not self.as_json:
             self._errors.print(_plain(text), style="dim")
 
@@ -131,7 +131,7 @@ class Output:
             self._errors.print(f"[yellow]warning:[/] {_plain(text)}")
 
     def error(self, text: str, **values: Any) -> None:
-        """On stderr; a bar that it came out of is gone first."""
+        """Print an error on stderr, after removing a progress bar."""
         if self._bar is not None:
             self._bar.stop()
         if self.as_json:
@@ -142,12 +142,12 @@ class Output:
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Steps]:
         """
-        A bar on stderr while the block runs, if somebody looks.
+        Show a progress bar on stderr while the block runs, if stderr is a terminal.
 
-        :param total: None: nobody knows.
+        :param total: number of steps; None: not known.
         """
         if self.as_json or not self._errors.is_terminal or self._bar is not None:
-            yield _NoSteps()  # of two at the same time the outer one is shown
+            yield _NoSteps()  # only the outer one of two bars is shown
             return
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         with Progress(
@@ -160,7 +160,7 @@ class Output:
                 self._bar = None
 
     def track(self, title: str, items: Sequence[T]) -> Iterator[T]:
-        """One after the other, with a bar that says how many are done."""
+        """Yield the items, with a progress bar of how many are done."""
         with self.progress(title, len(items)) as steps:
             for item in items:
                 yield item
@@ -168,7 +168,10 @@ class Output:
 
     @contextmanager
     def screen(self) -> Iterator["Screen"]:
-        """Tables that replace each other while the block runs; JSON: an object for each time."""
+        """
+        Show tables that replace each other while the block runs; in JSON one object for each
+        update.
+        """
         if self.as_json:
             yield _Lines(self._write)
         elif not self._console.is_terminal:
@@ -201,10 +204,14 @@ def _table(rows: Rows) -> Table:
 
 
 class Screen(Protocol):
-    """What is shown now, in place of what was."""
+    """Shows tables in place of those shown before."""
 
     def show(self, tables: Sequence[Rows], problems: Sequence[str]) -> None:
-        """:param problems: lines below the tables."""
+        """
+        Show these tables.
+
+        :param problems: lines below the tables.
+        """
 
 
 class _Lines:
@@ -220,7 +227,7 @@ class _Lines:
 
 
 class _Pages:
-    """One after the other, where nobody can see them replaced."""
+    """Prints tables one after the other where stdout is not a terminal and cannot replace them."""
 
     def __init__(self, write: Callable[[Table], None], warn: Callable[[str], None]) -> None:
         self._write_table = write
@@ -243,10 +250,13 @@ class _Live:
 
 
 def _plain(text: str) -> str:
-    """What rich prints as it is: others' data hold neither its markup nor a terminal's."""
+    """
+    Return text that rich prints unchanged: foreign data must not act as its markup or as control
+    characters.
+    """
     return escape(one_line(text))
 
 
 def is_interactive() -> bool:
-    """Somebody sits at the keyboard who can be asked."""
+    """Return whether a user at a terminal can be asked."""
     return sys.stdin.isatty()

@@ -1,4 +1,4 @@
-"""What can be seen of the brokers of one name, and what one of them lacks of another."""
+"""Looks at the brokers of one name, and finds what one of them lacks that another has."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,13 +25,13 @@ from rmq_ha.server.replication.statistics import MasterStatistics
 @dataclass(slots=True)
 class Member:
     """
-    One broker.
+    One broker of a name.
 
-    :ivar role: as it runs; None: it does not answer.
-    :ivar end: of its commit log.
-    :ivar whole_end: of its last whole record; `end` where the broker does not say.
-    :ivar info: all that it says of itself.
-    :ivar replication: what one of ours says of the pair, else empty.
+    :ivar role: the role that it runs in; None: it does not answer.
+    :ivar end: end of its commit log.
+    :ivar whole_end: end of its last whole record; equals `end` where the broker does not say.
+    :ivar info: everything that the broker tells about itself.
+    :ivar replication: what a broker of rmq-ha tells about its pair; empty for Java.
     :ivar problem: why it does not answer.
     """
 
@@ -48,7 +48,7 @@ class Member:
 
     @property
     def is_master(self) -> bool:
-        """It answers, and takes messages."""
+        """Whether the broker answers and is not a slave."""
         return self.role is not None and self.role != BrokerRole.SLAVE.value
 
     @property
@@ -59,16 +59,19 @@ class Member:
 
 
 def fullness(info: Mapping[str, str]) -> str | None:
-    """Of the disk of the log; None: the broker has no log yet, and cannot say (-1, as in Java)."""
+    """
+    Return how full the disk of the commit log is; None: the broker has no log yet and says -1, as
+    Java does.
+    """
     ratio = float(info.get("commitLogDiskRatio", "-1"))
     return None if ratio < 0 else f"{ratio * 100:.0f} %"
 
 
 async def look_at(asker: Asker, address: str) -> Member:
     """
-    Ask a broker what it is.
+    Ask a broker for its role and state.
 
-    :raises BrokerRefused: it does not tell: it wants an admin's account.
+    :raises BrokerRefused: the broker does not tell, because it wants an admin's account.
     """
     try:
         config = await asker.run(broker_config(address))
@@ -92,9 +95,9 @@ async def look_at(asker: Asker, address: str) -> Member:
 
 class RegisteredName(NamedTuple):
     """
-    What a name server has of a broker name.
+    The brokers that a name server has registered under one name.
 
-    :ivar addresses: by brokerId.
+    :ivar addresses: addresses by brokerId.
     :ivar problem: why nothing is known.
     """
 
@@ -103,12 +106,15 @@ class RegisteredName(NamedTuple):
 
     @property
     def master(self) -> str | None:
-        """Whom clients send to."""
+        """Address of the registered master, to which clients send."""
         return self.addresses.get(MASTER_ID)
 
 
 async def registered(asker: Asker, broker_name: str) -> RegisteredName:
-    """Ask the name servers, never fails for their sake."""
+    """
+    Ask the name servers for a broker name. A failure of theirs is returned as `problem`, not
+    raised.
+    """
     try:
         info = await asker.run(cluster_info())
     except (NoNameServer, RemotingError) as error:
@@ -119,10 +125,11 @@ async def registered(asker: Asker, broker_name: str) -> RegisteredName:
 
 class GroupStanding(NamedTuple):
     """
-    Where a group stands in a topic at one broker.
+    The place of a group in a topic at one broker.
 
-    :ivar waiting: messages between its offsets and the ends of the queues.
-    :ivar beyond: messages by which its offsets lie behind the ends: it consumed them elsewhere.
+    :ivar waiting: messages between the group's offsets and the ends of the queues.
+    :ivar beyond: messages by which the group's offsets exceed the ends: the group consumed those at
+        another broker.
     """
 
     group: str
@@ -135,12 +142,12 @@ async def standings(
     asker: Asker, address: str, step: Callable[[], object] | None = None
 ) -> list[GroupStanding]:
     """
-    Where the groups of a broker stand, if they do not stand at the ends of all queues.
+    Return the groups of a broker whose offsets are not at the ends of all queues.
 
     RocketMQ's own groups are left out.
 
     :param step: called after each answer.
-    :raises RemotingError: it does not answer.
+    :raises RemotingError: the broker does not answer.
     """
     rows = []
     ends: dict[str, dict[int, int]] = {}
@@ -160,7 +167,7 @@ async def standings(
 
 class Lack(NamedTuple):
     """
-    A queue, or a group's offset in one.
+    Messages that one broker lacks in a queue, or a group's offset that it lacks.
 
     :ivar group: empty for the queue itself.
     """
@@ -173,7 +180,7 @@ class Lack(NamedTuple):
 
     @property
     def missing(self) -> int:
-        """Messages that are missing here, or that the group gets again."""
+        """Number of messages that are missing here, or that the group gets again."""
         return self.other - self.here
 
 
@@ -181,10 +188,10 @@ async def lacks(
     asker: Asker, here: str, other: str, step: Callable[[], object] | None = None
 ) -> list[Lack]:
     """
-    What one broker has not that another has, queue by queue, then offsets of groups.
+    Return what `here` lacks that `other` has: first queue by queue, then the offsets of groups.
 
     :param step: called after each answer.
-    :raises RemotingError: one of them does not answer.
+    :raises RemotingError: one of the brokers does not answer.
     """
     lacking = []
     for topic in sorted(await asker.run(topic_configs(other), step)):

@@ -58,7 +58,11 @@ def ping(which: str, count: int, topic: str, size: int) -> None:
 async def show_times(
     session: Session, which: str = "", count: int = 10, topic: str = "", size: int = 128
 ) -> int | None:
-    """:returns: the exit code."""
+    """
+    Show how long each server takes to answer and to store.
+
+    :returns: the exit code.
+    """
     asker, brokers = await targets(session, which)
     servers = name_servers(session.options.namesrv)
     asked: list[tuple[list[Any], Callable[[], Awaitable[object]]]] = [
@@ -111,7 +115,7 @@ async def _producer(session: Session) -> Producer:
 async def _sends(
     session: Session, asker: Asker, producer: Producer, topic: str, size: int, names: set[str]
 ) -> list[tuple[list[Any], Callable[[], Awaitable[object]]]]:
-    """One for each broker that has the topic: to the first of its queues."""
+    """Return a send for each broker that has the topic, to the first of its queues."""
     first: dict[str, MessageQueue] = {}
     for queue in subscribe_queues(topic, await asker.run(topic_route(topic))):
         if queue.broker_name in names or names == {""}:
@@ -133,7 +137,7 @@ async def _times(
     count: int,
     step: Callable[[], object],
 ) -> list[Any]:
-    """How many were asked, failed, and how long it took the others, ms."""
+    """Return how many requests were made, how many failed, and how many ms the others took."""
     clock = session.host.clock
     took: list[float] = []
     failed = 0
@@ -148,7 +152,7 @@ async def _times(
             if failed == 1:
                 session.output.warn(session.with_hint(f"{about[0]} {about[2]}: {error}"))
             if number == 0:
-                return [1, 1, None, None, None]  # each more would take as long as the timeout
+                return [1, 1, None, None, None]  # else: a timeout for each
         else:
             took.append((clock.seconds() - began) * 1000)
         step()

@@ -8,7 +8,7 @@ import click
 from rmq_ha.base.spans import span_ms
 from rmq_ha.client.lookup.groups import EARLIEST, LATEST
 
-if TYPE_CHECKING:  # a generic from click 8.3 on only
+if TYPE_CHECKING:  # this type is generic only from click 8.3 on
     _ParamType = click.ParamType["PointInTime"]
 else:
     _ParamType = click.ParamType
@@ -16,16 +16,16 @@ else:
 
 class PointInTime(NamedTuple):
     """
-    A time, or an end of a queue.
+    A time, or the earliest or latest message of a queue.
 
-    :ivar ms: since the epoch; EARLIEST or LATEST; before now when `is_ago`.
+    :ivar ms: ms since the epoch, or EARLIEST or LATEST; ms before now if `is_ago`.
     """
 
     ms: int
     is_ago: bool = False
 
     def to_ms(self, now_ms: int) -> int:
-        """ms since the epoch; EARLIEST or LATEST."""
+        """Return ms since the epoch, or EARLIEST or LATEST."""
         return max(1, now_ms - self.ms) if self.is_ago else self.ms
 
 
@@ -38,7 +38,7 @@ class WhenType(_ParamType):
         return "earliest|latest|TIME|10m"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> PointInTime:
-        """Fails with the forms that there are."""
+        """Convert the text; for any other text the error shows the possible forms."""
         if isinstance(value, PointInTime):
             return value
         text = str(value)

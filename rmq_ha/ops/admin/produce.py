@@ -113,9 +113,9 @@ def produce(topic: str, words: tuple[str, ...], file: Any, **given: Any) -> None
 
 class Sends:
     """
-    Sends, shows what became of them, counts.
+    Sends messages, shows the result of each send, and counts them.
 
-    :ivar sent: stored, by whatever status.
+    :ivar sent: how many were stored, whatever the send status says.
     """
 
     def __init__(
@@ -139,12 +139,15 @@ class Sends:
         call_later(seconds, self._give_up)
 
     def _give_up(self) -> None:
-        """Interrupted: sends that a broker answers are done by now, the others wait for one."""
+        """
+        Cancel the sends that still wait when the user interrupts: a broker that answers would have
+        answered by now.
+        """
         for later in self._under_way:
             later.cancel()
 
     async def repeated(self, make: Callable[[], Message], count: int, in_flight: int) -> None:
-        """The same again and again, so many at the same time."""
+        """Send a message `count` times, at most `in_flight` at the same time."""
         with self._session.output.progress("sending", count) as steps:
             for start in range(0, count, in_flight):
                 if self._session.interrupted.called:
@@ -154,7 +157,7 @@ class Sends:
                 steps.advance(len(batch))
 
     async def lines(self, make: Callable[[bytes], Message], in_flight: int) -> None:
-        """Those of stdin, as they come."""
+        """Send the lines of stdin as they come."""
         stdin = StdinLines(self._session.host.clock)
         self._session.interrupted.addCallback(lambda _: stdin.end())
         with self._session.output.progress("sending", None) as steps:
@@ -175,7 +178,7 @@ class Sends:
             if not is_sent:
                 self.failed += 1
                 if result.check(CancelledError):
-                    continue  # the user interrupted it, and knows
+                    continue  # the user interrupted this send, and knows
                 if self.failed == 1 or not self._quiet:
                     self._output.error(self._session.with_hint(result.getErrorMessage()))
                 continue

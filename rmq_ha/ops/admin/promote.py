@@ -81,11 +81,11 @@ def promote(config: str, role: str, less: bool, **given: Any) -> None:
 
 async def promote_broker(change: RoleChange, role: BrokerRole, *, less: bool = False) -> int | None:
     """
-    All of it.
+    Make the broker of the file the master: check, ask, write, restart and verify.
 
-    :param less: also if another slave has more messages.
+    :param less: promote even if another slave has more messages.
     :returns: the exit code.
-    :raises ChangeRefused: it is not done.
+    :raises ChangeRefused: the change is not made, or does not take effect.
     """
     try:
         return await _promote(change, role, less)
@@ -130,7 +130,11 @@ def _now(own: Member) -> str:
 
 
 async def _look_at_old_master(change: RoleChange, own: Member, known: RegisteredName) -> None:
-    """:raises ChangeRefused: it answers."""
+    """
+    Look at the registered master, and report what this slave lacks if it answers.
+
+    :raises ChangeRefused: the old master answers.
+    """
     if own.is_master:
         return
     address = known.master if known.master != change.file.address else None
@@ -172,7 +176,7 @@ async def _show_lacks(change: RoleChange, own: Member, old: Member) -> None:
 
 
 async def _tell_unknown(change: RoleChange, own: Member) -> None:
-    """A dead master cannot be asked: say what is known without it."""
+    """Report what is known of the dead master's messages, from what the slave tells."""
     say = change.session.output.say
     link = own.link
     copied = own.replication.get("tables_seconds")
@@ -194,7 +198,7 @@ async def _tell_unknown(change: RoleChange, own: Member) -> None:
 
 
 async def _show_groups(change: RoleChange, own: Member, copied: float | None) -> None:
-    """Which messages the groups get again here, and which they would skip."""
+    """Show which messages each group gets again from this broker, and which it would skip."""
     output = change.session.output
     asker = await change.asker()
     with output.progress("comparing offsets of groups", None) as steps:
@@ -229,7 +233,11 @@ async def _show_groups(change: RoleChange, own: Member, copied: float | None) ->
 async def _look_at_other_slaves(
     change: RoleChange, own: Member, known: RegisteredName, less: bool
 ) -> None:
-    """:raises ChangeRefused: another one has more."""
+    """
+    Compare this slave with the other slaves.
+
+    :raises ChangeRefused: another slave has more messages.
+    """
     for number, address in sorted(known.addresses.items()):
         if number == MASTER_ID or address == change.file.address:
             continue
@@ -261,9 +269,9 @@ async def _look_at_other_slaves(
 
 def _look_at_debts(change: RoleChange, own: Member) -> None:
     """
-    Its log was damaged: has it fetched anew what it set aside then?
+    Check that the slave has fetched again all messages that it set aside when its log was damaged.
 
-    :raises ChangeRefused: it has not, and would not start as a master.
+    :raises ChangeRefused: messages are still missing, and the broker would not start as a master.
     """
     if own.role is None or own.is_master:
         return
@@ -287,7 +295,11 @@ def _look_at_debts(change: RoleChange, own: Member) -> None:
 
 
 async def _verify(change: RoleChange, before: Member) -> Member:
-    """:raises ChangeRefused: it is no master, or has less than before."""
+    """
+    Wait until the broker is the master, and compare its log with that before the change.
+
+    :raises ChangeRefused: the broker is not the master, or has less than before.
+    """
     last: list[Member] = []
 
     async def is_master() -> Member | None:
@@ -310,7 +322,11 @@ async def _verify(change: RoleChange, before: Member) -> Member:
 
 
 async def _verify_route(change: RoleChange) -> None:
-    """:raises ChangeRefused: name servers send clients elsewhere."""
+    """
+    Check that the name servers send clients to this broker.
+
+    :raises ChangeRefused: name servers send clients elsewhere.
+    """
 
     async def is_routed() -> RegisteredName | None:
         registered = await change.registered()

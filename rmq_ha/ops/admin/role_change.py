@@ -1,4 +1,4 @@
-"""RoleChange: what `promote` and `demote` have in common: say it, ask, write, restart, verify."""
+"""The steps that `promote` and `demote` have in common: tell, ask, write, restart, verify."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -23,17 +23,18 @@ _NO_NAME_SERVER = "no name server is named: neither namesrvAddr of the file nor 
 
 
 class ChangeRefused(RmqHaError):
-    """It is not done: why, and what to do."""
+    """The change was not made; the text says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeOptions:
     """
-    How a change is carried out.
+    How a change of role is carried out.
 
-    :ivar restart: the command that restarts the broker; empty: somebody else does.
-    :ivar wait: seconds for the broker to be what it should.
-    :ivar run: runs the command aside, with its exit code; None: the shell does.
+    :ivar restart: the command that restarts the broker; empty: the operator restarts it.
+    :ivar wait: seconds to wait until the broker has its new role.
+    :ivar run: runs the restart command in another thread and returns its exit code; None: the shell
+        runs it.
     """
 
     restart: str = ""
@@ -77,9 +78,9 @@ OF_A_CLASSIC_PAIR = (
 
 class RoleChange:
     """
-    One change of one broker.
+    One change of the role of one broker.
 
-    :ivar report: what JSON shows at the end, whatever the end is.
+    :ivar report: the values that JSON shows at the end, whatever the outcome is.
     """
 
     def __init__(self, session: Session, file: RoleFile, how: ChangeOptions) -> None:
@@ -96,7 +97,7 @@ class RoleChange:
         self._asker: Asker | None = None
 
     async def asker(self) -> Asker:
-        """Knows the name servers of the file, unless the options name others."""
+        """Return a client that uses the name servers of the options, else those of the file."""
         if self._asker is None:
             session = self.session
             known = session.options.namesrv or self.file.configuration.broker.namesrv_addr or ""
@@ -106,9 +107,9 @@ class RoleChange:
 
     async def own_member(self) -> Member:
         """
-        The broker of the file.
+        Look at the broker of the file.
 
-        :raises ChangeRefused: another one answers there.
+        :raises ChangeRefused: another broker answers at its address.
         """
         member = await look_at(await self.asker(), self.file.address)
         if member.role is not None and member.broker_name != self.file.broker_name:
@@ -119,14 +120,14 @@ class RoleChange:
         return member
 
     async def registered(self) -> RegisteredName:
-        """What name servers know of its name."""
+        """Ask the name servers for the brokers of this name."""
         asker = await self.asker()
         if not self.session.options.namesrv:
             return RegisteredName({}, _NO_NAME_SERVER)
         return await registered(asker, self.file.broker_name)
 
     def warn(self, text: str) -> None:
-        """Something that the operator should know before he says yes."""
+        """Report something that the operator should know before agreeing."""
         self.report["warnings"].append(text)
         if not self.session.output.as_json:
             self.session.output.warn(text)
@@ -142,18 +143,18 @@ class RoleChange:
 
     def is_wanted(self, question: str) -> bool:
         """
-        Ask.
+        Ask whether to make the change; `--yes` answers it.
 
         :returns: false for `--dry-run`.
-        :raises NotAgreed: no.
+        :raises NotAgreed: the user answers no.
         """
         return is_wanted(question, yes=self.how.yes, dry_run=self.how.dry_run)
 
     async def carry_out(self, changes: list[Change], *, restarts: bool) -> None:
         """
-        Write the file, and have the broker read it.
+        Write the file, and restart the broker so that it reads the file.
 
-        :raises ChangeRefused: the command failed.
+        :raises ChangeRefused: the restart command failed.
         """
         self.file.write(changes)
         output, how = self.session.output, self.how
@@ -176,9 +177,11 @@ class RoleChange:
 
     async def wait_until(self, title: str, look: Callable[[], Awaitable[T | None]]) -> T | None:
         """
-        What it finds; None, if that takes too long or somebody presses Ctrl-C.
+        Repeat `look` until it finds something.
 
-        :param title: what is waited for.
+        :param title: text that says what is waited for.
+        :returns: what `look` found; None: it took longer than `wait` seconds, or the user pressed
+            Ctrl-C.
         """
         clock: Any = self.session.host.clock
         began, shown = clock.seconds(), 0

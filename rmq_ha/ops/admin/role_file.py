@@ -1,4 +1,4 @@
-"""RoleFile: the properties file that says what a broker of a pair is at its next start."""
+"""RoleFile: the properties file that decides a broker's role at its next start."""
 
 from typing import NamedTuple
 
@@ -19,9 +19,9 @@ from rmq_ha.base.seams import Disk
 
 class Change(NamedTuple):
     """
-    A line of the file.
+    A changed line of the file.
 
-    :ivar before: None: there was none.
+    :ivar before: the value before; None: the key was not in the file.
     """
 
     key: str
@@ -31,13 +31,16 @@ class Change(NamedTuple):
 
 class RoleFile:
     """
-    Reads it as the broker does, and changes it so that the broker takes it.
+    Reads a broker's properties file as the broker does, and changes the role in it.
 
-    :param path: absolute, of the file itself and not of a link to it.
+    :param path: absolute path of the file itself, not of a link to it.
     """
 
     def __init__(self, disk: Disk, path: str, surroundings: Surroundings) -> None:
-        """:raises ConfigurationError: it cannot be read, or belongs to a DLedger group."""
+        """
+        :raises ConfigurationError: the file cannot be read, or its broker belongs to a DLedger
+            group.
+        """
         self.path = path
         self._disk = disk
         self._surroundings = surroundings
@@ -54,9 +57,9 @@ class RoleFile:
             )
 
     def _must_be_of_a_broker(self) -> None:
-        """:raises ConfigurationError: another server's keys stand in it."""
+        """:raises ConfigurationError: keys of another server stand in the file."""
         if self.configuration.ours.enable_controller_in_namesrv:
-            return  # a controller's keys stand beside its own
+            return  # the file has keys of a controller as well as its own
         keys = [item.key for item in properties.parse(self._text)]
         of_others = [key for key in keys if (who := readers(key)) and "rmqha-broker" not in who]
         if of_others:
@@ -71,7 +74,7 @@ class RoleFile:
 
     @property
     def address(self) -> str:
-        """Where the broker answers, as name servers know it."""
+        """Address of the broker, as name servers know it."""
         broker, server = self.configuration.broker, self.configuration.server
         return f"{broker.broker_ip1}:{server.listen_port}"
 
@@ -81,14 +84,14 @@ class RoleFile:
 
     def changes(self, role: BrokerRole, broker_id: int) -> list[Change]:
         """
-        What has to be other in it.
+        Return the lines that must change for this role.
 
-        :raises ConfigurationError: the broker would not start with it.
+        :raises ConfigurationError: the broker would not start with the changed file.
         """
         settings = {"brokerRole": role.value, "brokerId": str(broker_id)}
         known = {item.key: item.value.strip() for item in properties.parse(self._text)}
         if known.get("haMasterAddress") and self.configuration.broker.namesrv_addr:
-            settings["haMasterAddress"] = ""  # of the pair as it was; name servers know the new one
+            settings["haMasterAddress"] = ""  # old pair's; name servers know the new one
         changes = [
             Change(key, known.get(key), value)
             for key, value in settings.items()
@@ -99,7 +102,7 @@ class RoleFile:
 
     def write(self, changes: list[Change]) -> None:
         """
-        The old content is its `.bak`.
+        Write the changes; the old content is kept as `.bak`.
 
         :raises ConfigurationError: the disk refuses.
         """
@@ -119,7 +122,9 @@ class RoleFile:
 
 
 def must_be_a_brokers(path: str) -> None:
-    """:raises click.UsageError: it is no properties file of a broker of a pair."""
+    """
+    :raises click.UsageError: the file is not the properties file of a broker of a classic pair.
+    """
     try:
         RoleFile(RealDisk(), path, real_surroundings("."))
     except ConfigurationError as error:

@@ -32,7 +32,7 @@ def route(topic: str) -> None:
 
 
 def rows_of(route: TopicRoute) -> list[list[Any]]:
-    """One row for each broker name."""
+    """Return a row for each broker name."""
     brokers = {item.broker_name: item for item in route.brokers}
     rows: list[list[Any]] = []
     for queues in sorted(route.queues, key=lambda item: item.broker_name):
@@ -52,5 +52,5 @@ def rows_of(route: TopicRoute) -> list[list[Any]]:
 
 
 def perm_text(perm: int) -> str:
-    """`RW`, `R-`, `-W` or `--`."""
+    """Return a permission as `RW`, `R-`, `-W` or `--`."""
     return f"{'R' if perm & PERM_READ else '-'}{'W' if perm & PERM_WRITE else '-'}"

@@ -1,4 +1,6 @@
-"""Session: what one command runs in, and `run`, which starts the reactor for it, once."""
+"""
+Session: the client and output of one command, and `run`, which starts the reactor for it once.
+"""
 
 import sys
 from collections.abc import Callable, Coroutine
@@ -40,15 +42,15 @@ Work = Callable[["Session"], Coroutine[Any, Any, int | None]]
 
 
 class NothingFound(RmqHaError):
-    """What was asked for is not there; ends the command with exit code 3."""
+    """Nothing was found of what the command asked for; the exit code is 3."""
 
 
 class Session:
     """
-    One command's client, output and end.
+    The client, the output and the end of one command.
 
-    :ivar interrupted: fires when the user has had enough (Ctrl-C, SIGTERM); commands that run
-        until then wait for it.
+    :ivar interrupted: fires when the user interrupts (Ctrl-C, SIGTERM); commands that run until
+        then wait for it.
     """
 
     def __init__(self, host: Host, options: Options, output: Output) -> None:
@@ -60,7 +62,7 @@ class Session:
 
     async def client(self) -> ClientInstance:
         """
-        The client; made and started when it is first asked for.
+        Return the client, which is made and started at the first call.
 
         :raises ConfigurationError: no name server is known, or a TLS option does not fit.
         """
@@ -71,17 +73,18 @@ class Session:
         return await self._started(self.options.namesrv)
 
     async def direct(self) -> ClientInstance:
-        """The client, for addresses that are known: a name server need not be."""
+        """Return the client for requests to known addresses; no name server need be known."""
         return await self._started(self.options.namesrv or "127.0.0.1")
 
     async def call(
         self, address: str, command: RemotingCommand, timeout_ms: int = 0
     ) -> RemotingCommand:
         """
-        Ask any address, with the account and the TLS of the options; needs no name server.
+        Send a request to any address, with the account and the TLS of the options. No name server
+        is needed.
 
-        :raises BrokerRefused: it answers with another code than success.
-        :raises RemotingError: it does not answer.
+        :raises BrokerRefused: the server answers with another code than success.
+        :raises RemotingError: the server does not answer.
         """
         instance = await self._started(self.options.namesrv or address)
         return await instance.call(address, command, timeout_ms)
@@ -90,15 +93,16 @@ class Session:
         self, address: str, command: RemotingCommand, timeout_ms: int = 0
     ) -> RemotingCommand:
         """
-        As `call`, for addresses that have codes of their own: the answer, whatever its code.
+        Send a request like `call`, and return the answer whatever its code is. It is for servers
+        that have codes of their own.
 
-        :raises RemotingError: it does not answer.
+        :raises RemotingError: the server does not answer.
         """
         instance = await self._started(self.options.namesrv or address)
         return await instance.invoke(address, command, timeout_ms or self.options.timeout_ms)
 
     def with_hint(self, text: str) -> str:
-        """What went wrong, and what to try next, if that is known."""
+        """Return the text of a failure, followed by advice if any is known."""
         own = self.options
         has_account = own.credentials is not None
         return text + hint(text, has_account=has_account, use_tls=own.use_tls)
@@ -123,13 +127,16 @@ def run(work: Work) -> NoReturn:
     """
     Run a command's work in the reactor, and end the process with its exit code.
 
-    :param work: gets a `Session`; what it returns is the exit code, None for 0.
+    :param work: called with a `Session`; returns the exit code, or None for 0.
     """
     run_in_reactor(work, current_options())
 
 
 def run_in_reactor(work: Work, options: Options) -> NoReturn:
-    """As `run`, with options that do not come from `rmqha-admin`'s command line."""
+    """
+    Run a command's work like `run`, with options that do not come from `rmqha-admin`'s command
+    line.
+    """
     if options.verbose:
         _log_to_stderr()
     output = Output(options.as_json)
@@ -153,7 +160,9 @@ def run_in_reactor(work: Work, options: Options) -> NoReturn:
 
 async def _ended(session: Session, work: Work, over: "Deferred[None]") -> None:
     """
-    :param over: fired at the end: the reactor may go.
+    Run the work and end with its exit code.
+
+    :param over: fired at the end, so that the reactor stops.
     :raises SystemExit: always, with the exit code.
     """
     try:
@@ -166,7 +175,7 @@ async def _ended(session: Session, work: Work, over: "Deferred[None]") -> None:
 
 async def perform(session: Session, work: Work) -> int:
     """
-    Run the work, tell what went wrong, close the session.
+    Run the work, report a failure, and close the session.
 
     :returns: the exit code.
     """
@@ -187,7 +196,7 @@ async def perform(session: Session, work: Work) -> int:
 
 
 def exit_code(error: Exception) -> int:
-    """What a failure ends the process with."""
+    """Return the exit code for a failure."""
     if isinstance(error, ConfigurationError):
         return USAGE
     if isinstance(error, NothingFound | NoRoute):

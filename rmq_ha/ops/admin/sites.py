@@ -1,4 +1,4 @@
-"""Where the servers of a new cluster go: the machines, and the ports that each server gets."""
+"""Where the servers of a new cluster go: the machine and the ports of each server."""
 
 import re
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ _HIGHEST_BASE = 65535 - 3 * _BROKER_STEP - 1
 
 class Site(NamedTuple):
     """
-    Where files go, and what clusters and brokers are called.
+    The machines of a new cluster, and the names of cluster and brokers.
 
     :ivar hosts: addresses of the machines; empty: all servers run on 127.0.0.1, for a trial.
-    :ivar data: directory below which each server has one of its own.
-    :ivar page_token: who knows it may look at the pages that other machines reach.
-    :ivar base_port: all ports lie from here on; 0: the usual ports.
+    :ivar data: the directory in which each server has one of its own.
+    :ivar page_token: the token that a browser needs for pages that other machines reach.
+    :ivar base_port: the lowest port; 0: the usual ports.
     """
 
     hosts: Sequence[str]
@@ -36,9 +36,9 @@ class Site(NamedTuple):
 
 def read_hosts(text: str) -> list[str]:
     """
-    The machines of `--hosts A,B,...`.
+    Return the machines of `--hosts A,B,...`.
 
-    :raises WrongUsage: one is no address of a machine, or the addresses do not go together.
+    :raises WrongUsage: a host is not an address of a machine, or the addresses do not go together.
     """
     hosts = [host.strip().strip("[]") for host in text.split(",") if host.strip()]
     for host in hosts:
@@ -78,15 +78,17 @@ def _is_local(host: str) -> bool:
 
 
 def bound(host: str) -> list[str]:
-    """The line that keeps a trial on one machine from the network."""
+    """
+    Return the line that makes a trial server listen on this machine only; none for a real machine.
+    """
     return [f"bindAddress={host}"] if _is_local(host) else []
 
 
 def status_lines(place: Site, host: str, port: int) -> list[str]:
     """
-    Where a server shows its health, its metrics and its page.
+    Return the lines that say where a server shows its health, its metrics and its page.
 
-    A server of a cluster shows them to other machines: whoever asks whether it lives is elsewhere.
+    A server of a cluster shows them to other machines, because monitoring runs on another machine.
     """
     lines = [f"metricsPort={port}"]
     if not _is_local(host):
@@ -98,7 +100,7 @@ class Ports:
     """
     Gives each server of a machine ports of its own; `docs/install.md` has the same plan.
 
-    :param base: all ports lie from here on; 0: the usual ports.
+    :param base: the lowest port; 0: the usual ports.
     :raises WrongUsage: ports above 65535 would be needed.
     """
 
@@ -113,30 +115,30 @@ class Ports:
             self._broker, self._status = base + 100, base + 57
 
     def namesrv(self, host: str) -> int:
-        """The port of a name server."""
+        """Return the port of a name server."""
         return self._take(host, self._namesrv, 1)
 
     def controller(self, host: str) -> int:
         return self._take(host, self._controller, 1)
 
     def member(self, host: str) -> int:
-        """Of a member of a DLedger group, for the other members."""
+        """Return the port of a member of a DLedger group for the other members."""
         return self._take(host, self._member, 1)
 
     def broker(self, host: str) -> int:
-        """The port of a broker for its clients: `listenPort`."""
+        """Return the port of a broker for its clients: `listenPort`."""
         return self._take(host, self._broker, _BROKER_STEP)
 
     def status(self, host: str, usual: int) -> int:
         """
-        Of a server's health, metrics and page.
+        Return the port of a server's health, metrics and page.
 
         :param usual: `BROKER_STATUS`, `NAMESRV_STATUS` or `CONTROLLER_STATUS`.
         """
         return self._take(host, self._status + usual - BROKER_STATUS, _STATUS_STEP)
 
     def _take(self, host: str, lowest: int, step: int) -> int:
-        """The first free port of `lowest`, `lowest + step` and so on."""
+        """Return the first free port of `lowest`, `lowest + step` and so on."""
         port = lowest
         while (host, port) in self._taken:
             port += step

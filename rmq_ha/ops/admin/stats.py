@@ -1,4 +1,4 @@
-"""`rmqha-admin stats`: how much comes, goes and waits, by topic and group."""
+"""`rmqha-admin stats`: messages sent, read and waiting, by topic and group."""
 
 from collections import defaultdict
 from typing import Any
@@ -39,7 +39,11 @@ def stats(which: str, topic: str, show_all: bool) -> None:
 async def show_stats(
     session: Session, which: str = "", only: str = "", *, show_all: bool = False
 ) -> None:
-    """:raises NothingFound: no such topic."""
+    """
+    Show the rates of topics and groups.
+
+    :raises NothingFound: no such topic exists.
+    """
     asker, brokers = await targets(session, which)
     comes: dict[str, Growth] = defaultdict(Growth)
     goes: dict[tuple[str, str], list[Any]] = {}

@@ -1,4 +1,4 @@
-"""Lines of stdin, as they come, without keeping the reactor waiting."""
+"""Reads lines of stdin as they come, without blocking the reactor."""
 
 from collections import deque
 from itertools import islice
@@ -14,9 +14,9 @@ _MOST_WAITING = 1024
 
 class StdinLines(LineReceiver):
     """
-    Reads ahead a little.
+    Reads stdin a little ahead of its user.
 
-    :ivar too_long: a line of more than 4 MiB ended it.
+    :ivar too_long: whether a line of more than 4 MiB ended the reading.
     """
 
     delimiter = b"\n"
@@ -31,7 +31,9 @@ class StdinLines(LineReceiver):
         StandardIO(self, reactor=reactor)  # type: ignore[no-untyped-call]
 
     async def batch(self, most: int) -> list[bytes]:
-        """At most so many lines that are not empty; none at the end."""
+        """
+        Return at most `most` lines that are not empty, as soon as there is one; no line at the end.
+        """
         while not self._lines and not self._ended:
             self._waiting = Deferred()
             await self._waiting
@@ -61,7 +63,7 @@ class StdinLines(LineReceiver):
         self.end()
 
     def connectionLost(self, reason: Any = None) -> None:
-        """See `LineReceiver`; a last line may lack its end."""
+        """Take a last line that lacks its line end; see `LineReceiver`."""
         rest = self.clearLineBuffer()  # type: ignore[no-untyped-call]
         if rest and not self.too_long:
             self.lineReceived(rest)

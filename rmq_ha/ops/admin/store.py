@@ -49,7 +49,11 @@ def verify(root: str, commit_log: str | None) -> None:
 
 
 def show_faults(session: Session, root: str, commit_log: str | None = None) -> int | None:
-    """:returns: the exit code."""
+    """
+    Show the faults of a store.
+
+    :returns: the exit code.
+    """
     with locked(session.host.disk, root):
         report = verified(session, root, commit_log)
     show_findings(session, root, report)
@@ -92,7 +96,11 @@ def dump_records(
     count: int | None = None,
     topic: str | None = None,
 ) -> int | None:
-    """:returns: the exit code."""
+    """
+    Print the messages of a log as JSON.
+
+    :returns: the exit code.
+    """
     output, code, shown = session.output, None, 0
     with locked(session.host.disk, root):
         for piece in records(opened(root, commit_log), start):

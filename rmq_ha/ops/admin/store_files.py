@@ -1,4 +1,4 @@
-"""What all commands on stopped stores do: lock, open, verify, show."""
+"""Steps that all commands on stopped stores share: lock, open, verify, show."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +16,11 @@ COLUMNS = ("code", "fault", "place", "found", "meaning", "repair")
 @contextmanager
 def locked(disk: Disk, root: str) -> Iterator[None]:
     """
-    Nobody opens the store meanwhile.
+    Keep the store locked while the block runs, so that no broker opens it.
 
-    :raises StoreLocked: a broker has it open.
+    :raises StoreLocked: a broker has the store open.
     """
-    if not disk.exists(f"{root}/lock"):  # no broker was ever here: leave it as it is
+    if not disk.exists(f"{root}/lock"):  # no broker was ever here: create no lock file
         yield
         return
     lock = disk.lock(f"{root}/lock")
@@ -31,7 +31,11 @@ def locked(disk: Disk, root: str) -> Iterator[None]:
 
 
 def opened(root: str, commit_log: str | None = None) -> StoreFiles:
-    """:raises CannotDecide: there is no log."""
+    """
+    Open the files of a store.
+
+    :raises CannotDecide: the directory has no commit log.
+    """
     files, path = files_of(root)
     store = StoreFiles(root, files, path, commit_log, damaged=True)
     store.log_files()
@@ -39,13 +43,17 @@ def opened(root: str, commit_log: str | None = None) -> StoreFiles:
 
 
 def verified(session: Session, root: str, commit_log: str | None) -> VerifyResult:
-    """:raises CannotDecide: it cannot be read."""
+    """
+    Verify a store, with a progress bar.
+
+    :raises CannotDecide: the store cannot be read.
+    """
     with session.output.progress("thousand messages", None) as steps:
         return verify(opened(root, commit_log), steps.advance)
 
 
 def show_findings(session: Session, root: str, report: VerifyResult) -> None:
-    """A row for each, and how many messages there are."""
+    """Show a row for each finding, and the number of messages."""
     session.output.table(root, COLUMNS, map(_row, report.findings), messages=report.records)
 
 

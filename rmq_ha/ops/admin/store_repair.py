@@ -1,4 +1,7 @@
-"""`rmqha-admin store repair`: what a store can have anew from its log is built anew."""
+"""
+`rmqha-admin store repair`: builds the queues, the index and the checkpoint of a store anew from its
+log.
+"""
 
 from dataclasses import dataclass, field
 
@@ -25,7 +28,7 @@ _OF_LOG = ("log-hole", "log-damaged")
 
 
 class RepairRefused(RmqHaError):
-    """Nothing was changed, and why."""
+    """Nothing was changed; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class RepairOptions:
     """
     How a store is repaired.
 
-    :ivar parts: what is built anew whether it is wrong or not.
+    :ivar parts: parts that are built anew even if they are sound.
     """
 
     surroundings: Surroundings
@@ -44,11 +47,11 @@ class RepairOptions:
 
 async def repair_store(session: Session, config: str, how: RepairOptions) -> int | None:
     """
-    Verify, say what will be done, ask, do it, verify again.
+    Verify the store, show what will be done, ask, repair, and verify again.
 
     :returns: the exit code.
-    :raises RepairRefused: the log itself is damaged, or its broker is of a group.
-    :raises StoreLocked: a broker has it open.
+    :raises RepairRefused: the log itself is damaged, or the broker belongs to a DLedger group.
+    :raises StoreLocked: a broker has the store open.
     """
     disk, output = session.host.disk, session.output
     configuration = _load(disk, config, how.surroundings)
@@ -75,7 +78,7 @@ async def repair_store(session: Session, config: str, how: RepairOptions) -> int
             output.line(f"dry run: {what}", {"would_repair": sorted(parts), "set_aside": aside})
             return None
         was_clean = not disk.exists(f"{root}/abort")
-        abort = disk.open(f"{root}/abort", 0)  # whatever comes, the next start reads all of the log
+        abort = disk.open(f"{root}/abort", 0)  # the next start reads all of the log
         abort.sync()
         abort.close()
         for name in names:
@@ -111,9 +114,12 @@ def _load(disk: Disk, path: str, surroundings: Surroundings) -> BrokerConfigurat
 
 
 async def _built(session: Session, configuration: BrokerConfiguration) -> None:
-    """Start the store as after a crash, which reads all of the log, and stop it in order."""
+    """
+    Start the store as after a crash, so that it reads all of the log and builds the parts, and stop
+    it.
+    """
     store = DefaultMessageStore(session.host, configuration)
-    store.journal.role.may_begin = False  # what is delayed is not delivered
+    store.journal.role.may_begin = False  # no delayed message is delivered
     store.load()
     with session.output.progress("building", None):
         try:

@@ -1,4 +1,4 @@
-"""`rmqha-admin tail`: messages as they come, without a group and without leaving offsets."""
+"""`rmqha-admin tail`: shows messages as they come; it joins no group and commits no offsets."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -27,7 +27,11 @@ _REST_S = 1.0
 
 
 class QueueFilter(NamedTuple):
-    """:ivar broker: empty: on all."""
+    """
+    A queue, or all queues of a broker, that `--queue` names.
+
+    :ivar broker: the broker's name; empty: all brokers.
+    """
 
     broker: str
     queue_id: int
@@ -95,7 +99,7 @@ def _is_meant(queue: MessageQueue, only: Sequence[QueueFilter]) -> bool:
 
 
 class Tail:
-    """Follows all queues of a topic."""
+    """Reads all queues of a topic, and prints their messages."""
 
     def __init__(
         self, session: Session, asker: Asker, topic: str, terms: PullTerms, count: int | None
@@ -112,11 +116,11 @@ class Tail:
         self, since: PointInTime, only: Sequence[QueueFilter] = (), *, follow: bool
     ) -> None:
         """
-        Show them, until it is enough.
+        Show messages until the count is reached, the end is reached or the user interrupts.
 
-        :param only: which queues; none: all.
-        :raises NothingFound: none of them is there.
-        :raises RmqHaError: the topic cannot be read to begin with.
+        :param only: the queues to read; empty: all.
+        :raises NothingFound: the topic has none of these queues.
+        :raises RmqHaError: the topic cannot be read at the start.
         """
         route = await self._asker.run(topic_route(self._topic))
         known = subscribe_queues(self._topic, route)

@@ -1,4 +1,4 @@
-"""Targets: which brokers a command is about."""
+"""Targets: the brokers that a command asks or changes."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 
 class Target(NamedTuple):
-    """One broker; `cluster` and `name` are empty, and `broker_id` None, if only it is known."""
+    """
+    One broker. If only its address is known, `cluster` and `name` are empty, and `broker_id` is
+    None.
+    """
 
     cluster: str
     name: str
@@ -25,7 +28,7 @@ class Target(NamedTuple):
 
 
 def targets_of(info: ClusterInfo) -> list[Target]:
-    """All that a name server knows, masters before their slaves."""
+    """Return all brokers that a name server knows, masters before their slaves."""
     return [
         Target(broker.cluster, name, number, address)
         for name, broker in sorted(info.brokers.items())
@@ -35,10 +38,10 @@ def targets_of(info: ClusterInfo) -> list[Target]:
 
 async def targets(session: Session, which: str = "") -> tuple[Asker, list[Target]]:
     """
-    Find them.
+    Find the brokers that a command names.
 
-    :param which: a broker's name or `host:port`, or a cluster; all, when it is empty.
-    :raises NothingFound: there is none.
+    :param which: a broker's name or `host:port`, or a cluster; empty: all brokers.
+    :raises NothingFound: no such broker is registered.
     """
     if ":" in which:
         return Asker(await session.direct()), [Target("", "", None, which)]
@@ -56,7 +59,11 @@ async def targets(session: Session, which: str = "") -> tuple[Asker, list[Target
 async def ask_name_servers(
     session: Session, question: Callable[[str], Asking[T]]
 ) -> tuple[dict[str, T], bool]:
-    """What each name server says that answers, and whether one does not, which is told."""
+    """
+    Ask each name server. A warning is printed for each that does not answer.
+
+    :returns: the answers by name server, and whether one did not answer.
+    """
     asker = Asker(await session.client())
     answers: dict[str, T] = {}
     is_silent = False
@@ -71,9 +78,9 @@ async def ask_name_servers(
 
 def masters(brokers: list[Target]) -> list[Target]:
     """
-    Those that may be changed: masters, and whatever was named by its address.
+    Return the brokers that a command may change: masters, and a broker named by its address.
 
-    :raises NothingFound: there is none.
+    :raises NothingFound: none of the brokers is a master.
     """
     chosen = [item for item in brokers if item.broker_id in (MASTER_ID, None)]
     if not chosen:
@@ -84,6 +91,8 @@ def masters(brokers: list[Target]) -> list[Target]:
 
 
 def first_of_each(brokers: list[Target]) -> list[Target]:
-    """The master of each name, or a slave where there is none: for those who only ask."""
+    """
+    Return the master of each name, or a slave if it has no master; for commands that only ask.
+    """
     chosen = {item.name: item for item in reversed(brokers)}
     return [chosen[name] for name in sorted(chosen)]

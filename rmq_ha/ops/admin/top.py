@@ -1,4 +1,6 @@
-"""`rmqha-admin top`: brokers with rates and roles, and groups with their lag, as they move."""
+"""
+`rmqha-admin top`: brokers with rates and roles, and groups with their lag, updated all the time.
+"""
 
 from collections import Counter
 from typing import Any, NamedTuple
@@ -24,12 +26,12 @@ GROUPS = ("group", "lag", "per_s")
 
 class Sample(NamedTuple):
     """
-    What is seen at one moment.
+    What was seen at one moment.
 
-    :ivar at: seconds of our clock.
+    :ivar at: seconds of this machine's clock.
     :ivar brokers: rows of `BROKERS`.
-    :ivar lags: of the groups, messages.
-    :ivar problems: who did not answer, and why.
+    :ivar lags: the lag of each group, in messages.
+    :ivar problems: a line for each broker that did not answer.
     """
 
     at: float
@@ -67,7 +69,11 @@ def top(which: str, seconds: float, count: int | None, most: int) -> None:
 async def watch(
     session: Session, which: str, seconds: float, count: int | None, most: int
 ) -> int | None:
-    """:returns: the exit code, of the last look."""
+    """
+    Look again and again until the count is reached or the user interrupts.
+
+    :returns: the exit code of the last look.
+    """
     clock: Any = session.host.clock
     left = count or (1 if session.output.as_json else None)
     pause: Deferred[None] = succeed(None)
@@ -91,9 +97,9 @@ async def watch(
 
 async def look(session: Session, which: str) -> Sample:
     """
-    Ask all of them once.
+    Ask all brokers once.
 
-    :raises NothingFound: there is no such broker.
+    :raises NothingFound: no such broker is registered.
     """
     asker, brokers = await targets(session, which)
     members = [(target, await look_at(asker, target.address)) for target in brokers]
@@ -124,12 +130,12 @@ async def look(session: Session, which: str) -> Sample:
 
 
 def _is_own(group: str) -> bool:
-    """RocketMQ's, which nobody looks for unless it is behind."""
+    """Return whether a group is RocketMQ's own; such groups are of interest only when they lag."""
     return group in BUILT_IN_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def tables_of(now: Sample, before: Sample | None, most: int) -> list[Rows]:
-    """Brokers, and the groups that are furthest behind."""
+    """Return the table of brokers, and that of the groups with the largest lags."""
     passed = now.at - before.at if before is not None else 0.0
     groups: list[list[Any]] = []
     for name, lag in sorted(now.lags.items(), key=lambda item: (-item[1], item[0]))[:most]:

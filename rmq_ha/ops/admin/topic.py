@@ -1,4 +1,4 @@
-"""`rmqha-admin topic`: list, create, change, delete topics, and how full they are."""
+"""`rmqha-admin topic`: list, create, change and delete topics, and show how full they are."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ _QUEUES = click.IntRange(min=1, max=65536)
 
 
 class TopicChangeRefused(MQClientError):
-    """Nothing was changed, and why."""
+    """Nothing was changed; the text says why."""
 
 
 @click.group()
@@ -63,7 +63,7 @@ def list_(which: str, every: bool) -> None:
 
 
 async def show_topics(session: Session, which: str = "", *, every: bool = False) -> None:
-    """A row for each topic and broker."""
+    """Show a row for each topic and broker."""
     asker, brokers = await targets(session, which)
     rows = []
     for target in session.output.track("asking brokers", first_of_each(brokers)):
@@ -170,9 +170,11 @@ async def change_topic(
     **sure: bool,
 ) -> None:
     """
-    :param drop_unread: messages that groups have not read may become unreadable.
-    :raises Refused: it is there already, or its name is none.
-    :raises WouldLose: groups have not read messages that nobody could read any more.
+    Create or change a topic on the chosen masters.
+
+    :param drop_unread: agree that messages which groups have not read become unreadable.
+    :raises Refused: the topic to be created exists already, or its name is not allowed.
+    :raises WouldLose: groups have not read messages that would become unreadable.
     """
     fault = topic_fault(name)
     if fault is not None:
@@ -243,7 +245,11 @@ def delete(name: str, **sure: bool) -> None:
 
 
 async def delete_everywhere(session: Session, name: str, **sure: bool) -> None:
-    """:raises NothingFound: there is none."""
+    """
+    Delete a topic on all masters and name servers: show it, ask, and delete.
+
+    :raises NothingFound: no broker has the topic.
+    """
     asker, brokers = await targets(session)
     have = []
     for target in session.output.track("asking brokers", masters(brokers)):
@@ -267,7 +273,9 @@ async def delete_everywhere(session: Session, name: str, **sure: bool) -> None:
 
 
 async def forget_everywhere(session: Session, asker: Asker, name: str) -> None:
-    """Every name server has to; one that does not answer hears of it from nobody else."""
+    """
+    Have every name server forget a topic. A server that does not answer learns of it from no other.
+    """
     for server in session.output.track("name servers", name_servers(session.options.namesrv)):
         try:
             await asker.run(forget_topic(server, name))
@@ -295,7 +303,11 @@ def status(name: str, which: str) -> None:
 
 
 async def show_topic(session: Session, name: str, which: str = "") -> None:
-    """:raises NothingFound: there is none."""
+    """
+    Show where each queue of a topic begins and ends.
+
+    :raises NothingFound: no broker has the topic.
+    """
     asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
     for target in session.output.track("asking brokers", first_of_each(brokers)):

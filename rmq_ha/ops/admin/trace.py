@@ -1,4 +1,4 @@
-"""`rmqha-admin message trace`: what clients wrote down of one message."""
+"""`rmqha-admin message trace`: what clients recorded about one message."""
 
 import click
 
@@ -36,7 +36,11 @@ def trace(msg_id: str, trace_topic: str) -> None:
 
 
 async def show_trace(session: Session, msg_id: str, trace_topic: str = TRACE_TOPIC) -> None:
-    """:raises NothingFound: there is no trace."""
+    """
+    Show the trace of a message.
+
+    :raises NothingFound: no client recorded a trace of it.
+    """
     asker = Asker(await session.client())
     route = await asker.run(topic_route(trace_topic))
     with session.output.progress("asking brokers", None) as steps:

@@ -1,4 +1,7 @@
-"""The commands `verify-offsets` and `snapshot`: safe to fail over? No Spark, no Java."""
+"""
+The commands `verify-offsets` and `snapshot`, which say whether a failover is safe. They need
+neither Spark nor Java.
+"""
 
 import json
 from collections.abc import Mapping, Sequence

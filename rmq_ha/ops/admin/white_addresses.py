@@ -1,4 +1,4 @@
-"""`rmqha-admin acl white`: from where nobody needs an account."""
+"""`rmqha-admin acl white`: addresses from which clients need no account."""
 
 from typing import Any
 
@@ -36,7 +36,11 @@ def set_white_addresses(addresses: tuple[str, ...], which: str, **sure: bool) ->
 async def set_white(
     session: Session, addresses: list[str], which: str = "", **sure: bool
 ) -> int | None:
-    """:returns: the exit code."""
+    """
+    Replace the addresses that need no account: show the change, ask, write, and check.
+
+    :returns: the exit code.
+    """
     asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
     for target in session.output.track("asking brokers", brokers):

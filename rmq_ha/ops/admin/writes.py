@@ -1,4 +1,6 @@
-"""`rmqha-admin broker writes`: name servers send producers to a broker, or none any more."""
+"""
+`rmqha-admin broker writes`: have name servers send producers to a broker, or stop sending them.
+"""
 
 from typing import Any
 
@@ -40,8 +42,10 @@ def writes(name: str, what: str, **sure: bool) -> None:
 
 async def change_writes(session: Session, name: str, *, allowed: bool, **sure: bool) -> int | None:
     """
+    Let producers write to a broker, or not.
+
     :returns: the exit code.
-    :raises NothingFound: no broker is called so.
+    :raises NothingFound: no broker has this name.
     """
     asker = Asker(await session.client())
     known = (await asker.run(cluster_info())).brokers

@@ -1,4 +1,4 @@
-"""Whether a start would find its ACL files, and what is odd about them."""
+"""Checks whether a start would find its ACL files, and reports doubtful settings in them."""
 
 import time
 
@@ -18,8 +18,8 @@ def check_acl(
     """
     Read the files of the built-in access control, if it is chosen.
 
-    :returns: what a person should know of them.
-    :raises ConfigurationError: one of them cannot be used, or there is none.
+    :returns: remarks about the files, for the operator.
+    :raises ConfigurationError: a file cannot be used, or no file exists.
     """
     strict = True
     if isinstance(configuration, BrokerConfiguration):

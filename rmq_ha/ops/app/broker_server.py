@@ -1,4 +1,4 @@
-"""What `twistd rmqha` runs."""
+"""The server that `twistd rmqha` runs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,10 +41,11 @@ from rmq_ha.server.plugins import split_names
 
 class BrokerServer:
     """
-    A broker, and before it the name server that it embeds when it has none, or when there is to be
-    a controller in it.
+    A broker, and the name server that it embeds if no other is configured, or if a controller is to
+    run in it.
 
-    :param make_broker: builds the broker; after the name server, whose address it needs.
+    :param make_broker: builds the broker; called after the name server has started, because the
+        broker needs its address.
     """
 
     log = Logger()
@@ -64,25 +65,25 @@ class BrokerServer:
         self._status: StatusServer | None = None
 
     def start(self) -> Deferred[Any]:
-        """Name server first: the broker registers while it starts."""
+        """Start the name server first, because the broker registers with it while it starts."""
         return Deferred.fromCoroutine(self._start())
 
     def stop(self) -> Deferred[Any]:
-        """Broker first: it says goodbye to its name server."""
+        """Stop the broker first, because it unregisters from its name server."""
         return Deferred.fromCoroutine(self._stop())
 
     def ports(self) -> list[PlannedPort]:
-        """Those that it was planned to take."""
+        """Return the ports that this server was planned to listen on."""
         return self._ports
 
     def reload(self) -> None:
-        """New certificates for what listens and connects; connections go on."""
+        """Read the TLS certificates again, for new connections; open connections go on."""
         for part in (self._namesrv, self._broker):
             if part is not None:
                 part.tls.reload()
 
     def observe(self, event: LogEvent) -> None:
-        """A line of the log of this process, for the page."""
+        """Pass an event of this process's log to the page."""
         if self._status is not None:
             self._status.observe(event)
 
@@ -134,7 +135,10 @@ class BrokerServer:
             self._show(self._status, status)
 
     def _health(self, own: Health) -> Health:
-        """Of the broker, and of the controller in it, which others wait for."""
+        """
+        Return the health of the broker combined with that of the controller in it, on which other
+        brokers depend.
+        """
         told = None if self._namesrv is None else self._namesrv.controller_health()
         return own if told is None else own.combined(told)
 
@@ -204,10 +208,11 @@ class BrokerServer:
 
     def _namesrv_config(self, address: str) -> NamesrvConfig:
         """
-        Of the embedded one: what changes settings is signed as at the broker; who registers is
-        told by its address, as a Java slave cannot sign.
+        Return the settings of the embedded name server. Changes of settings need a signature as at
+        the broker; a broker that registers is recognised by its address, because a Java slave
+        cannot sign.
 
-        :param address: that this broker comes from.
+        :param address: the address from which this broker connects.
         """
         own = self._configuration.ours
         root = self._configuration.store.store_path_root_dir
@@ -225,9 +230,10 @@ class BrokerServer:
 
     def _controller_config(self, address: str) -> ControllerConfig:
         """
-        Of the one in the embedded name server: this broker may always use it.
+        Return the settings of the controller in the embedded name server; this broker may always
+        use it.
 
-        :param address: that this broker comes from.
+        :param address: the address from which this broker connects.
         """
         own = self._configuration.controller
         allowed, here = own.controller_allowed_brokers, canonical(address) or "localhost"

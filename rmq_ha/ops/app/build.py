@@ -7,7 +7,7 @@ import twisted
 
 
 def build_labels() -> dict[str, str]:
-    """Version of rmq-ha, and of what it stands on."""
+    """Return the versions of rmq-ha, Python and the libraries that it uses."""
     return {
         "version": rmq_ha.__version__,
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""`--check`: what a start would do, without starting."""
+"""`--check`: reports what a start would do, without starting."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ def check_report(
     notices: Sequence[Notice],
 ) -> list[str]:
     """
-    The lines to print: notices, what differs from the defaults, and the ports.
+    Return the lines to print: notices, settings that differ from the defaults, and the ports.
 
     :raises ConfigurationError: a key, a certificate or an ACL file is missing, or of no use, or a
         plugin is not installed, or cannot be made.
@@ -61,14 +61,14 @@ def finish_check(
     """
     Print the report and leave: 1 when a key is unknown or a value is doubtful, else 0.
 
-    :param live: goes on, and leaves, where nothing is wrong so far.
+    :param live: continues the check and ends the process; called if nothing is wrong so far.
 
-    :raises ConfigurationError: as `check_report`.
+    :raises ConfigurationError: see `check_report`.
     """
     faults = [notice.text for notice in notices if _fails(notice)]
     try:
         report = "\n".join(check_report(configuration, notices))
-    except ConfigurationError as error:  # perhaps because of one of the faults
+    except ConfigurationError as error:  # one of the faults may be the reason
         raise ConfigurationError("\n".join([str(error), *faults])) from None
     try:
         print(report, flush=True)
@@ -80,5 +80,5 @@ def finish_check(
 
 
 def _fails(notice: Notice) -> bool:
-    """Nobody means it so: `--check` fails, though a server starts."""
+    """Return whether `--check` fails for a notice, although a server would start."""
     return notice.is_unknown or isinstance(notice, Doubt)

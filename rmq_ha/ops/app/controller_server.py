@@ -1,4 +1,4 @@
-"""What `twistd rmqcontroller` runs."""
+"""The server that `twistd rmqcontroller` runs."""
 
 from twisted.logger import Logger
 

@@ -32,7 +32,7 @@ FAILOVER_PORTS = 2 + 4 * BROKERS
 
 class PairStory(Story):
     async def play(self, directory: Path, base: int) -> bool:
-        """A SYNC_MASTER with its slave; the slave is what is left."""
+        """Play the story of a SYNC_MASTER that is killed, and its slave that stays."""
         with (
             broker(directory, "master", base + 3, base, "brokerRole=SYNC_MASTER\n") as master,
             broker(directory, "slave", base + 7, base, "brokerRole=SLAVE\nbrokerId=1\n") as slave,
@@ -46,7 +46,7 @@ class PairStory(Story):
             return await self.verdict("the slave", await self._wait_slave(f"127.0.0.1:{base}"))
 
     async def _wait_pair(self, namesrv: str, master: str) -> None:
-        """Until a send is acknowledged by the slave, and the route names both brokers."""
+        """Wait until the slave acknowledges a send, and the route names both brokers."""
 
         async def paired() -> bool:
             code, _ = await self.send(master, TOPIC, 0, PROBE)
@@ -60,7 +60,7 @@ class PairStory(Story):
         self.console.print("name server, SYNC_MASTER and slave are up; the pair replicates")
 
     async def _wait_slave(self, namesrv: str) -> str:
-        """Until clients are sent to the slave; its address."""
+        """Wait until the route names the slave alone, and return its address."""
 
         async def master_gone() -> bool:
             return list(await self.route(namesrv, TOPIC)) == ["1"]

@@ -38,7 +38,7 @@ mappedFileSize=1048576
 
 
 class FailoverStory(Story):
-    """A master falls, and the controllers have another one at once."""
+    """A master is killed, and the controller elects another one at once."""
 
     def __init__(self, host: Host, messages: int, console: Console) -> None:
         super().__init__(host, messages, console)
@@ -48,7 +48,10 @@ class FailoverStory(Story):
         self._accepted_by: dict[str, int] = {}
 
     async def play(self, directory: Path, base: int) -> bool:
-        """Half of the messages before the kill, half after it; nobody tells the senders."""
+        """
+        Send half of the messages before the kill and half after it; the senders find the new master
+        by themselves.
+        """
         ports = [base + 4 + 4 * number for number in range(BROKERS)]
         keys = KEYS.format(controller=base + 1)
         text = CONTROLLER.format(port=base + 1, store=directory / "controller")
@@ -81,7 +84,9 @@ class FailoverStory(Story):
             return await self.verdict("the new master", self._master)
 
     async def _wait_pair(self, namesrv: str, controller: str, both: set[str]) -> None:
-        """Until one leads and takes messages, and the other one is in sync, and found."""
+        """
+        Wait until one broker leads and takes messages, and the other one is in sync and registered.
+        """
 
         async def paired() -> bool:
             for address in both:
@@ -96,7 +101,9 @@ class FailoverStory(Story):
         await self.wait_until(paired, "no broker was elected")
 
     async def _send_on(self, namesrv: str) -> None:
-        """Several at once, each message once, until a second master took its half of them."""
+        """
+        Send from several senders, each message once, until a second master has taken its half.
+        """
         half, end = self.messages // 2, self.host.clock.seconds() + LIMIT_S
 
         async def one_after_the_other() -> None:
@@ -127,7 +134,7 @@ class FailoverStory(Story):
         self.acknowledged.add(number)
 
     async def _look(self, namesrv: str) -> None:
-        """Who is the master by now?"""
+        """Ask the name server for the current master."""
         try:
             self._master = (await self.route(namesrv, TOPIC)).get("0", self._master)
         except RemotingError:

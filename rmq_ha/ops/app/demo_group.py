@@ -26,7 +26,7 @@ dLegerSelfId={member}
 
 class GroupStory(Story):
     async def play(self, directory: Path, base: int) -> bool:
-        """Three members, one of which is killed."""
+        """Play the story of three members, one of which is killed."""
         ports = [base + 3 + 4 * number for number in range(MEMBERS)]
         peers = ";".join(f"n{n}-127.0.0.1:{port - 1}" for n, port in enumerate(ports))
         members: dict[str, Any] = {}
@@ -51,7 +51,7 @@ class GroupStory(Story):
             return await self.verdict("the new leader", new_leader)
 
     async def _wait_leader(self, namesrv: str, old: str | None) -> str:
-        """Until one that is not the old one leads, and acknowledges a send."""
+        """Wait until a member other than `old` leads and acknowledges a send."""
         leaders: list[str] = []
 
         async def leads() -> bool:
@@ -66,12 +66,12 @@ class GroupStory(Story):
         return leaders[0]
 
     def _addresses(self, namesrv: str) -> list[str]:
-        """Of all members; before the first message there is no topic, and so no route."""
+        """Return the addresses of all members. Before the first message the topic has no route."""
         base = parse_host_port(namesrv).port
         return [f"127.0.0.1:{base + 3 + 4 * number}" for number in range(MEMBERS)]
 
     async def _wait_followers(self, namesrv: str, members: dict[str, Any]) -> None:
-        """Until all members serve the topic, and clients can find them."""
+        """Wait until all members serve the topic, and clients can find them."""
 
         async def complete() -> bool:
             if set((await self.route(namesrv, TOPIC)).values()) != set(members):

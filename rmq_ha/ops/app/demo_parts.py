@@ -1,4 +1,4 @@
-"""What the demos share: processes on free ports, sends that are counted, and the verdict."""
+"""Parts that the demos share: processes on free ports, sends that are counted, and the verdict."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ mappedFileSizeCommitLog=67108864
 
 @contextmanager
 def broker(directory: Path, name: str, port: int, namesrv: int, role: str) -> Iterator[Any]:
-    """As `server`, of a broker with the keys that all have."""
+    """Run a broker like `server`, with the settings that all brokers of the demos have."""
     text = COMMON.format(namesrv=namesrv, port=port, store=directory / name)
     with server(directory, name, "rmqha", text + role) as process_and_output:
         yield process_and_output
@@ -56,7 +56,7 @@ def broker(directory: Path, name: str, port: int, namesrv: int, role: str) -> It
 
 @contextmanager
 def server(directory: Path, name: str, plugin: str, text: str) -> Iterator[Any]:
-    """A process of `twistd`; killed at the end if it still runs."""
+    """Run a process of `twistd`; it is killed at the end if it still runs."""
     (directory / f"{name}.properties").write_text(text)
     command = [sys.executable, "-m", "twisted.scripts.twistd"]
     twistd = Path(sys.executable).with_name("twistd")
@@ -80,7 +80,7 @@ def server(directory: Path, name: str, plugin: str, text: str) -> Iterator[Any]:
 
 
 class Story:
-    """A cluster, a crash, and what is left; the steps that every demo has."""
+    """A cluster, a crash, and the check of the messages; the steps that every demo has."""
 
     def __init__(self, host: Host, messages: int, console: Console) -> None:
         self.host = host
@@ -92,18 +92,18 @@ class Story:
 
     async def play(self, directory: Path, base: int) -> bool:
         """
-        Start brokers, send, kill; the name server runs.
+        Start brokers, send, and kill one; the name server runs already.
 
-        :param base: the name server's port; those above it are free.
-        :returns: everything that was acknowledged is there.
+        :param base: the name server's port; the ports above it are free.
+        :returns: whether every acknowledged message is there.
         """
         raise NotImplementedError
 
     async def run(self, directory: Path, ports: int) -> bool:
         """
-        Play it beside a name server.
+        Play the story beside a name server.
 
-        :param ports: how many it takes.
+        :param ports: how many ports the story needs.
         """
         try:
             base = free_ports(ports)
@@ -124,9 +124,9 @@ class Story:
 
     async def wait_ready(self, *brokers: Any) -> None:
         """
-        Until their processes say so.
+        Wait until the processes print that they are ready.
 
-        :raises click.ClickException: one does not; with the last lines that it printed.
+        :raises click.ClickException: a process does not get ready; the error has its last lines.
         """
         for process, output in brokers:
             try:
@@ -141,9 +141,9 @@ class Story:
         self, condition: Callable[[], Awaitable[bool]], what: str, process: Any = None
     ) -> None:
         """
-        Wait for a condition, 30 s.
+        Wait for a condition, at most 30 s.
 
-        :raises click.ClickException: it does not come.
+        :raises click.ClickException: the condition does not come true.
         """
         for _ in range(300):
             try:
@@ -157,11 +157,11 @@ class Story:
         raise click.ClickException(what)
 
     def pause(self, seconds: float) -> Deferred[None]:
-        """Others get their turn for so long."""
+        """Return a Deferred that fires after `seconds`."""
         return deferLater(self.host.clock, seconds)
 
     async def send(self, address: str, topic: str, queue_id: int, number: int) -> tuple[int, Any]:
-        """One message; its answer's code, and the answer."""
+        """Send one message, and return the code of the answer and the answer."""
         properties = f"UNIQ_KEY\x01{number & KEY_MASK:032X}\x02WAIT\x01true"
         request = send_request(
             "demo", topic, queue_id, str(number).encode(), properties, self.host.now_ms()
@@ -170,7 +170,7 @@ class Story:
         return response.code, response
 
     async def produce(self, master: str) -> None:
-        """Send them all, and count the answers."""
+        """Send all messages, and count the answers."""
         began = self.host.clock.seconds()
         window = DeferredSemaphore(IN_FLIGHT)
         columns = (
@@ -212,7 +212,7 @@ class Story:
             self.count_other(reason)
 
     async def route(self, namesrv: str, topic: str) -> dict[str, str]:
-        """Addresses by brokerId."""
+        """Return the addresses of a topic's broker by brokerId."""
         response = await self.client.invoke(namesrv, route_request(topic), 3000)
         if response.code != 0 or response.body is None:
             return {}
@@ -223,9 +223,9 @@ class Story:
 
     async def verdict(self, who: str, address: str) -> bool:
         """
-        Read everything back.
+        Read all messages back, and tell whether every acknowledged one is there.
 
-        :param who: the broker at that address, for people.
+        :param who: name of the broker at that address, for people.
         """
         queues = [await self._read_queue(address, queue_id) for queue_id in range(QUEUES)]
         read_back = [number for queue in queues for number in queue]

@@ -21,7 +21,7 @@ def allow_descriptors() -> int:
 
 
 def complaint(limit: int) -> str | None:
-    """What to tell the operator of a limit; None when it will do."""
+    """Return a warning for the operator if the limit is low; None: the limit is high enough."""
     if limit == resource.RLIM_INFINITY or limit >= FEW:
         return None
     return (

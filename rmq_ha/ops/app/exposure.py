@@ -1,4 +1,4 @@
-"""Says when a server is open to the network, or its secrets to everybody on its machine."""
+"""Warns when a server is open to the network, or its secrets to every user of its machine."""
 
 import os
 import stat
@@ -20,9 +20,9 @@ _ENFORCING = "enforcing"
 
 def exposure(bind_address: str, options: dict[str, str], *, has_acl: bool = False) -> str | None:
     """
-    A warning for a server that anybody in the network may use; None when it is not one.
+    Return a warning for a server that anybody in the network may use; None: it is guarded.
 
-    :param has_acl: it asks who wants to change something.
+    :param has_acl: access control is in force.
     """
     if has_acl or options.get("tls.server.mode") == _ENFORCING:
         return None
@@ -41,9 +41,10 @@ def replication_exposure(
     allowed_slaves: str,
 ) -> str | None:
     """
-    A warning for a broker that guards its clients' ports and not this one; None when it does.
+    Return a warning for a broker that guards its clients' ports but not the port for slaves; None:
+    it guards both.
 
-    :param port: for slaves.
+    :param port: the port for slaves.
     :param allowed_slaves: `haAllowedSlaves`.
     """
     if allowed_slaves.strip() not in ("", EVERYBODY):
@@ -59,9 +60,10 @@ def replication_exposure(
 
 def group_exposure(bind_address: str, options: dict[str, str], port: int) -> str | None:
     """
-    The same for a member of a DLedger group.
+    Return a warning for a member of a DLedger group that does not guard the port for other members;
+    None: it does.
 
-    :param port: for the other members.
+    :param port: the port for the other members.
     """
     if options.get("tls.ha.mode") == _ENFORCING or bind_address.startswith(_LOOPBACK):
         return None
@@ -76,9 +78,9 @@ def controller_exposure(
     bind_address: str, options: dict[str, str], own: ControllerConfig
 ) -> str | None:
     """
-    A warning for a controller that strangers may join or command; None when they may not.
+    Return a warning for a controller that strangers may join or command; None: they may not.
 
-    :param bind_address: of its port, which `controllerDLegerPeers` has.
+    :param bind_address: address of the controller's port, from `controllerDLegerPeers`.
     """
     if own.controller_open_to_all:
         return (
@@ -102,10 +104,10 @@ def _place(bind_address: str) -> str:
 
 def readable_secrets(configuration: Any, properties_file: str | None) -> list[str]:
     """
-    A warning for each file of secrets that every user of this machine may read.
+    Return a warning for each file of secrets that every user of this machine may read.
 
-    :param configuration: of a broker, a name server or a controller.
-    :param properties_file: where it was read from.
+    :param configuration: the configuration of a broker, a name server or a controller.
+    :param properties_file: the file that the configuration was read from.
     :raises ConfigurationError: `tls.config.file` cannot be read.
     """
     return [

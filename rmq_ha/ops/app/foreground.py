@@ -12,9 +12,9 @@ from rmq_ha.ops.app.build import build_text
 
 def run_foreground(program: str, arguments: list[str]) -> NoReturn:
     """
-    Run one of our servers until it ends.
+    Run a server of rmq-ha until it ends.
 
-    :param program: what twistd calls it.
+    :param program: the server's name in twistd.
     """
     if arguments in (["--version"], ["-V"]):
         print(build_text())
@@ -27,15 +27,15 @@ def run_foreground(program: str, arguments: list[str]) -> NoReturn:
 
 
 def broker() -> NoReturn:
-    """`rmqha-broker`."""
+    """Run `rmqha-broker`."""
     run_foreground("rmqha", sys.argv[1:])
 
 
 def namesrv() -> NoReturn:
-    """`rmqha-namesrv`."""
+    """Run `rmqha-namesrv`."""
     run_foreground("rmqnamesrv", sys.argv[1:])
 
 
 def controller() -> NoReturn:
-    """`rmqha-controller`."""
+    """Run `rmqha-controller`."""
     run_foreground("rmqcontroller", sys.argv[1:])

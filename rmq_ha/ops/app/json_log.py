@@ -11,10 +11,10 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 MOST_TEXT = 4000
-"""Characters of one field; a traceback may be four times as long."""
+"""Most characters of one field; a traceback may have four times as many."""
 HIDDEN = "***"
 
-# Twisted's own; the line has its place for what matters of them.
+# Twisted's own fields; the members of the line have what matters of them.
 _NOT_FIELDS = frozenset(
     {"format", "message", "isError", "time", "system", "why", "failure", "factory", "eventText"}
 )
@@ -23,11 +23,12 @@ _SECRET = re.compile("password|passwd|secret|signature|private_?key|credential",
 
 def json_line(event: LogEvent, constants: Mapping[str, Any]) -> str:
     """
-    One event: `time` (UTC), `level`, `namespace`, `message`, the constants, `fields`, `traceback`.
+    Return one event as a line: `time` (UTC), `level`, `namespace`, `message`, the constants,
+    `fields`, `traceback`.
 
     Fields whose name tells of a secret are hidden. Never fails.
 
-    :param constants: what this server is.
+    :param constants: members that describe this server.
     """
     record: dict[str, Any] = {
         "time": _time(event.get("log_time")),
@@ -46,7 +47,7 @@ def json_line(event: LogEvent, constants: Mapping[str, Any]) -> str:
     failure = event.get("log_failure")
     if isinstance(failure, Failure):
         record["traceback"] = _cut(_traceback(failure), 4 * MOST_TEXT)
-    # ASCII alone: what a peer said may hold characters that the output's encoding has not.
+    # Write ASCII alone, because a peer's text may hold characters that the output's encoding lacks.
     return json.dumps(record, separators=(",", ":"))
 
 
@@ -55,7 +56,7 @@ class JsonObserver:
     """
     Writes events to a file, a line each.
 
-    :param out: text, written and flushed.
+    :param out: a text file, flushed after each line.
     """
 
     def __init__(self, out: TextIO, constants: Mapping[str, Any]) -> None:
@@ -74,7 +75,7 @@ def _time(seconds: object) -> str | None:
 
 
 def _plain(value: object, depth: int = 0) -> Any:
-    """As JSON has it; what it has not, as text."""
+    """Return a value as JSON can hold it; values of other types as text."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):

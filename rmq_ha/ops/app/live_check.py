@@ -1,4 +1,4 @@
-"""`--check --live`: the doctor's rules that need no broker that runs."""
+"""`--check --live`: judges by doctor's rules that need no running broker."""
 
 from collections.abc import Sequence
 from typing import NoReturn
@@ -15,7 +15,11 @@ from rmq_ha.ops.app.descriptors import allow_descriptors
 
 
 async def examine_before_start(session: Session, scope: Scope) -> int | None:
-    """:returns: the exit code."""
+    """
+    Gather the facts and show the findings.
+
+    :returns: the exit code.
+    """
     facts = await look_before_start(session, scope)
     findings = judge_before_start(facts, RULES)
     show(session, facts, findings, len(CODES))
@@ -28,7 +32,7 @@ def finish_live_check(
     """
     Ask name servers and ports, print findings, and leave: 1 when something has to be done.
 
-    :param overrides: of the command line.
+    :param overrides: keys and values of the command line, which win over the file's.
     """
     scope = Scope(
         config=path,

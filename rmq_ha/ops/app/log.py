@@ -1,7 +1,8 @@
-"""Where twistd logs to, how it looks, and how much it may become.
+"""
+Where twistd logs to, in which format, and how large the log may become.
 
-One line less: on a read-only installation Twisted says at every start, and at every search for
-plugins, that it cannot write its plugin cache. It works without one.
+One line of Twisted's is left out: on a read-only installation it says at every start, and at every
+search for plugins, that it cannot write its plugin cache. It works without one.
 """
 
 import signal
@@ -34,9 +35,11 @@ _CACHE_MESSAGE = "Unable to write to plugin cache "
 
 class LogStyle(NamedTuple):
     """
-    :ivar constants: what each line of JSON says of this server.
+    Format and limits of the log.
+
+    :ivar constants: members that each line of JSON has, describing this server.
     :ivar most_files: how many rotated files are kept; 0: all.
-    :ivar least: what is below this level is not logged.
+    :ivar least: events below this level are not logged.
     """
 
     format: LogFormat = LogFormat.text
@@ -47,16 +50,16 @@ class LogStyle(NamedTuple):
 
 @provider(ILogFilterPredicate)
 def no_cache_message(event: LogEvent) -> Any:
-    """Lets every event pass but that one, known by its format."""
+    """Let every event pass except the one about Twisted's plugin cache, known by its format."""
     is_it = str(event.get("format", "")).startswith(_CACHE_MESSAGE)
     return PredicateResult.no if is_it else PredicateResult.maybe
 
 
 def at_least(threshold: LogThreshold) -> Any:
     """
-    A predicate for events of this level and above, whoever logs them.
+    Return a predicate that lets events of this level and above pass.
 
-    What has no level passes: it is somebody's who knows nothing of levels.
+    An event without a level passes, because its logger knows nothing of levels.
     """
     least = LogLevel.levelWithName(threshold.value)
 
@@ -69,18 +72,20 @@ def at_least(threshold: LogThreshold) -> Any:
 
 
 def text_line(event: LogEvent) -> str | None:
-    """As Twisted writes it, but what a peer's name holds does nothing to the reader's terminal."""
+    """
+    Return the line that Twisted writes, without control characters that a peer's text may hold.
+    """
     text = formatEventAsClassicLogText(event)
     return None if text is None else printable(text)
 
 
 def server_observer(twistd_options: Any, style: LogStyle | None = None) -> ILogObserver | None:
     """
-    What twistd is to log with, in place of its own choice.
+    Return the log observer that twistd is to use in place of its own choice.
 
-    :param twistd_options: the parent of our options; None outside twistd.
-    :returns: None leaves it to twistd, wherever the command line chose syslog or an observer, or
-        to whoever runs text outside it.
+    :param twistd_options: the options of twistd, the parent of rmq-ha's; None outside twistd.
+    :returns: None if the command line chose syslog or an observer, or if text is logged outside
+        twistd; then twistd or the caller decides.
     """
     options = twistd_options or {}
     style = style or LogStyle()
@@ -103,14 +108,19 @@ def server_observer(twistd_options: Any, style: LogStyle | None = None) -> ILogO
 
 
 def _survive_sigusr1() -> None:
-    """Who rotates logs sends it to all servers; one whose log is no file has nothing to do."""
+    """
+    Ignore SIGUSR1 if nothing handles it. A tool that rotates logs sends it to all servers, and it
+    would end one whose log is not a file.
+    """
     if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 def _rotated(path: str, most: int) -> Any:
-    """As twistd does it, by size, and at SIGUSR1 where nobody else has that signal; but not all
-    of them are kept."""
+    """
+    Return a log file that rotates by size, and at SIGUSR1 if nothing else handles that signal. Only
+    `most` old files are kept.
+    """
     file = LogFile.fromFullPath(path, maxRotatedFiles=most or None)  # type: ignore[no-untyped-call]
     if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
         signal.signal(signal.SIGUSR1, lambda *_: _rotate_soon(file))

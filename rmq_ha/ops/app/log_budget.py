@@ -1,4 +1,4 @@
-"""A bound for a log: nobody fills the disk with lines, whatever he makes a server say."""
+"""Limits the number of log lines, so that no peer can fill the disk with lines that it causes."""
 
 from twisted.logger import ILogObserver, LogEvent, LogLevel
 from zope.interface import implementer
@@ -11,12 +11,13 @@ _MOST_TOLD = 20
 @implementer(ILogObserver)
 class LogBudget:
     """
-    Lets so many events of one kind pass in a minute; what was left out is counted and told.
+    Lets only so many events of one kind pass in a minute; the number of dropped events is logged.
 
-    A kind is the format of a message: what a peer says only fills it in. An event may name
-    another (`log_kind`), so that one peer's lines leave out no others. Time is that of the events.
+    A kind is the format of a message; what a peer sends only fills it in. An event may name another
+    kind (`log_kind`), so that one peer's lines do not crowd out others. The time is that of the
+    events.
 
-    :param observer: gets what passes.
+    :param observer: called with the events that pass.
     """
 
     def __init__(self, observer: ILogObserver) -> None:
@@ -43,7 +44,7 @@ class LogBudget:
             self._left_out[kind] = self._left_out.get(kind, 0) + 1
 
     def _tell(self, now: float) -> None:
-        """What the minute before left out."""
+        """Log how many events of the minute before were dropped."""
         left_out, self._left_out = self._left_out, {}
         for kind, count in list(left_out.items())[:_MOST_TOLD]:
             self._observer(

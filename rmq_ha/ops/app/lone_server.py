@@ -1,4 +1,6 @@
-"""A server of one part, with a status port beside it: what name server and controller share."""
+"""
+A server process of one part, with a status port beside it: the base of name server and controller.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -24,22 +26,22 @@ class Part(Protocol):
     def tls(self) -> _Tls: ...
 
     def start(self) -> Deferred[Any]:
-        """Fires when it listens."""
+        """Start; the Deferred fires when the server listens."""
 
     def stop(self) -> Deferred[Any]:
-        """Fires when all is closed."""
+        """Stop; the Deferred fires when all ports are closed."""
 
 
 class LoneServer:
     """
-    Starts the status port first and stops it last, so that /healthz can say what goes on.
+    Starts the status port first and stops it last, so that /healthz can tell the state meanwhile.
 
-    :cvar log: each server has its own, so that a line says whose it is.
-    :ivar part: what serves.
+    :cvar log: the class's logger, so that a line says which server wrote it.
+    :ivar part: the name server or controller that serves.
     :ivar status: None without `metricsPort`.
     :ivar plan: the ports that it was planned to take.
-    :ivar exposed: the warning that strangers reach it; None when they do not.
-    :ivar make_board: what the page shows; None: nothing.
+    :ivar exposed: a warning that strangers reach the server; None: they do not.
+    :ivar make_board: makes the board that the page shows; None: no page.
     """
 
     log: Logger
@@ -67,20 +69,20 @@ class LoneServer:
         return Deferred.fromCoroutine(self._stop())
 
     def ports(self) -> list[PlannedPort]:
-        """Those that it was planned to take."""
+        """Return the ports that this server was planned to listen on."""
         return list(self.plan)
 
     def reload(self) -> None:
-        """New certificates; connections go on."""
+        """Read the TLS certificates again; open connections go on."""
         self.part.tls.reload()
 
     def observe(self, event: LogEvent) -> None:
-        """A line of the log of this process, for the page."""
+        """Pass an event of this process's log to the page."""
         if self.status is not None:
             self.status.observe(event)
 
     def facts(self) -> dict[str, Any]:
-        """The real ports, if any free one was asked for."""
+        """Return the real ports, in case a free port was asked for."""
         facts = {"listenPort": self.part.port}
         if self.status is not None:
             facts["metricsPort"] = self.status.port

@@ -1,4 +1,4 @@
-"""From twistd's options to a service: what all of our servers do."""
+"""Makes a service from twistd's options, in the same way for all servers."""
 
 import os
 from collections.abc import Callable
@@ -28,9 +28,9 @@ def make_service(
     """
     Read the configuration and build the service.
 
-    :param program: what twistd calls it, for messages.
-    :param load: of `rmq_ha.base.config.load`.
-    :param make_server: of host and configuration; may import what is heavy.
+    :param program: the server's name in twistd, for messages.
+    :param load: a function of `rmq_ha.base.config.load`.
+    :param make_server: makes the server from host and configuration; it may import large modules.
     :raises SystemExit: the configuration does not fit (1), or `--check` was asked for.
     """
     try:
@@ -63,7 +63,7 @@ def make_service(
         is_private = _own_settings(configuration).private_files
         host = make_host(reactor, admission, are_files_private=is_private)
         server = make_server(host, configuration)
-    except ConfigurationError as error:  # of files that it names
+    except ConfigurationError as error:  # raised for files that the configuration names
         raise SystemExit(f"{program}: {error}") from None
     return ServerService(
         reactor,
@@ -80,7 +80,7 @@ def make_service(
 
 
 def _live_check(options: Any) -> Callable[[], NoReturn] | None:
-    """What `--live` adds to `--check`; None: nothing."""
+    """Return the function that continues `--check` if `--live` was given; None: it was not."""
     if not options.get("live"):
         return None
     if not options["config"]:
@@ -96,7 +96,10 @@ def _live_check(options: Any) -> Callable[[], NoReturn] | None:
 
 
 def known_brokers(configuration: Any) -> list[str]:
-    """Hosts that it names: name servers, controllers, the master, the members of the group."""
+    """
+    Return the hosts that a configuration names: name servers, controllers, the master, the group's
+    members.
+    """
     peers = configuration.controller.controller_dleger_peers.split(";")
     addresses = [peer.partition("-")[2] for peer in peers]
     if isinstance(configuration, BrokerConfiguration):
@@ -111,7 +114,7 @@ def known_brokers(configuration: Any) -> list[str]:
 
 
 def _own_settings(configuration: Any) -> Any:
-    """The settings that only we know."""
+    """Return the settings that only rmq-ha has."""
     if isinstance(configuration, ControllerConfiguration):
         return configuration.controller
     is_broker = isinstance(configuration, BrokerConfiguration)

@@ -1,4 +1,4 @@
-"""A name server as a process has it: alone, or with a controller in it."""
+"""The name server of a process, with or without a controller in it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,13 +21,14 @@ from rmq_ha.server.namesrv.controller import NamesrvController
 
 class NamesrvPart:
     """
-    Starts the name server first and stops it last: brokers look for both.
+    Starts the name server first and stops it last: brokers look for both as soon as the name server
+    answers.
 
-    :param controller: None: no controller.
-    :param interface: that both listen on: a controller is reached no further than its name server.
-        Both ask for the signatures of the same accounts.
-    :ivar namesrv: always there.
-    :ivar controller: None where it was not asked for.
+    :param controller: the controller; None: none.
+    :param interface: the address that both listen on, so that no more machines reach the controller
+        than its name server. Both accept signatures of the same accounts.
+    :ivar namesrv: the name server.
+    :ivar controller: the controller; None: it was not asked for.
     """
 
     def __init__(
@@ -62,17 +63,17 @@ class NamesrvPart:
         return self
 
     def reload(self) -> None:
-        """New certificates; connections go on."""
+        """Read the TLS certificates again; open connections go on."""
         self.namesrv.tls.reload()
         if self.controller is not None:
             self.controller.tls.reload()
 
     def start(self) -> Deferred[Any]:
-        """Fires when both listen."""
+        """Start; the Deferred fires when both listen."""
         return Deferred.fromCoroutine(self._start())
 
     def stop(self) -> Deferred[Any]:
-        """Fires when both are closed."""
+        """Stop; the Deferred fires when both are closed."""
         return Deferred.fromCoroutine(self._stop())
 
     async def _start(self) -> None:
@@ -88,23 +89,26 @@ class NamesrvPart:
             await self.namesrv.stop()
 
     def add_to(self, status: StatusServer) -> None:
-        """Tell of the name server, and of the controller what there is."""
+        """
+        Add the metrics of the name server, and the certificates of the controller, to the status
+        port.
+        """
         status.add(self._status)
         if self.controller is not None:
             status.add(CertificatesStatus("rmqcontroller", self.controller.tls))
 
     def health(self) -> Health:
-        """Whether clients, and brokers in controller mode, can be served."""
+        """Return whether clients, and brokers in controller mode, can be served."""
         own, told = self._status.health(), self.controller_health()
         return own if told is None else own.combined(told)
 
     def controller_health(self) -> Health | None:
-        """None without a controller."""
+        """Return the controller's health; None without a controller."""
         if self.controller is None:
             return None
         is_ready, why = self.controller.state()
         return Health(is_ready, f"controller: {why}")
 
     def facts(self) -> dict[str, Any]:
-        """The controller's port, if there is one."""
+        """Return the controller's port, if the process has a controller."""
         return {} if self.controller is None else {"controllerPort": self.controller.port}

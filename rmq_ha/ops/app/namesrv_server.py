@@ -1,4 +1,4 @@
-"""What `twistd rmqnamesrv` runs."""
+"""The server that `twistd rmqnamesrv` runs."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,6 +1,7 @@
-"""What systemd is told of a service of `Type=notify`: ready, stopping, alive.
+"""
+Messages to systemd for a service of `Type=notify`: ready, stopping, alive.
 
-A datagram of lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)).
+A message is a datagram of lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)).
 """
 
 import os
@@ -15,13 +16,14 @@ SOCKET_VARIABLE, WATCHDOG_VARIABLE, PID_VARIABLE = "NOTIFY_SOCKET", "WATCHDOG_US
 
 class Notifier:
     """
-    Tells whoever started this process how far it is; nobody, when nobody asked.
+    Tells the service manager the state of this process, if the manager asked for it.
 
-    A sign of life comes from the reactor itself: one that hangs gives none, and the service
-    manager ends it.
+    The reactor itself sends a sign of life at intervals. A reactor that hangs sends none, so the
+    service manager ends the process.
 
-    :param send: None: nobody asked.
-    :param watchdog_seconds: how long silence is borne; 0: for ever.
+    :param send: sends a datagram; None: the manager did not ask.
+    :param watchdog_seconds: after so many seconds of silence the manager ends the process; 0:
+        never.
     """
 
     def __init__(self, clock: IReactorTime, send: Send | None, watchdog_seconds: float = 0) -> None:
@@ -31,13 +33,13 @@ class Notifier:
         self._timer: IDelayedCall | None = None
 
     def ready(self, status: str) -> None:
-        """It serves; signs of life begin."""
+        """Tell that the process serves, and begin with signs of life."""
         self._tell("READY=1", f"STATUS={status}")
         if self._send is not None and self._every > 0 and self._timer is None:
             self._live()
 
     def stopping(self) -> None:
-        """It stops, which may take a while."""
+        """Tell that the process stops, which may take a while."""
         self._tell("STOPPING=1")
 
     def _live(self) -> None:
@@ -49,7 +51,7 @@ class Notifier:
             return
         try:
             self._send("\n".join(lines).encode())
-        except OSError:  # whoever asked is gone, or busy: the next one is sent all the same
+        except OSError:  # the manager is gone or busy: the next one is sent all the same
             return
 
 
@@ -60,9 +62,9 @@ def notifier(
     make_send: "Callable[[str], Send]",
 ) -> Notifier:
     """
-    What the environment asks for.
+    Return a notifier as the environment variables ask for it.
 
-    :param make_send: of the path in `NOTIFY_SOCKET`.
+    :param make_send: makes the sending function for the path in `NOTIFY_SOCKET`.
     """
     path = environ.get(SOCKET_VARIABLE, "")
     if not path.startswith(("/", "@")):
@@ -75,9 +77,9 @@ def notifier(
 
 def unix_send(path: str) -> Send:
     """
-    Sends datagrams there, and never waits.
+    Return a function that sends datagrams to a socket, and never blocks.
 
-    :param path: of a socket; with `@` in front of an abstract one.
+    :param path: path of the socket; a leading `@` means an abstract socket.
     """
     address = "\0" + path[1:] if path.startswith("@") else path
     sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -89,7 +91,10 @@ def unix_send(path: str) -> Send:
 
 
 def of_this_process(clock: IReactorTime) -> Notifier:
-    """As `notifier`, of the real environment; what we start ourselves does not inherit it."""
+    """
+    Return the notifier for the real environment, and remove its variables so that child processes
+    do not inherit them.
+    """
     made = notifier(clock, os.environ, os.getpid(), unix_send)
     for name in (SOCKET_VARIABLE, WATCHDOG_VARIABLE, PID_VARIABLE):
         os.environ.pop(name, None)

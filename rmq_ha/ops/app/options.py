@@ -46,15 +46,15 @@ class ServerOptions(usage.Options):
         self.overrides.append(("logLevel", name))
 
     def surroundings(self) -> Surroundings:
-        """Of this process; store paths start from twistd's `--rundir`."""
+        """Return the surroundings of this process; store paths start from twistd's `--rundir`."""
         parent: Any = self.parent
         return real_surroundings(parent["rundir"] if parent is not None else ".")
 
     def text(self) -> str:
         """
-        The properties file; empty without one.
+        Return the text of the properties file; empty without one.
 
-        :raises ConfigurationError: it cannot be read.
+        :raises ConfigurationError: the file cannot be read.
         """
         if self["config"] is None:
             return ""
@@ -69,12 +69,12 @@ class ServerOptions(usage.Options):
 
     @property
     def wants_ready(self) -> bool:
-        """Somebody waits for the READY line."""
+        """Whether the READY line is to be printed."""
         return bool(self["ready"]) or os.environ.get(READY_VARIABLE, "") not in ("", "0")
 
 
 class BrokerOptions(ServerOptions):
-    """Of `twistd rmqha`."""
+    """Options of `twistd rmqha`."""
 
     longdesc = (
         "A RocketMQ 4.9 broker. Without namesrvAddr (file, option, or NAMESRV_ADDR in the "
@@ -100,7 +100,7 @@ class BrokerOptions(ServerOptions):
 
 
 class NamesrvOptions(ServerOptions):
-    """Of `twistd rmqnamesrv`."""
+    """Options of `twistd rmqnamesrv`."""
 
     longdesc = "A RocketMQ 4.9 name server."
 
@@ -110,7 +110,7 @@ class NamesrvOptions(ServerOptions):
 
 
 class ControllerOptions(ServerOptions):
-    """Of `twistd rmqcontroller`."""
+    """Options of `twistd rmqcontroller`."""
 
     longdesc = (
         "A controller for brokers of RocketMQ 5 in controller mode: says who of a set is its "

@@ -1,4 +1,4 @@
-"""Whether the plugins that a configuration names can be made, as a start would make them."""
+"""Checks whether the plugins that a configuration names can be made, as a start would make them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,8 +30,8 @@ def check_plugins(host: Host, configuration: BrokerConfiguration) -> list[str]:
     """
     Make every plugin once, in the order of a start; nothing is started, loaded or listened on.
 
-    :returns: what a person should know: options that no plugin has asked for.
-    :raises ConfigurationError: some cannot be made; it names each, and why.
+    :returns: remarks for the operator: options that no plugin has asked for.
+    :raises ConfigurationError: some plugins cannot be made; the text names each, and why.
     """
     trial = _Trial(_Context(host, configuration, lambda _: None))
     trial.run()
@@ -109,10 +109,10 @@ class _Trial:
         below: Any = None,
     ) -> Any:
         """
-        Every plugin of one kind.
+        Make every plugin of one kind.
 
-        :param make: gets the plugin, and what the one before it made.
-        :returns: what the last one that could be made has made.
+        :param make: called with the plugin, and with the object that the plugin before it made.
+        :returns: the object that the last plugin made.
         """
         for name in split_names(names):
             self._names.add(name)
@@ -125,14 +125,14 @@ class _Trial:
                 self.faults.append(str(error))
             except ConfigurationError as error:
                 self.faults.append(f"{key}={name}: {error}")
-            except Exception as error:  # whatever a stranger's code does
+            except Exception as error:  # a plugin's code may raise anything
                 reason = f"{type(error).__name__}: {error}"
                 module = type(plugin).__module__
                 self.faults.append(f"{key}={name}: the plugin of {module} failed: {reason}")
         return below
 
     def unasked(self) -> list[str]:
-        """Options of a chosen plugin that it did not look at."""
+        """Return a line for each option of a chosen plugin that the plugin did not ask for."""
         lines = []
         asked = self._context.asked
         for option in self._context.configuration.plugin_options:

@@ -1,4 +1,4 @@
-"""How the process ends: twistd itself knows only "by a signal" and "well"."""
+"""How the process ends: twistd itself distinguishes only an end by a signal and a regular end."""
 
 import atexit
 import gc
@@ -13,9 +13,10 @@ from twisted.logger import Logger
 
 def spare_what_is_there() -> None:
     """
-    The garbage collector leaves alone what a start made: most of it stays for ever.
+    Keep the garbage collector from visiting the objects that a start made, most of which stay for
+    ever.
 
-    A full collection of it took 45 ms, whenever a request had made many objects.
+    A full collection of them took 45 ms, whenever a request had made many objects.
     """
     gc.freeze()
 
@@ -37,7 +38,7 @@ class ProcessEnd:
         self._reactor = reactor
         self._failed = False
         self._is_stopping = False
-        # Registered early, so it runs after what others register from now on.
+        # Registered early, so that it runs after functions that are registered later.
         atexit.register(self._leave)
 
     def fail(self) -> None:

@@ -1,4 +1,7 @@
-"""The Twisted service around a broker or a name server: start, say so, stop, or fail clearly."""
+"""
+The Twisted service around a broker or a name server: starts it, prints that it is ready, stops it,
+and reports a failed start.
+"""
 
 import errno
 import json
@@ -24,21 +27,23 @@ from rmq_ha.ops.app.process import ProcessEnd, spare_what_is_there
 
 class Server(Protocol):
     def start(self) -> Deferred[Any]:
-        """Fires when it serves."""
+        """Start; the Deferred fires when the server serves."""
 
     def stop(self) -> Deferred[Any]:
-        """Fires when all is closed; works after a start that failed."""
+        """
+        Stop; the Deferred fires when all is closed. It works after a start that failed as well.
+        """
 
     def ports(self) -> list[PlannedPort]:
-        """What it listens on, or tried to."""
+        """Return the ports that the server listens on, or tried to."""
 
     def reload(self) -> object:
-        """Read the TLS settings and certificates again; what does not fit is logged."""
+        """Read the TLS settings and certificates again; faults in them are logged."""
 
     def facts(self) -> dict[str, Any]: ...
 
     def observe(self, event: LogEvent) -> object:
-        """A line of the log of this process."""
+        """Take an event of this process's log."""
 
 
 _PLACE = "the path is of storePathRootDir, or of another storePath key"
@@ -50,7 +55,7 @@ _ADVICE = {
     errno.EPERM: f"give the user of this process the right to it ({_PLACE})",
     errno.EROFS: f"mount the disk for writing ({_PLACE})",
 }
-"""What to do about what the system refused at a start."""
+"""What to do, by the error number of a call that the system refused at a start."""
 _PORT_ADVICE = {
     errno.EADDRNOTAVAIL: "no interface of this machine has this address: correct bindAddress",
     errno.EACCES: "below 1024 ports are for root, or CAP_NET_BIND_SERVICE: set a higher one",
@@ -59,9 +64,9 @@ _PORT_ADVICE = {
 
 def explain(error: BaseException, ports: Iterable[PlannedPort]) -> str | None:
     """
-    One line on why a start failed; None where only a traceback tells.
+    Return one line on why a start failed; None: only a traceback tells.
 
-    :param ports: to say what a port that is taken is for.
+    :param ports: the planned ports, to name the purpose of a port that is taken.
     """
     if isinstance(error, CannotListenError):
         cause = error.socketError
@@ -87,7 +92,7 @@ class LogBeginning(NamedTuple):
     """
     Where the log goes, and how it begins.
 
-    :ivar observer: where twistd logs to; None leaves it to twistd.
+    :ivar observer: the log observer that twistd uses; None: twistd chooses.
     :ivar banner: the first line of the log: which program, which version.
     """
 
@@ -102,10 +107,10 @@ class ServerService(Service):
     """
     Runs one server inside twistd.
 
-    A start that fails is one line in the log and exit code 1. SIGTERM stops what runs, in order,
-    and is exit code 0. SIGHUP reads the TLS settings again.
+    A start that fails gives one line in the log and exit code 1. SIGTERM stops the server in order
+    and gives exit code 0. SIGHUP reads the TLS settings again.
 
-    :param notices: what the operator should know of the configuration.
+    :param notices: remarks about the configuration, which are logged.
     :param is_ready_wanted: print the READY line.
     :param notifier: tells the service manager; None: there is none.
     """
@@ -168,7 +173,7 @@ class ServerService(Service):
                 self.log.failure("cannot start")
             else:
                 self.log.error("cannot start: {reason}", reason=reason)
-            # After this Deferred fired: the stop waits for it.
+            # Fail only after this Deferred has fired, because the stop waits for it.
             self._reactor.callLater(0, self._end.fail)
             return
         spare_what_is_there()

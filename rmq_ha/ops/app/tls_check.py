@@ -1,4 +1,4 @@
-"""Whether a start would find its keys and certificates."""
+"""Checks whether a start would find its keys and certificates."""
 
 import time
 
@@ -18,7 +18,7 @@ def check_tls(
     """
     Read everything that the `tls.*` keys name.
 
-    :returns: which certificates end soon.
+    :returns: remarks about certificates that end soon.
     :raises ConfigurationError: a file is missing, does not fit, or holds a certificate that has
         ended or not begun.
     """

@@ -1,7 +1,7 @@
-"""A store as it lies on the disk, whether its broker runs or not.
+"""
+Reads a store on the disk, whether its broker runs or not.
 
 Enter by `directory`, which opens a store, and `verify`, which compares log, queues, index and
-tables.
-Stores are read and never written, but for `backup.restore`, which makes a new one. Plain Python:
-no numpy, no Twisted.
+tables. Stores are read and never written; only `backup.restore` writes, and it makes a new one.
+Plain Python: no numpy, no Twisted.
 """

@@ -1,8 +1,10 @@
-"""Copies of a store that a broker is writing: whole up to a place, and continued from there.
+"""
+Backs up a store while its broker writes it: a copy is complete up to an offset, and can be
+continued from there.
 
-Of the log only what is in whole records is taken; queues, index and checkpoint are not, as a start
-makes them anew. Offsets are copied before the log and topics behind it: so no offset lies beyond
-the log, and no message has a topic that is missing.
+Only whole records of the log are copied. Queues, index and checkpoint are not, because a start
+builds them anew. Offsets are copied before the log, topics after it: so no offset lies beyond the
+log, and no message has a topic that is missing.
 
 Spec: store.md, sections 1, 2, 5 and 12.
 """
@@ -18,14 +20,17 @@ from rmq_ha.base.store_files import WINDOW, Files, window_of
 from rmq_ha.ops.offline.chain import Layout, Tail, chain, first_record
 from rmq_ha.ops.offline.log_files import LogFile, holes_in, log_files, numbered
 
-if TYPE_CHECKING:  # its interfaces are Twisted's, and nothing here brings that
+if TYPE_CHECKING:  # its interfaces need Twisted, which this package does not import
     from rmq_ha.base.seams import Disk, File
 
 MANIFEST = "backup.json"
 MOST_TABLE_BYTES = 256 << 20
-"""Of one table: far more than the largest that a broker loads."""
+"""Bytes of the largest table: far more than the largest that a broker loads."""
 LATE_TABLES = ("topics.json", "subscriptionGroup.json")
-"""What comes into being before a message of it does, and is therefore copied behind the log."""
+"""
+Tables whose entry is made before the first message that needs it, and which are therefore copied
+after the log.
+"""
 _TABLES = ".json"
 _FOLDER = re.compile(r"config-[0-9]{1,9}")
 _MOST_MANIFEST = 64 << 10
@@ -35,12 +40,12 @@ _COMPARED = 64 << 10
 
 class Manifest(msgspec.Struct, rename="camel"):
     """
-    What a backup holds; whatever lies there besides is of a run that did not end.
+    The content of a backup. Files that it does not name come from a run that did not end.
 
-    :ivar begin: physical offset where its log begins.
-    :ivar end: and where it ends.
-    :ivar again_from: a record begins there, not far below the end: the next run copies from there,
-        as a broker may have been writing what lies behind.
+    :ivar begin: physical offset where the copied log begins.
+    :ivar end: physical offset where the copied log ends.
+    :ivar again_from: offset of a record not far below the end. The next run copies from there, as a
+        broker may have been writing the bytes after it.
     :ivar tables: the directory with its tables.
     """
 
@@ -54,7 +59,11 @@ class Manifest(msgspec.Struct, rename="camel"):
 
 
 class CopyResult(NamedTuple):
-    """:ivar copied: bytes of the log that this run wrote."""
+    """
+    The result of one run.
+
+    :ivar copied: bytes of the log that this run wrote.
+    """
 
     manifest: Manifest
     copied: int
@@ -62,7 +71,7 @@ class CopyResult(NamedTuple):
 
 class Store(NamedTuple):
     """
-    Where a broker keeps what.
+    The directories of a store.
 
     :ivar log: directory of its commit log.
     """
@@ -74,12 +83,12 @@ class Store(NamedTuple):
 
 def read_manifest(files: Files, target: str) -> Manifest | None:
     """
-    Of an earlier run; None: there was none.
+    Read the manifest of an earlier run; None: there was none.
 
-    Whoever can write into the directory can write the manifest, so nothing in it is believed that
-    leads out of the directory, or that no run could have written.
+    Whoever can write into the directory can write the manifest. So it is refused if it names a path
+    outside of the directory, or holds values that no run could have written.
 
-    :raises CannotDecide: it is damaged.
+    :raises CannotDecide: the manifest is damaged.
     """
     try:
         data = files.read(f"{target}/{MANIFEST}", 0, _MOST_MANIFEST)
@@ -117,12 +126,12 @@ def back_up(
     tell: Callable[[int], None] = lambda count: None,
 ) -> CopyResult:
     """
-    Copy a store, or what came to it since the last time.
+    Copy a store, or the part that was added since the last run.
 
-    :param files: read the store, of which nothing is changed, and the backup.
+    :param files: reads the store, which is not changed, and the backup.
     :param disk: writes the backup.
-    :param target: a directory; what lies there is this store's backup, or nothing.
-    :param tell: bytes of the log that were copied just now.
+    :param target: a directory that is empty or holds a backup of this store.
+    :param tell: called with the number of bytes of the log that were just copied.
     :raises CannotDecide: the backup cannot be continued, or the store is damaged.
     """
     before = read_manifest(files, target)
@@ -130,7 +139,7 @@ def back_up(
     _must_fit(files, row, store, before, target)
     runs = 1 if before is None else before.runs + 1
     tables = f"config-{runs}"
-    disk.remove_tree(f"{target}/{tables}")  # of a run that did not end
+    disk.remove_tree(f"{target}/{tables}")  # left by a run that did not end
     names = [e.name for e in files.list(f"{store.root}/config") if e.name.endswith(_TABLES)]
     early = [name for name in names if name not in LATE_TABLES]
     _copy_tables(files, store, disk, f"{target}/{tables}", early)
@@ -153,13 +162,13 @@ def restore(
     files: Files, disk: "Disk", target: str, store: Store, tell: Callable[[int], None]
 ) -> Manifest:
     """
-    Make a store of a backup. Its start looks at every record, and builds queues and index.
+    Make a store from a backup. Its first start reads every record, and builds queues and index.
 
-    :param files: read the backup; nothing of it is changed.
+    :param files: reads the backup, which is not changed.
     :param disk: writes the store.
-    :param store: where; nothing may be there.
-    :param tell: bytes of the log that were copied just now.
-    :raises CannotDecide: there is no backup, it does not fit, or something is there already.
+    :param store: the new store's directories, which must be empty.
+    :param tell: called with the number of bytes of the log that were just copied.
+    :raises CannotDecide: there is no backup, it does not fit, or the directories are not empty.
     """
     manifest, tables = what_to_restore(files, disk, target, store)
     size = manifest.file_size
@@ -174,7 +183,7 @@ def restore(
     for name in tables:
         data = files.read(f"{target}/{manifest.tables}/{name}")
         disk.replace(f"{store.root}/config/{name}", data)
-    # As after a crash: the start then believes nothing but the log, and looks at all of it.
+    # The mark of a crash makes the start read all of the log, and trust no other file.
     disk.replace(f"{store.root}/abort", b"")
     return manifest
 
@@ -183,9 +192,9 @@ def what_to_restore(
     files: Files, disk: "Disk", target: str, store: Store
 ) -> tuple[Manifest, list[str]]:
     """
-    The manifest of a backup and the names of its tables, if a store can be made of it.
+    Return the manifest of a backup and the names of its tables, if a store can be made from it.
 
-    :raises CannotDecide: there is no backup, it does not fit, or something is there already.
+    :raises CannotDecide: there is no backup, it does not fit, or the directories are not empty.
     """
     manifest = read_manifest(files, target)
     if manifest is None:
@@ -235,7 +244,7 @@ def _tables_of(files: Files, folder: str) -> list[str]:
 
 
 def _free(disk: "Disk", path: str) -> int | None:
-    """Bytes for a directory that is not made yet; None: nobody can say."""
+    """Return the free bytes for a directory that does not exist yet; None: not known."""
     while path:
         usage = disk.usage(path)
         if usage is not None:
@@ -246,9 +255,9 @@ def _free(disk: "Disk", path: str) -> int | None:
 
 class _LogCopy:
     """
-    Whole records from the files of a log into files of the same names.
+    Copies whole records from the files of a log into files of the same names.
 
-    :ivar end: behind the last whole record.
+    :ivar end: offset after the last whole record.
     """
 
     def __init__(
@@ -263,10 +272,10 @@ class _LogCopy:
 
     def run(self, file: LogFile, start: int) -> bool:
         """
-        Copy what a file has from `start` on, where a record begins.
+        Copy a file from `start` on, where a record begins.
 
-        :returns: it is full, so that the log goes on in the next one.
-        :raises CannotDecide: something else than a record stands in the middle of it.
+        :returns: whether the file is full, so that the log continues in the next one.
+        :raises CannotDecide: the file has something other than a record in its middle.
         """
         made = self._disk.open(f"{self._folder}/{file.base:020}", file.size)
         self.end = self.again_from = start
@@ -296,7 +305,7 @@ class _LogCopy:
                 return
             if records.tail is Tail.TORN:
                 if first_record(buffer, position - records.end, records.end + 1) < 0:
-                    return  # the broker is writing it
+                    return  # the broker is writing this record
                 raise CannotDecide(
                     f"{file.path} has no record at {position}: the store is damaged there, and a "
                     "start of the broker says what to do"

@@ -1,4 +1,5 @@
-"""Finding records: from one to the next, or anywhere.
+"""
+Finds records in a log: one after the other, or from any place.
 
 A record says where it is and how long it is, so a log can be read from any place on.
 
@@ -46,7 +47,7 @@ class Layout(Enum):
 
 
 class Tail(Enum):
-    """What stands where a walk ends."""
+    """The bytes at which a walk along records ends."""
 
     MORE = "the bytes end inside a record"
     BLANK = "the blank that fills a file up"
@@ -56,13 +57,13 @@ class Tail(Enum):
 
 class Chain(NamedTuple):
     """
-    Records, one behind the other, in a buffer that is cut off anywhere.
+    Records, one after the other, in a buffer that may end anywhere.
 
-    :ivar first: when the first of them was stored, ms; -1: there is none.
-    :ivar last: and the last one.
+    :ivar first: when the first record was stored, in ms; -1: there is no record.
+    :ivar last: when the last record was stored, in ms.
     :ivar end: where the chain ends; a further one may start there.
-    :ivar tail: what stands at `end`.
-    :ivar needed: of `MORE`: bytes from `end` on that the next look has to see to get any further.
+    :ivar tail: the kind of bytes at `end`.
+    :ivar needed: for `MORE`: how many bytes from `end` on the next look has to see to continue.
     """
 
     first: int
@@ -74,9 +75,10 @@ class Chain(NamedTuple):
 
 def chain(buffer: Any, base: int, layout: Layout = Layout.CLASSIC) -> Chain:
     """
-    From the start of a buffer on, up to the first place where there is no record.
+    Follow records from the start of a buffer up to the first place without a record.
 
-    :param base: physical offset of its first byte; a record that says otherwise is torn.
+    :param base: physical offset of the buffer's first byte; a record that claims another offset is
+        torn.
     """
     if layout is Layout.DLEDGER:
         return _chain_of_entries(buffer, base)
@@ -94,7 +96,8 @@ def chain(buffer: Any, base: int, layout: Layout = Layout.CLASSIC) -> Chain:
             break
         keep(position)
         position += size
-    # One of which only the parts do not add up matters at the end: elsewhere the next one follows.
+    # A record whose parts do not add up matters only at the end: elsewhere the next record follows
+    # it.
     while places and _cuts(buffer, places[-1], position - places[-1]) is None:
         position, is_torn = places.pop(), True
     times = [_stored(buffer, place) for place in (*places[:1], *places[-1:])] or [-1]
@@ -118,7 +121,10 @@ def _chain_of_entries(buffer: Any, base: int) -> Chain:
 
 
 def _times(buffer: Any, base: int, places: list[int], end: int) -> Iterator[int]:
-    """When those records were stored that are in entries; what begins a term is none."""
+    """
+    Yield when the records in these entries were stored. An entry that begins a term holds no
+    message.
+    """
     for place in places:
         at = place + ENTRY_HEADER_SIZE
         if at + RECORD_OVERHEAD > end:
@@ -135,7 +141,7 @@ def _stored(buffer: Any, position: int) -> int:
 
 
 def _cuts(buffer: Any, position: int, size: int) -> tuple[int, int, int, int] | None:
-    """Where the parts of a record are; None: they do not add up."""
+    """Return where the parts of a record are; None: the parts do not add up."""
     head = HEADS[buffer[position + 39] >> 4 & 3].size
     end = position + size
     if size <= head:
@@ -146,7 +152,10 @@ def _cuts(buffer: Any, position: int, size: int) -> tuple[int, int, int, int] | 
 
 
 def tail_at(buffer: Any, end: int) -> tuple[Tail, str, int]:
-    """What stands where no record does: with the reason, and bytes that the next look needs."""
+    """
+    Return which kind of bytes stand at a place without a record, with the reason, and how many
+    bytes the next look needs.
+    """
     room = len(buffer) - end
     if room < BLANK_SIZE:
         return Tail.MORE, "", BLANK_SIZE
@@ -163,7 +172,7 @@ def tail_at(buffer: Any, end: int) -> tuple[Tail, str, int]:
 
 
 def entry_chain(buffer: Any, start: int) -> tuple[list[int], int]:
-    """The entries that magic and size make, and where they end."""
+    """Return the entries that magic code and size delimit, and where they end."""
     places: list[int] = []
     keep, prefix = places.append, BLANK.unpack_from
     position, limit = start, len(buffer)
@@ -198,14 +207,14 @@ def entry_tail(buffer: Any, base: int, end: int) -> tuple[Tail, str, int]:
 
 def first_record(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC) -> int:
     """
-    The first place at or behind `start` where a walk can begin; -1: none.
+    Return the first place at or after `start` where a walk can begin; -1: none.
 
-    A record's bytes may also stand inside a body. One that says exactly where it is can only be
-    meant to deceive; it is taken only if something that belongs into a log follows it, or its CRC
-    holds. `rmq_ha.lake.scan.store.scanning` also begins well before the part that it wants, so that
-    what lies in one body is left behind.
+    A record's bytes may also stand inside a body. A record in a body that has the right offset can
+    only be meant to deceive. A record is taken only if something that belongs into a log follows
+    it, or its CRC is right. `rmq_ha.lake.scan.store.scanning` also begins well before the part that
+    it wants, so that it has left any such body before that part.
 
-    :returns: of the record, or with DLedger of its entry.
+    :returns: the place of the record, or in a DLedger log of its entry.
     """
     if layout is Layout.DLEDGER:
         return _first_entry(buffer, base, start)
@@ -217,7 +226,7 @@ def first_record(buffer: Any, base: int, start: int = 0, layout: Layout = Layout
 
 
 def _says(buffer: Any, at: int, offset: int) -> bool:
-    """The number at a place is this one."""
+    """Return whether the number at a place is `offset`."""
     return bool(at + 8 <= len(buffer) and _OFFSET(buffer, at)[0] == offset)
 
 

@@ -1,4 +1,5 @@
-"""What a broker left, or is writing right now: files, tables, and where all of it ends.
+"""
+Opens a store that a broker left, or writes at the moment: its files, its tables, and its ends.
 
 Spec: store.md, sections 1, 5.1, 5.2 and 12; dledger.md, section 3.
 """
@@ -25,14 +26,14 @@ class StoreFiles:
     """
     A store. May be pickled.
 
-    What it tells of the log's files and ends is as it was when it was first asked: a store that
-    moves is read up to there.
+    The log's files and ends are those of the first time that they were asked for: a store that
+    grows is read up to there.
 
-    :param commit_log: `storePathCommitLog`, if that is set; with commas if there are several. A
-        DLedger's is `.../dledger-<id>/data`.
-    :param damaged: a log or a queue of which files are missing is read as far as it is there; the
-        caller looks at `holes` and `Queue.faults`.
-    :ivar notes: what a person should know about how it was read.
+    :param commit_log: `storePathCommitLog`, if that is set; several directories have commas between
+        them. A DLedger's is `.../dledger-<id>/data`.
+    :param damaged: read a log or a queue even if files of it are missing; the caller looks at
+        `holes` and `Queue.faults`.
+    :ivar notes: remarks for the operator on how the store was read.
     """
 
     def __init__(
@@ -54,9 +55,9 @@ class StoreFiles:
 
     def log_files(self) -> list[LogFile]:
         """
-        The log's files in order.
+        Return the log's files in order.
 
-        :raises CannotDecide: some are missing.
+        :raises CannotDecide: files are missing.
         """
         return list(self._log_files)
 
@@ -76,14 +77,17 @@ class StoreFiles:
 
     @property
     def layout(self) -> Layout:
-        """Of what is written now; a broker that joined a DLedger has older files in the other."""
+        """
+        Layout of the last file. A broker that joined a DLedger group has older files in the classic
+        layout.
+        """
         return self._log_files[-1].layout
 
     def min_offset(self) -> int:
         return self._log_files[0].base
 
     def max_offset(self) -> int:
-        """Where the last complete record ends."""
+        """Return where the last complete record ends."""
         return self._max_offset
 
     @cached_property
@@ -93,7 +97,7 @@ class StoreFiles:
     # Queues
 
     def topics_on_disk(self) -> list[tuple[str, int]]:
-        """Topic and queue id of every consume queue."""
+        """Return topic and queue id of every consume queue."""
         return sorted(self._queue_rows)
 
     @cached_property
@@ -109,9 +113,9 @@ class StoreFiles:
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
         """
-        A queue; an empty one if there is none.
+        Return a queue; an empty one if it has no files.
 
-        :raises CannotDecide: a file is missing in it, and the store was not opened as damaged.
+        :raises CannotDecide: a file of it is missing, and the store was not opened as damaged.
         """
         parts = self._parts(topic, queue_id)
         return QueueFiles(self.files, topic, queue_id, *parts, self._damaged)
@@ -134,11 +138,12 @@ class StoreFiles:
 
     def config(self, name: str) -> bytes | None:
         """
-        A table's file, or its `.bak` where that is missing, empty or damaged; None: neither.
+        Return the content of a table's file; of its `.bak` if the file is missing, empty or
+        damaged; None: neither exists.
 
         :param name: `topics.json`, `consumerOffset.json`, `delayOffset.json` or
-            `subscriptionGroup.json`; others are returned unread.
-        :raises CannotDecide: it and its backup are damaged.
+            `subscriptionGroup.json`; the content of other files is not checked.
+        :raises CannotDecide: the file and its backup are damaged.
         """
         path = f"{self.root}/config/{name}"
         faults = []
@@ -170,12 +175,12 @@ class StoreFiles:
         return None
 
     def topics(self) -> TopicTable | None:
-        """`topics.json`."""
+        """Return the table of topics; None: there is no file."""
         data = self.config("topics.json")
         return None if data is None else TopicTable.decode(data)
 
     def checkpoint(self) -> CheckpointTimes | None:
-        """The checkpoint; None when there is none."""
+        """Return the checkpoint; None: there is no file."""
         try:
             return CheckpointTimes.decode(self.files.read(f"{self.root}/checkpoint"))
         except FileNotFoundError:
@@ -183,7 +188,7 @@ class StoreFiles:
 
     @property
     def abort(self) -> bool:
-        """A broker has it open, or was killed."""
+        """Whether the file `abort` exists: a broker has the store open, or was killed."""
         return any(entry.name == "abort" for entry in self.files.list(self.root))
 
 

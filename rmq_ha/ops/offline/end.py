@@ -1,4 +1,5 @@
-"""Where a log ends.
+"""
+Finds where a log ends.
 
 Spec: store.md, sections 5.4, 5.6 and 14.2.
 """
@@ -11,16 +12,16 @@ from rmq_ha.ops.offline.chain import Tail, chain, first_record
 from rmq_ha.ops.offline.log_files import LogFile
 
 REACH = 16 << 20
-"""How far behind damage or zeros the log may go on: several of the largest records."""
+"""How many bytes after damage or zeros the log may continue: several of the largest records."""
 
 
 def end_of_log(files: Files, row: Sequence[LogFile], window: int = WINDOW) -> int:
     """
-    Where the last complete record ends, or the file that a blank closed.
+    Return where the last complete record ends, or the end of a file that a blank closed.
 
-    Behind damage or lost pages the log goes on if a sound record follows near by that was stored
-    no earlier than the one before. Without that rule, what an old truncation left behind the end
-    would come to life again.
+    After damage or lost pages the log continues if a sound record follows within `REACH` that was
+    stored no earlier than the record before. Without that rule, records that an old truncation left
+    after the end would come back.
     """
     for file in reversed(row):
         end = _End(files, file, window).find()
@@ -33,7 +34,7 @@ class _End:
     """
     The search in one file.
 
-    :ivar end: of the last record so far.
+    :ivar end: end of the last record found so far.
     """
 
     def __init__(self, files: Files, file: LogFile, window: int) -> None:
@@ -44,7 +45,7 @@ class _End:
         self._stored = 0
 
     def find(self) -> int:
-        """The end; the file's start if nothing is in it."""
+        """Return the end of the log in this file; the file's start if it has no record."""
         position, want = self._file.base, self._size
         while position >= 0 and position + 8 <= self._file.end:
             buffer = self._window(position, want)
@@ -64,7 +65,7 @@ class _End:
         return self.end
 
     def _next_position(self, position: int) -> int:
-        """Where the log goes on; -1: nowhere."""
+        """Return where the log continues; -1: nowhere."""
         limit = min(position + REACH, self._file.end)
         while position + 8 <= limit:
             length = min(self._size, limit - position)
@@ -79,7 +80,10 @@ class _End:
         return -1
 
     def _is_later(self, position: int) -> bool:
-        """A whole record is there that was stored no earlier than the last one."""
+        """
+        Return whether a whole record stands at a place that was stored no earlier than the last
+        one.
+        """
         buffer = self._window(position, self._size)
         records = chain(buffer, position, self._file.layout)
         if records.first < 0 and self._size < records.needed <= self._file.end - position:

@@ -1,4 +1,5 @@
-"""Which files a commit log consists of.
+"""
+Lists the files of a commit log.
 
 Spec: store.md, section 1; dledger.md, sections 3 and 15.4.
 """
@@ -29,12 +30,12 @@ class LogFile(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Physical offset behind its last byte."""
+        """Physical offset after its last byte."""
         return self.base + self.size
 
 
 def numbered(entries: Sequence[Entry]) -> list[Entry]:
-    """The files that are named as parts of a row of files."""
+    """Return the entries whose names are numbers, as those of a log's or queue's files are."""
     return [
         entry
         for entry in entries
@@ -43,12 +44,12 @@ def numbered(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def is_number(name: str) -> bool:
-    """Digits, and no more than a Java long."""
+    """Return whether a name has only digits and fits into a Java long."""
     return name.isascii() and name.isdecimal() and len(name) <= NAME_LENGTH and int(name) < 1 << 63
 
 
 class Hole(NamedTuple):
-    """Bytes of a log that no file has: one is missing, or was cut."""
+    """Bytes of a log that no file has, because a file is missing or was cut."""
 
     start: int
     end: int
@@ -57,10 +58,10 @@ class Hole(NamedTuple):
 
 def log_files(files: Files, root: str, commit_log: str | None = None) -> list[LogFile]:
     """
-    The files of a store's log, in order; see `holes_in`.
+    Return the files of a store's log, in order; see `holes_in`.
 
-    :param commit_log: directories with commas between them, where it is not below the root.
-    :raises CannotDecide: there are none, there are several logs, or files of several.
+    :param commit_log: directories with commas between them, if the log is not below the root.
+    :raises CannotDecide: there are no files, or files of several logs.
     """
     directories = [part.strip() for part in (commit_log or f"{root}/commitlog").split(",")]
     classic = _files_of(files, [path for path in directories if path], Layout.CLASSIC)
@@ -97,7 +98,7 @@ def log_files(files: Files, root: str, commit_log: str | None = None) -> list[Lo
 
 
 def holes_in(row: Sequence[LogFile]) -> list[Hole]:
-    """What is missing between the first file and the last one."""
+    """Return the holes between the first file and the last one."""
     return [
         Hole(file.end, following.base, f"{file.path} and {following.path}")
         for file, following in pairwise(row)

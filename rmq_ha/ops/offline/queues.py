@@ -1,4 +1,5 @@
-"""Where consume queues begin and end.
+"""
+Finds where consume queues begin and end.
 
 Spec: store.md, sections 3.1 to 3.6.
 """
@@ -24,7 +25,11 @@ _CHUNK = 3200 * UNIT_SIZE
 
 
 class RowFile(NamedTuple):
-    """A file of a queue, or of its extension; `base` is its first byte's place in the row."""
+    """
+    A file of a queue, or of its extension.
+
+    `base` is the offset of its first byte in the row of files.
+    """
 
     path: str
     base: int
@@ -32,7 +37,7 @@ class RowFile(NamedTuple):
 
 
 class LogBounds(NamedTuple):
-    """What a queue has to know of the log."""
+    """The bounds of the log, with which a queue compares its units."""
 
     min_offset: int
     max_offset: int
@@ -42,13 +47,13 @@ class QueueFiles:
     """
     One queue; offsets count messages.
 
-    :param files: how to read.
-    :param row: its files in order.
-    :param extension: those of its extension in order.
-    :param log: None: units are not compared with the log.
-    :param damaged: where files are missing, the queue is what is behind them.
-    :ivar faults: what is wrong with its files.
-    :raises CannotDecide: files are missing, and it is not said to be damaged.
+    :param files: reads the files.
+    :param row: the queue's files in order.
+    :param extension: the files of its extension in order.
+    :param log: bounds of the log; None: units are not compared with the log.
+    :param damaged: if files are missing, take only the files after the last gap.
+    :ivar faults: faults of the queue's files.
+    :raises CannotDecide: files are missing, and `damaged` is false.
     """
 
     def __init__(
@@ -74,7 +79,7 @@ class QueueFiles:
 
     @cached_property
     def written_offset(self) -> int:
-        """Behind the last unit that was written, whatever the log holds."""
+        """Offset after the last unit that was written, whatever the log holds."""
         if not self.row:
             return 0
         last = self.row[-1]
@@ -89,7 +94,9 @@ class QueueFiles:
 
     @cached_property
     def max_offset(self) -> int:
-        """Behind the last message that the log holds, too; as the broker finds after a start."""
+        """
+        Offset after the last message that the log holds, as the broker finds it after a start.
+        """
         first = self.row[0].base if self.row else 0
         position = self.written_offset * UNIT_SIZE
         while self._log is not None and position > first:
@@ -101,7 +108,7 @@ class QueueFiles:
 
     @cached_property
     def min_offset(self) -> int:
-        """Of the first message that the log still holds."""
+        """Offset of the first message that the log still holds."""
         if not self.row:
             return 0
         low, high = self.row[0].base, self.max_offset * UNIT_SIZE
@@ -109,7 +116,9 @@ class QueueFiles:
         return first_from(self._unit, self._behind_fillers, low, high, minimum) // UNIT_SIZE
 
     def unit(self, offset: int) -> tuple[int, int, int] | None:
-        """Physical offset, size and tags' code at an offset; None: nothing is written there."""
+        """
+        Return physical offset, size and tags' code at an offset; None: no unit is written there.
+        """
         first = self.row[0].base if self.row else 0
         if not first <= offset * UNIT_SIZE < self.written_offset * UNIT_SIZE:
             return None
@@ -146,7 +155,10 @@ class QueueFiles:
 
 
 def _faults_of(row: Sequence[RowFile], name: str) -> tuple[int, list[str]]:
-    """From which file on they follow each other, and why not from the first on."""
+    """
+    Return the index of the first file from which on the files follow each other, and why the ones
+    before do not.
+    """
     start, faults = 0, []
     for at, (file, following) in enumerate(pairwise(row), 1):
         if file.size % UNIT_SIZE:

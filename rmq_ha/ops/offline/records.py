@@ -1,4 +1,5 @@
-"""All records of a classic log, one by one, and the places where there should be one.
+"""
+Yields all records of a classic log, and the damaged places between them.
 
 Spec: store.md, sections 2.1, 2.2 and 5.4.
 """
@@ -20,7 +21,7 @@ class Damage(NamedTuple):
     """
     Bytes of the log that are no record.
 
-    :ivar path: of the file.
+    :ivar path: the log file.
     :ivar end: physical offset where the next record begins, or the file or the log ends.
     """
 
@@ -30,7 +31,11 @@ class Damage(NamedTuple):
 
 
 class FoundRecord(NamedTuple):
-    """:ivar data: the record's bytes."""
+    """
+    A record of the log.
+
+    :ivar data: the record's bytes.
+    """
 
     request: DispatchRequest
     data: bytes
@@ -38,9 +43,10 @@ class FoundRecord(NamedTuple):
 
 def records(store: StoreFiles, start: int = 0) -> Iterator[FoundRecord | Damage]:
     """
-    From the first record at or behind `start` on; bodies are checked.
+    Yield records and damage from the first record at or after `start` on; the CRC of bodies is
+    checked.
 
-    :raises CannotDecide: it is the log of a DLedger, or cannot be read.
+    :raises CannotDecide: the log is that of a DLedger group, or cannot be read.
     """
     if store.layout is not Layout.CLASSIC:
         raise CannotDecide(
@@ -80,7 +86,7 @@ def _of_file(
 
 
 def _next(store: StoreFiles, file: LogFile, position: int, end: int) -> int:
-    """Where a record begins; `end`: nowhere before it."""
+    """Return where the next record begins; `end` if none begins before it."""
     while position < end:
         length = min(WINDOW, file.end - position)
         data = bytes(window_of(store.files, file.path, position - file.base, length))

@@ -1,4 +1,5 @@
-"""What is wrong in a store that nobody writes to, place by place, and what it means.
+"""
+Finds the faults of a store that no broker writes to, and says what they mean.
 
 Spec: store.md, sections 3, 4 and 5.
 """
@@ -25,13 +26,13 @@ _TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "dela
 
 class Finding(NamedTuple):
     """
-    One thing that is not as it should be.
+    One fault or oddity.
 
-    :ivar place: a file, with a physical offset where there is one, or a queue.
-    :ivar text: what is there.
-    :ivar meaning: what it means for messages.
-    :ivar mend: which part can be built anew from the log; empty: none, or nobody has to.
-    :ivar is_fault: something is lost, or will be; else a start mends it by itself.
+    :ivar place: a file, with a physical offset if it has one, or a queue.
+    :ivar text: what was found there.
+    :ivar meaning: the consequence for messages.
+    :ivar mend: the part that can be built anew from the log; empty: none can or need be.
+    :ivar is_fault: messages are lost, or will be; otherwise a start mends it by itself.
     """
 
     code: str
@@ -43,7 +44,7 @@ class Finding(NamedTuple):
 
 
 class _Queue:
-    """What the log says of one queue, and what its files have."""
+    """A queue as the log has it and as its files have it."""
 
     def __init__(self, files: QueueFiles) -> None:
         self.files = files
@@ -62,7 +63,11 @@ class _Queue:
 
 
 class VerifyResult(NamedTuple):
-    """:ivar records: how many messages the log has."""
+    """
+    The result of `verify`.
+
+    :ivar records: how many messages the log has.
+    """
 
     findings: list[Finding]
     records: int
@@ -70,7 +75,7 @@ class VerifyResult(NamedTuple):
 
 def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> VerifyResult:
     """
-    Read all of the log, and compare with it what is built from it.
+    Read all of the log, and compare the files that are built from it.
 
     :param step: called after each thousandth record.
     :raises CannotDecide: there is no classic log, or it cannot be read.
@@ -209,7 +214,10 @@ def _of_queues(store: StoreFiles, seen: dict[tuple[str, int], _Queue]) -> Iterat
 
 
 def _to_build(store: StoreFiles, queues: int) -> Iterator[Finding]:
-    """A store as `restore` leaves it: the log and the tables, and the mark of a crash."""
+    """
+    Yield the finding for a store as `restore` leaves it: with log, tables and the mark of a crash
+    only.
+    """
     yield Finding(
         "restored",
         store.root,

@@ -1,4 +1,4 @@
-"""The words of `verify-offsets`: how bad each is, and what it says to the one who is paged."""
+"""The codes of `verify-offsets`: how bad each one is, and its sentence for the person on call."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,9 +8,9 @@ from rmq_ha.ops.offsets.findings import Severity
 
 class Meaning(NamedTuple):
     """
-    Of one code.
+    The meaning of one code.
 
-    :ivar sentence: with `{repeats}`, `{skipped}` and `{lost}`, messages.
+    :ivar sentence: a text with the places `{repeats}`, `{skipped}` and `{lost}`, in messages.
     """
 
     severity: Severity
@@ -168,4 +168,4 @@ MEANINGS: Mapping[str, Meaning] = {
     ),
 }
 HISTORIC = frozenset({"ROLLBACK", "OFFSET_RESET", "OFFSET_JUMP"})
-"""These tell of the past; they do not make a fail-over unsafe."""
+"""Codes that tell of the past; they do not make a failover unsafe."""

@@ -1,4 +1,4 @@
-"""What `verify-offsets` is asked with, of `rmqha-admin` and of `rmqha-spark` alike."""
+"""Options of `verify-offsets`, for both `rmqha-admin` and `rmqha-spark`."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -14,19 +14,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[int]
-else:  # older ones cannot be subscripted
+else:  # older versions of click cannot subscript it
     _ParamType = click.ParamType
 
 
 class Span(_ParamType):
-    """A length of time: `20s`, `500ms`, `2m`; a bare number is seconds. As ms."""
+    """Converts a duration (`20s`, `500ms`, `2m`; a bare number is seconds) to ms."""
 
     name = "time"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """:raises click.BadParameter: it is none."""
+        """:raises click.BadParameter: the text is no duration."""
         if isinstance(value, int):
             return value
         span = span_ms(str(value), bare="s")
@@ -74,9 +74,9 @@ _LIMITS = (
 
 class OffsetOptions(NamedTuple):
     """
-    What the options said.
+    The values of the options.
 
-    :ivar repair: a directory for a plan and tables.
+    :ivar repair: a directory for the repair plan and tables.
     """
 
     patience: Patience
@@ -85,7 +85,7 @@ class OffsetOptions(NamedTuple):
 
 
 def options_of(given: Mapping[str, Any]) -> OffsetOptions:
-    """Of the parameters of a command with `limit_options`."""
+    """Return the values of a command that has `limit_options`."""
     skew, wait = given["max_skew"], given["wait"]
     return OffsetOptions(
         Patience(skew, skew + 3_000 if wait is None else wait),
@@ -95,7 +95,7 @@ def options_of(given: Mapping[str, Any]) -> OffsetOptions:
 
 
 def pair_options(*, required: bool) -> Callable[[F], F]:
-    """Give a command the places of a pair."""
+    """Return a decorator that gives a command the options for the places of a pair."""
     master = click.option(
         "--master",
         "of_master",
@@ -116,7 +116,7 @@ def pair_options(*, required: bool) -> Callable[[F], F]:
 
 
 def limit_options(function: F) -> F:
-    """Give a command what is waited for, what is safe, and the repair plan."""
+    """Give a command the options for waiting, for what is safe, and for the repair plan."""
     for option in reversed(_LIMITS):
         function = option(function)
     return function

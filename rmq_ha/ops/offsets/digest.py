@@ -1,4 +1,4 @@
-"""Findings, counted: what fits on a page of as many as there may be."""
+"""Counts findings, so that however many there are, the summary fits on a page."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ class Digest(NamedTuple):
 
 
 def rank(severity: str) -> int:
-    """Where a severity stands, 0 the worst; what is none comes last."""
+    """Return the rank of a severity, 0 for the worst; an unknown severity comes last."""
     return WORST_FIRST.index(severity) if severity in WORST_FIRST else len(WORST_FIRST)
 
 
@@ -38,9 +38,9 @@ def digest(
     counted: Iterable[tuple[str, str, int]], top: Iterable[Mapping[str, Any]], limit: int
 ) -> Digest:
     """
-    Put counts and rows in order.
+    Sort counts and rows into a digest.
 
-    :param counted: severity, code, number.
+    :param counted: severity, code and number of findings.
     :param top: rows of which at most `limit` are kept.
     """
     counted = sorted(counted, key=lambda item: (rank(item[0]), -item[2], item[1]))
@@ -55,7 +55,7 @@ def digest(
 
 
 def digest_of_rows(rows: Sequence[Mapping[str, Any]], limit: int) -> Digest:
-    """The same of findings that are all at hand."""
+    """Return the digest of findings that are all in memory."""
     counted = Counter((row["severity"], row["code"]) for row in rows)
     return digest(((*key, number) for key, number in counted.items()), rows, limit)
 
@@ -69,6 +69,9 @@ def counts_of(findings: Digest) -> list[str]:
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The worst first, then by code and by where it is: the same findings, the same order."""
+    """
+    Return the sort key: the worst first, then by code and place, so that equal findings have an
+    equal order.
+    """
     rest = ((row[name] is not None, row[name]) for name in COLUMNS[3:-1])
     return (rank(row["severity"]), row["code"], *rest, row["detail"])

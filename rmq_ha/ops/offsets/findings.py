@@ -1,4 +1,4 @@
-"""What a job found: one row for each thing that is not as it should be; and its exit code."""
+"""Findings of a job, one row for each fault or difference; and the job's exit code."""
 
 from collections.abc import Sequence
 from enum import IntEnum, StrEnum
@@ -16,7 +16,10 @@ class Outcome(IntEnum):
 
 
 class Severity(StrEnum):
-    """How bad: only an ERROR (with `--strict` a WARN too) makes a job's answer "violated"."""
+    """
+    How bad a finding is. Only an ERROR (with `--strict` a WARN too) makes a job's answer
+    "violated".
+    """
 
     INFO = "INFO"
     WARN = "WARN"
@@ -25,16 +28,16 @@ class Severity(StrEnum):
 
 class Finding(NamedTuple):
     """
-    One row of the findings. What does not apply is None.
+    One row of the findings. Fields that do not apply are None.
 
     :ivar severity: a `Severity`; plain text, so that rows can be pickled and compared anywhere.
     :ivar code: what kind, a word of the job's vocabulary in capitals (`MISSING_ON_SLAVE`).
     :ivar broker: name or place of the broker or store that is wrong.
     :ivar physical_offset: in the commit log, bytes.
     :ivar queue_offset: in the queue, messages.
-    :ivar msg_id: as of the column `msgId` of the data source.
-    :ivar expected: what should be there.
-    :ivar actual: what is there.
+    :ivar msg_id: the message's id, as in the column `msgId` of the data source.
+    :ivar expected: the right value.
+    :ivar actual: the value that was found.
     :ivar detail: a sentence for the one who is paged: what it means and what to do.
     :ivar observed_at: ms since the epoch.
     """
@@ -69,4 +72,4 @@ COLUMNS: Sequence[str] = (
     "actual",
     "observedAt",
 )
-"""What the fields of a `Finding` are called where others read them."""
+"""Names of the fields of a `Finding` in tables and JSON."""

@@ -1,4 +1,7 @@
-"""Every key of every slave with what it means, as findings and sums: plain Python, no Spark."""
+"""
+Judges every key of every slave, and makes findings and sums of the judgements. Plain Python, no
+Spark.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +15,7 @@ from rmq_ha.ops.offsets.rules import Case, Ruling, judge
 
 
 class WorstGroup(NamedTuple):
-    """What a fail-over does to one group; topic and queue: where it is worst."""
+    """The effect of a failover on one group; topic and queue say where it is worst."""
 
     slave: str
     group: str
@@ -24,9 +27,10 @@ class WorstGroup(NamedTuple):
 
 class JudgedKey(NamedTuple):
     """
-    One key of one slave.
+    A judged key of one slave.
 
-    :ivar slave: its place; `master` that of its master.
+    :ivar slave: place of the slave.
+    :ivar master: place of its master.
     :ivar observed: ms since the epoch.
     """
 
@@ -38,7 +42,7 @@ class JudgedKey(NamedTuple):
 
 
 def judged(pairings: Sequence[Pairing], max_lag: int = 0) -> list[JudgedKey]:
-    """All keys that either side of each pair has."""
+    """Judge all keys that either side of each pair has."""
     return [
         JudgedKey(
             pairing.slave.place,
@@ -53,7 +57,7 @@ def judged(pairings: Sequence[Pairing], max_lag: int = 0) -> list[JudgedKey]:
 
 
 def sums(rows: Iterable[JudgedKey]) -> dict[str, Forecast]:
-    """What a fail-over does, by slave."""
+    """Return the effect of a failover to each slave."""
     by_slave: dict[str, list[tuple[Case, Ruling]]] = defaultdict(list)
     for row in rows:
         by_slave[row.slave].append((row.case, row.ruling))
@@ -61,7 +65,7 @@ def sums(rows: Iterable[JudgedKey]) -> dict[str, Forecast]:
 
 
 def worst_groups(rows: Iterable[JudgedKey], most: int) -> list[WorstGroup]:
-    """The groups with most repeats and skips, and the queue in which it is worst for each."""
+    """Return the groups with most repeats and skips, each with the queue in which it is worst."""
     groups: dict[tuple[str, str], list[JudgedKey]] = defaultdict(list)
     for row in rows:
         if row.case.key.kind == OFFSET and row.ruling.repeats + row.ruling.skipped > 0:
@@ -76,7 +80,7 @@ def worst_groups(rows: Iterable[JudgedKey], most: int) -> list[WorstGroup]:
 
 
 def findings(rows: Iterable[JudgedKey]) -> Iterator[Finding]:
-    """One for each code of each key."""
+    """Yield a finding for each code of each key."""
     for row in rows:
         for code in row.ruling.codes:
             yield _finding(row, code)

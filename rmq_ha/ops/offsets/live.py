@@ -24,15 +24,15 @@ from rmq_ha.ops.offsets.model import Fact, Snapshot
 Call = Callable[[RemotingCommand], RemotingCommand]
 
 _OURS = "embeddedNamesrvPort"
-"""A configuration key that Java's broker has not."""
+"""A configuration key that Java's broker does not have."""
 
 
 class LiveReplica:
     """
-    One running broker.
+    A running broker of which snapshots are taken.
 
-    :param call: asks it; raises as `BlockingClient.call`.
-    :param place: as the user wrote it.
+    :param call: sends a request to it; raises like `BlockingClient.call`.
+    :param place: the place as the user wrote it.
     """
 
     def __init__(self, call: Call, place: str, now_ms: Callable[[], int]) -> None:
@@ -42,13 +42,13 @@ class LiveReplica:
 
     def snapshot(self, topics: Mapping[str, int] | None = None) -> Snapshot:
         """
-        Ask for everything.
+        Ask for all facts.
 
-        Offsets come before the ends of their queues, so that none seems to be beyond an end that
-        has moved meanwhile.
+        Offsets are asked for before the ends of their queues, so that no offset seems to lie beyond
+        an end that has moved meanwhile.
 
-        :param topics: further topics, and how many queues they have: those of the other side.
-        :raises CannotDecide: what it answers makes no sense.
+        :param topics: number of queues by topic, for further topics that only the other side has.
+        :raises CannotDecide: an answer makes no sense.
         """
         began = self._now_ms()
         try:
@@ -88,7 +88,10 @@ class LiveReplica:
         return {key: value for key, _, value in (line.partition("=") for line in lines)}
 
     def _knows_delays(self, configuration: Mapping[str, str]) -> bool:
-        """A Java slave answers with what it had when it started; what it copies is on its disk."""
+        """
+        Return whether the broker's delay offsets are up to date. A Java slave answers with those of
+        its start, and writes the ones that it copies only to its disk.
+        """
         return configuration.get("brokerRole") != model.SLAVE_ROLE or _OURS in configuration
 
     def _tables(self, configuration: Mapping[str, str]) -> Iterator[Fact]:
@@ -110,7 +113,7 @@ class LiveReplica:
                 yield model.queue_fact(name, queue_id, low, end)
 
     def _bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        """All queues that can be written, with one request."""
+        """Return the first offsets and ends of all writable queues of a topic, with one request."""
         try:
             body = self._body(RequestCode.GET_TOPIC_STATS_INFO, topic=topic)
         except BrokerRefused as refused:
@@ -142,6 +145,6 @@ class LiveReplica:
 
 
 def _own_topics(configuration: Mapping[str, str]) -> list[str]:
-    """Topics that each broker makes for itself."""
+    """Return the topics that each broker creates for itself."""
     names = ("brokerName", "brokerClusterName", "msgTraceTopicName")
     return [configuration[name] for name in names if configuration.get(name)]

@@ -26,11 +26,11 @@ SLAVE_ROLE = "SLAVE"
 
 _MOST_QUEUES = 1 << 16
 Offsets = Mapping[str, Mapping[int, int]]
-"""`topic@group` to queue id to offset, as brokers have it."""
+"""Offset by `topic@group` and queue id, as brokers have it."""
 
 
 class Key(NamedTuple):
-    """What a fact is about; it is compared between replicas."""
+    """What a fact is about; facts with equal keys are compared between replicas."""
 
     kind: str
     topic: str | None = None
@@ -70,14 +70,14 @@ class Snapshot:
     All facts of one replica.
 
     :ivar place: where it was read, as the user wrote it.
-    :ivar role: RocketMQ's word; None when nobody says.
+    :ivar role: RocketMQ's name of the role; None: not known.
     :ivar is_resting: the broker is off, and nothing in its store changes.
-    :ivar began: ms since the epoch: nothing in it is older.
-    :ivar ended: ms since the epoch: nothing in it is younger.
-    :ivar is_crashed: it rests, and could not write its tables at its end.
-    :ivar kinds: those of facts that could be read; any other is unknown, not empty.
-    :ivar own: topics that the broker makes for itself; a store does not say which these are.
-    :ivar faults: damage that was met, a code of `codes.MEANINGS` and where; it is not kept in a
+    :ivar began: ms since the epoch: no fact is older.
+    :ivar ended: ms since the epoch: no fact is younger.
+    :ivar is_crashed: the broker is off, and could not write its tables when it ended.
+    :ivar kinds: kinds of facts that could be read; facts of any other kind are unknown.
+    :ivar own: topics that the broker creates for itself; a store does not say which these are.
+    :ivar faults: damage that was met: a code of `codes.MEANINGS` and the place; not kept in a
         history.
     """
 
@@ -95,7 +95,7 @@ class Snapshot:
     faults: tuple[tuple[str, str], ...] = ()
 
     def bounds(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Topic and queue to its first offset and its end."""
+        """Return the first offset and the end of each queue, by topic and queue id."""
         return {
             (fact.topic or "", fact.queue_id or 0): (fact.low or 0, fact.value or 0)
             for fact in self.facts
@@ -103,7 +103,7 @@ class Snapshot:
         }
 
     def offsets(self) -> dict[str, dict[int, int]]:
-        """The consumer offsets, as brokers write them."""
+        """Return the consumer offsets, as brokers write them."""
         table: dict[str, dict[int, int]] = {}
         for fact in self.facts:
             if fact.kind == OFFSET and fact.value is not None:
@@ -114,9 +114,10 @@ class Snapshot:
 
 def offset_facts(table: Offsets) -> Iterator[Fact]:
     """
-    Of `consumerOffset.json` or code 43; a name without `@` is nobody's and left out.
+    Yield the facts of `consumerOffset.json` or of the answer to code 43. A name without `@` belongs
+    to no group and is left out.
 
-    :raises ValueError: a number is none that a broker can have.
+    :raises ValueError: a number is one that no broker can have.
     """
     for name, queues in table.items():
         topic, separator, group = name.partition("@")
@@ -128,9 +129,9 @@ def offset_facts(table: Offsets) -> Iterator[Fact]:
 
 def delay_facts(table: Mapping[int, int]) -> Iterator[Fact]:
     """
-    Of `delayOffset.json` or code 45.
+    Yield the facts of `delayOffset.json` or of the answer to code 45.
 
-    :raises ValueError: a number is none that a broker can have.
+    :raises ValueError: a number is one that no broker can have.
     """
     for level, offset in table.items():
         _check("delay level", level, offset)
@@ -138,20 +139,21 @@ def delay_facts(table: Mapping[int, int]) -> Iterator[Fact]:
 
 
 def queue_fact(topic: str, queue_id: int, low: int, end: int) -> Fact:
-    """Where a queue begins and ends."""
+    """Return the fact of where a queue begins and ends."""
     return Fact(QUEUE, topic, None, queue_id, end, low)
 
 
 def log_fact(low: int, end: int) -> Fact:
-    """Where the commit log begins and ends, bytes."""
+    """Return the fact of where the commit log begins and ends, in bytes."""
     return Fact(LOG, value=end, low=low)
 
 
 def topic_facts(table: TopicTable, own: Iterable[str] = ()) -> Iterator[Fact]:
     """
-    Of `topics.json` or code 21, without what each broker makes for itself.
+    Yield the facts of `topics.json` or of the answer to code 21, without topics that each broker
+    creates for itself.
 
-    :param own: further names of that kind: those of the broker and of its cluster.
+    :param own: further topics of that kind: those named after the broker and its cluster.
     :raises ValueError: a topic has more queues than any broker can have.
     """
     queue_numbers(table)
@@ -167,9 +169,9 @@ def topic_facts(table: TopicTable, own: Iterable[str] = ()) -> Iterator[Fact]:
 
 def queue_numbers(table: TopicTable) -> dict[str, int]:
     """
-    How many queues each topic has, be it to read or to write.
+    Return how many queues each topic has, to read or to write, whichever is more.
 
-    :raises ValueError: more than any broker can have.
+    :raises ValueError: a topic has more queues than any broker can have.
     """
     numbers = {
         name: max(topic.read_queue_nums, topic.write_queue_nums)
@@ -187,7 +189,10 @@ def _check(name: str, number: int, offset: int) -> None:
 
 
 def group_facts(table: GroupTable) -> Iterator[Fact]:
-    """Of `subscriptionGroup.json` or code 201, without what each broker makes for itself."""
+    """
+    Yield the facts of `subscriptionGroup.json` or of the answer to code 201, without groups that
+    each broker creates for itself.
+    """
     texts = {
         name: canonical(to_members(group))
         for name, group in table.groups.items()
@@ -199,7 +204,7 @@ def group_facts(table: GroupTable) -> Iterator[Fact]:
 
 
 def canonical(value: Any) -> str:
-    """JSON whose members are sorted: equal text, equal content."""
+    """Return JSON with sorted members, so that equal content gives equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

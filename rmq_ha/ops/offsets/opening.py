@@ -1,4 +1,4 @@
-"""From what the user wrote to a replica that can be looked at."""
+"""Opens the replica that a user's text names."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -39,9 +39,9 @@ def look_at_pair(
     """
     Look at a master and its slaves.
 
-    :param places: the master's first.
-    :raises WrongUsage: they are no pair.
-    :raises CannotDecide: one of them cannot be read.
+    :param places: the places, the master's first.
+    :raises WrongUsage: the places are not a master and its slaves.
+    :raises CannotDecide: a replica cannot be read.
     """
     kept = [place.uri for place in places if isinstance(place, SnapshotPlace)]
     if kept:
@@ -67,11 +67,11 @@ def _is_same(place: Place, other: Place) -> bool:
 
 def pairs_of_cluster(client: ClientConfig, text: str) -> list[Pair]:
     """
-    Every broker that name servers know.
+    Return every broker that name servers know, as pairs.
 
     :param text: `namesrv://host:port[/cluster]`.
-    :raises WrongUsage: it is something else.
-    :raises CannotDecide: they do not answer.
+    :raises WrongUsage: the text has another form.
+    :raises CannotDecide: the name servers do not answer.
     """
     servers, cluster = addresses_and_cluster(text)
     with BlockingClient(replace(client, namesrv_addr=servers)) as asking:
@@ -79,13 +79,17 @@ def pairs_of_cluster(client: ClientConfig, text: str) -> list[Pair]:
 
 
 def look(client: ClientConfig, place: Place, *, is_slave: bool) -> Snapshot:
-    """One replica as it is now; raises as `look_at_pair`."""
+    """Take a snapshot of one replica; raises like `look_at_pair`."""
     with opened(client, now_ms) as source:
         return source(place, is_slave=is_slave).snapshot()
 
 
 def store_of(uri: str) -> StoreFiles:
-    """:raises CannotDecide: there is no log."""
+    """
+    Open a store's directory.
+
+    :raises CannotDecide: the directory has no commit log.
+    """
     store = StoreFiles(uri, *files_of(uri), damaged=True)
     store.log_files()
     return store
@@ -97,7 +101,9 @@ def opened(
     now_ms: Callable[[], int],
     note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Callable[..., Snapshots]]:
-    """A function `place, is_slave` to source; connections are closed at the end."""
+    """
+    Yield a function that opens a place (`place, is_slave`); connections are closed at the end.
+    """
     with ExitStack() as stack:
 
         def source(place: Place, *, is_slave: bool) -> Snapshots:
@@ -130,7 +136,11 @@ def _live(
 
 
 def _address(client: BlockingClient, place: BrokerPlace | NamesrvPlace, *, is_slave: bool) -> str:
-    """:raises CannotDecide: the name server does not know it."""
+    """
+    Return the address of a place.
+
+    :raises CannotDecide: the name server does not know the broker.
+    """
     if isinstance(place, BrokerPlace):
         return place.address
     try:
@@ -158,7 +168,11 @@ def _address(client: BlockingClient, place: BrokerPlace | NamesrvPlace, *, is_sl
 
 
 def _answered(place: Place | str, ask: Callable[[], Any]) -> Any:
-    """:raises CannotDecide: nobody answers, or it refuses."""
+    """
+    Call `ask` and turn its failures into a sentence for the user.
+
+    :raises CannotDecide: the server does not answer, or refuses.
+    """
     try:
         return ask()
     except BrokerRefused:

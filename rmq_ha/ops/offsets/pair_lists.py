@@ -1,4 +1,4 @@
-"""Lists of pairs: in a file, or all of a cluster."""
+"""Lists of pairs: those of a file, or all of a cluster."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ Pair = Sequence[str]
 
 def pairs_in(text: str) -> list[Pair]:
     """
-    Of a file: a line for each pair, blanks between the places, the master's first.
+    Return the pairs of a file: a line for each pair, blanks between the places, the master's first.
 
-    :raises WrongUsage: a line has no slave, or there is none.
+    :raises WrongUsage: a line has no slave, or the file has no pair.
     """
     pairs: list[Pair] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -31,9 +31,9 @@ def pairs_in(text: str) -> list[Pair]:
 
 def addresses_and_cluster(text: str) -> tuple[str, str]:
     """
-    Of `namesrv://host:port[;host:port][/cluster]`; the cluster may be empty.
+    Split `namesrv://host:port[;host:port][/cluster]`; the cluster may be empty.
 
-    :raises WrongUsage: it is something else.
+    :raises WrongUsage: the text has another form.
     """
     servers, _, cluster = text.removeprefix("namesrv://").partition("/")
     return addresses_of(servers, text), cluster
@@ -41,11 +41,12 @@ def addresses_and_cluster(text: str) -> tuple[str, str]:
 
 def pairs_of(servers: str, known: ClusterInfo, cluster: str = "") -> list[Pair]:
     """
-    Every broker name; one without a slave has whoever may come as its slave.
+    Return a pair for every broker name. A name without a slave gets a place for any slave that
+    registers later.
 
-    :param known: what the name server said.
-    :param cluster: only those in it.
-    :raises CannotDecide: there are none.
+    :param known: the answer of the name server.
+    :param cluster: only brokers of this cluster; empty: all.
+    :raises CannotDecide: there are no brokers.
     """
     names = known.clusters.get(cluster, ()) if cluster else known.brokers
     pairs: list[Pair] = []

@@ -1,4 +1,6 @@
-"""Which samples of the master a slave's snapshot is held against, and the cases that follow."""
+"""
+Chooses the samples of the master that a slave's snapshot is compared with, and makes the cases.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,10 +15,10 @@ from rmq_ha.ops.offsets.rules import Case, Ruling, judge
 
 class Pairing(NamedTuple):
     """
-    A slave's snapshot between samples of its master.
+    A slave's snapshot and the samples of its master around it.
 
     :ivar masters: oldest first; at least one.
-    :ivar is_proven: the first of them is older than the slave may lag.
+    :ivar is_proven: the first sample is older than the slave may lag.
     """
 
     masters: Sequence[Snapshot]
@@ -26,7 +28,10 @@ class Pairing(NamedTuple):
 
     @property
     def sample_before(self) -> int:
-        """The last sample that ended before the slave's began; the first, if none did."""
+        """
+        Index of the last sample that ended before the slave's began; of the first sample, if none
+        did.
+        """
         earlier = [
             index for index, master in enumerate(self.masters) if master.ended <= self.slave.began
         ]
@@ -37,7 +42,10 @@ class Pairing(NamedTuple):
         return frozenset.intersection(self.slave.kinds, *(item.kinds for item in self.masters))
 
     def facts_of(self, snapshot: Snapshot) -> list[Fact]:
-        """Those that can be compared: what one side leaves out is left out of the other."""
+        """
+        Return the facts that can be compared: kinds and topics that one side leaves out are left
+        out of both.
+        """
         kinds = self.kinds
         own = frozenset[str]().union(*(item.own for item in (self.slave, *self.masters)))
         return [
@@ -51,10 +59,10 @@ def pair(
     masters: Sequence[Snapshot], slave: Snapshot, skew_ms: int, *, is_first: bool = True
 ) -> Pairing:
     """
-    Choose the window.
+    Choose the samples of the master.
 
-    :param masters: in the order in which they were taken.
-    :param skew_ms: how old a slave's tables may be.
+    :param masters: samples in the order in which they were taken.
+    :param skew_ms: how old a slave's tables may be, in ms.
     """
     old = [index for index, item in enumerate(masters) if item.ended <= slave.began - skew_ms]
     if skew_ms <= 0 and not old:
@@ -63,7 +71,7 @@ def pair(
 
 
 def cases(pairing: Pairing) -> Iterator[Case]:
-    """Every key that either side has."""
+    """Yield a case for every key that either side has."""
     samples: dict[Key, list[tuple[int, Fact]]] = defaultdict(list)
     for index, master in enumerate(pairing.masters):
         for fact in pairing.facts_of(master):
@@ -87,7 +95,10 @@ def cases(pairing: Pairing) -> Iterator[Case]:
 
 
 def _is_built_in(group: str | None) -> bool:
-    """A delay level has no group; those of brokers are in no table, or left out of what is read."""
+    """
+    Return whether a group is built in: a delay level has no group, and the groups of brokers are in
+    no table, or left out of what is read.
+    """
     return group is None or group in BUILT_IN_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
@@ -129,9 +140,10 @@ def _case(
 
 class Forecast(NamedTuple):
     """
-    What a fail-over to one slave does, in messages.
+    The effect of a failover to one slave, in messages.
 
-    :ivar delay_repeats: delayed messages that RocketMQ delivers again; rmq-ha looks them up.
+    :ivar delay_repeats: delayed messages that RocketMQ delivers again; rmq-ha looks each one up,
+        and does not repeat it.
     """
 
     repeats: int = 0
@@ -155,22 +167,26 @@ def forecast(rulings: Iterable[tuple[Case, Ruling]]) -> Forecast:
 
 
 def predict(pairing: Pairing, max_lag: int = 0) -> Forecast:
-    """The forecast of a pairing, without Spark: for the sampling, and for tests."""
+    """Return the forecast of a pairing, without Spark: for the sampling, and for tests."""
     return forecast((case, judge(case, max_lag)) for case in cases(pairing))
 
 
 def is_right(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
     """
-    The slave has what the master had in its first sample: nothing can be proven against it.
+    Return whether the slave has all that the master had in its first sample, so that no fault can
+    be proven.
 
-    A slave that holds what the master held at some time of the window is right however young the
+    A slave that holds what the master held at some time of the window is right, however short the
     window is.
     """
     return predict(Pairing(masters, slave, True)).errors == 0
 
 
 def caught_up(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
-    """The slave is right, and lacks nothing but commits of the last seconds: no need to wait."""
+    """
+    Return whether the slave is right and lacks only commits of the last seconds, so that waiting is
+    not needed.
+    """
     for case in cases(Pairing(masters, slave, True)):
         ruling = judge(case)
         if (
@@ -185,7 +201,10 @@ def caught_up(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
 
 
 def is_pair(pairing: Pairing) -> bool:
-    """Nobody says that these are two brokers of different names, or one and the same."""
+    """
+    Return whether the two may be a pair: neither tells that their names differ, or that they are
+    the same broker.
+    """
     master, slave = pairing.masters[-1], pairing.slave
     if master.broker is None or slave.broker is None:
         return True
@@ -194,7 +213,7 @@ def is_pair(pairing: Pairing) -> bool:
 
 
 def ends(snapshot: Snapshot) -> dict[str, int]:
-    """Topic to how many queues are known of it: what the other side should be asked about."""
+    """Return the number of known queues by topic, for which the other side should be asked."""
     numbers: dict[str, int] = {}
     for fact in snapshot.facts:
         if fact.kind == QUEUE and fact.topic is not None:

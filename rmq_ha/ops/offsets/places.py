@@ -1,4 +1,4 @@
-"""Where the jobs find a broker: its store, its port, a name server, or a snapshot of its tables."""
+"""The places where the jobs find a broker: its store, its port, a name server, or a snapshot."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class StorePlace:
     """
     A store directory (`storePathRootDir`): a path, or the URI of one.
 
-    :ivar copy_of: the place that it was copied from to be read.
+    :ivar copy_of: the place from which it was copied for reading.
     """
 
     uri: str
@@ -44,10 +44,10 @@ class BrokerPlace:
 @dataclass(frozen=True)
 class NamesrvPlace:
     """
-    A running broker, as name servers know it.
+    A running broker that is found through name servers.
 
-    :ivar addresses: `host:port`, `;` between them.
-    :ivar broker_id: 0 the master; None for whoever answers for the broker.
+    :ivar addresses: `host:port`, separated by `;`.
+    :ivar broker_id: 0 for the master; None: any broker of the name that answers.
     """
 
     addresses: str
@@ -74,9 +74,9 @@ Place = StorePlace | BrokerPlace | NamesrvPlace | SnapshotPlace
 
 def parse_place(text: str) -> Place:
     """
-    Read one of the four forms.
+    Parse a place, which has one of four forms.
 
-    :raises WrongUsage: it is none of them.
+    :raises WrongUsage: the text has none of these forms.
     """
     if text.startswith("snapshot:") and len(text) > len("snapshot:"):
         return SnapshotPlace(text.removeprefix("snapshot:"))
@@ -100,7 +100,7 @@ def addresses_of(listed: str, shown: str, *, single: bool = False) -> str:
     Check `host:port[;host:port]`.
 
     :param shown: what the user wrote, for the error.
-    :raises WrongUsage: something else stands there.
+    :raises WrongUsage: the text has another form.
     """
     parts = [part.strip() for part in listed.split(";")]
     for part in parts:

@@ -1,4 +1,4 @@
-"""What an operator could do about it: commands and a table to put in place. Nothing is applied."""
+"""Plans a repair: commands, and tables to put in place. Nothing is applied."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,9 @@ from rmq_ha.ops.offsets.rules import Case, judge
 
 class Step(NamedTuple):
     """
-    :ivar command: for a shell; empty: nothing can be typed.
+    A step of the plan.
+
+    :ivar command: a command for a shell; empty: the step has no command.
     """
 
     why: str
@@ -23,14 +25,16 @@ class Step(NamedTuple):
 
 
 def steps(pairing: Pairing, max_lag: int = 0) -> list[Step]:
-    """In the order in which they are to be done; none if these two are no pair."""
+    """
+    Return the steps in the order in which they are to be done; none if the two are not a pair.
+    """
     if not is_pair(pairing):
         return []
     ranked: list[tuple[int, Step]] = []
     tables: set[str] = set()
     for case in cases(pairing):
         ruling = judge(case, max_lag)
-        # Where the master lacks or damaged it, nobody knows what to put in place.
+        # If the master lacks the value or has it damaged, the right value is not known.
         known = case.on_master and set(ruling.codes) - {"MASTER_BEYOND_MAX", "MASTER_DAMAGED"}
         if known and case.key.kind in (OFFSET, DELAY):
             tables.add(case.key.kind)
@@ -96,7 +100,10 @@ _GROUP_OPTIONS = {
 
 
 def _group_options(case: Case) -> str:
-    """All of them: what is not given, mqadmin sets as it likes."""
+    """
+    Return all options of a group, because mqadmin sets an option that is not given to its own
+    default.
+    """
     group = json.loads(case.master_text or "{}")
     return "".join(
         f" -{letter} {canonical(group[name])}"
@@ -121,10 +128,11 @@ def _table_step(pairing: Pairing, kind: str) -> Step:
 
 def merged_offsets(pairing: Pairing) -> bytes:
     """
-    `consumerOffset.json` for the slave: the master's offsets, and those only the slave has.
+    Return `consumerOffset.json` for the slave: the master's offsets, and those that only the slave
+    has.
 
-    None lies beyond what the slave's queue holds, and none goes back behind what the slave knows
-    better than a master that crashed.
+    No offset lies beyond the end of the slave's queue, and none is lower than the slave's if the
+    master crashed, because the slave's is then better known.
     """
     table = pairing.slave.offsets()
     is_older = pairing.masters[-1].is_crashed
@@ -140,7 +148,10 @@ def merged_offsets(pairing: Pairing) -> bytes:
 
 
 def merged_delays(pairing: Pairing) -> bytes:
-    """`delayOffset.json` for the slave: the master's, not beyond what the slave's queues hold."""
+    """
+    Return `delayOffset.json` for the slave: the master's offsets, but not beyond the ends of the
+    slave's queues.
+    """
     ends = {
         fact.queue_id: fact.value or 0
         for fact in pairing.slave.facts
@@ -161,7 +172,7 @@ def _delays(snapshot: Snapshot) -> dict[int, int]:
 
 
 def script(plan: Sequence[Step]) -> str:
-    """A text to read and to copy from; run as it is, it does nothing."""
+    """Return the plan as a text to read and to copy from; as a script it does nothing."""
     return "\n".join(_lines(plan)) + "\n"
 
 
@@ -178,7 +189,7 @@ def _lines(plan: Sequence[Step]) -> Iterator[str]:
 
 def save(pairings: Sequence[Pairing], directory: str, max_lag: int = 0) -> None:
     """
-    Write plan and merged tables, a directory for each slave if there are several.
+    Write the plan and merged tables, with a directory for each slave if there are several.
 
     :raises OSError: the disk refuses.
     """

@@ -1,8 +1,9 @@
-"""What the difference between a master and a slave means: plain values in, codes out.
+"""
+Says what a difference between a master and a slave means: takes plain values, returns codes.
 
-A slave's value S is right when the master had it lately: M(t - skew) <= S <= M(now). What is known
-of the master are samples: a *window* of them, the first one older than the skew (then a difference
-is *proven*), the last one younger than the slave's.
+A slave's value S is right when the master had it lately: M(t - skew) <= S <= M(now). The master is
+known by a *window* of samples: the first one is older than the skew (then a difference is
+*proven*), the last one is younger than the slave's snapshot.
 """
 
 from typing import NamedTuple
@@ -13,17 +14,18 @@ from rmq_ha.ops.offsets.model import DELAY, GROUP, LOG, OFFSET, QUEUE, TOPIC, VE
 
 class Case(NamedTuple):
     """
-    One key, on a master over a window of samples, and on one slave.
+    One key at a slave, and at its master over a window of samples.
 
-    :ivar is_proven: the window is long enough for a difference to be wrong.
-    :ivar is_first: of several slaves; findings about the master come once.
-    :ivar is_crashed: the master's offsets may be older than when it ended.
-    :ivar is_served: the master has what progress is made in: the queue, and of an offset the group.
-    :ivar is_steady: the master had it in all samples (texts: unchanged).
-    :ivar on_master: the master had it in some sample.
-    :ivar master: its value in the last sample; `lowest` and `highest` over the window, `before` in
-        the last sample that was taken before the slave's.
-    :ivar first: where the queue (of an offset: the queue it is in) begins, `end`: and ends.
+    :ivar is_proven: the window is long enough to prove a difference.
+    :ivar is_first: the slave is the first of several; findings about the master are reported once.
+    :ivar is_crashed: the master's offsets may be older than its end.
+    :ivar is_served: the master has the key's queue, and for an offset the group as well.
+    :ivar is_steady: the master had the key in all samples (for a text: unchanged).
+    :ivar on_master: the master had the key in some sample.
+    :ivar master: the master's value in the last sample; `lowest` and `highest` are those of the
+        window, `before` is that of the last sample taken before the slave's.
+    :ivar first: where the queue begins; for an offset the queue that it is in.
+    :ivar end: where that queue ends.
     """
 
     key: Key
@@ -51,10 +53,10 @@ class Case(NamedTuple):
 
 class Ruling(NamedTuple):
     """
-    :ivar codes: of `MEANINGS`; empty: in sync.
-    :ivar repeats: messages that exist on the slave and are delivered again after a fail-over.
-    :ivar skipped: messages that are never delivered, as their offset is passed over.
-    :ivar lost: messages that the slave has not got.
+    :ivar codes: codes of `MEANINGS`; empty: in sync.
+    :ivar repeats: messages that exist on the slave and are delivered again after a failover.
+    :ivar skipped: messages that are never delivered, because the offset is beyond them.
+    :ivar lost: messages that the slave lacks.
     """
 
     codes: tuple[str, ...] = ()
@@ -64,12 +66,12 @@ class Ruling(NamedTuple):
 
 
 _NONE = -1
-"""What brokers write where there is no offset; nothing is below it."""
+"""The offset that brokers write if a group has none; no value is lower."""
 
 
 def judge(case: Case, max_lag: int = 0) -> Ruling:
     """
-    Say what a case means.
+    Return the ruling on a case.
 
     :param max_lag: messages that a queue of the slave may lack.
     """
@@ -82,7 +84,10 @@ def judge(case: Case, max_lag: int = 0) -> Ruling:
 
 
 def _on_its_way(case: Case) -> str:
-    """The master has it for less than the window, or the window is too short to tell."""
+    """
+    Return the code for a key that the master has had for less than the window, or whose window is
+    too short.
+    """
     return "LAGGING" if case.is_proven else "UNSETTLED"
 
 
@@ -126,9 +131,10 @@ def _progress(case: Case) -> Ruling:
 
 def _moved(case: Case) -> tuple[int, int]:
     """
-    Repeats and skips when consumers go on from the slave's offset instead of the master's.
+    Return repeats and skips when consumers go on from the slave's offset instead of the master's.
 
-    A broker's own group looks at transactions again; it delivers nothing.
+    A broker's own group only checks transactions again; it delivers no messages, so its repeats
+    count as 0.
     """
     repeats, skipped = _moved_by(case)
     is_own = (case.key.group or "").startswith(SYSTEM_GROUP_PREFIX)
@@ -143,15 +149,17 @@ def _moved_by(case: Case) -> tuple[int, int]:
         repeats = max(0, min(master, end) - max(case.slave, first))
         ahead = 0 if case.is_crashed else max(0, min(case.slave, end) - max(master, first))
         return repeats, ahead + below
-    # Without an offset (-1 is none) a broker says 0 where the queue is whole, else the consumer
-    # begins at the end (CONSUME_FROM_LAST_OFFSET, the default), but for what it retries.
+    # Without an offset (-1 means none) a broker answers 0 if the queue is whole. Otherwise the
+    # consumer begins at the end (CONSUME_FROM_LAST_OFFSET, the default), except in its retry topic.
     if first == 0 or (case.key.topic or "").startswith(RETRY_PREFIX):
         return max(0, min(master, end) - first), below
     return 0, max(0, end - max(master, first)) + below
 
 
 def _missed_below(case: Case) -> int:
-    """Messages from the group's offset on that the master still has and the slave has not."""
+    """
+    Return how many messages from the group's offset on the master still has and the slave lacks.
+    """
     if case.slave_first is None or case.master_end is None:
         return 0
     start = max(_number(case.master), case.master_first or 0)
@@ -165,14 +173,15 @@ def _extent(case: Case, max_lag: int) -> Ruling:
     is_queue = case.key.kind == QUEUE
     end = case.slave or 0
     if is_queue and case.highest is None:
-        # The master has not even its topic; what it has lost, its log lacks.
+        # The master does not even have the topic. Messages that it lost are missing in its log as
+        # well.
         return Ruling((_if_proven(case, "ORPHAN_ON_SLAVE"),) if end > 0 else ())
     if end > (case.highest or 0):
         return Ruling(("QUEUE_AHEAD" if is_queue else "LOG_AHEAD",))
     missing = max(0, (case.before or 0) - end)
     codes = []
     if end < (case.lowest or 0) and case.is_proven and case.is_steady:
-        # How much of a log is too much its queues say, if some messages may be missing.
+        # If some messages may be missing, the queues decide whether too much of the log is.
         if missing > max_lag if is_queue else not max_lag:
             codes.append("NOT_REPLICATED" if is_queue else "LOG_BEHIND")
         else:

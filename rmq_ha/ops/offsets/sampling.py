@@ -1,4 +1,6 @@
-"""Samples of a master around a slave's snapshot, until the slave has shown that it keeps up."""
+"""
+Takes samples of a master around a slave's snapshot, until the slave has shown that it keeps up.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -8,23 +10,28 @@ from rmq_ha.ops.offsets.pairing import Pairing, caught_up, ends, is_right, pair
 
 _MANY_FACTS = 300_000
 _LOOKS = 5
-"""So many of a slave are kept."""
+"""How many snapshots of a slave are kept."""
 
 
 class Snapshots(Protocol):
-    """A replica that can be looked at."""
+    """A replica of which snapshots can be taken."""
 
     def snapshot(self, topics: Mapping[str, int] | None = None) -> Snapshot:
-        """As it is now; `topics` and their numbers of queues are those of the other side."""
+        """
+        Take a snapshot now.
+
+        :param topics: number of queues by topic, of the other side.
+        """
 
 
 class Patience(NamedTuple):
     """
     How long to look.
 
-    :ivar skew_ms: how old a slave's tables may be.
-    :ivar wait_ms: at most so long after the first sample; less than `skew_ms` proves nothing.
-    :ivar step_ms: between two looks.
+    :ivar skew_ms: how old a slave's tables may be, in ms.
+    :ivar wait_ms: longest time after the first sample, in ms; a time shorter than `skew_ms` proves
+        nothing.
+    :ivar step_ms: time between two looks, in ms.
     """
 
     skew_ms: int = 20_000
@@ -43,10 +50,10 @@ def sample(
     """
     Look at the master, at the slaves, and at the master again.
 
-    A slave that lacks something is looked at again until it has all that the master had at first,
-    which takes one round of its copying (10 s), or until it has had its time.
+    A slave that lacks something is looked at again until it has all that the master had in the
+    first sample, which takes one round of its copying (10 s), or until `wait_ms` is over.
 
-    :raises CannotDecide: one of them cannot be read.
+    :raises CannotDecide: a replica cannot be read.
     """
     masters = [master.snapshot()]
     deadline = now_ms() + patience.wait_ms
@@ -91,21 +98,23 @@ def _right(
     is_right: Callable[[Sequence[Snapshot], Snapshot], bool],
 ) -> Snapshot | None:
     """
-    The newest that is right.
+    Return the newest snapshot of the slave that is right.
 
-    An older one may be so only now: the files of a running master are written every 5 s, and a
-    slave's copy may be younger.
+    The newest may be wrong where an older one is right: a running master writes its files every 5
+    s, so a slave's copy may be younger than they are.
     """
     return next((slave for slave in look if is_right(masters, slave)), None)
 
 
 def _next_snapshot(master: Snapshots, last: Snapshot) -> Snapshot:
-    """What rests need not be read twice."""
+    """Return the next snapshot; a broker that is off is not read again."""
     return last if last.is_resting else master.snapshot()
 
 
 def _thinned(masters: list[Snapshot]) -> list[Snapshot]:
-    """Of very many facts only the first sample and the newest are kept: they decide."""
+    """
+    Keep only the first sample and the newest ones, which decide, if there are very many facts.
+    """
     if sum(len(item.facts) for item in masters) <= _MANY_FACTS or len(masters) <= 4:
         return masters
     return [masters[0], *masters[-3:]]

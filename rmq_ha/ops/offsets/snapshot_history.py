@@ -1,4 +1,4 @@
-"""Snapshots kept as `DIR/ts=<ms>/<role>-<broker>-<id>.json.gz`: a history of replicas."""
+"""Keeps snapshots as `DIR/ts=<ms>/<role>-<broker>-<id>.json.gz`: a history of replicas."""
 
 import gzip
 import json
@@ -16,18 +16,18 @@ COLUMNS = (
     *("place", "broker", "brokerId", "role", "resting", "began", "ended", "kinds"),
     *("kind", "topic", "group", "queueId", "value", "low", "text"),
 )
-"""Of each line: whose snapshot it is, and one fact."""
+"""The members of each line: those of the snapshot, and those of one fact."""
 _HEAD = 8
 _DAMAGE = (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError, AttributeError)
 
 
 def is_slave(snapshot: Snapshot) -> bool:
-    """It says so, or its broker id does."""
+    """Return whether a snapshot is a slave's, by its role, or without one by its broker id."""
     return snapshot.role == SLAVE_ROLE or (snapshot.role is None and bool(snapshot.broker_id))
 
 
 def name_of(snapshot: Snapshot) -> str:
-    """Where it belongs below the directory of a history."""
+    """Return the path of a snapshot below the directory of a history."""
     role = "slave" if is_slave(snapshot) else "master"
     broker = "".join(char if char.isalnum() or char in "-_." else "_" for char in _broker(snapshot))
     number = "x" if snapshot.broker_id is None else snapshot.broker_id
@@ -39,7 +39,7 @@ def _broker(snapshot: Snapshot) -> str:
 
 
 def encode(snapshot: Snapshot) -> bytes:
-    """JSON, a line for each fact, compressed."""
+    """Return a snapshot as compressed JSON, with a line for each fact."""
     head = (
         snapshot.place,
         snapshot.broker,
@@ -56,10 +56,10 @@ def encode(snapshot: Snapshot) -> bytes:
 
 def decode(data: bytes, name: str) -> Snapshot:
     """
-    What `encode` wrote.
+    Read a snapshot that `encode` wrote.
 
-    :param name: of the file, for the error.
-    :raises CannotDecide: it is something else.
+    :param name: name of the file, for the error.
+    :raises CannotDecide: the data are something else.
     """
     try:
         lines = gzip.decompress(data).splitlines()
@@ -74,10 +74,10 @@ def decode(data: bytes, name: str) -> Snapshot:
 
 def append(snapshot: Snapshot, directory: str) -> str:
     """
-    Add it to a history, whole or not at all.
+    Add a snapshot to a history, whole or not at all.
 
     :returns: the file.
-    :raises CannotDecide: it cannot be written.
+    :raises CannotDecide: the file cannot be written.
     """
     path = f"{directory.rstrip('/')}/{name_of(snapshot)}"
     try:
@@ -89,11 +89,11 @@ def append(snapshot: Snapshot, directory: str) -> str:
 
 def append_pairings(pairings: Sequence[Pairing], directory: str) -> None:
     """
-    Add what was seen of a master and its slaves.
+    Add the snapshots of a master and its slaves to a history.
 
-    A store does not say what it is, but whoever named it did.
+    A store does not say its role; then it gets the one that the user named it by.
 
-    :raises CannotDecide: it cannot be written.
+    :raises CannotDecide: a file cannot be written.
     """
     taken = [(pairings[0].masters[-1], "ASYNC_MASTER")]
     taken += [(pairing.slave, SLAVE_ROLE) for pairing in pairings]
@@ -108,18 +108,22 @@ class SnapshotFile(NamedTuple):
 
     @property
     def broker(self) -> str:
-        """As the file's name has it; of a store without a name, its place."""
+        """The broker's name in the file's name; for a store without a name, its place."""
         name = self.path.rpartition("/")[2].removeprefix(f"{self.role}-")
         return name.removesuffix(".json.gz").rpartition("-")[0]
 
     def read(self) -> Snapshot:
-        """:raises CannotDecide: it is no snapshot."""
+        """
+        Read the snapshot.
+
+        :raises CannotDecide: the file is no snapshot.
+        """
         return decode(read_small(self.path), self.path)
 
 
 def snapshot_files(directory: str, role: str) -> list[SnapshotFile]:
     """
-    The snapshots of a role, oldest first.
+    Return the snapshots of a role, oldest first.
 
     :param role: `master` or `slave`.
     :raises CannotDecide: there is none.
@@ -146,9 +150,10 @@ def of_one_broker(
     masters: Sequence[SnapshotFile], slaves: Sequence[SnapshotFile]
 ) -> tuple[Sequence[SnapshotFile], Sequence[SnapshotFile]]:
     """
-    Those of the broker that both are of; stores that were kept without a name are of any.
+    Return the snapshots of the broker that both lists have. Snapshots of stores without a name
+    count for any broker.
 
-    :raises CannotDecide: they are of several brokers: the answer would be that of one.
+    :raises CannotDecide: the slaves are of several brokers, and the answer would be that of one.
     """
     names = {item.broker for item in slaves}
     common = names & {item.broker for item in masters}

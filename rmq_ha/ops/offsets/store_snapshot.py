@@ -1,4 +1,5 @@
-"""A snapshot of a store directory: the broker may be off.
+"""
+Takes a snapshot of a store's directory; its broker may be off.
 
 Spec: store.md, sections 3, 12.2 to 12.6.
 """
@@ -18,7 +19,7 @@ from rmq_ha.ops.offsets import model
 from rmq_ha.ops.offsets.model import Fact, Snapshot
 
 REST_MS = 30_000
-"""A store that nobody has written to for so long is at rest, even if its broker crashed."""
+"""A store that was not written for so many ms is at rest, even if its broker crashed."""
 
 _TABLES: Mapping[str, Callable[[bytes], Iterable[Fact]]] = {
     "topics.json": lambda data: model.topic_facts(TopicTable.decode(data)),
@@ -34,45 +35,45 @@ _KINDS: Mapping[str, frozenset[str]] = {
     "consumerOffset.json": frozenset({model.OFFSET}),
     "delayOffset.json": frozenset({model.DELAY}),
 }
-"""What is not known of a store whose table cannot be read."""
+"""Kinds of facts that are unknown if a store's table cannot be read."""
 
 
 class Store(Protocol):
-    """What is used of `rmq_ha.ops.offline.directory.StoreFiles`."""
+    """The part of `rmq_ha.ops.offline.directory.StoreFiles` that is used here."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """What was read in the place of something damaged."""
+        """Remarks about files that were read in place of damaged ones."""
 
     @property
     def abort(self) -> bool:
-        """The broker runs, or has crashed."""
+        """Whether the broker runs, or has crashed."""
 
     def config(self, name: str) -> bytes | None: ...
 
     @property
     def holes(self) -> Sequence[Any]:
-        """Of its log: with `start`, `end` and `between`."""
+        """The holes of its log, with `start`, `end` and `between`."""
 
     def topics_on_disk(self) -> list[tuple[str, int]]: ...
 
     def queue(self, topic: str, queue_id: int) -> Any:
-        """With `min_offset`, `max_offset` and `faults`."""
+        """Return a queue, with `min_offset`, `max_offset` and `faults`."""
 
     def min_offset(self) -> int: ...
 
     def max_offset(self) -> int:
-        """Behind the last complete record of the log."""
+        """Return the offset after the last complete record of the log."""
 
 
 class StoredReplica:
     """
-    One store.
+    A store of which snapshots are taken.
 
-    :param open_store: opens it as it is now.
-    :param listing: what a directory holds.
-    :param place: as the user wrote it.
-    :param note: is told once what was read in the place of something damaged.
+    :param open_store: opens the store in its current state.
+    :param listing: lists a directory.
+    :param place: the place as the user wrote it.
+    :param note: called once with the remark that a file was read in place of a damaged one.
     """
 
     def __init__(
@@ -92,9 +93,9 @@ class StoredReplica:
 
     def snapshot(self, topics: Mapping[str, int] | None = None) -> Snapshot:
         """
-        Read everything, and look whether it moved meanwhile.
+        Read all facts, and check whether the store changed meanwhile.
 
-        :param topics: further topics, and how many queues they have; not needed here.
+        :param topics: not used here; see `Snapshots.snapshot`.
         :raises CannotDecide: there is no such store, or a file vanished.
         """
         try:
@@ -118,7 +119,8 @@ class StoredReplica:
         ]
         for name, read in _TABLES.items():
             try:
-                # A broker that has nothing to write makes no file, and reads none as nothing.
+                # A broker that has nothing to write makes no file, and takes a missing file as
+                # empty.
                 data = store.config(name) or b"{}"
                 facts += self._read(name, data, read)
             except CannotDecide as damage:
@@ -175,7 +177,7 @@ class StoredReplica:
                     yield model.queue_fact(topic, queue_id, 0, 0)
 
     def _changes(self) -> dict[str, int]:
-        """Files that a running broker touches, and when it did."""
+        """Return the files that a running broker writes, with the time of their last change."""
         root = self._place.rstrip("/")
         return {
             f"{directory}/{entry.name}": entry.modified_ms

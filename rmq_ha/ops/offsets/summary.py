@@ -1,4 +1,4 @@
-"""`summary.json`: what a job answered, for programs."""
+"""`summary.json`: the answer of a job, for programs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ class Timings(NamedTuple):
     When a job ran and how long its parts took.
 
     :ivar started_at: ms since the epoch.
-    :ivar start: seconds from the command until Spark was there.
+    :ivar start: seconds from the command until Spark had started.
     :ivar run: seconds of the job itself.
-    :ivar write: seconds of writing what it found.
+    :ivar write: seconds of writing the findings.
     """
 
     started_at: int
@@ -31,7 +31,7 @@ class Timings(NamedTuple):
 
 
 def outcome_of(outcome: Outcome, counted: Digest, strict: bool) -> Outcome:
-    """The outcome that counts: with `--strict`, a warning is a violation, too."""
+    """Return the final outcome: with `--strict`, a warning is a violation as well."""
     if strict and outcome is Outcome.HOLDS and counted.severities.get("WARN"):
         return Outcome.VIOLATED
     return outcome
@@ -47,7 +47,9 @@ def summary_of(
     numbers: Mapping[str, Any],
     timings: Timings,
 ) -> dict[str, Any]:
-    """The object in `summary.json`; docs/reference/spark-findings.md describes its members."""
+    """
+    Return the object in `summary.json`; docs/reference/spark-findings.md describes its members.
+    """
     return {
         "job": job,
         "version": version,
@@ -74,18 +76,20 @@ def to_json(summary: Mapping[str, Any]) -> str:
 def version() -> str:
     try:
         return metadata.version("rmq-ha")
-    except metadata.PackageNotFoundError:  # from a zip that was given to spark-submit
+    except metadata.PackageNotFoundError:  # runs from a zip given to spark-submit
         return "unknown"
 
 
 def iso(ms: int) -> str:
-    """A time in UTC as ISO 8601 has it, to the millisecond."""
+    """Return a time as ISO 8601 in UTC, to the millisecond."""
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON can hold it: no NaN, times as ISO 8601 text, numpy's numbers as numbers."""
+    """
+    Return a value as JSON can hold it: no NaN, times as ISO 8601 text, numpy's numbers as numbers.
+    """
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

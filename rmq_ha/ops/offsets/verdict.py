@@ -1,4 +1,4 @@
-"""Safe to fail over? From pairings to the answer."""
+"""Answers from the pairings whether a failover is safe."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _GROUPS = 200
 
 class Limits(NamedTuple):
     """
-    What still is safe.
+    The limits within which a failover is safe.
 
     :ivar max_lag: messages that a queue of a slave may lack.
     :ivar max_repeats: messages that may be repeated; None: any number.
@@ -29,12 +29,12 @@ class Limits(NamedTuple):
 @dataclass(frozen=True)
 class Answer:
     """
-    Of one master and its slaves.
+    The answer for one master and its slaves.
 
     :ivar rows: every key of every slave.
-    :ivar by_slave: what a fail-over does.
+    :ivar by_slave: the effect of a failover to each slave.
     :ivar worst: the groups with most repeats and skips.
-    :ivar numbers: for the JSON summary.
+    :ivar numbers: numbers for the JSON summary.
     """
 
     rows: Sequence[JudgedKey]
@@ -50,14 +50,14 @@ def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> Answer
     """
     Judge every slave.
 
-    :param past: violations that a history holds.
+    :param past: number of violations that a history holds.
     """
     rows = judged(pairings, limits.max_lag)
     by_slave, groups = sums(rows), worst_groups(rows, _GROUPS)
     heads = list(dict.fromkeys(head for pairing in pairings for head in head_findings(pairing)))
     for item in heads:
         if item.severity == Severity.ERROR:
-            # What the master should hold is not known: that is so for every slave.
+            # The master's right value is not known, which concerns every slave.
             for slave in [item.broker] if item.broker in by_slave else list(by_slave):
                 known = by_slave[slave]
                 by_slave[slave] = known._replace(errors=known.errors + 1)
@@ -73,7 +73,7 @@ def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> Answer
 
 
 def not_compared(pairing: Pairing) -> list[str]:
-    """Kinds of facts that one side does not tell."""
+    """Return the kinds of facts that one side does not tell."""
     return sorted({*NUMBERS, *TEXTS} - pairing.kinds)
 
 
@@ -89,7 +89,7 @@ def decided(
     limits: Limits,
     past: int,
 ) -> tuple[Outcome, str]:
-    """The outcome, and the line that says it; of several slaves the best one counts."""
+    """Return the outcome, and the line that says it; of several slaves the best one counts."""
     name, best = best_of(by_slave, limits)
     reasons = _reasons(best, limits)
     says = (
@@ -113,7 +113,7 @@ def decided(
 
 
 def best_of(by_slave: Mapping[str, Forecast], limits: Limits) -> tuple[str, Forecast]:
-    """The slave to fail over to."""
+    """Return the slave to fail over to."""
     return min(by_slave.items(), key=lambda item: _badness(item[1], limits))
 
 
@@ -144,7 +144,7 @@ def _worst_of(slave: str, worst: Sequence[WorstGroup]) -> str:
     return f"; worst: group {first.group}, queue {first.queue_id} of {first.topic}"
 
 
-# What the replicas say of themselves
+# What the replicas report about themselves
 
 
 def head_findings(pairing: Pairing) -> list[Finding]:
@@ -163,7 +163,7 @@ def head_findings(pairing: Pairing) -> list[Finding]:
     for snapshot in (master, slave):
         for code, where in snapshot.faults:
             head = _head(code, snapshot, None, None)
-            if snapshot is master and code == "STORE_DAMAGED":  # the slave is as safe as it was
+            if snapshot is master and code == "STORE_DAMAGED":  # the slave is as safe as before
                 head = head._replace(severity=str(Severity.WARN))
             heads.append(head._replace(detail=f"{where}: {head.detail}"))
     return heads

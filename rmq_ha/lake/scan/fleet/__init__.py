@@ -1,1 +1,3 @@
-"""Facts of stores, kept where a whole fleet can be judged by them without reading a log again."""
+"""
+Facts of stores, kept as files by which a whole fleet can be judged without reading a log again.
+"""

@@ -1,7 +1,8 @@
 """
-What is known of one store, as files: `DIR/<broker>-<id>/`, and `state.json`, which comes last.
+The facts of one store as files: `DIR/<broker>-<id>/`, and `state.json`, which is written last.
 
-A file that no state names does not count. Windows lie on a grid that is the same on all replicas.
+A file that `state.json` does not name is ignored. Windows lie on a grid that is the same on all
+replicas.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ WINDOW = 4 << 20
 """Bytes that one digest stands for: 262,144 digests, some 6 MB, for a log of 1 TiB."""
 HOUR = 3_600_000
 _SMALL = 100_000
-"""Rows below which a file is written again, with what is new."""
+"""Rows below which a file is written again together with the new rows."""
 
 WINDOWS, SUMS, FINDINGS, IDS = "windows", "sums", "findings", "ids"
 _NUMBERS = {"queueId": pa.int32(), "physicalOffset": pa.int64(), "queueOffset": pa.int64()}
@@ -43,15 +44,18 @@ SCHEMAS = {
     ),
     IDS: pa.schema([("hash", pa.int64()), ("place", pa.int64())]),
 }
-"""Windows; messages by queue and hour of birth; what is wrong; on request ids and their places."""
+"""
+Columns of the kinds of files: windows; messages by queue and hour of birth; findings; and, on
+request, ids with their places.
+"""
 
 
 class FactFile(msgspec.Struct, rename="camel", frozen=True):
     """
     A Parquet file.
 
-    :ivar name: in the store's directory.
-    :ivar is_tail: of what was not whole yet; the next scan takes its place.
+    :ivar name: name of the file in the store's directory.
+    :ivar is_tail: the file has facts of a part that was not complete; the next scan replaces it.
     """
 
     kind: str
@@ -62,13 +66,15 @@ class FactFile(msgspec.Struct, rename="camel", frozen=True):
 
 class State(msgspec.Struct, rename="camel", frozen=True):
     """
-    One store, and how far it is known.
+    A store, and how far it was scanned.
 
-    :ivar broker_id: 0: the master.
-    :ivar place: of the store, as it is seen where it was scanned: a whole path, or a URI.
-    :ivar host: that it was scanned on.
+    :ivar broker_id: id of the broker; 0: the master.
+    :ivar place: the store as it is seen on the machine that scanned it: an absolute path, or a URI.
+    :ivar host: the machine that scanned it.
     :ivar window: bytes of a window.
-    :ivar low: where the log began; `high`: where it ended; `end`: behind the last whole window.
+    :ivar low: where the log began.
+    :ivar high: where the log ended.
+    :ivar end: end of the last whole window.
     :ivar scanned_at: ms since the epoch.
     """
 
@@ -86,14 +92,14 @@ class State(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Replica(NamedTuple):
-    """A store's facts: where they lie, and what they say of themselves."""
+    """The facts of one store: their directory and state."""
 
     directory: str
     state: State
 
     def table(self, kind: str) -> Any:
         """
-        All rows of a kind.
+        Return all rows of a kind.
 
         :raises CannotDecide: a file is missing or damaged.
         """
@@ -103,11 +109,11 @@ class Replica(NamedTuple):
         return pa.concat_tables(parts) if parts else SCHEMAS[kind].empty_table()
 
     def paths(self, kind: str) -> list[str]:
-        """Of the files of a kind that count."""
+        """Return the paths of the files of a kind that the state names."""
         return [f"{self.directory}/{file.name}" for file in self.state.files if file.kind == kind]
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong with the store by itself."""
+        """Yield the faults that the scan found in the store by itself."""
         for row in self.table(FINDINGS).to_pylist():
             yield Finding(*(row[name] for name in COLUMNS))
 
@@ -119,9 +125,9 @@ def directory_of(to: str, broker: str, broker_id: int) -> str:
 
 def state_in(directory: str) -> State | None:
     """
-    What is known; None: nothing.
+    Read the state of a directory; None: it has none.
 
-    :raises CannotDecide: it is damaged, or of another version.
+    :raises CannotDecide: the state is damaged, or of another version.
     """
     path = f"{directory}/{STATE}"
     try:
@@ -137,9 +143,10 @@ def state_in(directory: str) -> State | None:
 
 def replicas_in(directory: str) -> list[Replica]:
     """
-    All stores whose facts lie there, those of a broker beside each other, its master first.
+    Return all stores that have facts in a directory, the replicas of a broker next to each other,
+    its master first.
 
-    :raises CannotDecide: there are none.
+    :raises CannotDecide: the directory has no facts.
     """
     root = directory.rstrip("/")
     paths = [f"{root}/{entry.name}" for entry in listing(root) if entry.is_directory]
@@ -153,10 +160,10 @@ def keep(
     directory: str, known: Sequence[FactFile], tables: Sequence[tuple[str, bool, Any]], span: str
 ) -> tuple[FactFile, ...]:
     """
-    Write what is new beside what is known.
+    Write new tables and return the files that count from now on.
 
-    :param known: files that count so far; of tails only the new ones will.
-    :param tables: kind, whether it is a tail, and rows.
+    :param known: files that counted so far; a tail is dropped.
+    :param tables: for each table its kind, whether it is a tail, and its rows.
     :param span: part of the new files' names that no scan before had.
     """
     files = [file for file in known if not file.is_tail]
@@ -176,7 +183,7 @@ def keep(
 
 
 def keep_state(directory: str, state: State) -> None:
-    """From here on its files count."""
+    """Write the state; from then on its files count."""
     put(f"{directory}/{STATE}", msgspec.json.encode(state))
 
 

@@ -1,7 +1,7 @@
 """
-One broker, judged by the facts of its replicas: no log is read but for the windows that differ.
+Judges one broker by the facts of its replicas. Of the logs only windows that differ are read.
 
-A window that differs is fetched from both stores, if they are seen from here.
+A window that differs is fetched from both stores, if they can be opened on this machine.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,17 +21,17 @@ from rmq_ha.ops.offsets.snapshot_history import kept_pairing
 from rmq_ha.ops.offsets.verdict import Limits, answer
 
 _MOST_FETCHED = 16
-"""Windows of one replica that are looked at; the others are only named."""
+"""How many windows of one replica are fetched; the others are only named."""
 _MOST_ALIGNED = 64
 
 
 class Patience(NamedTuple):
     """
-    What is asked of a fleet.
+    The limits and wishes of a check.
 
-    :ivar skew_ms: how old a slave's tables may be.
-    :ivar age_ms: how old facts may be.
-    :ivar fetches: windows that differ are fetched from the stores.
+    :ivar skew_ms: how old a slave's tables may be, in ms.
+    :ivar age_ms: how old facts may be, in ms.
+    :ivar fetches: fetch windows that differ from the stores.
     """
 
     skew_ms: int = 20_000
@@ -41,13 +41,13 @@ class Patience(NamedTuple):
 
 class BrokerVerdict(NamedTuple):
     """
-    What is said of one broker.
+    The verdict on one broker.
 
-    :ivar is_safe: one of its slaves is right; None: it has none, or nobody can say.
-    :ivar compared: bytes of logs that two replicas have the same digests of, or others.
-    :ivar differing: windows.
-    :ivar fetched: bytes that were read of stores.
-    :ivar left: bytes that only one side has a digest of, as the end of a log that grows.
+    :ivar is_safe: one of its slaves is right; None: it has no slave, or that cannot be decided.
+    :ivar compared: bytes of logs of which two replicas have digests.
+    :ivar differing: number of windows that differ.
+    :ivar fetched: bytes that were read from stores.
+    :ivar left: bytes of which only one side has a digest, like the end of a log that grows.
     """
 
     broker: str
@@ -62,7 +62,7 @@ class BrokerVerdict(NamedTuple):
 
     @property
     def outcome(self) -> Outcome:
-        """As of a job that was asked for this broker alone."""
+        """Outcome of a job that judges this broker alone."""
         if any(finding.severity == Severity.ERROR for finding in self.findings):
             return Outcome.VIOLATED
         return Outcome.UNDECIDED if self.is_safe is None and self.replicas > 1 else Outcome.HOLDS
@@ -72,9 +72,9 @@ def judge(
     replicas: Sequence[Replica], limits: Limits, patience: Patience, now_ms: int
 ) -> BrokerVerdict:
     """
-    Hold the slaves of one broker against its master.
+    Compare the slaves of one broker with its master.
 
-    :param replicas: of one broker, its master first.
+    :param replicas: the replicas of the broker, its master first.
     """
     master, slaves = replicas[0], replicas[1:]
     told = BrokerVerdict(master.state.broker, len(replicas), None, "", [])
@@ -104,7 +104,7 @@ def _old(replica: Replica, patience: Patience, now_ms: int) -> Iterator[Finding]
 def _offsets(
     master: Replica, slaves: Sequence[Replica], limits: Limits, patience: Patience
 ) -> tuple[bool | None, str, Sequence[Finding]]:
-    """Safe to fail over, by the tables that both sides kept with their facts."""
+    """Decide by the tables that both sides kept with their facts whether a failover is safe."""
     if not slaves:
         return None, "no slave", [finding("NO_REPLICA", broker=master.state.broker)]
     seen = [f"{replica.directory}/snapshots" for replica in (master, *slaves)]
@@ -151,9 +151,10 @@ def differing(
     master: Replica, slave: Replica, low: int, high: int
 ) -> tuple[int, list[tuple[int, int]]]:
     """
-    Bytes that are the same on both sides, and the windows that are not.
+    Return how many bytes are equal on both sides, and the windows that differ.
 
-    :param low: what both have, as `high`.
+    :param low: where the part of the log begins that both have.
+    :param high: where that part ends.
     """
     left, right = (_columns(replica, low, high) for replica in (master, slave))
     _, mine, theirs = np.intersect1d(left[0], right[0], assume_unique=True, return_indices=True)
@@ -167,7 +168,7 @@ def differing(
 
 
 def _columns(replica: Replica, low: int, high: int) -> tuple[Any, Any, Any]:
-    """Low, high and digest of windows; of one that was read twice, the newest."""
+    """Return low, high and digest of the windows; of a window that was read twice, the newest."""
     table = replica.table(WINDOWS).combine_chunks()
     if not table.num_rows:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 16), np.uint8)
@@ -194,10 +195,10 @@ def _fetched(
     names: Sequence[str], span: tuple[int, int], was_shifted: bool
 ) -> tuple[list[Finding], str, bool]:
     """
-    What differs in a window, or why that cannot be said from here; and whether what follows lies
-    shifted.
+    Return the findings of a window, or the reason why it cannot be compared here; and whether the
+    records after it are shifted.
 
-    :param was_shifted: that was said of the window before.
+    :param was_shifted: the window before it ended shifted.
     """
     logs = []
     for place in names:

@@ -1,4 +1,4 @@
-"""From a store to its facts, from where the last scan ended."""
+"""Scans a store and keeps its facts; it continues where the last scan ended."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -46,13 +46,13 @@ _ADDED = (("n", "sum"), ("bytes", "sum"), ("bad", "sum"), ("leastMs", "min"), ("
 
 class ScanRequest(NamedTuple):
     """
-    What is to be scanned.
+    A store to be scanned.
 
-    :ivar broker_id: 0: it is the master.
-    :ivar host: this machine.
-    :ivar again: from the beginning, whatever is known.
+    :ivar broker_id: id of the broker; 0: the master.
+    :ivar host: name of this machine.
+    :ivar again: scan from the beginning, whatever is known.
     :ivar ids: keep a hash of each message's id, 16 bytes a message.
-    :ivar checks: `queues`, `index`: held against the log, all of them each time.
+    :ivar checks: `queues`, `index`: parts to be compared with the log, as a whole in each scan.
     """
 
     at: StoreAt
@@ -70,11 +70,11 @@ def scan(
     asked: ScanRequest, now_ms: Callable[[], int], rest: Callable[[int], None] = lambda _: None
 ) -> State:
     """
-    Read what is new of a store, and keep what is to be known of it.
+    Read the new part of a store, and keep its facts.
 
-    :param rest: told how many bytes were read, time and again; may wait.
+    :param rest: called again and again with the number of bytes read; may wait.
     :raises CannotDecide: there is no store, or facts cannot be read or written.
-    :raises WrongUsage: its facts are on another grid.
+    :raises WrongUsage: the known facts have windows of another size.
     """
     directory = directory_of(asked.to, asked.broker, asked.broker_id)
     known = None if asked.again else state_in(directory)
@@ -113,7 +113,7 @@ def scan(
 
 
 def _keep_tables(asked: ScanRequest, directory: str, now_ms: Callable[[], int]) -> None:
-    """Offsets and queues, before the log is read: no offset is then beyond it."""
+    """Keep offsets and queues before the log is read, so that no offset is beyond the log."""
     seen = StoredReplica(store_of, listing, asked.at.uri, now_ms).snapshot()
     role = SLAVE_ROLE if asked.broker_id else "ASYNC_MASTER"
     named = replace(seen, broker=asked.broker, broker_id=asked.broker_id, role=role)
@@ -121,7 +121,9 @@ def _keep_tables(asked: ScanRequest, directory: str, now_ms: Callable[[], int]) 
 
 
 def _goes_on(known: State, directory: str, log: Log) -> bool:
-    """The log is the one that was scanned: its last window still is what it was."""
+    """
+    Return whether the log is the one that was scanned: its last window still has the same digest.
+    """
     table = Replica(directory, known).table(WINDOWS)
     if log.stop < known.end or not table.num_rows:
         return False
@@ -133,9 +135,9 @@ def _goes_on(known: State, directory: str, log: Log) -> bool:
 
 def windows_of(log: Log, low: int, high: int, size: int) -> Iterator[tuple[int, int]]:
     """
-    Windows on a grid that does not depend on where a log begins, each inside one file.
+    Yield windows on a grid that does not depend on where a log begins, each inside one file.
 
-    Bytes without a meaning, behind a file's last record, are in none.
+    The meaningless bytes after a file's last record are in no window.
     """
     for file in log.row:
         at, end = max(low, file.base), min(high, file.end)
@@ -152,7 +154,7 @@ def windows_of(log: Log, low: int, high: int, size: int) -> Iterator[tuple[int, 
 
 def digest_of(log: Log, low: int, high: int) -> bytes:
     """
-    16 bytes that stand for a window.
+    Return the digest of a window, 16 bytes.
 
     :raises CannotDecide: a file vanished, or cannot be read.
     """
@@ -163,7 +165,10 @@ Spans = list[tuple[int, int]]
 
 
 def _chunks(log: Log, spans: Spans) -> Iterator[tuple[int, int, Spans]]:
-    """Neighbours of one file, so that a record's start is looked for once in many windows."""
+    """
+    Group neighbouring windows of one file, so that a record's start is searched once for many
+    windows.
+    """
     at = 0
     while at < len(spans):
         low, stop = spans[at][0], at + 1
@@ -175,7 +180,7 @@ def _chunks(log: Log, spans: Spans) -> Iterator[tuple[int, int, Spans]]:
 
 
 class _WindowContent:
-    """What is found in some windows."""
+    """The facts that are found in some windows."""
 
     def __init__(self, asked: ScanRequest, is_tail: bool) -> None:
         self._asked = asked
@@ -205,7 +210,7 @@ class _WindowContent:
                     self._ids.append(pa.table(columns, SCHEMAS[IDS]))
 
     def tables(self) -> list[tuple[str, bool, Any]]:
-        """As `keep` takes them."""
+        """Return the tables in the form that `keep` takes."""
         columns = zip(*self._windows, strict=True) if self._windows else ([], [], [])
         arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMAS[WINDOWS], strict=True)]
         rows = [dict(zip(COLUMNS, finding, strict=True)) for finding in self.findings]
@@ -229,7 +234,7 @@ class _WindowContent:
 
 
 def _checked(asked: ScanRequest) -> Iterator[Finding]:
-    """The store's queues and index against its log."""
+    """Compare the store's queues and index with its log."""
     if asked.checks:
         told = verify(Settings(asked.at, asked.at, checks=asked.checks))
         yield from (finding for finding in told.findings if finding.code != "LOG_HOLE")

@@ -1,4 +1,4 @@
-"""Bodies of many records: their CRCs, and the bodies one behind the other, in one pass."""
+"""Computes the CRCs of many bodies, and joins the bodies, in one pass."""
 
 from typing import Any
 
@@ -8,8 +8,11 @@ from rmq_ha.base.store_format.commitlog import crc32
 from rmq_ha.lake.scan.log.shape import Bytes, Ints
 
 _TOGETHER = 64
-"""So few that their bytes stay in the cache between CRC and copy, and Python's garbage collector,
-which looks at every view that lives for long, sees none of them."""
+"""
+How many bodies are handled together: few enough that their bytes stay in the processor's cache
+between CRC and copy, and that their views do not live long enough for Python's garbage collector to
+visit them.
+"""
 
 
 def crcs_of(buffer: Any, starts: Ints, ends: Ints) -> Any:
@@ -21,7 +24,7 @@ def crcs_of(buffer: Any, starts: Ints, ends: Ints) -> Any:
 
 
 def joined(buffer: Any, starts: Ints, ends: Ints) -> Bytes:
-    """The bodies one behind the other."""
+    """Return the bodies, one after the other."""
     return _copied(buffer, starts, ends, None)
 
 

@@ -1,6 +1,7 @@
-"""The columns of messages, and Arrow arrays made of pieces of a buffer.
+"""
+The columns of messages, and Arrow arrays made of pieces of a buffer.
 
-Text that is no UTF-8 becomes what the clients make of it: each bad byte U+FFFD.
+Text that is no UTF-8 becomes the text that clients make of it: each bad byte is U+FFFD.
 """
 
 import re
@@ -41,17 +42,17 @@ ARROW: dict[str, Any] = {
     "uniqKey": pa.string(),
     "preparedTransactionOffset": pa.int64(),
 }
-"""Column to type, exactly as Spark has it."""
+"""Type of each column, exactly as Spark has it."""
 
 COLUMNS: tuple[str, ...] = tuple(ARROW)
-"""All of them: those of the data source up to `brokerName`, then those that only jobs read."""
+"""All columns: those of the data source up to `brokerName`, then those that only jobs read."""
 
 
 _HUMP = re.compile("(?=[A-Z])")
 
 
 def snake_case(name: str) -> str:
-    """`queueId` as `queue_id`."""
+    """Return a name like `queueId` as `queue_id`."""
     return _HUMP.sub("_", name).lower()
 
 
@@ -59,7 +60,7 @@ def schema_of(columns: Sequence[str]) -> Any:
     """
     The schema of a batch with these columns, in this order.
 
-    :raises ProtocolViolation: there is no such column.
+    :raises ProtocolViolation: a column does not exist.
     """
     unknown = [name for name in columns if name not in ARROW]
     if unknown:
@@ -68,16 +69,16 @@ def schema_of(columns: Sequence[str]) -> Any:
 
 
 def times(ms: Ints) -> Any:
-    """Timestamps; what Arrow has no room for becomes the last one that it has."""
+    """Return timestamps; a time out of Arrow's range becomes the nearest one in it."""
     return pa.array(np.clip(ms, -_MAX_MS, _MAX_MS) * 1000).cast(_TIME)
 
 
 class NotUtf8(ValueError):
-    """Bytes that are no text."""
+    """Bytes that are no UTF-8 text."""
 
 
 def take_bytes(data: Bytes, starts: Ints, lengths: Ints) -> tuple[Bytes, Ints]:
-    """The pieces one behind the other, and where each begins, with the end: for short pieces."""
+    """Return short pieces joined, and where each begins, followed by the end."""
     count = len(starts)
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -97,18 +98,18 @@ def take_bytes(data: Bytes, starts: Ints, lengths: Ints) -> tuple[Bytes, Ints]:
 
 def text(data: Bytes, starts: Ints, lengths: Ints, present: Flags | None = None) -> Any:
     """
-    A text for each piece.
+    Return a text for each piece.
 
-    :param present: where it is false, there is null; such a piece has no bytes.
+    :param present: where it is false, the text is null; such a piece has no bytes.
     """
     return text_of(*take_bytes(data, starts, lengths), present)
 
 
 def text_of(content: Bytes, offsets: Ints, present: Flags | None = None) -> Any:
     """
-    Texts that lie one behind the other.
+    Return texts of bytes that lie one after the other.
 
-    :param offsets: where each begins, with the end; all together below 2 GiB.
+    :param offsets: where each text begins, followed by the end; less than 2 GiB together.
     """
     nulls = None if present is None or present.all() else present
     array = _unchecked(content, offsets, nulls)
@@ -117,9 +118,9 @@ def text_of(content: Bytes, offsets: Ints, present: Flags | None = None) -> Any:
 
 def strict_text(data: Bytes, starts: Ints, lengths: Ints) -> Any:
     """
-    A text for each piece.
+    Return a text for each piece.
 
-    :raises NotUtf8: one is none.
+    :raises NotUtf8: a piece is not UTF-8.
     """
     content, offsets = take_bytes(data, starts, lengths)
     array = _unchecked(content, offsets, None)
@@ -157,9 +158,9 @@ def _repaired(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
 
 def binary(content: Bytes, lengths: Ints) -> Any:
     """
-    Binary values that lie one behind the other.
+    Return binary values of bytes that lie one after the other.
 
-    :param lengths: of each; all together below 2 GiB.
+    :param lengths: length of each; less than 2 GiB together.
     """
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
@@ -168,5 +169,5 @@ def binary(content: Bytes, lengths: Ints) -> Any:
 
 
 def repeated(value: str | None, count: int) -> Any:
-    """The same text, or null, in each row."""
+    """Return the same text, or null, for each row."""
     return pa.repeat(pa.scalar(value, pa.string()), count)

@@ -2,8 +2,8 @@
 The properties of many records at once.
 
 A property string is cut at 0x02, and each piece at its first 0x01; a piece without a name or
-without a value does not count, and of several of one name the last one does. So a name counts
-only at the start of a piece: a value that holds the word TAGS fools nobody.
+without a value is ignored, and of several with one name the last one counts. So a name is found
+only at the start of a piece, not inside a value that contains the word TAGS.
 
 Spec: store.md, section 2.4; the rule is `rmq_ha.base.model.properties.decode_properties`.
 """
@@ -20,23 +20,23 @@ from rmq_ha.lake.scan.log.shape import Bytes, Flags, Ints, as_bytes, inside_wind
 _CUT = 2
 _NAME_END = 1
 _SPARE = 8
-"""Bytes behind each string, so that a look at 8 bytes of a name does not leave the data."""
+"""Spare bytes after each string, so that reading 8 bytes of a name stays inside the data."""
 _AROUND = 2 + _SPARE
-"""The same with the cuts before and behind it."""
+"""Spare bytes, and the cuts before and after each string."""
 _FEW = 32
 
 
 class Pieces(NamedTuple):
     """
-    Property strings, cut; each begins and ends with a cut of its own.
+    The pieces of property strings; each piece begins and ends with a cut.
 
     :ivar data: the strings, with other bytes between them.
     :ivar strings: where each record's string begins.
     :ivar lengths: bytes of each string.
-    :ivar rows: which record each piece belongs to, ascending.
+    :ivar rows: for each piece the number of its record, ascending.
     :ivar starts: where each piece begins.
-    :ivar stops: where it ends.
-    :ivar heads: its first 8 bytes as a number.
+    :ivar stops: where each piece ends.
+    :ivar heads: the first 8 bytes of each piece as a number.
     """
 
     data: Bytes
@@ -49,7 +49,10 @@ class Pieces(NamedTuple):
 
 
 def pieces_of(buffer: Any, begins: Ints, ends: Ints) -> Pieces:
-    """The property strings that lie between these positions of the buffer, one a record."""
+    """
+    Return the pieces of property strings that lie between these positions of the buffer, one string
+    a record.
+    """
     data = as_bytes(buffer)
     lengths = ends - begins
     count = len(begins)
@@ -65,7 +68,7 @@ def pieces_of(buffer: Any, begins: Ints, ends: Ints) -> Pieces:
     is_first = np.zeros(len(cuts) + 1, np.bool_)
     is_first[numbers] = True
     is_first[-1] = True
-    opens = ~is_first[1:]  # the cut before a string's end, and each before it
+    opens = ~is_first[1:]  # the cut before a string's end, and those before it
     starts = cuts[opens] + 1
     stops = cuts[np.flatnonzero(opens) + 1]
     counts = np.diff(numbers, append=len(cuts)) - 1
@@ -75,9 +78,12 @@ def pieces_of(buffer: Any, begins: Ints, ends: Ints) -> Pieces:
 
 
 def _side_by_side(data: Bytes, begins: Ints, lengths: Ints, width: int) -> tuple[Bytes, Ints]:
-    """Each string in a row of the same width: quick where they are about equally long."""
+    """
+    Copy each string into a table row of the same width, which is quick if they are about equally
+    long.
+    """
     table = windows(data, begins - 1, width)
-    table *= inside_window(lengths + 1, width)  # what is not of the string is zero
+    table *= inside_window(lengths + 1, width)  # zero the bytes that are not of the string
     table[:, 0] = _CUT
     firsts = np.arange(len(begins)) * width
     flat = table.ravel()
@@ -98,9 +104,10 @@ def _joined(buffer: Any, begins: Ints, ends: Ints) -> tuple[Bytes, Ints]:
 
 def values_of(pieces: Pieces, name: bytes) -> tuple[Ints, Ints]:
     """
-    Where the values of one property are: start and length by record; 0 and 0 without it.
+    Return where the values of one property are: start and length by record, both 0 for a record
+    without it.
 
-    :param name: ASCII.
+    :param name: name of the property, ASCII.
     """
     count = len(pieces.strings)
     starts, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -109,25 +116,25 @@ def values_of(pieces: Pieces, name: bytes) -> tuple[Ints, Ints]:
     named = np.flatnonzero(
         pieces.heads & np.uint64(mask) == np.uint64(int.from_bytes(prefix[:8], "little"))
     )
-    for index in range(8, len(prefix)):  # a shorter piece ends with a cut, and no name has one
+    for index in range(8, len(prefix)):  # a shorter piece ends with a cut, which no name contains
         named = named[pieces.data[pieces.starts[named] + index] == prefix[index]]
     begin = pieces.starts[named] + len(prefix)
     length = pieces.stops[named] - begin
     filled = length > 0
     rows = pieces.rows[named[filled]]
-    starts[rows] = begin[filled]  # of several the last one stays
+    starts[rows] = begin[filled]  # of several values the last one stays
     lengths[rows] = length[filled]
     return starts, lengths
 
 
 def text_values(pieces: Pieces, name: bytes) -> Any:
-    """The values of one property as an Arrow array; null without it."""
+    """Return the values of one property as an Arrow array; null for a record without it."""
     starts, lengths = values_of(pieces, name)
     return text(pieces.data, starts, lengths, lengths > 0)
 
 
 def maps_of(pieces: Pieces) -> Any:
-    """All properties as an Arrow array of maps."""
+    """Return all properties as an Arrow array of maps."""
     name_ends = _name_ends(pieces)
     good = (name_ends > pieces.starts) & (name_ends + 1 < pieces.stops)
     rows, starts, stops = pieces.rows[good], pieces.starts[good], pieces.stops[good]
@@ -139,7 +146,7 @@ def maps_of(pieces: Pieces) -> Any:
     try:
         names = strict_text(pieces.data, starts, name_ends - starts)
     except NotUtf8:
-        return _slow_maps(pieces)  # two names may become one when they are repaired
+        return _slow_maps(pieces)  # two names may become equal when bad bytes are replaced
     values = text(pieces.data, name_ends + 1, stops - name_ends - 1)
     offsets = np.zeros(len(pieces.strings) + 1, np.int32)
     np.cumsum(np.bincount(rows, minlength=len(pieces.strings)), out=offsets[1:])
@@ -147,7 +154,7 @@ def maps_of(pieces: Pieces) -> Any:
 
 
 def _name_ends(pieces: Pieces) -> Ints:
-    """Where each piece's first 0x01 is; where it has none, somewhere behind it."""
+    """Return where each piece's first 0x01 is; for a piece without one, any position after it."""
     ends = np.flatnonzero(pieces.data == _NAME_END)
     if len(ends) == len(pieces.starts):
         inside = (pieces.starts <= ends) & (ends < pieces.stops)
@@ -159,7 +166,7 @@ def _name_ends(pieces: Pieces) -> Ints:
 
 
 def _last_of_name(pieces: Pieces, rows: Ints, starts: Ints, name_ends: Ints, heads: Any) -> Flags:
-    """Whether no later piece of the same record has the same name."""
+    """Return for each piece whether no later piece of its record has the same name."""
     last = np.ones(len(rows), np.bool_)
     lengths = name_ends - starts
     marks = heads & _MASKS[np.minimum(lengths, 8)]
@@ -185,7 +192,7 @@ def _last_of_name(pieces: Pieces, rows: Ints, starts: Ints, name_ends: Ints, hea
 def _are_same(
     pieces: Pieces, rows: Ints, starts: Ints, name_ends: Ints, earlier: Ints, later: Ints
 ) -> Flags:
-    """Whether two names are those of one record and equal."""
+    """Return for pairs of pieces whether they have the same record and the same name."""
     lengths = name_ends[earlier] - starts[earlier]
     equal: Flags = (rows[earlier] == rows[later]) & (lengths == name_ends[later] - starts[later])
     longest = int(lengths[equal].max(initial=0))

@@ -1,7 +1,7 @@
 """
 Records of a buffer, as columns.
 
-Spec: store.md, sections 2.1 to 2.5. What a body and a sysFlag are when the body is compressed:
+Spec: store.md, sections 2.1 to 2.5. For the body and sysFlag of a compressed message see
 `rmq_ha.client.rules.messages.message_of`.
 """
 
@@ -41,16 +41,17 @@ MAX_BATCH_BYTES = 32 << 20
 
 class Records:
     """
-    Records that are whole and sound, as a walk finds them; CRCs are asked for.
+    Records that a walk has found whole and sound, except for their CRCs, which are checked on
+    request.
 
-    Nothing is read before it is asked for, and then once.
+    Each column is read when it is first used, and then kept.
 
     :ivar base: physical offset of the first byte of the buffer.
-    :ivar positions: of the records in the buffer.
+    :ivar positions: where the records begin in the buffer.
     """
 
     def __init__(self, buffer: Any, base: int, positions: Ints, shape: Shape | None = None) -> None:
-        """:param shape: what a walk found out already."""
+        """:param shape: the shape of the records, if a walk has determined it."""
         self.buffer = buffer
         self.base = base
         self.positions = positions
@@ -62,7 +63,7 @@ class Records:
 
     def select(self, mask: Any) -> "Records":
         """
-        Some of them.
+        Return some of the records.
 
         :param mask: flags, one for each record, or a slice.
         """
@@ -71,7 +72,7 @@ class Records:
         return Records(self.buffer, self.base, self.positions[mask], shape)
 
     def tagged(self, tags: frozenset[str] | None) -> "Records":
-        """Those with one of these tags; None: all."""
+        """Return the records with one of these tags; None: all records."""
         if tags is None or not len(self):
             return self
         mask = np.asarray(pc.is_in(_COLUMN["tags"](self), pa.array(sorted(tags), pa.string())))
@@ -91,9 +92,9 @@ class Records:
 
     def _field_after_hosts(self, at: int, dtype: str) -> Any:
         """
-        A field behind the hosts.
+        Return a field that lies after the hosts.
 
-        :param at: where it is with two IPv4 hosts.
+        :param at: where the field is if both hosts are IPv4.
         """
         if self._is_v4:
             return self._field(at, dtype)
@@ -110,7 +111,7 @@ class Records:
 
     @property
     def body_crc(self) -> Any:
-        """What the record says of its body."""
+        """The CRC of the body that the record has."""
         return self._field(8, ">i4")
 
     @property
@@ -132,12 +133,12 @@ class Records:
 
     @cached_property
     def stored_sys_flag(self) -> Any:
-        """As it is on the disk."""
+        """The flag as it is on the disk."""
         return self._field(36, ">i4")
 
     @property
     def sys_flag(self) -> Any:
-        """As a consumer sees it: not compressed, where the body could be decompressed."""
+        """The flag as a consumer sees it: not compressed, if the body could be decompressed."""
         flags = self.stored_sys_flag.copy()
         for row in self._inflated:
             flags[row] &= ~COMPRESSED
@@ -162,12 +163,12 @@ class Records:
 
     @property
     def prepared_transaction_offset(self) -> Any:
-        """Of a committed transaction: where its half message is."""
+        """For a committed transaction: the offset of its half message."""
         return self._field_after_hosts(76, ">i8")
 
     @property
     def body_length(self) -> Ints:
-        """Bytes of each body as it is stored."""
+        """Length of each body as it is stored, in bytes."""
         return self.shape.body_end - self.shape.body
 
     @property
@@ -176,12 +177,12 @@ class Records:
 
     @property
     def born_host(self) -> Any:
-        """Arrow texts as `str(Address)`."""
+        """Hosts as Arrow texts in the form of `str(Address)`."""
         return self._hosts(self.positions + 48, self.shape.hosts & 1 != 0)
 
     @property
     def store_host(self) -> Any:
-        """Arrow texts as `str(Address)`."""
+        """Hosts as Arrow texts in the form of `str(Address)`."""
         return self._hosts(self._after_born + 8, self.shape.hosts & 2 != 0)
 
     def _hosts(self, at: Ints, is_v6: Flags) -> Any:
@@ -190,7 +191,7 @@ class Records:
         if not is_v6.all():
             v4 = ~is_v6
             raw = windows(self.data, at[v4], 8).view(">u8").ravel()
-            if raw.min() == raw.max():  # as that of the store is, as a rule
+            if raw.min() == raw.max():  # usually so for the store host
                 raw = raw[:1]
             else:
                 raw, rows[v4] = np.unique(raw, return_inverse=True)
@@ -203,7 +204,7 @@ class Records:
         return pa.array(names, pa.string()).take(pa.array(rows))
 
     def topics(self) -> Any:
-        """Arrow texts."""
+        """Return the topics as Arrow texts."""
         shape = self.shape
         return text(self.data, shape.topic, shape.topic_end - shape.topic)
 
@@ -214,18 +215,18 @@ class Records:
 
     @cached_property
     def uniq_key(self) -> Any:
-        """Arrow texts; null where the producer gave none."""
+        """Unique keys as Arrow texts; null if the producer set none."""
         return text_values(self.pieces, UNIQ_KEY.encode())
 
     @property
     def msg_id(self) -> Any:
-        """Arrow texts: the producer's id, else the offsetMsgId."""
+        """Ids as Arrow texts: the producer's id, or without one the offsetMsgId."""
         uniq_key = self.uniq_key
         return pc.coalesce(uniq_key, self.offset_msg_id) if uniq_key.null_count else uniq_key
 
     @property
     def offset_msg_id(self) -> Any:
-        """Arrow texts: host, port and place of each record in upper-case hex."""
+        """offsetMsgIds as Arrow texts: host, port and offset of each record in upper-case hex."""
         at, is_v6 = self._after_born + 8, self.shape.hosts & 2 != 0
         width = np.where(is_v6, 20, 8)
         lengths = (width + 8) * 2
@@ -246,13 +247,16 @@ class Records:
         return crcs_of(self.buffer, self.shape.body, self.shape.body_end)
 
     def crc_ok(self) -> Flags:
-        """Whether each body is the one that its CRC was made of."""
+        """Return whether each body fits its CRC."""
         right: Flags = (self._crcs & CRC_MASK) == self.body_crc.view(np.uint32)
         right |= self.shape.body == self.shape.body_end
         return right
 
     def bodies(self) -> list[Any]:
-        """Decompressed, where they are compressed and can be; else a view of the buffer."""
+        """
+        Return the bodies; compressed ones are decompressed if possible, the others are views of the
+        buffer.
+        """
         bodies = slices(self.buffer, self.shape.body, self.shape.body_end)
         for row, body in self._inflated.items():
             bodies[row] = body
@@ -275,7 +279,7 @@ class Records:
 
     @cached_property
     def _inflated(self) -> dict[int, bytes]:
-        """Row to decompressed body."""
+        """The decompressed bodies by row."""
         bodies = {row: self._inflate(row) for row in self._compressed_rows()}
         return {row: body for row, body in bodies.items() if body is not None}
 
@@ -284,7 +288,10 @@ class Records:
         return rows
 
     def _inflate(self, row: int) -> bytes | None:
-        """A body that cannot be decompressed stays as it is, and so does its flag."""
+        """
+        Return a decompressed body; None: it cannot be decompressed, so body and flag stay as they
+        are.
+        """
         body = bytes(self.buffer[int(self.shape.body[row]) : int(self.shape.body_end[row])])
         try:
             return inflate(body, int(self.stored_sys_flag[row]))
@@ -293,9 +300,9 @@ class Records:
 
     def batch(self, columns: Sequence[str], broker_name: str | None = None) -> Any:
         """
-        All of them as one Arrow batch.
+        Return all records as one Arrow batch.
 
-        :param columns: of `COLUMNS`, in the order wanted.
+        :param columns: names of `COLUMNS`, in the wanted order.
         """
         schema = schema_of(columns)
         count = len(self)
@@ -315,10 +322,10 @@ class Records:
         size: int = MAX_BATCH_BYTES,
     ) -> Iterator[Any]:
         """
-        All of them as batches of bounded size.
+        Yield all records as batches of limited size.
 
-        :param size: bytes of the records of one batch, and of its decompressed bodies; one
-            record may be more.
+        :param size: most bytes of the records of one batch, and of its decompressed bodies; a
+            single record may be larger.
         """
         at = 0
         while at < len(self):
@@ -330,7 +337,7 @@ class Records:
     def _one_batch(
         self, columns: Sequence[str], broker_name: str | None, size: int
     ) -> Iterator[Any]:
-        """One batch, unless bodies grow too large when they are decompressed."""
+        """Yield one batch, or several if its bodies grow too large when they are decompressed."""
         start = grown = 0
         held: dict[int, bytes] = {}
         is_needed = "body" in columns or "sysFlag" in columns

@@ -1,4 +1,5 @@
-"""Where the parts of many records are, all at once.
+"""
+Finds where the parts of many records are, all at once.
 
 Spec: store.md, sections 2.1 and 2.3; the layout is in `rmq_ha.base.store_format.commitlog`.
 """
@@ -24,11 +25,12 @@ class Shape(NamedTuple):
     """
     Positions in the buffer, one for each record.
 
-    :ivar heads: the first 88 bytes of each record: a row of its own.
+    :ivar heads: the first 88 bytes of each record, one row each.
     :ivar hosts: 0 to 3: bit 0: the born host is IPv6, bit 1: the store host is.
-    :ivar topic: behind the byte with its length.
-    :ivar properties: behind the two bytes with their length.
-    :ivar fits: the parts add up to the record's size; the others mean nothing where they do not.
+    :ivar topic: start of the topic, after the byte with its length.
+    :ivar properties: start of the properties, after the two bytes with their length.
+    :ivar fits: whether the parts add up to the record's size; otherwise the other positions mean
+        nothing.
     """
 
     heads: Bytes
@@ -43,36 +45,36 @@ class Shape(NamedTuple):
 
     def select(self, some: Any) -> "Shape":
         """
-        Of some of the records.
+        Return the shape of some of the records.
 
-        :param some: a slice, or a flag for each.
+        :param some: a slice, or a flag for each record.
         """
         return Shape(*(part[some] for part in self))
 
 
 def as_bytes(buffer: Any) -> Bytes:
-    """The buffer as numbers, without a copy."""
+    """Return the buffer as an array of bytes, without a copy."""
     return np.frombuffer(buffer, dtype=np.uint8)
 
 
 def slices(buffer: Any, starts: Ints, ends: Ints) -> list[Any]:
-    """Views of the buffer, one for each piece."""
+    """Return views of the buffer, one for each piece."""
     view = memoryview(buffer)
     return list(map(view.__getitem__, map(slice, starts.tolist(), ends.tolist())))
 
 
 def inside_window(lengths: Ints, width: int) -> Flags:
-    """A row for each piece: which of the bytes of a window belong to it."""
-    small: Any = np.uint16 if width < 1 << 16 else np.int64  # half the time of the whole gather
+    """Return a row of flags for each piece: which bytes of a window of this width belong to it."""
+    small: Any = np.uint16 if width < 1 << 16 else np.int64  # halves the time of the whole gather
     mask: Flags = np.arange(width, dtype=small) < lengths.astype(small)[:, None]
     return mask
 
 
 def windows(data: Bytes, at: Ints, width: int) -> Bytes:
     """
-    So many bytes from each position, each a row of its own.
+    Return so many bytes from each position, one row each.
 
-    :param at: so that all is inside `data`.
+    :param at: positions such that all bytes are inside `data`.
     """
     if not len(at):
         return np.empty((0, width), np.uint8)
@@ -81,16 +83,16 @@ def windows(data: Bytes, at: Ints, width: int) -> Bytes:
 
 def fields(data: Bytes, at: Ints, dtype: str) -> Any:
     """
-    One number from each position.
+    Return one number from each position.
 
-    :param dtype: big-endian, as `>i4`; the result is in the machine's order.
+    :param dtype: big-endian type, like `>i4`; the result is in the machine's order.
     """
     kind = np.dtype(dtype)
     return windows(data, at, kind.itemsize).view(kind).ravel().astype(kind.newbyteorder("="))
 
 
 def head_field(heads: Bytes, at: int, dtype: str) -> Any:
-    """One number from each head; for dtypes see `fields`."""
+    """Return one number from each head; for dtypes see `fields`."""
     kind = np.dtype(dtype)
     column = heads[:, at : at + kind.itemsize].view(kind)
     return column[:, 0].astype(kind.newbyteorder("="))
@@ -98,15 +100,15 @@ def head_field(heads: Bytes, at: int, dtype: str) -> Any:
 
 def shape_of(data: Bytes, at: Ints, sizes: Ints) -> Shape:
     """
-    The shape of records of which size and magic are known and that are wholly in `data`.
+    Return the shape of records whose size and magic code are checked and that are wholly in `data`.
 
-    :param sizes: at least `RECORD_OVERHEAD` each.
+    :param sizes: size of each record, at least `RECORD_OVERHEAD`.
     """
     heads = windows(data, at, HEAD_V4)
     hosts: Bytes = heads[:, 39] >> np.uint8(4) & np.uint8(3)
     end = at + sizes
-    # Where a part lies outside its record, any position inside stands for it: nothing may be
-    # read elsewhere, and `fits` says that it means nothing.
+    # A part that would lie outside its record gets any position inside, so that no byte elsewhere
+    # is read; `fits` is false then.
     body = at + HEAD_V4
     if hosts.any():
         more = (12 * ((hosts & 1) + (hosts >> 1))).astype(np.int64)

@@ -1,4 +1,5 @@
-"""Many records, one behind the other, as numbers of numpy.
+"""
+Walks along records, one after the other, and returns their positions as numpy arrays.
 
 The walk decides as the broker's own codec does (`decode_record` of
 `rmq_ha.base.store_format.commitlog`, and `rmq_ha.base.store_format.walk` for its end); only CRCs
@@ -33,15 +34,15 @@ _TERM_TOPIC = TERM_TOPIC.encode()
 
 class Walk(NamedTuple):
     """
-    Records, one behind the other.
+    Records, one after the other.
 
-    :ivar positions: of the records in the buffer.
-    :ivar sizes: bytes of each record; of DLedger without the 48 before it.
-    :ivar end: where the walk stopped, in the buffer; a further walk may start there.
-    :ivar tail: what stands at `end`.
-    :ivar reason: of `TORN`: what is wrong there, else empty.
-    :ivar needed: of `MORE`: bytes from `end` on that the next look has to see to get any further.
-    :ivar shape: of the records.
+    :ivar positions: where the records begin in the buffer.
+    :ivar sizes: bytes of each record; in a DLedger log without the 48 bytes before it.
+    :ivar end: position in the buffer where the walk stopped; a further walk may start there.
+    :ivar tail: the kind of bytes at `end`.
+    :ivar reason: for `TORN`: what is wrong there; otherwise empty.
+    :ivar needed: for `MORE`: how many bytes from `end` on the next look has to see to continue.
+    :ivar shape: the shape of the records.
     """
 
     positions: Ints
@@ -55,10 +56,10 @@ class Walk(NamedTuple):
 
 def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC) -> Walk:
     """
-    All records from `start` on, up to the first place where there is none.
+    Find all records from `start` on, up to the first place without a record.
 
-    :param buffer: bytes of one file, cut off anywhere.
-    :param base: physical offset of its first byte; a record that says otherwise is torn.
+    :param buffer: bytes of one file, which may end anywhere.
+    :param base: physical offset of its first byte; a record that claims another offset is torn.
     :param start: where a record, or with DLedger an entry, begins.
     """
     if layout is Layout.DLEDGER:
@@ -78,7 +79,7 @@ def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC
 
 
 def _chain(buffer: Any, start: int) -> tuple[list[int], int]:
-    """The records that magic and size make, and where they end."""
+    """Return the records that magic code and size delimit, and where they end."""
     places: list[int] = []
     keep, prefix = places.append, _PREFIX
     position, limit = start, len(buffer)
@@ -93,7 +94,7 @@ def _chain(buffer: Any, start: int) -> tuple[list[int], int]:
 
 
 def _first_bad(base: int, positions: Ints, shape: Shape) -> tuple[int, str] | None:
-    """The first record that is none, and why."""
+    """Return the first record that is not sound, and why."""
     offsets = head_field(shape.heads, 28, ">i8")
     wrong = offsets != positions + base
     bad: Flags = wrong | ~shape.fits
@@ -123,8 +124,8 @@ def _walk_entries(buffer: Any, base: int, start: int) -> Walk:
     good &= fields(data, at + 4, ">u4") == MESSAGE_MAGIC
     at, lengths = at[good], lengths[good]
     shape = shape_of(data, at, lengths)
-    # As the broker: an entry that holds no record of its own is left out, and so is the one
-    # with which a leader begins its term.
+    # As in the broker, an entry without a message is left out, and so is the entry with which a
+    # leader begins its term.
     good = shape.fits & (head_field(shape.heads, 28, ">i8") == at + base)
     good &= ~_are_of_topic(data, shape, _TERM_TOPIC)
     return Walk(at[good], lengths[good], end, *entry_tail(buffer, base, end), shape.select(good))

@@ -1,1 +1,1 @@
-"""Two logs against each other, and a store against itself: what is wrong, and where."""
+"""Compares two logs with each other, and a store with itself, and says what is wrong, and where."""

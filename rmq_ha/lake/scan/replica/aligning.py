@@ -1,8 +1,9 @@
 """
-Two logs whose records no longer stand in the same places: which are lost, doubled, or moved.
+Aligns two logs whose records no longer stand in the same places, and finds lost, doubled and moved
+records.
 
-Records are known by their content without the places that they say they are at, so that a log
-from which one was taken out can be laid beside the one that still has it.
+Records are identified by their content without the offsets in them. So a log from which a record
+was removed can be aligned with the log that still has it.
 """
 
 from collections import deque
@@ -13,20 +14,20 @@ from itertools import islice
 from typing import NamedTuple
 
 LOOK_AHEAD = 256
-"""Records that are looked at first for a place from which both logs go on alike."""
+"""How many records are searched first for a place from which both logs continue alike."""
 _FARTHEST = 1 << 16
-"""Records after which there is none."""
+"""How many records are searched at most for such a place."""
 _IN_STEP = 16
-"""Equal records in equal places after which both logs are in step again."""
+"""How many equal records in equal places show that both logs are in step again."""
 _SURE = 2
-"""Equal records in a row that are no chance."""
+"""How many equal records in a row are no coincidence."""
 
 
 class Item(NamedTuple):
     """
     A record of one log.
 
-    :ivar identity: of its content.
+    :ivar identity: hash of its content.
     """
 
     offset: int
@@ -35,7 +36,7 @@ class Item(NamedTuple):
 
 
 class Change(StrEnum):
-    """What became of records of the master."""
+    """What happened to records of the master."""
 
     LOST = "RECORD_LOST"
     EXTRA = "RECORD_EXTRA"
@@ -46,10 +47,10 @@ class Change(StrEnum):
 
 class Step(NamedTuple):
     """
-    One of them.
+    One change.
 
-    :ivar master: its record there; of `DUPLICATED` the one that was doubled; None for `EXTRA`.
-    :ivar slave: None for `LOST`.
+    :ivar master: the master's record; for `DUPLICATED` the one that was doubled; None for `EXTRA`.
+    :ivar slave: the slave's record; None for `LOST`.
     """
 
     change: Change
@@ -59,11 +60,11 @@ class Step(NamedTuple):
 
 class Alignment(NamedTuple):
     """
-    The result of laying two logs beside each other.
+    The result of aligning two logs.
 
-    :ivar end: physical offset of the master up to which they were.
+    :ivar end: physical offset of the master up to which they were aligned.
     :ivar in_step: from there on records stand in the same places again.
-    :ivar complete: False: there were more changes than wanted.
+    :ivar complete: false if the limit of changes was reached.
     """
 
     steps: list[Step]
@@ -73,7 +74,10 @@ class Alignment(NamedTuple):
 
 
 def identity_of(record: bytes | memoryview) -> bytes:
-    """Of a record's bytes, whatever queue offset and physical offset they say."""
+    """
+    Return the identity of a record's bytes, which does not depend on its queue offset and physical
+    offset.
+    """
     view = memoryview(record)
     digest = blake2b(view[:20], digest_size=16)
     digest.update(view[36:])
@@ -89,11 +93,12 @@ def align(
     is_last: bool = True,
 ) -> Alignment:
     """
-    Lay two logs beside each other, from shortly before the place where they begin to differ.
+    Align two logs, from shortly before the place where they begin to differ.
 
-    :param most: changes after which it ends.
-    :param past: what the master has before that, to know what was doubled.
-    :param is_last: what only one log has at its end is no change: the other one ends there.
+    :param most: number of changes after which it ends.
+    :param past: the master's records before that place, to recognise doubled ones.
+    :param is_last: the logs end with these records. Records that only one log has at its end are
+        then no change, because the other log ends there.
     """
     return _Aligning(master, slave, most, past, is_last).run()
 
@@ -118,7 +123,7 @@ class _Aligning:
             self._pass(item)
 
     def run(self) -> Alignment:
-        """Until both logs are in step, one ends, or there are enough changes."""
+        """Align until both logs are in step, one ends, or the limit of changes is reached."""
         equal = 0
         while True:
             left, right = self._fill(0, 1), self._fill(1, 1)
@@ -151,7 +156,7 @@ class _Aligning:
         self._end = item.offset + item.size
 
     def _part(self) -> None:
-        """Find where both go on alike, and say what is between."""
+        """Find where both logs continue alike, and note the changes before that."""
         count, common = LOOK_AHEAD, None
         while common is None and count <= _FARTHEST:
             left, right = self._fill(0, count), self._fill(1, count)
@@ -172,7 +177,7 @@ class _Aligning:
                 self._add(Change.MOVED, item, arrived[item.identity])
         gone = [item for item in lost if item.identity not in arrived]
         come = [item for item in new if item.identity not in left]
-        if len(gone) == len(come):  # as many on both sides: they were changed where they stood
+        if len(gone) == len(come):  # as many on both sides: records were changed in place
             for master, slave in zip(gone, come, strict=True):
                 self._add(Change.CHANGED, master, slave)
             return
@@ -196,7 +201,9 @@ class _Aligning:
 
 
 def _next_common(left: Sequence[Item], right: Sequence[Item]) -> tuple[int, int] | None:
-    """How many of each are before the next place from which both go on alike."""
+    """
+    Return how many records of each log come before the next place from which both continue alike.
+    """
     places: dict[bytes, int] = {}
     for number, item in enumerate(right):
         places.setdefault(item.identity, number)
@@ -218,7 +225,7 @@ def _go_on(left: Sequence[Item], at: int, right: Sequence[Item], other: int) -> 
 
 
 def _moved(steps: list[Step]) -> list[Step]:
-    """A record that is lost in one place and new in another one has moved."""
+    """Replace a lost record that is new in another place by one that moved."""
     lost = {
         step.master.identity: step
         for step in steps

@@ -1,8 +1,8 @@
 """
-Places of two logs from which both go on alike, found without laying one beside the other.
+Finds places of two logs from which both continue alike, without aligning the logs.
 
-Which records are looked at says their content, so that whoever reads a part of one log picks the
-same ones as whoever reads any part of the other.
+The content of records decides which ones are chosen. So a reader of any part of one log chooses the
+same records as a reader of any part of the other.
 """
 
 from bisect import bisect_left
@@ -14,12 +14,12 @@ from typing import NamedTuple
 from rmq_ha.lake.scan.replica.aligning import Item
 
 RUN = 16
-"""Equal records in a row that are no chance; the anchor is the one in their middle."""
+"""How many equal records in a row are no coincidence; the anchor is the one in their middle."""
 _WORD = 64
 
 
 class Anchor(NamedTuple):
-    """Of a run: its hash, and where the middle is."""
+    """A run of records: its hash, and the place of its middle."""
 
     run: int
     place: int
@@ -29,7 +29,7 @@ def anchors_in(items: Iterable[Item], stop: int, every: int) -> Iterator[Anchor]
     """
     The anchors of the runs that begin before `stop`.
 
-    :param every: one for so many bytes, about; fewer where messages are large.
+    :param every: about one anchor for so many bytes; fewer where messages are large.
     """
     run: deque[Item] = deque(maxlen=RUN)
     for item in items:
@@ -46,13 +46,14 @@ def anchors_in(items: Iterable[Item], stop: int, every: int) -> Iterator[Anchor]
 
 def in_both(master: Iterable[Anchor], slave: Iterable[Anchor]) -> list[tuple[int, int]]:
     """
-    Where both have the same anchors, in the order of both logs.
+    Return the places at which both logs have the same anchors, in the order of both logs.
 
-    What one has twice is no anchor; of what stands in another order the fewest are left out.
+    An anchor that one log has twice is ignored; of those in another order, as few as possible are
+    left out.
     """
     places = _unique_runs(slave)
     pairs = sorted((at, places[run]) for run, at in _unique_runs(master).items() if run in places)
-    ends: list[int] = []  # of the chains of each length the least place of the slave, and its pair
+    ends: list[int] = []  # for chains of each length: the slave's lowest last place
     last: list[int] = []
     before: list[int] = []
     for number, (_, at) in enumerate(pairs):
@@ -76,9 +77,9 @@ def _unique_runs(anchors: Iterable[Anchor]) -> dict[int, int]:
 
 def cuts(pairs: Sequence[tuple[int, int]], start: int, step: int) -> Iterator[tuple[int, int]]:
     """
-    Some of these pairs, at least so many bytes of one of the logs apart.
+    Yield some of these pairs, at least `step` bytes of one of the logs apart.
 
-    :param start: of both logs.
+    :param start: where both logs begin.
     """
     at = other = start
     for mine, theirs in pairs:

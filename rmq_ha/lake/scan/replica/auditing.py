@@ -1,4 +1,6 @@
-"""One store against itself: every record of a stretch, its body's CRC, its queue and its keys."""
+"""
+Compares a store with itself: every record of a stretch, its body's CRC, its queue and its keys.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -25,8 +27,8 @@ class Side:
     """
     One store of the pair, in one task.
 
-    :param name: what findings call it.
-    :param dispatched: its queues were built up to this physical offset, at least.
+    :param name: name of the store in findings.
+    :param dispatched: its queues were built at least up to this physical offset.
     """
 
     def __init__(self, name: str, store: StoreDirectory, log: Log, dispatched: int) -> None:
@@ -41,7 +43,7 @@ class Side:
         return Side, (self.name, self.store, self.log, self.dispatched)
 
     def queue(self, topic: str, queue_id: int) -> Queue:
-        """A queue, kept for the next stretch."""
+        """Return a queue, which is kept for the next stretch."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             queue = self._queues[topic, queue_id] = self.store.queue(topic, queue_id)
@@ -56,7 +58,7 @@ class Side:
 
 class AuditResult(NamedTuple):
     """
-    What was seen of some records.
+    The results for some records.
 
     :ivar sides: numbers of the sides in `checked` and `counts`.
     """
@@ -72,9 +74,9 @@ def audit(
     sides: Sequence[Side], low: int, high: int, checks: frozenset[str]
 ) -> Iterator[AuditResult]:
     """
-    The records that start in `[low, high)`.
+    Check the records that start in `[low, high)`.
 
-    :param sides: of several, whose logs are the same there, the first one's log is read.
+    :param sides: one or more stores whose logs are equal there; the first one's log is read.
     :param checks: some of `CHECKS`.
     :raises CannotDecide: a file vanished, or cannot be read.
     """
@@ -129,7 +131,7 @@ def _index(
 
 
 def bodies(piece: Records, facts: Facts, name: str) -> Iterator[Finding]:
-    """Bodies that are not those that were stored."""
+    """Yield a finding for each body that does not fit its CRC."""
     bad = np.flatnonzero(~piece.crc_ok())
     for row in bad[:MOST].tolist():
         record = piece.select(slice(row, row + 1))
@@ -147,7 +149,7 @@ def bodies(piece: Records, facts: Facts, name: str) -> Iterator[Finding]:
 
 
 def gap_finding(gap: Gap, name: str) -> Finding:
-    """Bytes that are no record."""
+    """Return the finding for bytes that are no record."""
     return finding(
         "RECORD_UNREADABLE",
         f"{gap.end - gap.start} bytes: {gap.reason}.",

@@ -1,4 +1,4 @@
-"""The words of `verify-replica`: how bad each is, and what it says to the one who is paged."""
+"""The codes of `verify-replica`: how bad each one is, and its sentence for the person on call."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from rmq_ha.ops.offsets.findings import Finding, Severity
 
 
 class Meaning(NamedTuple):
-    """Of one code: how bad, and a sentence to which what was found is added."""
+    """The meaning of one code: how bad it is, and a sentence to which details are added."""
 
     severity: Severity
     sentence: str
@@ -193,10 +193,10 @@ def finding(
     code: str, note: str = "", *, severity: Severity | None = None, **where: Any
 ) -> Finding:
     """
-    One row of the findings.
+    Return one row of the findings.
 
-    :param code: of `MEANINGS`.
-    :param note: what was found, a sentence in front of what it means.
+    :param code: a code of `MEANINGS`.
+    :param note: a sentence about what was found, put before the code's meaning.
     :param severity: None: the usual one.
     :param where: fields of `Finding`.
     """

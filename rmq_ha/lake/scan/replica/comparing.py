@@ -1,4 +1,6 @@
-"""Two logs byte by byte: what differs, as records, and where they get out of step."""
+"""
+Compares two logs byte by byte, and says which records differ, and where the logs get out of step.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,28 +18,32 @@ from rmq_ha.ops.offsets.findings import Finding
 
 MORE = "MORE_DIFFERENCES"
 MOST = 64
-"""Differences that are told of in one stretch."""
+"""How many differences of one stretch are reported."""
 _MOST_SEEN = 2000
-"""Differences after which a stretch is given up."""
+"""How many differences of one stretch are looked at before it is given up."""
 _MOST_RENUMBERED = 3
-"""Of each queue: after one lost message all others have other queue offsets."""
+"""
+How many renumbered records of a queue are reported: after one lost message all later ones have
+other queue offsets.
+"""
 _RENUMBERED = "queueOffset differs."
 _NEAR = 64
 """
-Records looked at to see whether logs are out of step. So many side by side of which none is the
-same are out of step, too: as many are missing, and others of their sizes stand in their places.
+How many records are looked at to see whether the logs are out of step. They are also out of step if
+none of so many records in a row is equal: then some are missing, and others of their sizes stand in
+their places.
 """
 _BEFORE = 1 << 20
-"""Bytes before the first difference, so that a doubled message is known."""
+"""How many bytes before the first difference are read, to recognise a doubled message."""
 
 
 class Comparison(NamedTuple):
     """
-    Of one stretch.
+    The result of comparing one stretch.
 
-    :ivar shift: from this record on the logs are out of step; -1: they are not.
-    :ivar blank: bytes without a meaning that differ.
-    :ivar end: what is behind was not compared, because of a shift or of too many differences.
+    :ivar shift: offset of the record from which on the logs are out of step; -1: they are in step.
+    :ivar blank: number of meaningless bytes that differ.
+    :ivar end: bytes after it were not compared, because of a shift or of too many differences.
     """
 
     findings: list[Finding]
@@ -48,9 +54,9 @@ class Comparison(NamedTuple):
 
 class Sides(NamedTuple):
     """
-    The two logs, and what findings call them.
+    The two logs, and their names in findings.
 
-    :ivar window: bytes read at once.
+    :ivar window: how many bytes are read at once.
     """
 
     master: Log
@@ -62,13 +68,13 @@ class Sides(NamedTuple):
 
 def compare(sides: Sides, low: int, high: int) -> Comparison:
     """
-    The bytes of `[low, high)`, which both logs have.
+    Compare the bytes of `[low, high)`, which both logs have.
 
     :raises CannotDecide: a file vanished, or cannot be read.
     """
     findings: list[Finding] = []
     renumbered: Counter[tuple[str | None, int | None]] = Counter()
-    row: list[Finding] = []  # of records side by side, up to `row_end`
+    row: list[Finding] = []  # findings of adjacent records, up to `row_end`
     blank, seen, at, row_end = 0, 0, low, -1
     while at < high:
         end = min(high, at + sides.window, sides.master.end_at(at), sides.slave.end_at(at))
@@ -106,7 +112,7 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
 
 
 def _place(sides: Sides, offset: int) -> Extent:
-    """What stands there: the master's record, or else the slave's."""
+    """Return the extent at an offset: the master's record, or else the slave's."""
     mine, theirs = sides.master.place_of(offset), sides.slave.place_of(offset)
     if mine.what is ByteOwner.BLANK and theirs.what is ByteOwner.BLANK:
         if mine.start == theirs.start and offset >= mine.start + 8:
@@ -118,7 +124,7 @@ def _place(sides: Sides, offset: int) -> Extent:
 
 
 def is_shifted(sides: Sides, place: Extent) -> bool:
-    """The slave has the master's next records, but not where the master has them."""
+    """Return whether the slave has the master's next records in other places."""
     if place.what is ByteOwner.OTHER:
         return False
     start = place.start
@@ -170,7 +176,7 @@ def _record(data: bytes) -> Record | None:
 
 
 def _message_columns(record: Record | None) -> dict[str, Any]:
-    """The columns of a finding that name a message."""
+    """Return the columns of a finding that name a message."""
     if record is None:
         return {}
     return {
@@ -183,11 +189,12 @@ def _message_columns(record: Record | None) -> dict[str, Any]:
 
 class Part(NamedTuple):
     """
-    What lies between two places from which both logs go on alike.
+    The part between two places from which both logs continue alike.
 
-    :ivar master: from where to where; `slave`: where it has the same records, or should have.
-    :ivar shift: up to here both are in step; -1: nobody knows.
-    :ivar is_last: the logs end behind it.
+    :ivar master: start and end in the master's log.
+    :ivar slave: start and end of the same records in the slave's log.
+    :ivar shift: both logs are in step up to here; -1: not known.
+    :ivar is_last: the logs end with this part.
     """
 
     master: tuple[int, int]
@@ -197,7 +204,11 @@ class Part(NamedTuple):
 
 
 class ReportedDifference(NamedTuple):
-    """:ivar identity: of a record that only one of the logs has in this part."""
+    """
+    A difference that is reported.
+
+    :ivar identity: identity of a record that only one of the logs has in this part.
+    """
 
     finding: Finding
     identity: bytes = b""
@@ -205,9 +216,9 @@ class ReportedDifference(NamedTuple):
 
 def align_part(sides: Sides, part: Part, most: int) -> list[ReportedDifference]:
     """
-    Lay the logs beside each other; where they are in step they are compared byte by byte.
+    Align the logs; where they are in step they are compared byte by byte.
 
-    :param most: differences after which it ends.
+    :param most: number of differences after which it ends.
     :raises CannotDecide: a file vanished, or cannot be read.
     """
     (at, end), (other, other_end), shift, is_last = part
@@ -251,7 +262,7 @@ def _reported(sides: Sides, step: Step) -> Iterator[ReportedDifference]:
         return
     record = _record(mine) or _record(theirs)
     if record is None:
-        return  # a gap: the log itself is told of it
+        return  # a gap: it is reported with the log itself
     difference = finding(
         step.change.value,
         broker=sides.slave_name,

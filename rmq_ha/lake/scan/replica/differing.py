@@ -1,4 +1,6 @@
-"""Where two stretches of bytes, or two records, differ, and what a person should read about it."""
+"""
+Finds where two stretches of bytes, or two records, differ, and describes the difference for people.
+"""
 
 from typing import Any, NamedTuple
 
@@ -10,13 +12,15 @@ from rmq_ha.base.store_format.dledger import BLANK_MAGIC as ENTRY_BLANK
 from rmq_ha.ops.offline.chain import Layout
 
 _CHUNK = 1 << 18
-"""Bytes compared at once: both stretches and the result fit into a processor's cache."""
+"""
+How many bytes are compared at once: both stretches and the result fit into a processor's cache.
+"""
 _SHOWN = 16
 _PLACES = ("queueOffset", "commitLogOffset")
 _BLANK = BLANK_MAGIC.to_bytes(4, "big")
 _ENTRY_BLANK = ENTRY_BLANK.to_bytes(4, "big", signed=True)
 
-# Name in the data source, and where the parts before the first host are.
+# Name in the data source, position and length of the parts before the first host.
 _FIXED = (
     ("storeSize", 0, 4),
     ("magic", 4, 8),
@@ -32,11 +36,11 @@ _FIXED = (
 
 class Difference(NamedTuple):
     """
-    How one record differs from what stands in its place on the other side.
+    How one record differs from the bytes in its place on the other side.
 
-    :ivar field: as the data source calls it.
+    :ivar field: the field's name in the data source.
     :ivar others: further fields that differ.
-    :ivar verdict: which side its CRC speaks for, in words; empty if for none.
+    :ivar verdict: a text that says which side's CRC is right; empty: neither or both.
     """
 
     field: str
@@ -48,9 +52,9 @@ class Difference(NamedTuple):
 
 def first_difference(buffer: Any, other: Any) -> int:
     """
-    The first position at which two buffers differ; -1 if they are equal.
+    Return the first position at which two buffers differ; -1 if they are equal.
 
-    A shorter one that the other begins with differs where it ends.
+    A buffer that is the beginning of the other one differs at its end.
     """
     length = min(len(buffer), len(other))
     left, right = np.frombuffer(buffer, np.uint8), np.frombuffer(other, np.uint8)
@@ -67,7 +71,7 @@ def first_difference(buffer: Any, other: Any) -> int:
 
 
 def is_blank(data: Any, layout: Layout) -> bool:
-    """The bytes begin with the blank that fills a file up."""
+    """Return whether the bytes begin with the blank that fills up a file."""
     if layout is Layout.DLEDGER:
         return bytes(data[:4]) == _ENTRY_BLANK
     return bytes(data[4:8]) == _BLANK
@@ -75,11 +79,11 @@ def is_blank(data: Any, layout: Layout) -> bool:
 
 def describe(master: bytes, slave: bytes, *, shifted: bool = False) -> Difference:
     """
-    What is different about two records in one place; one of them may be none.
+    Describe the difference of two records in one place; one of them may be damaged.
 
-    :param master: the record, whole.
-    :param slave: as many bytes of the other side; they differ.
-    :param shifted: their logs are out of step, so the places that they name mean nothing.
+    :param master: the whole record.
+    :param slave: as many bytes of the other side, which differ.
+    :param shifted: the logs are out of step, so the offsets in the records are not compared.
     """
     expected, actual = _decoded(master), _decoded(slave)
     if actual is None or expected is None:
@@ -92,7 +96,7 @@ def describe(master: bytes, slave: bytes, *, shifted: bool = False) -> Differenc
     if not fields:
         return Difference("record", master[:_SHOWN].hex(), slave[:_SHOWN].hex(), (), "")
     name, left, right = fields[0]
-    # A CRC differs because the body does: the body is what is looked for.
+    # The CRC differs because the body does, so the body is described.
     if name == "bodyCRC" and any(field[0] == "body" for field in fields):
         name, left, right = next(field for field in fields if field[0] == "body")
     others = tuple(field[0] for field in fields if field[0] != name)
@@ -136,7 +140,7 @@ def _fields(master: Record, slave: Record) -> list[tuple[str, Any, Any]]:
 
 
 def _properties(master: Record, slave: Record) -> tuple[str, str]:
-    """Those that differ; the strings where only their form does."""
+    """Return the properties that differ; the whole strings if only their form does."""
     left, right = master.properties, slave.properties
     names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
     if not names:
@@ -171,7 +175,7 @@ def _witness(master: Record, slave: Record) -> str:
 def _broken(
     master: bytes, slave: bytes, expected: Record | None, actual: Record | None
 ) -> Difference:
-    """One side has no record there: say which of its bytes are the first to differ."""
+    """Describe a place where one side has no record, by the first byte that differs."""
     at = max(0, first_difference(master, slave))
     witness = ""
     if expected is not None:
@@ -196,7 +200,7 @@ def _number(data: bytes) -> str:
 
 
 def _part(record: Record | None, at: int) -> str:
-    """Which part of a record a position behind its fixed fields is in."""
+    """Return which part of a record a position after its fixed fields is in."""
     if record is None:
         return "record"
     topic, properties = len(record.topic.encode()), len(record.properties_string.encode())

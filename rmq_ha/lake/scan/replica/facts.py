@@ -1,5 +1,5 @@
 """
-What the records of a stretch of the log demand of queues and index, worked out once for both sides.
+The entries of queues and index that the records of a stretch require, computed once for both sides.
 
 Spec: store.md, sections 3.1, 4.2 and 6.2.
 """
@@ -20,14 +20,14 @@ from rmq_ha.lake.scan.replica.hashing import key_hashes, split_keys, tag_codes
 _NOT_FOR_CONSUMERS = 0x4
 _ROLLBACK = 0xC
 NO_LEVEL = 0
-"""Of a message that is not delayed."""
+"""Delay level of a message that is not delayed."""
 
 
 class QueueRows(NamedTuple):
     """
     The records of one queue among those of a stretch.
 
-    :ivar rows: their numbers there, in log order.
+    :ivar rows: numbers of the records in the stretch, in log order.
     """
 
     topic: str
@@ -37,9 +37,9 @@ class QueueRows(NamedTuple):
 
 class Facts:
     """
-    What is to be found elsewhere about these records.
+    The entries that some records require.
 
-    :param records: of one stretch of one log.
+    :param records: records of one stretch of one log.
     """
 
     def __init__(self, records: Records) -> None:
@@ -47,35 +47,38 @@ class Facts:
 
     @cached_property
     def offsets(self) -> Ints:
-        """Physical offsets."""
+        """Physical offset of each record."""
         offsets: Ints = self.records.positions + self.records.base
         return offsets
 
     @cached_property
     def sizes(self) -> Ints:
-        """Bytes."""
+        """Size of each record in bytes."""
         return self.records.sizes
 
     @cached_property
     def queue_offsets(self) -> Ints:
-        """Where in its queue each record says that it is."""
+        """Queue offset that each record has."""
         queue_offsets: Ints = self.records.queue_offset
         return queue_offsets
 
     @cached_property
     def store_timestamps(self) -> Ints:
-        """ms."""
+        """When each record was stored, in ms."""
         timestamps: Ints = self.records.store_timestamp
         return timestamps
 
     @cached_property
     def topics(self) -> Any:
-        """Arrow texts."""
+        """Topic of each record, as Arrow texts."""
         return self.records.topics()
 
     @cached_property
     def has_entry(self) -> Flags:
-        """Records of prepared and rolled-back messages are in no queue."""
+        """
+        Which records have an entry in a queue; those of prepared and rolled-back messages have
+        none.
+        """
         has_entry: Flags = self.records.stored_sys_flag & _NOT_FOR_CONSUMERS == 0
         return has_entry
 
@@ -99,12 +102,15 @@ class Facts:
 
     @cached_property
     def tag_codes(self) -> Ints:
-        """Of the tags; where `levels` is not `NO_LEVEL` the entry has another number."""
+        """
+        Hash of each record's tags. Where `levels` is not `NO_LEVEL`, the entry has another number
+        in its place.
+        """
         return tag_codes(text_values(self.records.pieces, TAGS.encode()))
 
     @cached_property
     def levels(self) -> Ints:
-        """Delay level of what is in the schedule topic, as it stands in the record."""
+        """Delay level of each record in the schedule topic, as its properties have it."""
         levels = np.full(len(self.records), NO_LEVEL, np.int64)
         if not any(queue.topic == SCHEDULE_TOPIC for queue in self.queues):
             return levels
@@ -119,7 +125,7 @@ class Facts:
 
     @cached_property
     def keys(self) -> tuple[Ints, Ints]:
-        """The index items that there should be: row and hash, in any order."""
+        """The index items that the records require: row and hash, in any order."""
         indexed = self.records.stored_sys_flag & _ROLLBACK != _ROLLBACK
         unique = self.records.uniq_key
         with_id = np.flatnonzero(unique.is_valid().to_numpy(zero_copy_only=False))

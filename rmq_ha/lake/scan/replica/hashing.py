@@ -1,8 +1,9 @@
 """
-Hashes of many texts at once: what queue entries say of tags, and index items of keys.
+Computes hashes of many texts at once: tags' codes in queue entries, and keys' hashes in index
+items.
 
-Java's `String.hashCode` of two texts one behind the other is that of the first, times 31 to the
-power of the second's length, plus that of the second; so a topic is hashed once for all its keys.
+Java's `String.hashCode` of two joined texts is that of the first, times 31 to the power of the
+second's length, plus that of the second; so a topic is hashed once for all its keys.
 
 Spec: store.md, sections 3.1 and 4.1.
 """
@@ -22,7 +23,7 @@ _MASK = 0xFFFFFFFF
 
 def tag_codes(tags: Any) -> Ints:
     """
-    The tag code of each row; 0 where there is no tag.
+    Return the tag code of each row; 0 for a row without a tag.
 
     :param tags: an Arrow array of texts.
     """
@@ -36,9 +37,9 @@ def tag_codes(tags: Any) -> Ints:
 
 def key_hashes(topics: Any, keys: Any) -> Ints:
     """
-    What an index item says of `topic#key`; of each row.
+    Return the hash that an index item has for `topic#key`, for each row.
 
-    :param topics: an Arrow array of texts, as `keys`, without nulls.
+    :param topics: an Arrow array of texts without nulls, as long as `keys`.
     """
     encoded = topics.dictionary_encode()
     prefixes = np.array(
@@ -57,7 +58,10 @@ def key_hashes(topics: Any, keys: Any) -> Ints:
 
 
 def _hashes(texts: Any) -> tuple[Any, Any, Any]:
-    """Hash and 31 to the power of the length of each, both mod 2^32; and which were left out."""
+    """
+    Return the hash of each text, and 31 to the power of its length, both mod 2^32; and which texts
+    were left out.
+    """
     starts, ends, data = _bytes_of(texts)
     lengths = ends - starts
     odd = lengths > _LONGEST
@@ -90,9 +94,9 @@ _POWERS = np.array([pow(31, length, 1 << 32) for length in range(_LONGEST + 1)],
 
 def split_keys(keys: Any) -> tuple[Ints, Any]:
     """
-    The non-empty words of each row of KEYS, as the rows that they come from and texts.
+    Return the non-empty words of all rows of KEYS: the row of each, and the words as texts.
 
-    :param keys: an Arrow array of texts; null: none.
+    :param keys: an Arrow array of texts; null: the row has no keys.
     """
     import pyarrow.compute as pc
 

@@ -1,8 +1,8 @@
 """
-Index files against the log: whether each key of each record is found, and nothing else is.
+Compares index files with the log: each key of each record must be found, and nothing else.
 
-Files are never compared with each other: each broker begins a new one when its own is full, and
-what a file is called is the time at which that happened.
+The files of two stores are never compared with each other: each broker begins a new file when its
+own is full, and a file's name is the time at which that happened.
 
 Spec: store.md, section 4.
 """
@@ -19,7 +19,7 @@ from rmq_ha.lake.scan.store.index_files import IndexFile
 from rmq_ha.ops.offsets.findings import Finding
 
 MOST = 20
-"""Findings of one kind in one stretch of the log, or one file."""
+"""How many findings of one kind are reported for one stretch of the log, or one file."""
 _CHUNK = 1 << 20
 _HASH_BITS = 31
 _STEP = 1 << 13
@@ -29,7 +29,8 @@ class Stretch(NamedTuple):
     """
     Items of index files that point into one stretch of the log, in the order of the files.
 
-    :ivar times: store time of the message, ms, to a second; -1 where the file cannot tell.
+    :ivar times: store time of the message in ms, with the precision of a second; -1 if the file
+        does not tell.
     """
 
     offsets: Ints
@@ -39,11 +40,11 @@ class Stretch(NamedTuple):
 
 class Counts(NamedTuple):
     """
-    Keys of one stretch of the log.
+    The numbers of keys of one stretch of the log.
 
-    :ivar keys: that should be found.
-    :ivar before: of them, those older than the index.
-    :ivar pending: of them, those newer than it.
+    :ivar keys: how many keys the index should have.
+    :ivar before: how many of them are older than the index.
+    :ivar pending: how many of them are newer than the index.
     """
 
     keys: int
@@ -55,7 +56,7 @@ class Index:
     """
     All index files of a store, in the order of the log.
 
-    :param files: in any order.
+    :param files: the files in any order.
     """
 
     def __init__(self, files: Sequence[IndexFile]) -> None:
@@ -66,12 +67,12 @@ class Index:
         self._rows: dict[tuple[int, int], int] = {}
 
     def stretch(self, low: int, high: int) -> Stretch:
-        """The items that point into `[low, high)`."""
+        """Return the items that point into `[low, high)`."""
         parts: list[Stretch] = []
         known, self._rows = self._rows, {}
         for number, file in enumerate(self.files):
             if self.begins[number] < high and self.ends[number] >= low:
-                start = known.get((number, low))  # where the stretch before ended
+                start = known.get((number, low))  # where the stretch before it ended
                 if start is None:
                     start = _row_of(file, low, 0)
                 stop = self._rows[number, high] = _row_of(file, high, start)
@@ -82,7 +83,7 @@ class Index:
         return Stretch(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def covered(self, offsets: Ints) -> Flags:
-        """Whether each record lies between a file's first and last one."""
+        """Return whether each record lies between the first and the last record of a file."""
         is_covered: Flags = np.zeros(len(offsets), np.bool_)
         for begin, end in zip(self.begins, self.ends, strict=True):
             is_covered |= (offsets >= begin) & (offsets <= end)
@@ -90,7 +91,7 @@ class Index:
 
 
 def _row_of(file: IndexFile, offset: int, start: int) -> int:
-    """The first row from `start` on whose record is at an offset or behind it, in log order."""
+    """Return the first row from `start` on whose record is at or after an offset, in log order."""
     low, step = start, _STEP
     while low + step < file.count:
         if int(file.entries(low + step, low + step + 1).physical_offset[0]) >= offset:
@@ -119,9 +120,10 @@ def check_index(
     facts: Facts, index: Index, low: int, high: int, side: str
 ) -> tuple[Counts, list[Finding]]:
     """
-    The keys of the records of a stretch of the log, and the items that point into it.
+    Check the keys of the records of a stretch of the log, and the items that point into it.
 
-    :param low: physical offset of the stretch, as `high`; `facts` has all its records.
+    :param low: physical offset of the start of the stretch; `facts` has all its records.
+    :param high: physical offset of the end of the stretch.
     """
     rows, hashes = facts.keys
     offsets = facts.offsets[rows]
@@ -190,7 +192,7 @@ def _foreign(items: Stretch, foreign: Flags, side: str) -> Iterator[Finding]:
 
 
 def _late(facts: Facts, items: Stretch, known: Flags, side: str) -> Iterator[Finding]:
-    """Items whose time is not their record's."""
+    """Yield findings for items whose time is not that of their record."""
     mine = np.flatnonzero(known & (items.times >= 0))
     rows = np.searchsorted(facts.offsets, items.offsets[mine])
     stored = facts.store_timestamps[rows]
@@ -209,9 +211,9 @@ def _late(facts: Facts, items: Stretch, known: Flags, side: str) -> Iterator[Fin
 
 def check_structure(file: IndexFile, side: str) -> list[Finding]:
     """
-    What a file says of itself: header, order, and whether every item is found from its slot.
+    Check a file by itself: header, order, and whether every item is found from its slot.
 
-    Takes about 150 MB for a full file of the default size.
+    It takes about 150 MB for a full file of the default size.
     """
     count = file.count
     if not count:
@@ -238,7 +240,10 @@ def check_structure(file: IndexFile, side: str) -> list[Finding]:
 
 
 def _links(file: IndexFile, count: int) -> tuple[Any, int, Any]:
-    """Slot of each item; an offset that is not in order, or -1; how many lead to each item."""
+    """
+    Return the slot of each item; an offset that is out of order, or -1; and how many links lead to
+    each item.
+    """
     slots = np.full(count + 1, -1, np.int32)
     links = np.zeros(count + 1, np.int16)
     disorder, previous = -1, -1
@@ -262,7 +267,9 @@ def _links(file: IndexFile, count: int) -> tuple[Any, int, Any]:
 
 
 def _unreachable(file: IndexFile, slots: Any, links: Any, side: str) -> Iterator[Finding]:
-    """Items that nothing leads to, and those that only such items lead to."""
+    """
+    Yield findings for items to which no link leads, and for those to which only such items lead.
+    """
     lost = (np.flatnonzero(links[1:] == 0)[: 10 * MOST] + 1).tolist()
     for number in lost:
         if len(lost) >= 10 * MOST:

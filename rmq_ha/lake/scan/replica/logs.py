@@ -1,4 +1,4 @@
-"""One side's commit log, as the comparison reads it."""
+"""The commit log of one side, as the comparison reads it."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _WHOLE = 1 << 62
 
 
 class ByteOwner(Enum):
-    """What a byte of a log belongs to."""
+    """The kind of thing that a byte of a log belongs to."""
 
     RECORD = "a record"
     GAP = "something that is no record"
@@ -27,7 +27,7 @@ class ByteOwner(Enum):
 
 
 class Extent(NamedTuple):
-    """Where it begins, and its bytes."""
+    """A stretch of bytes with one owner: its start and its size."""
 
     what: ByteOwner
     start: int
@@ -38,8 +38,8 @@ class Log:
     """
     The files of a log up to a bound that stays while the log grows. May be pickled.
 
-    :param row: its files, in order.
-    :param stop: the bound: nothing behind it is looked at.
+    :param row: the log's files, in order.
+    :param stop: the bound: bytes after it are not read.
     """
 
     def __init__(self, files: Files, row: Sequence[LogFile], stop: int) -> None:
@@ -48,14 +48,16 @@ class Log:
         self.stop = stop
 
     def number_at(self, offset: int) -> int:
-        """Which file of the row is the last one that begins at or before an offset; -1: none."""
+        """
+        Return the number of the last file that begins at or before an offset; -1: there is none.
+        """
         return bisect_right(self.row, offset, key=attrgetter("base")) - 1
 
     def file_at(self, offset: int) -> LogFile:
         """
-        The file with the byte at a physical offset.
+        Return the file with the byte at a physical offset.
 
-        :raises CannotDecide: there is none.
+        :raises CannotDecide: no file has it.
         """
         number = self.number_at(offset)
         if number < 0 or offset >= self.row[number].end:
@@ -63,12 +65,12 @@ class Log:
         return self.row[number]
 
     def end_at(self, offset: int) -> int:
-        """Where the file with that offset ends, or the bound, whichever is first."""
+        """Return where the file with that offset ends, or the bound, whichever is first."""
         return min(self.file_at(offset).end, self.stop)
 
     def read(self, offset: int, length: int) -> Any:
         """
-        Bytes from a physical offset on; fewer where the file or the bound ends.
+        Return bytes from a physical offset on; fewer where the file or the bound ends.
 
         :raises CannotDecide: the file vanished, or cannot be read.
         """
@@ -95,13 +97,15 @@ class Log:
         return data
 
     def pieces(self, start: int, stop: int) -> Iterator[Records | Gap]:
-        """Records that start in [start, stop), and what stands between them that is none."""
+        """Yield the records that start in [start, stop), and the gaps between them."""
         row = self.row[max(0, self.number_at(start)) : self.number_at(stop - 1) + 1]
         for split in splits_of(row, _WHOLE, start, min(stop, self.stop)):
             yield from pieces(self.files, split._replace(stop=self.stop))
 
     def items(self, start: int, stop: int) -> Iterator[Item]:
-        """The same one by one, for `align`; a gap is a record of no content."""
+        """
+        Yield records and gaps one by one, for `align`; a gap counts as a record without content.
+        """
         for piece in self.pieces(start, stop):
             if isinstance(piece, Gap):
                 size = piece.end - piece.start
@@ -115,7 +119,7 @@ class Log:
 
     def place_of(self, offset: int) -> Extent:
         """
-        What the byte at an offset belongs to.
+        Return the extent that the byte at an offset belongs to.
 
         :raises CannotDecide: the file vanished, or cannot be read.
         """
@@ -138,8 +142,8 @@ class Log:
 
     def newest_time(self) -> int:
         """
-        The newest time of the records at the end, ms; 0 if there are none. That of the last one may
-        be older: a clock can be set back.
+        Return the newest store time of the last records, in ms; 0 if there are none. The last
+        record may be older, because a clock can be set back.
         """
         low = max(self.row[0].base, self.stop - LOOK_BACK)
         newest = 0

@@ -1,4 +1,7 @@
-"""Where two logs part for good: a tail that was written twice, or the log of another broker."""
+"""
+Finds where two logs part for good: their ends were written separately, or they belong to different
+brokers.
+"""
 
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -13,19 +16,19 @@ from rmq_ha.ops.offsets.findings import Finding
 
 _WINDOW = 1 << 20
 _MOST = 64 << 20
-"""Bytes behind the parting that are looked at; what is behind them is not counted."""
+"""How many bytes after the parting are looked at; messages after them are not counted."""
 _LEAST = 3
-"""Messages on each side: fewer may be damaged each for itself."""
+"""How many messages each side must have: fewer may each be damaged by themselves."""
 
 
 class Parting(NamedTuple):
     """
-    From `offset` on the logs have nothing in common.
+    The place from which on the logs have nothing in common.
 
-    :ivar stored: ms, of the master's first record there.
-    :ivar messages: of master and slave, up to where both end.
-    :ivar hosts: that stored the first of them.
-    :ivar is_all: there is nothing before it.
+    :ivar stored: when the master's first record there was stored, in ms.
+    :ivar messages: how many messages master and slave have from there to where both end.
+    :ivar hosts: hosts that stored the first of them.
+    :ivar is_all: the logs have nothing in common before it either.
     """
 
     offset: int
@@ -36,7 +39,7 @@ class Parting(NamedTuple):
 
 
 class _SideRecords(NamedTuple):
-    """Records of one side: bytes by place; `records` has all pieces."""
+    """The records of one side: bytes by place; `records` has all pieces."""
 
     at: dict[int, bytes]
     pieces: list[Records]
@@ -45,9 +48,10 @@ class _SideRecords(NamedTuple):
 
 def parting(sides: Sides, low: int, high: int) -> Parting | None:
     """
-    Find it; None: the logs end alike, or are damaged, or out of step.
+    Find the parting; None: the logs end alike, are damaged, or are out of step.
 
-    :param low: what both have, as `high`.
+    :param low: where the part begins that both logs have.
+    :param high: where that part ends.
     :raises CannotDecide: a file vanished, or cannot be read.
     """
     left, right = low, max(low, high - _WINDOW)
@@ -78,7 +82,7 @@ def parting(sides: Sides, low: int, high: int) -> Parting | None:
 
 
 def _last_equal(sides: Sides, low: int, high: int) -> int | None:
-    """Behind the last record that both have there; None: they have none."""
+    """Return the end of the last record that both have there; None: they have none."""
     master, slave = (
         _records_between(sides.master, low, high),
         _records_between(sides.slave, low, high),
@@ -88,7 +92,7 @@ def _last_equal(sides: Sides, low: int, high: int) -> int | None:
 
 
 def _records_between(log: Log, low: int, high: int) -> _SideRecords:
-    """The records that lie in `[low, high)`, whole."""
+    """Return the whole records that lie in `[low, high)`."""
     at: dict[int, bytes] = {}
     pieces: list[Records] = []
     is_sound = True
@@ -111,7 +115,7 @@ def _contents(seen: _SideRecords) -> set[bytes]:
 
 
 def parting_finding(parted: Parting, slave: str) -> Finding:
-    """As a finding; its first words are what an operator has to know."""
+    """Return the parting as a finding; its first words say what an operator has to know."""
     of_master, of_slave = parted.messages
     at = datetime.fromtimestamp(float(known_times(parted.stored)) / 1000, UTC)
     stored = at.isoformat(sep=" ", timespec="seconds")

@@ -1,5 +1,5 @@
 """
-Queue entries against the records that they stand for.
+Compares queue entries with the records that they point to.
 
 Every record says in which queue it is and where there, so its entry is looked up and compared. If
 all records of a queue find theirs and there are no more entries than records, no entry is wrong;
@@ -24,7 +24,7 @@ from rmq_ha.lake.scan.store.queues import NATIVE_UNITS, Queue
 from rmq_ha.ops.offsets.findings import Finding
 
 MOST_RUNS = 10
-"""Findings of one kind in one queue and one stretch of the log."""
+"""How many findings of one kind are reported for one queue in one stretch of the log."""
 _CHUNK = 1 << 16
 _SPARSE = 8
 _EXTENSION = -2147483649
@@ -36,12 +36,12 @@ _ELSEWHERE = -1
 
 class Tally(NamedTuple):
     """
-    Of one queue in one stretch of the log: records by what became of their entries.
+    The records of one queue in one stretch of the log, counted by the state of their entries.
 
-    :ivar wrong: their entry points elsewhere.
-    :ivar missing: no entry, and the queues were built up to behind them.
-    :ivar pending: no entry, and the queues were not built that far.
-    :ivar old: from before the queue's first entry.
+    :ivar wrong: the entry points elsewhere.
+    :ivar missing: no entry exists, although the queues were built beyond the record.
+    :ivar pending: no entry exists, because the queues were not built that far.
+    :ivar old: the record is older than the queue's first entry.
     """
 
     topic: str
@@ -54,7 +54,7 @@ class Tally(NamedTuple):
 
 
 class Delay(NamedTuple):
-    """Delayed messages of one level with the same delay, ms; and the first and last of them."""
+    """Delayed messages of one level with the same delay in ms, and the first and last of them."""
 
     level: int
     delay: int
@@ -72,7 +72,7 @@ class QueueCheck(NamedTuple):
 
 
 def bounds(queue: Queue) -> tuple[int, int]:
-    """First offset of the queue's first file, and the one behind its last file."""
+    """Return the first offset of the queue's first file, and the one after its last file."""
     if not queue.row:
         return 0, 0
     last = queue.row[-1]
@@ -80,7 +80,10 @@ def bounds(queue: Queue) -> tuple[int, int]:
 
 
 def first_entry(queue: Queue) -> tuple[int, int]:
-    """Offset and physical offset of the queue's first message; beyond all when it has none."""
+    """
+    Return queue offset and physical offset of the queue's first message; without one, offsets
+    beyond all others.
+    """
     low, high = bounds(queue)
     for start in range(low, high, _CHUNK):
         units = queue.units(start, min(start + _CHUNK, high))
@@ -95,10 +98,10 @@ def check_queue(
     facts: Facts, mine: QueueRows, queue: Queue, dispatched: int, side: str
 ) -> QueueCheck:
     """
-    The entries of the records of one queue in a stretch of the log.
+    Check the entries of the records of one queue in a stretch of the log.
 
-    :param dispatched: the queues were built up to this physical offset, at least.
-    :param side: whose they are.
+    :param dispatched: the queues were built at least up to this physical offset.
+    :param side: name of the store.
     """
     rows = mine.rows
     offsets, queue_offsets = facts.offsets[rows], facts.queue_offsets[rows]
@@ -109,7 +112,8 @@ def check_queue(
     old = np.zeros(len(rows), np.bool_)
     if wrong.any() or absent.any():
         first, begin = first_entry(queue)
-        # What was wiped out at the queue's start was there; what it never had left no trace.
+        # An entry that was erased at the queue's start did exist; one that the queue never had left
+        # no trace.
         wiped = inside & (queue_offsets < first) & (units["size"] == 0) & (begin < _BEYOND)
         old = (offsets < begin) & ~wiped
         wrong, absent = wrong & ~old, absent & ~old
@@ -146,7 +150,7 @@ def check_queue(
 
 
 def _units_at(queue: Queue, offsets: Ints) -> tuple[Any, Flags]:
-    """The units at these offsets, and which of them lie in the queue's files."""
+    """Return the units at these offsets, and which of them lie in the queue's files."""
     units = np.zeros(len(offsets), NATIVE_UNITS)
     low, high = bounds(queue)
     inside: Flags = (offsets >= low) & (offsets < high)
@@ -155,14 +159,14 @@ def _units_at(queue: Queue, offsets: Ints) -> tuple[Any, Flags]:
         first, last = int(offsets[rows].min()), int(offsets[rows].max())
         if last - first < _SPARSE * len(rows) + _CHUNK:
             units[rows] = queue.units(first, last + 1)[offsets[rows] - first]
-        else:  # records that name places far apart, as damaged ones may
+        else:  # records with places far apart, as damaged ones may have
             for row in rows.tolist():
                 units[row] = queue.units(int(offsets[row]), int(offsets[row]) + 1)[0]
     return units, inside
 
 
 class _View:
-    """Makes findings of flags, one for each run of neighbours."""
+    """Makes findings of flags, one for each run of adjacent records."""
 
     def __init__(self, facts: Facts, mine: QueueRows, units: Any, side: str) -> None:
         self._facts = facts
@@ -172,8 +176,8 @@ class _View:
 
     def runs(self, code: str, bad: Flags, field: str | None, expected: Ints) -> Iterator[Finding]:
         """
-        :param field: of the entry that is wrong; None: there is no entry.
-        :param expected: what it should have; without an entry, where its record is.
+        :param field: the field of the entry that is wrong; None: the entry is missing.
+        :param expected: the right value; for a missing entry the offset of its record.
         """
         for start, end in _runs(bad)[:MOST_RUNS]:
             row = int(self._mine.rows[start])
@@ -197,7 +201,7 @@ class _View:
 
 
 def _runs(flags: Flags) -> list[tuple[int, int]]:
-    """Where the flags are set: first and behind the last of each row of neighbours."""
+    """Return the runs of flags that are set: first index, and the index after the last."""
     if not flags.any():
         return []
     edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
@@ -230,10 +234,10 @@ def _delays(
 
 class Scan(NamedTuple):
     """
-    What a queue holds, read by itself.
+    The entries of a queue, read by itself.
 
-    :ivar entries: that point into `[low, high)` of the log.
-    :ivar end: behind the last record that it knows.
+    :ivar entries: how many entries point into `[low, high)` of the log.
+    :ivar end: end of the last record that it has an entry for.
     :ivar last: queue offset of that record.
     :ivar first: queue offset of the first of the entries; -1: there are none.
     """
@@ -249,9 +253,9 @@ class Scan(NamedTuple):
 
 def check_files(queue: Queue, usual: int, side: str) -> Iterator[Finding]:
     """
-    Files that are missing, or shorter than those of the other queues.
+    Yield findings for files that are missing, or shorter than those of the other queues.
 
-    :param usual: bytes of such a file.
+    :param usual: size of such a file in bytes.
     """
     odd = [
         f"{file.path} has {file.size} bytes, those of other queues {usual}"
@@ -268,7 +272,8 @@ def scan_queue(queue: Queue, low: int, high: int, side: str) -> Scan:
     """
     Read all entries of a queue.
 
-    :param low: of the log, as `high`: entries that point elsewhere are not counted.
+    :param low: where the part of the log begins; entries that point elsewhere are not counted.
+    :param high: where that part ends.
     """
     start, stop = bounds(queue)
     entries, end, last, previous, first = 0, -1, -1, -1, -1
@@ -306,9 +311,9 @@ def scan_queue(queue: Queue, low: int, high: int, side: str) -> Scan:
 
 def dangling(store: StoreDirectory, queue: Queue, stop: int, side: str) -> Iterator[Finding]:
     """
-    Entries that point to no record of their own.
+    Yield findings for entries that do not point to a record of this queue.
 
-    :param stop: of the log: entries that point behind it are not looked at.
+    :param stop: end of the log; entries that point beyond it are ignored.
     """
     told = 0
     before = -2
@@ -317,7 +322,7 @@ def dangling(store: StoreDirectory, queue: Queue, stop: int, side: str) -> Itera
         units = queue.units(at, min(at + _PICKED, end))
         rows = np.flatnonzero((units["size"] > 0) & (units["size"] != FILLER_SIZE))
         rows = rows[units["offset"][rows] + units["size"][rows] <= stop]
-        for hole in store.holes:  # what is there is told of as a whole
+        for hole in store.holes:  # a hole is reported as a whole
             ends = units["offset"][rows] + units["size"][rows]
             rows = rows[(ends <= hole.start) | (units["offset"][rows] >= hole.end)]
         if not len(rows):
@@ -347,7 +352,10 @@ def dangling(store: StoreDirectory, queue: Queue, stop: int, side: str) -> Itera
 
 
 def _homes(records: Records, queue: Queue) -> dict[int, int]:
-    """Place to queue offset, of the queue's own records; `_ELSEWHERE` of those sent to several."""
+    """
+    Return the queue offsets of the queue's own records by place; `_ELSEWHERE` for messages sent to
+    several queues.
+    """
     homes: dict[int, int] = {}
     several = text_values(records.pieces, _SEVERAL)
     for place, topic, queue_id, offset, names in zip(

@@ -1,4 +1,4 @@
-"""What `verify-replica` was asked, and the stores that it looks at."""
+"""The settings of `verify-replica`, and the stores that it opens."""
 
 from typing import NamedTuple
 
@@ -9,15 +9,15 @@ from rmq_ha.lake.scan.store.directory import StoreDirectory, open_store
 from rmq_ha.ops.offline.chain import Layout
 
 SPLIT = 64 << 20
-"""Bytes of the log that one task looks at."""
+"""Bytes of the log that one task reads."""
 WINDOW = 16 << 20
 
 
 class StoreAt(NamedTuple):
     """
-    Where a store is.
+    The place of a store.
 
-    :ivar commit_log: `storePathCommitLog`, where that is set.
+    :ivar commit_log: `storePathCommitLog`, if that is set.
     """
 
     uri: str
@@ -26,13 +26,13 @@ class StoreAt(NamedTuple):
 
 class Settings(NamedTuple):
     """
-    Of one run.
+    The settings of one run.
 
-    :ivar start: physical offset from which on logs are compared; 0: all.
-    :ivar window: bytes that are read at once.
-    :ivar checks: some of `auditing.CHECKS`: what else is looked at.
-    :ivar index_sizes: `maxHashSlotNum` and `maxIndexNum` of both, if not the default.
-    :ivar pause_ms: before what a moving store seems to have done wrong is looked at again.
+    :ivar start: physical offset from which on logs are compared; 0: from their beginning.
+    :ivar window: how many bytes are read at once.
+    :ivar checks: some of `auditing.CHECKS`: further parts to be checked.
+    :ivar index_sizes: `maxHashSlotNum` and `maxIndexNum` of both stores, if not the default.
+    :ivar pause_ms: time to wait before a fault of a store in use is looked at again.
     """
 
     master: StoreAt
@@ -47,7 +47,7 @@ class Settings(NamedTuple):
 
 class OpenedStore(NamedTuple):
     """
-    A store, and how far it is looked at.
+    A store, and the bounds between which it is read.
 
     :ivar low: where its log begins.
     :ivar high: where its last record ended when it was opened.
@@ -66,15 +66,15 @@ class OpenedStore(NamedTuple):
 
     @property
     def is_quorum(self) -> bool:
-        """It is a member of a DLedger."""
+        """Whether the store belongs to a member of a DLedger group."""
         return self.store.layout is Layout.DLEDGER
 
 
 def opened(at: StoreAt, index_sizes: tuple[int, int] | None) -> OpenedStore:
     """
-    Open a store and fix the bound up to which it is looked at.
+    Open a store and fix the bound up to which it is read.
 
-    :raises CannotDecide: there is none, or it is empty.
+    :raises CannotDecide: there is no store, or it is empty.
     """
     store = open_store(at.uri, commit_log=at.commit_log, index_sizes=index_sizes, damaged=True)
     low, high = store.min_offset(), store.max_offset()
@@ -85,11 +85,11 @@ def opened(at: StoreAt, index_sizes: tuple[int, int] | None) -> OpenedStore:
 
 def open_pair(settings: Settings) -> list[OpenedStore]:
     """
-    Both stores, master first.
+    Open both stores, master first.
 
-    :raises CannotDecide: one is missing or empty, or they have no byte in common.
+    :raises CannotDecide: a store is missing or empty, or they have no byte in common.
     """
-    # The slave first: while both move, the master is ahead of what was seen of the slave.
+    # The slave is opened first, so that the master is ahead of the slave's bound while both grow.
     slave = opened(settings.slave, settings.index_sizes)
     master = opened(settings.master, settings.index_sizes)
     for store, other in ((master.store, slave.store), (slave.store, master.store)):
@@ -106,5 +106,5 @@ def open_pair(settings: Settings) -> list[OpenedStore]:
 
 
 def common_of(pair: list[OpenedStore], start: int) -> tuple[int, int]:
-    """What all of them have, from an offset on."""
+    """Return the part of the log that all stores have, from an offset on."""
     return max(start, *(replica.low for replica in pair)), min(replica.high for replica in pair)

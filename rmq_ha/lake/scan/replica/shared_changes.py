@@ -1,4 +1,7 @@
-"""A change that stands in both logs: queues and index of both sides still say what was there."""
+"""
+Finds a record that was changed in both logs: queues and index of both sides still have its former
+values.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,10 +15,10 @@ Sides = dict[str | None, list[Finding]]
 
 def blamed_on_the_log(findings: Iterable[Finding], names: Sequence[str]) -> list[Finding]:
     """
-    The same, with one finding of a record in place of those of its entries where both sides have
-    entries that are alike and do not fit it: two brokers do not damage them in the same way.
+    Replace the findings of a record's entries by one finding of the record, if both sides have
+    equal entries that do not fit it: two brokers do not damage entries in the same way.
 
-    :param names: of both sides, as findings have them.
+    :param names: names of both sides in findings.
     """
     every = list(findings)
     by_place: dict[int, Sides] = defaultdict(lambda: defaultdict(list))

@@ -1,9 +1,10 @@
 """
-Logs that lie shifted against each other, in parts that tasks lay beside each other.
+Aligns logs that are shifted against each other, in parts that tasks handle independently.
 
-A record more or less shifts all that is behind it. So that no task has to walk from there to the
-end, each first picks landmarks in its own piece of one log; where both logs have the same ones
-they are cut, and each part is a task's. What a part has lost and another one has too many moved.
+One record more or less shifts all records after it. So that no task has to walk from there to the
+end, each task first picks landmarks in its own piece of one log. The logs are cut where both have
+the same landmarks, and each part becomes a task. A record that one part has lost and another one
+has in addition has moved.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,19 +22,19 @@ from rmq_ha.ops.offsets.findings import Finding
 
 _MOST = 1000
 _LANDMARKS = 8
-"""In the bytes of one task."""
+"""How many landmarks are picked in the bytes of one task."""
 _PLACE = attrgetter("place")
 Marks = tuple[list[Anchor], list[Anchor]]
-"""Of both sides, in the order of their logs."""
+"""Landmarks of both sides, in the order of their logs."""
 
 
 class Region(NamedTuple):
     """
-    Stretches side by side that differ, from the first one that is out of step.
+    Adjacent stretches that differ, from the first one that is out of step.
 
-    :ivar known: what is before it was told of already.
+    :ivar known: differences before it were reported already.
     :ivar shift: from here on records do not stand in the same places.
-    :ivar ends: of both logs.
+    :ivar ends: where the region ends in both logs.
     :ivar is_last: the logs end there.
     """
 
@@ -49,10 +50,10 @@ def regions_of(
     stops: tuple[int, int] | None,
 ) -> Iterator[Region]:
     """
-    Where the logs are to be laid beside each other.
+    Yield the regions in which the logs have to be aligned.
 
     :param compared: stretches whose bytes were compared, in order.
-    :param apart: as of an answer.
+    :param apart: stretches that differ; see `Answer.apart`.
     :param stops: where the logs end, if the last stretch is their end; None: it is not.
     """
     shifts = {low: shift for low, _, shift in apart}
@@ -71,13 +72,16 @@ def regions_of(
 
 
 class RegionAlignment(NamedTuple):
-    """What became of the records of regions."""
+    """The changes of the records of all regions."""
 
     findings: Sequence[Finding]
     regions: Sequence[Region]
 
     def leave(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """Without what bytes said where content counts."""
+        """
+        Yield the findings without those of changed bytes inside of regions, where records are
+        compared by content.
+        """
         shifts = [region.shift for region in self.regions]
         for fault in findings:
             at = fault.physical_offset or 0
@@ -89,8 +93,10 @@ class RegionAlignment(NamedTuple):
 
 class Shifts:
     """
-    :param run_tasks: where the work is done.
-    :param split: bytes of each log for one task, about.
+    Aligns regions.
+
+    :param run_tasks: runs the tasks.
+    :param split: about how many bytes of each log one task handles.
     """
 
     def __init__(self, run_tasks: Run, work: Work, split: int) -> None:
@@ -106,12 +112,12 @@ class Shifts:
         is_whole: bool,
     ) -> RegionAlignment:
         """
-        What became of the records there.
+        Align the logs where they differ.
 
-        :param compared: stretches, in order.
-        :param apart: those that differ.
-        :param is_whole: the last one is the end of what both have.
-        :raises CannotDecide: a task could not read something.
+        :param compared: stretches that were compared, in order.
+        :param apart: stretches that differ.
+        :param is_whole: the last stretch is the end of the common part.
+        :raises CannotDecide: a task could not read a file.
         """
         pair = self._work.pair
         stops = (pair.master.stop, pair.slave.stop) if is_whole else None
@@ -177,7 +183,10 @@ def _first_of(changes: Iterable[int]) -> Iterator[int]:
 
 
 def _moved(told: Sequence[ReportedDifference], is_cut: bool) -> list[Finding]:
-    """What one part has lost and another one has too many is one record that moved."""
+    """
+    Return the findings, where a record lost in one place and new in another one becomes one that
+    moved.
+    """
     lost = {
         change.identity: change.finding for change in told if change.finding.code == Change.LOST
     }

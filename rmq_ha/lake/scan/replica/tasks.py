@@ -1,7 +1,8 @@
 """
-What there is to do, in parts that run anywhere and in any order, and what each adds to the answer.
+The tasks of a comparison, which can run anywhere and in any order, and the answers that they add
+to.
 
-Tasks write into an `Answer`: numbers add up, whoever runs the tasks, and wherever.
+Tasks write into an `Answer`. Its numbers can be added up, whoever runs the tasks, and wherever.
 """
 
 from collections import Counter
@@ -22,12 +23,12 @@ from rmq_ha.ops.offsets.findings import Finding, Severity
 
 MASTER, SLAVE = 0, 1
 COMMON = -2
-"""Instead of a side: of records, those that were compared."""
+"""In place of a side, for the records that were compared."""
 _MOST_DELAYS = 1000
 
 
 class QueueEnd(NamedTuple):
-    """What a queue of one side says by itself; see `queues.Scan`."""
+    """The end of one queue of one side; see `queues.Scan`."""
 
     entries: int
     end: int
@@ -37,20 +38,23 @@ class QueueEnd(NamedTuple):
 
 class Answer(msgspec.Struct):
     """
-    What tasks found.
+    The answer of some tasks.
 
-    :ivar findings: may hold one twice, where two stretches saw it.
-    :ivar failed: why a task could not read something; empty: all could.
-    :ivar compared: bytes; `blank`: of them, those that differ and mean nothing.
-    :ivar records: of each side, and of those compared (`COMMON`): how many, and their bytes.
-    :ivar tallies: by side, topic and queue id: as in `queues.Tally`.
-    :ivar delays: by side, level and delay: messages, the first and last of them, queue and offset.
-    :ivar keys: of each side, as in `indexes.Counts`.
-    :ivar apart: stretches that differ, from where to where, and from where on their logs are out
-        of step; -1: they are in step.
-    :ivar anchors: by side: hash of a run of records, and where it is.
-    :ivar changes: differences between logs that are out of step; `told`: those in words.
-    :ivar ends: by side, topic and queue id.
+    :ivar findings: a finding may be in it twice, if two stretches made it.
+    :ivar failed: why a task could not read a file; empty: all could.
+    :ivar compared: number of bytes that were compared.
+    :ivar blank: how many of them differ and mean nothing.
+    :ivar records: number and bytes of the records of each side, and of those compared (`COMMON`).
+    :ivar tallies: by side, topic and queue id: the numbers of `queues.Tally`.
+    :ivar delays: by side, level and delay: number of messages, the first and last of them, queue
+        and offset.
+    :ivar keys: for each side the numbers of `indexes.Counts`.
+    :ivar apart: stretches that differ: start, end, and the place from which on the logs are out of
+        step; -1: they are in step.
+    :ivar anchors: by side: hash of a run of records, and its place.
+    :ivar changes: number of differences between logs that are out of step.
+    :ivar told: those differences in words.
+    :ivar ends: ends of queues by side, topic and queue id.
     """
 
     findings: list[Finding] = []
@@ -69,7 +73,7 @@ class Answer(msgspec.Struct):
 
     @property
     def is_bad(self) -> bool:
-        """It found an error, which in a store that moves may be none."""
+        """Whether it has an error, which may be a false one if the store is in use."""
         return any(shift >= 0 for *_, shift in self.apart) or any(
             finding.severity == Severity.ERROR for finding in self.findings
         )
@@ -92,7 +96,7 @@ class Answer(msgspec.Struct):
 
     def add_audited(self, seen: AuditResult, group: Sequence[int]) -> None:
         """
-        What was seen of some records.
+        Add the results for some records.
 
         :param group: the sides whose records these are.
         """
@@ -106,7 +110,7 @@ class Answer(msgspec.Struct):
         _add(self.keys, ((group[at], counts) for at, counts in seen.counts if any(counts)))
 
     def add_records(self, side: int, records: int, size: int) -> None:
-        """:param side: or `COMMON`."""
+        """:param side: a side, or `COMMON`."""
         _add(self.records, [(side, (records, size))])
 
     def add_delay(self, side: int, delay: Delay) -> None:
@@ -118,8 +122,8 @@ class Answer(msgspec.Struct):
             if len(self.delays) < _MOST_DELAYS:
                 self.delays[key] = [*row]
             return
-        # A row is [messages, first, last, queue id and queue offset of the first]: the sums are
-        # added, and the place is that of the earlier one of the two first messages.
+        # A row is [messages, first, last, queue id and queue offset of the first]. The numbers are
+        # added, and the place is that of the earlier of the two first messages.
         first = min(had, row, key=lambda numbers: numbers[1])
         self.delays[key] = [had[0] + row[0], first[1], max(had[2], row[2]), *first[3:]]
 
@@ -132,11 +136,11 @@ def _add(sums: dict[Any, list[int]], rows: Iterable[tuple[Any, Sequence[int]]]) 
 
 class Stretch(NamedTuple):
     """
-    A part of the log to look at.
+    A part of the log to be read.
 
-    :ivar number: of the task.
-    :ivar sides: those that have it.
-    :ivar compares: its bytes are compared.
+    :ivar number: number of the task.
+    :ivar sides: the sides that have it.
+    :ivar compares: compare its bytes.
     """
 
     number: int
@@ -148,10 +152,10 @@ class Stretch(NamedTuple):
 
 class Work(NamedTuple):
     """
-    What all tasks share.
+    The values that all tasks share.
 
     :ivar checks: some of `auditing.CHECKS`.
-    :ivar window: bytes that are read at once.
+    :ivar window: how many bytes are read at once.
     """
 
     sides: tuple[Side, ...]
@@ -165,7 +169,7 @@ class Work(NamedTuple):
 
 
 def run(work: Work, task: "Task", answer: Answer) -> None:
-    """One task; a store that vanishes is an answer, no error."""
+    """Run one task; a store that vanishes is noted in the answer, not raised."""
     try:
         _RUN[type(task)](work, task, answer)
     except CannotDecide as error:
@@ -198,7 +202,7 @@ def _stretch(work: Work, stretch: Stretch, answer: Answer) -> None:
 
 
 class Doubt(NamedTuple):
-    """A queue that has more entries than records point to."""
+    """A queue that has more entries than records that belong to it."""
 
     number: int
     side: int
@@ -207,7 +211,7 @@ class Doubt(NamedTuple):
 
 
 def _doubt(work: Work, doubt: Doubt, answer: Answer) -> None:
-    """Find the entries that no record stands behind."""
+    """Find the entries to which no record belongs."""
     side = work.sides[doubt.side]
     queue = side.queue(doubt.topic, doubt.queue_id)
     answer.findings += dangling(side.store, queue, side.log.stop, side.name)
@@ -215,9 +219,10 @@ def _doubt(work: Work, doubt: Doubt, answer: Answer) -> None:
 
 class Survey(NamedTuple):
     """
-    What to read of one side before its log: some queues, or one index file.
+    A part of one side to be read before its log: some queues, or one index file.
 
-    :ivar low: of the log, as `high`.
+    :ivar low: where the part of the log begins.
+    :ivar high: where that part ends.
     """
 
     number: int
@@ -249,9 +254,9 @@ def _survey(work: Work, survey: Survey, answer: Answer) -> None:
 
 class Landmarks(NamedTuple):
     """
-    A part of one side's log, of whose records some are picked to be found in the other one.
+    A part of one side's log, from which records are picked that the other side may have as well.
 
-    :ivar every: bytes for each that is picked, about.
+    :ivar every: about one record is picked for so many bytes.
     """
 
     number: int
@@ -271,8 +276,8 @@ class ShiftedPart(NamedTuple):
     """
     A part of logs that are out of step.
 
-    :ivar most: differences after which it ends.
-    :ivar tells: them; else it counts them.
+    :ivar most: number of differences after which it ends.
+    :ivar tells: return the differences; otherwise only count them.
     """
 
     number: int
@@ -282,7 +287,7 @@ class ShiftedPart(NamedTuple):
 
 
 def _align(work: Work, task: ShiftedPart, answer: Answer) -> None:
-    """Lay the logs beside each other there."""
+    """Align the logs in this part."""
     told = align_part(work.pair, task.part, task.most)
     answer.changes = len(told)
     if task.tells:
@@ -299,11 +304,14 @@ _RUN: Mapping[type, Any] = {
 }
 
 Answers = Mapping[int, Answer]
-"""By the number of the task; tasks that nobody will ask for again may be added up in one."""
+"""
+Answers by the number of the task; answers of tasks that are not asked for one by one may be added
+up in one.
+"""
 Run = Callable[[str, Work, Sequence[Task], bool], Answers]
 """
-Runs tasks somewhere: a label for who looks on, what they share, the tasks, and whether each one's
-answer has to be told from those of others.
+A function that runs tasks somewhere. Its arguments are a label for the progress, the shared values,
+the tasks, and whether the answer of each task is needed by itself.
 """
 
 
@@ -315,13 +323,13 @@ def plan(
     holes: Sequence[Sequence[Hole]] = ((), ()),
 ) -> list[Stretch]:
     """
-    The stretches of both logs.
+    Return the stretches of both logs.
 
-    :param ranges: of each side's log: where it begins and ends.
-    :param common: what both have, and is compared.
+    :param ranges: where the log of each side begins and ends.
+    :param common: the part that both have, and that is compared.
     :param step: most bytes of one stretch.
-    :param bases: where files begin; no stretch reaches over such a place.
-    :param holes: of each side: bytes that it should have, and has not.
+    :param bases: where files begin; no stretch crosses such a place.
+    :param holes: for each side the bytes that it should have, but lacks.
     """
     edges = {edge for mine in holes for hole in mine for edge in hole[:2]}
     cuts = sorted({*bases, *common, *edges, *(end for pair in ranges for end in pair)})
@@ -339,7 +347,7 @@ def plan(
             high = min(at + step, end)
             if compares or len(sides) == 1:
                 stretches.append(Stretch(len(stretches), at, high, sides, compares))
-            else:  # both have it, but it is not to be compared (--from)
+            else:  # both have it, but --from excludes it
                 stretches += [
                     Stretch(len(stretches) + extra, at, high, (side,), False)
                     for extra, side in enumerate(sides)

@@ -1,4 +1,4 @@
-"""What the sums over all stretches say: pure rules, from numbers to findings and one line."""
+"""Rules that judge the sums over all stretches: from numbers to findings and one line."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,15 +20,16 @@ LOG_CODES = (
     "RECORD_DUPLICATED",
     "RECORD_MOVED",
 )
-"""Findings that say that the slave's log is not the master's."""
+"""Codes of findings that say that the slave's log is not the master's."""
 
 
 class QueueSum(NamedTuple):
     """
-    One queue of one side, over the whole log.
+    The sums of one queue of one side, over the whole log.
 
-    :ivar entries: that the queue has; `first`: queue offset of the first of them, -1: none.
-    :ivar matched: records that found theirs; `wrong` to `old` as in `queues.Tally`.
+    :ivar entries: number of entries that the queue has.
+    :ivar first: queue offset of the first entry; -1: there is none.
+    :ivar matched: number of records whose entry was found; for `wrong` to `old` see `queues.Tally`.
     """
 
     side: str
@@ -44,12 +45,14 @@ class QueueSum(NamedTuple):
 
     @property
     def surplus(self) -> int:
-        """Entries that no record stands behind."""
+        """Number of entries to which no record belongs."""
         return self.entries - self.matched - self.wrong
 
 
 class DelaySum(NamedTuple):
-    """Delayed messages of one level and one delay, ms, on one side; the first and last of them."""
+    """
+    Delayed messages of one level and one delay in ms on one side, and the first and last of them.
+    """
 
     side: str
     level: int
@@ -63,11 +66,12 @@ class DelaySum(NamedTuple):
 
 class TailState(NamedTuple):
     """
-    How one side's log ends.
+    The end of one side's log.
 
-    :ivar known: behind the last record that its queues know; `topic` to `queue_offset` say which.
-    :ivar abort: it was open, or was killed.
-    :ivar residue: something stands behind the end.
+    :ivar known: end of the last record that its queues know; `topic` to `queue_offset` name that
+        record.
+    :ivar abort: its broker had it open, or was killed.
+    :ivar residue: bytes stand after the end.
     """
 
     side: str
@@ -81,7 +85,7 @@ class TailState(NamedTuple):
 
 
 def judge_queues(sums: Sequence[QueueSum]) -> Iterator[Finding]:
-    """What whole queues lack, in few words."""
+    """Yield findings about whole queues, few for many entries."""
     pending: dict[str, int] = defaultdict(int)
     filled: dict[tuple[str, int], int] = {}
     for queue in sums:
@@ -113,7 +117,10 @@ def judge_queues(sums: Sequence[QueueSum]) -> Iterator[Finding]:
 
 
 def judge_delays(sums: Sequence[DelaySum]) -> Iterator[Finding]:
-    """Each level has one delay, unless its setting was changed."""
+    """
+    Yield findings for levels with several delays: each level has one, unless its setting was
+    changed.
+    """
     levels: dict[tuple[str, int], list[DelaySum]] = defaultdict(list)
     for delay in sums:
         levels[delay.side, delay.level].append(delay)
@@ -143,7 +150,7 @@ def _odd_delay(odd: DelaySum, main: DelaySum, changed: bool) -> Finding:
 
 
 def judge_tail(state: TailState) -> Iterator[Finding]:
-    """A log that ends before its queues do, or in the middle of something."""
+    """Yield findings for a log that ends before its queues do, or in the middle of a record."""
     if state.known > state.end:
         yield finding(
             "TORN_TAIL",
@@ -163,7 +170,7 @@ def judge_tail(state: TailState) -> Iterator[Finding]:
 def judge_bounds(
     names: Sequence[str], ranges: Sequence[tuple[int, int]], is_quorum: bool
 ) -> Iterator[Finding]:
-    """Where one log has what the other one lacks."""
+    """Yield findings for parts that only one log has."""
     (begin, end), (slave_begin, slave_end) = ranges
     if slave_begin > begin:
         yield finding(
@@ -177,7 +184,8 @@ def judge_bounds(
             "MASTER_AHEAD", f"{end - slave_end} bytes.", broker=names[1], physical_offset=slave_end
         )
     if slave_end > end:
-        # A member of a quorum may hold what was never agreed on; the leader will cut it.
+        # A member of a DLedger group may hold entries that were never committed; the leader will
+        # cut them.
         yield finding(
             "SLAVE_AHEAD",
             f"{slave_end - end} bytes.",
@@ -188,7 +196,7 @@ def judge_bounds(
 
 
 def judge_holes(name: str, holes: Sequence[Hole]) -> Iterator[Finding]:
-    """What a log lacks in its middle."""
+    """Yield findings for the holes in a log."""
     for hole in holes:
         yield finding(
             "LOG_HOLE",
@@ -204,9 +212,10 @@ class IndexState(NamedTuple):
     """
     The index files of one side.
 
-    :ivar faults: what is wrong with those that cannot be read.
-    :ivar spans: first and last physical offset of each of the others that has items.
-    :ivar low: where its log begins; `known`: up to where it was dispatched.
+    :ivar faults: faults of files that cannot be read.
+    :ivar spans: first and last physical offset of each other file that has items.
+    :ivar low: where its log begins.
+    :ivar known: up to where its log was dispatched.
     """
 
     side: str
@@ -217,7 +226,7 @@ class IndexState(NamedTuple):
 
 
 def judge_index(states: Sequence[IndexState]) -> Iterator[Finding]:
-    """Files that are damaged, and an index that only one side has."""
+    """Yield findings for damaged files, and for an index that only one side has."""
     for at, state in enumerate(states):
         for fault in state.faults:
             yield finding("INDEX_UNREADABLE", f"{fault}.", broker=state.side)
@@ -250,7 +259,7 @@ def judge_checkpoint(name: str, times: CheckpointTimes | None, newest: int) -> I
 
 
 def judge_keys(sums: Iterable[tuple[str, int]]) -> Iterator[Finding]:
-    """:param sums: of each side the keys that its index does not have yet."""
+    """:param sums: for each side the number of keys that its index does not have yet."""
     for side, pending in sums:
         if pending:
             yield finding("INDEX_NOT_DISPATCHED", f"{pending} keys.", broker=side)
@@ -265,12 +274,12 @@ def verdict(
     is_alone: bool = False,
 ) -> str:
     """
-    The last line.
+    Return the last line of the output.
 
-    :param messages: that were compared; None: they were not counted.
-    :param first: difference between the logs.
-    :param errors: findings of ERROR in all.
-    :param is_alone: one store was held against itself.
+    :param messages: number of messages that were compared; None: they were not counted.
+    :param first: the first difference between the logs.
+    :param errors: number of findings of severity ERROR.
+    :param is_alone: one store was compared with itself.
     """
     stretch = f"[{common[0]}, {common[1]})"
     error_count = "1 error" if errors == 1 else f"{errors} errors"

@@ -1,10 +1,11 @@
 """
-Two stores: their bytes up to the common offset, and each one's queues and index.
+Compares the bytes of two stores up to the common offset, and each one's queues and index with its
+log.
 
-First queues and index files are read by themselves, so that it is known how far the queues were
-built. Then tasks go over the log, a stretch each: bytes against bytes, and, where they are the
-same, each record once for both sides. Stores may move: the bounds are fixed first, and stretches
-of a store that is open and seems to be wrong are looked at again before anything is said.
+First queues and index files are read by themselves, to learn how far the queues were built. Then
+tasks go over the log, a stretch each: bytes against bytes, and, where they are the same, each
+record once for both sides. The stores may be in use: the bounds are fixed first, and faults of an
+open store are looked at again before they are reported.
 """
 
 from collections import Counter
@@ -60,7 +61,7 @@ _NO_QUEUE = _NO_END, ("", -1)
 
 
 def run_here(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
-    """One after the other, in this process."""
+    """Run tasks one after the other, in this process."""
     answers: dict[int, Answer] = {}
     for task in tasks:
         run(work, task, answers.setdefault(task.number, Answer()))
@@ -69,12 +70,12 @@ def run_here(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> A
 
 class ReplicaComparison(NamedTuple):
     """
-    What two stores hold, compared.
+    The result of comparing two stores.
 
-    :ivar findings: each once.
-    :ivar first: of those that say that the logs differ, the one nearest to the log's start.
-    :ivar apart: how many say so.
-    :ivar along: how many errors there are from which offset on, up to the next.
+    :ivar findings: each finding once.
+    :ivar first: of the differences between the logs, the one nearest to the log's start.
+    :ivar apart: number of findings that say that the logs differ.
+    :ivar along: numbers of errors from each of these offsets up to the next.
     """
 
     names: Sequence[str]
@@ -117,11 +118,11 @@ def verify(
     pause: Callable[[float], None] = lambda _: None,
 ) -> ReplicaComparison:
     """
-    Compare two stores, or hold one against itself.
+    Compare two stores, or one with itself.
 
-    :param run_tasks: where the work is done.
-    :param pause: waits so many ms before what moves is looked at again.
-    :raises CannotDecide: one cannot be read, or they have nothing in common.
+    :param run_tasks: runs the tasks.
+    :param pause: waits so many ms before a store in use is looked at again.
+    :raises CannotDecide: a store cannot be read, or they have nothing in common.
     """
     return _Verification(settings, open_pair(settings), run_tasks, note, pause).run()
 
@@ -212,7 +213,7 @@ class _Verification:
         return self._run("queues and index", self._work([0, 0]), tasks)
 
     def _run(self, label: str, work: Work, tasks: Sequence[Task]) -> Answer:
-        """Run tasks; again those that found errors in a store that moves."""
+        """Run tasks; those that found errors in a store in use are run again."""
         may_move = any(replica.store.abort for replica in self._pair)
         answers = dict(self._run_tasks(label, work, tasks, may_move)) if tasks else {}
         for _ in range(_AGAIN if may_move else 0):
@@ -258,7 +259,7 @@ class _Verification:
         label = f"{self._compared[1] - self._compared[0]:,} bytes of both logs"
         return self._run(label, work, tasks)
 
-    # What it adds up to
+    # The sums
 
     def _add_tails(self, ends: Mapping[tuple[int, str, int], QueueEnd]) -> None:
         for side, replica in enumerate(self._pair):
@@ -297,7 +298,8 @@ class _Verification:
         return queues
 
     def _doubts(self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]) -> Answer:
-        # Light queues have no records of their own: they are always in doubt, and so come last.
+        # Light queues have no records of their own: they always have a surplus, and so they come
+        # last.
         doubted = sorted(
             (key for key, queue in queues.items() if queue.surplus > 0),
             key=lambda key: key[1].startswith(_LIGHT),
@@ -306,7 +308,9 @@ class _Verification:
         return self._run("entries in doubt", work, tasks)
 
     def _aligned(self, work: Work, sums: Answer) -> RegionAlignment:
-        """What is seen once is told: to look again would take as long as before."""
+        """
+        Align the logs. Nothing is looked at again here, because that would take as long as before.
+        """
         is_whole = self._compared == self._common
         shifts = Shifts(self._run_tasks, work, self._settings.split)
         return shifts.aligned(self._plan, sums.apart, is_whole=is_whole)
@@ -333,7 +337,10 @@ class _Verification:
         return states
 
     def _findings(self, findings: Sequence[Finding], aligned: RegionAlignment) -> list[Finding]:
-        """Each once; where logs are out of step a record is compared by its content alone."""
+        """
+        Return each finding once; where the logs are out of step records are compared by content
+        only.
+        """
         kept: dict[tuple[object, ...], Finding] = {}
         for finding in [*aligned.leave(findings), *aligned.findings]:
             key = (
@@ -345,7 +352,7 @@ class _Verification:
         if not self._is_alone:
             mine = blamed_on_the_log(mine, self._names)
         every = [*mine, *self._told]
-        if self._is_alone:  # what is said of the other side was said of this one
+        if self._is_alone:  # a finding about the other side is about the same store
             every = [finding for finding in every if finding.broker != self._names[1]]
         return every
 

@@ -1,4 +1,5 @@
-"""A store directory: what a broker left, or is writing right now.
+"""
+A store's directory that a broker left, or writes at the moment.
 
 Spec: store.md, sections 1, 5.1, 5.2 and 12; dledger.md, section 3.
 """
@@ -30,15 +31,15 @@ def open_store(
     damaged: bool = False,
 ) -> "StoreDirectory":
     """
-    A store, by its root directory (`storePathRootDir`).
+    Open a store by its root directory (`storePathRootDir`).
 
-    :param uri: a path, `file://...`, a URI that pyarrow opens, or what `files.stage` returned.
-    :param commit_log: `storePathCommitLog`, if that is set; with commas if there are several. A
-        DLedger's is `.../dledger-<id>/data`.
+    :param uri: a path, `file://...`, a URI that pyarrow opens, or a result of `files.stage`.
+    :param commit_log: `storePathCommitLog`, if that is set; several directories have commas between
+        them. A DLedger's is `.../dledger-<id>/data`.
     :param index_sizes: `maxHashSlotNum` and `maxIndexNum`, if they are not the default.
-    :param damaged: a log or a queue of which files are missing is read as far as it is there; the
-        caller looks at `holes` and `Queue.faults`.
-    :raises CannotDecide: there is no store, or it is damaged; says what to do.
+    :param damaged: read a log or a queue even if files of it are missing; the caller looks at
+        `holes` and `Queue.faults`.
+    :raises CannotDecide: there is no store, or it is damaged; the text says what to do.
     """
     files, root = files_of(uri)
     store = StoreDirectory(uri, files, root, commit_log, index_sizes, damaged)
@@ -48,9 +49,9 @@ def open_store(
 
 class StoreDirectory(StoreFiles):
     """
-    The same, and its records, units and index.
+    A store with its records, units and index.
 
-    :ivar index_hint: the same as `index_sizes`, for files that do not show theirs.
+    :ivar index_hint: slots and items for index files that do not show theirs; see `open_store`.
     """
 
     def __init__(
@@ -70,10 +71,10 @@ class StoreDirectory(StoreFiles):
         self, split_size: int = SPLIT_SIZE, stop: int | None = None, start: int = 0
     ) -> list[Split]:
         """
-        All records of the log, in parts.
+        Return all records of the log as splits.
 
-        :param stop: up to there; None: up to `max_offset`.
-        :param start: only those that start there or behind.
+        :param stop: end of the last split; None: `max_offset`.
+        :param start: only records that start at or after this offset.
         """
         bound = self.max_offset()
         return splits_of(
@@ -84,25 +85,25 @@ class StoreDirectory(StoreFiles):
 
     def queue(self, topic: str, queue_id: int) -> Queue:
         """
-        A queue; an empty one if there is none.
+        Return a queue; an empty one if it has no files.
 
-        :raises CannotDecide: a file is missing in it, and the store was not opened as damaged.
+        :raises CannotDecide: a file of it is missing, and the store was not opened as damaged.
         """
         return Queue(self.files, topic, queue_id, *self._parts(topic, queue_id), self._damaged)
 
     def queue_alone(self, topic: str, queue_id: int) -> Queue:
         """
-        A queue's units, without a look at the log, which takes longer.
+        Return a queue without reading the log, which would take longer.
 
-        :raises CannotDecide: a file is missing in it.
+        :raises CannotDecide: a file of it is missing.
         """
         return Queue(self.files, topic, queue_id, self._row("consumequeue", topic, queue_id))
 
     def read_records(self, offsets: Any, sizes: Any) -> Records:
         """
-        Records at these places of the log, in this order.
+        Return the records at these places of the log, in this order.
 
-        Those that are not there (deleted, damaged, or not written yet) are left out: compare
+        Records that do not exist (deleted, damaged, or not written yet) are left out: compare
         `len`, or `physical_offset`. Call it for some MiB at a time.
         """
         return pick_records(
@@ -114,7 +115,7 @@ class StoreDirectory(StoreFiles):
         )
 
     def store_time_of(self, physical_offset: int) -> int:
-        """When the record that begins there was stored, ms; 0 if there is none."""
+        """Return when the record at an offset was stored, in ms; 0 if there is none."""
         for file in reversed(self._log_files):
             if file.base <= physical_offset < file.end:
                 try:
@@ -128,9 +129,9 @@ class StoreDirectory(StoreFiles):
 
     def index_files(self) -> list[IndexFile]:
         """
-        The index files, oldest first.
+        Return the index files, oldest first.
 
-        :raises CannotDecide: how many slots they have is not known.
+        :raises CannotDecide: the number of slots of a file is not known.
         """
         files, unreadable = self.index_parts()
         for fault in unreadable:
@@ -139,9 +140,10 @@ class StoreDirectory(StoreFiles):
 
     def index_parts(self) -> tuple[list[IndexFile], list[CannotDecide]]:
         """
-        The index files, oldest first, and what is wrong with the others.
+        Return the index files, oldest first, and the faults of those that cannot be read.
 
-        One that does not show how many slots it has, has as many as another one of its size.
+        A file that does not show its number of slots is taken to have as many as another one of its
+        size.
         """
         base = f"{self.root}/index"
         files: dict[str, IndexFile] = {}
@@ -169,7 +171,7 @@ class StoreDirectory(StoreFiles):
 
 def scan(store: StoreDirectory, split: Split) -> Iterator[Records]:
     """
-    All records that start in a split.
+    Yield all records that start in a split.
 
     :raises CannotDecide: the file vanished.
     """
@@ -180,7 +182,7 @@ def scan(store: StoreDirectory, split: Split) -> Iterator[Records]:
 
 def scan_with_gaps(store: StoreDirectory, split: Split) -> Iterator[Records | Gap]:
     """
-    The same, and what stands between records and is none.
+    Yield all records that start in a split, and the gaps between them.
 
     :raises CannotDecide: the file vanished.
     """

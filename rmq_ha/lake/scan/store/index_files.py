@@ -18,7 +18,7 @@ from rmq_ha.base.store_format.index import (
 )
 
 DEFAULT_SIZES = (5_000_000, 20_000_000)
-"""`maxHashSlotNum` and `maxIndexNum`."""
+"""The defaults of `maxHashSlotNum` and `maxIndexNum`."""
 ITEMS = np.dtype([("hash", ">i4"), ("phyOffset", ">i8"), ("timeDiff", ">i4"), ("prev", ">i4")])
 _GUESSABLE = 64 << 20
 _GUESSES = 1000
@@ -28,9 +28,9 @@ class IndexEntries(NamedTuple):
     """
     The items of an index file in the order in which they were written; item `n` is row `n - 1`.
 
-    :ivar slot: where the key's hash belongs.
+    :ivar slot: number of the slot of the key's hash.
     :ivar time_diff: seconds since the header's begin time.
-    :ivar previous: number of the slot's item before; 0: none.
+    :ivar previous: number of the previous item of the same slot; 0: none.
     """
 
     slot: Any
@@ -44,14 +44,14 @@ class IndexFile:
     """
     One index file.
 
-    :ivar slots: how many it has.
-    :ivar items: how many it has room for, item 0 included.
+    :ivar slots: number of slots.
+    :ivar items: number of items that fit, including item 0.
     """
 
     def __init__(self, files: Files, path: str, size: int, sizes: tuple[int, int] | None) -> None:
         """
-        :param sizes: `maxHashSlotNum` and `maxIndexNum`; None: the defaults, or what fits.
-        :raises CannotDecide: they do not fit, or cannot be found out.
+        :param sizes: `maxHashSlotNum` and `maxIndexNum`; None: the defaults, or numbers that fit.
+        :raises CannotDecide: the sizes do not fit, or cannot be found.
         """
         self._files = files
         self.path = path
@@ -71,10 +71,10 @@ class IndexFile:
 
     def entries(self, start: int = 0, stop: int | None = None) -> IndexEntries:
         """
-        Its items.
+        Return the items of the file.
 
         :param start: row of the first one; item numbers are one more.
-        :param stop: row behind the last one.
+        :param stop: row after the last one.
         """
         stop = self.count if stop is None else min(stop, self.count)
         count = max(0, stop - start)
@@ -92,7 +92,7 @@ class IndexFile:
         )
 
     def heads(self, start: int = 0, stop: int | None = None) -> Any:
-        """Of each slot the number of its newest item; 0: none."""
+        """Return the number of each slot's newest item; 0: none."""
         stop = self.slots if stop is None else min(stop, self.slots)
         data = self._files.window(
             self.path, HEADER_SIZE + SLOT_SIZE * start, SLOT_SIZE * (stop - start)
@@ -102,7 +102,7 @@ class IndexFile:
     def _sizes(self) -> tuple[int, int]:
         if self.size == index_file_size(*DEFAULT_SIZES):
             return DEFAULT_SIZES
-        if self.header.index_count <= 1:  # nothing is in it: any numbers that fit will do
+        if self.header.index_count <= 1:  # the file is empty: any numbers that fit will do
             slots = (self.size - HEADER_SIZE) // SLOT_SIZE % 5
             return slots or 5, (self.size - HEADER_SIZE - SLOT_SIZE * (slots or 5)) // ITEM_SIZE
         guesses = self._guessed() if self.size <= _GUESSABLE else []
@@ -114,7 +114,7 @@ class IndexFile:
         return guesses[0]
 
     def _guessed(self) -> list[tuple[int, int]]:
-        """The sizes with which the items are what the header says of them."""
+        """Return the sizes with which the items fit the header."""
         data = bytes(self._files.window(self.path, 0, self.size))
         last = self.header.end_physical_offset.to_bytes(8, "big", signed=True)
         before = HEADER_SIZE + ITEM_SIZE * (self.header.index_count - 1) + 4
@@ -131,7 +131,7 @@ class IndexFile:
         return guesses
 
     def _fits(self, data: bytes, slots: int) -> bool:
-        count = self.header.index_count - 1  # all in the file: the last one's place was found
+        count = self.header.index_count - 1  # the last one was found in the file
         start = HEADER_SIZE + SLOT_SIZE * slots + ITEM_SIZE
         item = np.frombuffer(data, ITEMS, count, start)
         hashes, previous = item["hash"].astype(np.int64), item["prev"].astype(np.int64)

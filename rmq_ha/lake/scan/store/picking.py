@@ -1,4 +1,4 @@
-"""Records read one by one, from where a queue says that they are."""
+"""Reads single records from the places that a queue's entries give."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,16 +13,16 @@ from rmq_ha.lake.scan.log.shape import Bytes, Ints, fields, shape_of
 from rmq_ha.ops.offline.log_files import LogFile
 
 _NEAR = 64 << 10
-"""Records that are so close are fetched with what is between them."""
+"""Records that are at most so many bytes apart are fetched together with the bytes between them."""
 
 
 def pick_records(
     files: Files, row: Sequence[LogFile], offsets: Ints, sizes: Ints, stop: int
 ) -> Records:
     """
-    The records at these places, in this order; those that are not there are left out.
+    Return the records at these places, in this order; records that do not exist are left out.
 
-    :param stop: what ends behind it is not there.
+    :param stop: a record that ends after it does not exist.
     """
     numbers = np.searchsorted([file.base for file in row], offsets, "right") - 1
     limits = np.minimum([file.end for file in row], stop)[numbers]
@@ -46,7 +46,10 @@ def pick_records(
 
 
 def _runs(starts: Ints, sizes: Ints, numbers: Ints) -> Iterator[tuple[slice, int, int, int]]:
-    """Which records are fetched together: them, their file, and from where to where."""
+    """
+    Yield the records that are fetched together: their slice, their file, and the bytes from where
+    to where.
+    """
     ends = np.maximum.accumulate(starts + sizes)
     is_cut = (starts[1:] > ends[:-1] + _NEAR) | (numbers[1:] != numbers[:-1])
     cuts = np.append(np.flatnonzero(is_cut) + 1, len(starts))

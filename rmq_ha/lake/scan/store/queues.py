@@ -20,7 +20,7 @@ _MAX_EXTENSION = 1 << 15
 class Queue(QueueFiles):
     def units(self, start: int, stop: int) -> Any:
         """
-        The units of `[start, stop)`: a structured array `offset, size, tagsCode`.
+        Return the units of `[start, stop)`: a structured array `offset, size, tagsCode`.
 
         :raises CannotDecide: a file vanished.
         """
@@ -35,9 +35,10 @@ class Queue(QueueFiles):
 
     def tags_codes(self, units: Any) -> Any:
         """
-        The hashes of the tags (or times of delivery), looked up where they are in the extension.
+        Return the hashes of the tags (or times of delivery); those in the extension are looked up
+        there.
 
-        What cannot be looked up stays an address: any tag may be meant.
+        An address that cannot be looked up stays as it is, and may stand for any tag.
         """
         codes = units["tagsCode"].copy()
         for index in np.flatnonzero(codes <= -2147483649):

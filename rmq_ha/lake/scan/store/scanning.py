@@ -1,8 +1,9 @@
-"""Reading a log from front to back, in parts that may be read anywhere and in any order.
+"""
+Reads a log from front to back, in parts that may be read anywhere and in any order.
 
-Every record belongs to the split in which it starts. A split begins to look before its own part:
-the largest message back, so that a record that only lies in another one's body has been left
-behind when its part begins.
+Every record belongs to the split in which it starts. Reading begins before the split, by the size
+of the largest message. So a record that lies only in another one's body has been recognised before
+the split begins.
 
 Spec: store.md, sections 2.2 and 14.2.
 """
@@ -21,9 +22,9 @@ from rmq_ha.ops.offline.log_files import LogFile
 
 SPLIT_SIZE = 64 << 20
 LOOK_BACK = (4 << 20) + (256 << 10)
-"""More than a record with a body of `maxMessageSize`."""
+"""Bytes before a split where reading begins: more than a record with a body of `maxMessageSize`."""
 _BEYOND = 64 << 10
-"""Of the bytes behind a split: room for its last record, as a rule."""
+"""Bytes after a split that are read with it: usually room for its last record."""
 
 
 class Split(NamedTuple):
@@ -31,8 +32,8 @@ class Split(NamedTuple):
     The records that start in `[lo, hi)`.
 
     :ivar base: physical offset of the file's first byte.
-    :ivar end: of the file; nothing of this file is behind it.
-    :ivar stop: bytes from there on are not looked at.
+    :ivar end: physical offset of the file's end.
+    :ivar stop: bytes from there on are not read.
     """
 
     path: str
@@ -46,10 +47,10 @@ class Split(NamedTuple):
 
 class Gap(NamedTuple):
     """
-    Bytes that should be records and are none.
+    Bytes that should be records, but are not.
 
     :ivar start: physical offset.
-    :ivar end: where records, or the next file, go on.
+    :ivar end: where records, or the next file, continue.
     """
 
     path: str
@@ -59,7 +60,7 @@ class Gap(NamedTuple):
 
 
 def splits_of(row: list[LogFile], split_size: int, start: int, stop: int) -> list[Split]:
-    """All records from `start` up to `stop`."""
+    """Return all records from `start` up to `stop` as splits."""
     splits = []
     for file in row:
         for low in range(file.base, file.end, split_size):
@@ -73,12 +74,12 @@ def pieces(
     files: Files, split: Split, window: int = WINDOW, look_back: int = LOOK_BACK
 ) -> Iterator[Records | Gap]:
     """
-    Records, window by window, and what stands between them that is none.
+    Yield records, window by window, and the gaps between them.
 
-    A gap belongs to the split in which it starts, too.
+    A gap also belongs to the split in which it starts.
 
-    :param window: bytes that are looked at together.
-    :param look_back: bytes before the split where looking begins.
+    :param window: how many bytes are read together.
+    :param look_back: how many bytes before the split reading begins.
     :raises CannotDecide: the file is gone, or shorter than it was.
     """
     limit = min(split.end, split.stop)

@@ -1,1 +1,3 @@
-"""Cold messages as a Parquet table, every message once; and back into a topic."""
+"""
+Archives cold messages in a Parquet table, every message once, and sends them back into a topic.
+"""

@@ -1,12 +1,12 @@
 """
-What an archive is a table of.
+The forms of an archive's table: Parquet, or Delta Lake.
 
-The plain form is Parquet that Spark's own streaming sink writes. Which files count, Spark keeps in
-`_spark_metadata`, and every reader of it minds that; how far the queues were read, in the
-checkpoint beside it. A batch is in the table when the first names it, and the checkpoint says which
-offsets that were. In a table of Delta Lake this stands in the commit that brought the messages
-(`userMetadata`): one is never there without the other, and a table that is restored goes on where
-it was then.
+The plain form is Parquet that Spark's own streaming sink writes. Spark keeps in `_spark_metadata`
+which files count, and each of its readers heeds that; the checkpoint beside it keeps how far the
+queues were read. A batch is in the table when `_spark_metadata` names it, and the checkpoint says
+which offsets it had. In a table of Delta Lake the offsets stand in the commit that brought the
+messages (`userMetadata`). So one is never there without the other, and a table that is restored
+goes on from its offsets of that time.
 """
 
 import json
@@ -25,20 +25,22 @@ from rmq_ha.lake.spark.source.schema import COLUMNS, struct_of
 from rmq_ha.lake.spark.source.streaming_offsets import Offsets, from_json, to_json
 
 CHECKPOINT = "_checkpoint"
-"""Below the archive; readers of Parquet pass over names that begin with `_`."""
+"""
+Directory of the checkpoint below the archive; readers of Parquet skip names that begin with `_`.
+"""
 STORED = struct_of(COLUMNS)
-"""What is kept of a message; `topic` and the day are in the names of directories."""
+"""Columns that are kept of a message; `topic` and the day are in the names of directories."""
 DAY = "day"
 _ROWS = StructType([*STORED.fields, StructField(DAY, StringType())])
 PARQUET = "parquet"
 _OLD = "_rmqha"
 OFFSETS = "rmqha.offsets"
-"""In a commit: for each queue the first offset that is not archived."""
+"""Member of a commit: for each queue the first offset that is not archived."""
 
 
 class Archive:
     """
-    What was archived, as Parquet.
+    An archive as Parquet.
 
     :param to: its directory; a path, or a URI.
     """
@@ -47,17 +49,22 @@ class Archive:
         self._spark, self._to = spark, to
 
     def rows(self, ends: Offsets | None = None) -> DataFrame:
-        """Everything: the source's columns, `properties` and `day`; `ends`: what `ends()` said."""
+        """
+        Return all rows: the source's columns, `properties` and `day`.
+
+        :param ends: the result of `ends()`, if it is known.
+        """
         if not (self.ends() if ends is None else ends):
             return self._spark.createDataFrame([], _ROWS)
         return self._rows().select(*_ROWS.names)
 
     def ends(self) -> Offsets | None:
         """
-        Of each queue, the first offset that is not archived; None: nothing was archived yet.
+        Return the first offset of each queue that is not archived; None: nothing was archived yet.
 
-        :raises WrongUsage: it is a table of Delta Lake.
-        :raises CannotDecide: it is damaged, too old, or where only Hadoop can look.
+        :raises WrongUsage: the directory is a table of Delta Lake.
+        :raises CannotDecide: the archive is damaged, too old, or in a place that only Hadoop can
+            read.
         """
         place = self._to.replace("s3a://", "s3://")
         if listing(f"{place}/{_OLD}"):
@@ -88,9 +95,9 @@ class Archive:
 
 class DeltaArchive(Archive):
     """
-    As `Archive`, with commits of its own.
+    An archive as a table of Delta Lake, with its offsets in the commits.
 
-    :raises WrongUsage: the session does not know such tables.
+    :raises WrongUsage: the session does not know tables of Delta Lake.
     """
 
     def __init__(self, spark: SparkSession, to: str) -> None:
@@ -102,7 +109,10 @@ class DeltaArchive(Archive):
             )
 
     def ends(self) -> Offsets | None:
-        """As the newest commit of ours says; else, as after its history was cleaned, the rows."""
+        """
+        Return the offsets in rmq-ha's newest commit. If the table's history was cleaned, they are
+        computed from the rows.
+        """
         history = self._history()
         said = next(_commits(history), None)
         if said is not None or not history:
@@ -113,24 +123,25 @@ class DeltaArchive(Archive):
 
     def append(self, rows: DataFrame, before: Offsets, ends: Offsets) -> None:
         """
-        One commit.
+        Append rows in one commit.
 
-        :param before: where `rows` begins, as `ends()` said; `ends`: where it ends.
-        :raises CannotDecide: somebody else archived into it since then; nothing was added.
+        :param before: offsets where `rows` begins, as `ends()` returned them.
+        :param ends: offsets where `rows` ends.
+        :raises CannotDecide: another job has archived into the table since then; nothing was added.
         """
         history = self._history()
         said = json.dumps({OFFSETS: to_json(ends), "commit": f"{SystemRandom().getrandbits(64):x}"})
         ours = [row["version"] for row in history if _offsets_of(row) is not None]
         last = max(ours or [row["version"] for row in history], default=-1)
         writer = rows.write.format("delta").mode("append").option("userMetadata", said)
-        # Of jobs that saw the same last commit, Delta lets one in.
+        # Of several jobs that saw the same last commit, Delta lets one commit.
         writer = writer.options(txnAppId="rmqha", txnVersion=str(last + 1))
         if not history:
             writer = writer.partitionBy("topic", DAY)
         if next(_commits(history), before) == before:
             try:
                 writer.save(self._to)
-            except Exception as error:  # of Java's, or of pyspark's, as its version knows them
+            except Exception as error:  # of Java or of pyspark, by its version
                 if "DELTA_CONCURRENT" not in str(error):
                     raise
         if all(row["userMetadata"] != said for row in self._history()):
@@ -142,7 +153,7 @@ class DeltaArchive(Archive):
         return self._spark.read.format("delta").load(self._to)
 
     def _history(self) -> list[Row]:
-        """The newest commit first; empty: there is no such table yet."""
+        """Return the commits, the newest first; empty: the table does not exist yet."""
         try:
             name = f"delta.`{self._to}`"
             if self._spark.catalog.tableExists(name):
@@ -155,7 +166,7 @@ class DeltaArchive(Archive):
 
 def open_archive(spark: SparkSession, archive: str, form: str = PARQUET) -> Archive:
     """
-    An archive, which need not be there yet.
+    Open an archive, which need not exist yet.
 
     :param form: `parquet` or `delta`.
     :raises WrongUsage: the session does not know tables of this form.
@@ -164,7 +175,7 @@ def open_archive(spark: SparkSession, archive: str, form: str = PARQUET) -> Arch
 
 
 def _commits(history: Sequence[Row]) -> Iterator[Offsets]:
-    """What commits of ours said, the newest first; of those that the present table is made of."""
+    """Yield the offsets in rmq-ha's commits that the present table is made of, the newest first."""
     upto = history[0]["version"] if history else 0
     for row in history:
         if row["version"] > upto:
@@ -172,7 +183,7 @@ def _commits(history: Sequence[Row]) -> Iterator[Offsets]:
         if row["operation"] == "RESTORE":
             version = row["operationParameters"].get("version")
             if version is None:
-                return  # to a time: the rows say it
+                return  # restored to a time: the rows tell
             upto = int(version)
         ends = _offsets_of(row)
         if ends is not None:
@@ -180,7 +191,7 @@ def _commits(history: Sequence[Row]) -> Iterator[Offsets]:
 
 
 def _offsets_of(commit: Row) -> Offsets | None:
-    """None: it is somebody else's."""
+    """Return the offsets in a commit; None: another program made it."""
     try:
         return from_json(json.loads(commit["userMetadata"] or "")[OFFSETS])
     except (ValueError, KeyError, TypeError):

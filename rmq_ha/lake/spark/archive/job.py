@@ -1,4 +1,7 @@
-"""The archive job: cold messages by a stream into Spark's Parquet sink, or by commits to Delta."""
+"""
+The archive job: reads cold messages as a stream into Spark's Parquet sink, or commits them to a
+Delta table.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,15 +39,16 @@ _EVERYTHING = f"(?!(?:{'|'.join(INTERNAL)})$).*"
 @dataclass(frozen=True, kw_only=True)
 class ArchiveRequest:
     """
-    What is to be archived.
+    The messages to archive.
 
     :ivar to: directory of the archive; a path, or a URI of any Hadoop file system.
-    :ivar form: of the table there: `parquet` or `delta`.
-    :ivar topics: empty: all but those in which brokers keep messages on their way.
-    :ivar before_ms: only what was stored before; None: everything.
-    :ivar broker_name: of a store.
-    :ivar most: messages of a batch; so much is repeated when a run is killed.
-    :ivar options: further ones of the data source.
+    :ivar form: form of the table: `parquet` or `delta`.
+    :ivar topics: topics to archive; empty: all except those in which brokers keep messages on their
+        way.
+    :ivar before_ms: only messages stored before this time; None: all.
+    :ivar broker_name: name of the broker, for a store.
+    :ivar most: messages in a batch; when a run is killed, so many are read again.
+    :ivar options: further options of the data source.
     """
 
     place: Place
@@ -61,8 +65,8 @@ def archive(job: Job, asked: ArchiveRequest) -> JobResult:
     """
     Archive; see docs/spark.md, "archive". Nothing is deleted from the broker.
 
-    :raises WrongUsage: messages cannot be read from the place, or it has another name there, or
-        this Spark does not know tables of that form.
+    :raises WrongUsage: messages cannot be read from the place, its broker has another name in the
+        archive, or this Spark does not know tables of that form.
     :raises CannotDecide: source or archive cannot be read.
     """
     options = _source(asked)
@@ -76,8 +80,9 @@ def archive(job: Job, asked: ArchiveRequest) -> JobResult:
     spans, misfits = joint(source, queues, before, lasts, asked.before_ms)
     findings = [misfit._replace(observed_at=job.now_ms()) for misfit in misfits]
     if findings:
-        options["failOnDataLoss"] = "false"  # told once, and gone on behind it
-    # Files of several topics and days at once, in place of sorting all bodies by them.
+        options["failOnDataLoss"] = "false"  # reported once, and skipped
+    # Write files of several topics and days at once, so that Spark need not sort all bodies by
+    # them.
     job.spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", "16")
     with job.progress(f"archiving into {asked.to}"):
         if isinstance(target, DeltaArchive):
@@ -101,7 +106,9 @@ def _source(asked: ArchiveRequest) -> dict[str, str]:
 
 
 def _stream(job: Job, asked: ArchiveRequest, options: Mapping[str, str]) -> tuple[int, int]:
-    """Rows that were archived, and how many of them had a body that did not fit its CRC."""
+    """
+    Archive as a stream. Return the number of rows, and of those whose body did not fit its CRC.
+    """
     given = {**options, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(asked.most)}
     if asked.before_ms is not None:
         given["endingTimestamp"] = str(asked.before_ms)
@@ -134,7 +141,10 @@ def _commit(
     most: int,
     begun: tuple[Offsets, Mapping[QueueId, tuple[int, int]]],
 ) -> tuple[int, int, Offsets]:
-    """As `_stream`, into a table that keeps the offsets in its commits: the last of them, too."""
+    """
+    Archive into a table that keeps the offsets in its commits. Return the numbers of `_stream`, and
+    the last offsets.
+    """
     before, spans = begun
     now = before | {queue: begin for queue, (begin, _) in spans.items()}
     given = {key: value for key, value in options.items() if not key.startswith("subscribe")}
@@ -156,19 +166,19 @@ def _commit(
 
 
 def _sums() -> tuple[Column, Column]:
-    """What is counted on the way."""
+    """Return the sums that are counted while rows are written."""
     return F.count(F.lit(1)).alias("rows"), F.count_if(~F.col("crcOk")).alias("bad")
 
 
 def _counted(batch: Any) -> tuple[int, int]:
-    """What was counted of a batch; over Connect pyspark wraps the row in another one."""
+    """Return the sums of a batch; with Spark Connect pyspark wraps the row in another one."""
     row = batch["observedMetrics"].get("sums") or (0, 0)
     rows, bad = row[0] if isinstance(row[0], list) else row
     return rows, bad
 
 
 def _with_day(rows: DataFrame) -> DataFrame:
-    """The day in UTC, whatever the session's time zone is."""
+    """Add the day in UTC, whatever the session's time zone is."""
     days = F.floor(F.unix_millis("storeTimestamp") / _DAY_MS).cast("int")
     return rows.withColumn(DAY, F.date_add(F.lit("1970-01-01").cast("date"), days).cast("string"))
 

@@ -1,4 +1,4 @@
-"""Archived messages back into a topic."""
+"""Sends archived messages back into a topic."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,13 +25,15 @@ ORIGINAL_STORED = "ORIGINAL_STORE_TIMESTAMP"
 @dataclass(frozen=True, kw_only=True)
 class ReplayRequest:
     """
-    What is to be sent again.
+    The messages to send again.
 
-    :ivar form: of the archive, as of the archive job.
-    :ivar topic: of the archive; `to`: of the brokers, which have it.
-    :ivar from_ms: only what was stored then or later; `to_ms`: before then.
-    :ivar rate: messages a second at most; None: as fast as it goes.
-    :ivar again: also what the topic has already.
+    :ivar form: form of the archive, as in the archive job.
+    :ivar topic: the topic in the archive.
+    :ivar to: the topic of the brokers, which must exist.
+    :ivar from_ms: only messages stored at this time or later.
+    :ivar to_ms: only messages stored before this time.
+    :ivar rate: most messages a second; None: no limit.
+    :ivar again: also send messages that the topic has already.
     """
 
     archive: str
@@ -46,12 +48,12 @@ class ReplayRequest:
 
 def replay(job: Job, asked: ReplayRequest) -> JobResult:
     """
-    Send them; see docs/spark.md, "replay".
+    Send the messages; see docs/spark.md, "replay".
 
-    A queue's messages go to one queue, in their order, with the times that they had as properties.
+    A queue's messages go to one queue, in their order, with their former times as properties.
 
-    :raises WrongUsage: nobody said which brokers.
-    :raises CannotDecide: the archive has nothing of this, or no broker has the topic.
+    :raises WrongUsage: no name server was given.
+    :raises CannotDecide: the archive has no such messages, or no broker has the topic.
     """
     spark, address = job.spark, job.client.namesrv_addr
     if not address:
@@ -100,7 +102,10 @@ def _read_ids(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
 
 
 def _messages(rows: DataFrame, targets: Sequence[QueueId]) -> DataFrame:
-    """Each queue's go to one queue: the one of its name, else any that is always the same."""
+    """
+    Give each queue's messages a target queue: the one with the same name, otherwise always the same
+    other one.
+    """
     names = [f"{queue.broker}/{queue.queue_id}" for queue in targets]
     here = F.concat_ws("/", F.coalesce("brokerName", F.lit("")), "queueId")
     turn = (F.pmod(F.xxhash64(here), F.lit(len(names))) + 1).cast("int")
@@ -116,7 +121,7 @@ def _messages(rows: DataFrame, targets: Sequence[QueueId]) -> DataFrame:
 
 
 def _properties() -> Column:
-    """What was replayed once keeps the times of its first life."""
+    """Return the properties. A message that was replayed before keeps its original times."""
     had = F.coalesce("properties", F.create_map().cast("map<string,string>"))
     more = F.create_map(
         F.lit(ORIGINAL_ID),
@@ -130,7 +135,7 @@ def _properties() -> Column:
 
 
 def _in_order(messages: DataFrame, rate: int | None, queues: int) -> DataFrame:
-    """A rate is kept by one task."""
+    """Sort messages for sending; with a rate one task sends all, so that it can keep the rate."""
     parted = (
         messages.repartition(queues, "brokerName", "queueId")
         if rate is None

@@ -1,4 +1,4 @@
-"""An archive and the live topic as one table."""
+"""Reads an archive and the live topic as one table."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _WHICH = ("subscribe", "subscribepattern", "assign", "topic")
 
 def lasts_of(table: DataFrame, ends: Offsets) -> dict[QueueId, str]:
     """
-    What tells the last message of each queue that is archived from any other; for `was_replaced`.
+    Return a text that identifies the last archived message of each queue, for `was_replaced`.
 
     :param table: an archive's rows.
     """
@@ -32,7 +32,7 @@ def lasts_of(table: DataFrame, ends: Offsets) -> dict[QueueId, str]:
     if not places:
         return {}
     topics, ids, offsets = (list(set(values)) for values in zip(*places, strict=True))
-    # Of each file Spark knows least and greatest offset, so few of them are read.
+    # Spark knows the least and greatest offset of each file, so it reads few of them.
     rows = (
         table.where(F.col("topic").isin(topics) & F.col("queueOffset").isin(offsets))
         .where(F.col("queueId").isin(ids))
@@ -53,11 +53,12 @@ def lasts_of(table: DataFrame, ends: Offsets) -> dict[QueueId, str]:
 
 def was_replaced(queues: Queues, queue: QueueId, end: int, last: str) -> bool:
     """
-    The queue's message before the archive's end is another one than the archive's last: offsets
-    were used again, after a fail-over to a replica that lacked them, or in a topic made anew.
+    Return whether the queue's message before the archive's end is not the archive's last one. Then
+    offsets were used again: after a failover to a replica that lacked them, or in a topic that was
+    deleted and created again.
 
-    :param end: the archive's, behind the first message that the queue has.
-    :param last: of `lasts_of`; empty: nobody knows it, and the queue is not asked.
+    :param end: the archive's end, greater than the first offset of the queue.
+    :param last: text of `lasts_of`; empty: not known, so the queue is not asked.
     """
     if not last:
         return False
@@ -67,7 +68,7 @@ def was_replaced(queues: Queues, queue: QueueId, end: int, last: str) -> bool:
                 stored = round(row["storeTimestamp"].timestamp() * 1000)
                 return last != f"{row['msgId']}@{stored}"
     except CannotDecide:
-        pass  # deleted meanwhile, or damaged: who reads on from there is told
+        pass  # deleted meanwhile, or damaged: a read from there reports it
     return False
 
 
@@ -79,11 +80,12 @@ def joint(
     before_ms: int | None = None,
 ) -> tuple[dict[QueueId, tuple[int, int]], list[Finding]]:
     """
-    Of each queue, from where on and up to where it goes on behind its archive; and what is between
-    the two, or not there any more.
+    Return for each queue the range to read after the archive's end, and findings about messages
+    between archive and range, or messages that are gone.
 
-    :param ends: of the archive; `lasts`: of `lasts_of`.
-    :param before_ms: only what was stored before; None: everything.
+    :param ends: offsets where the archive ends.
+    :param lasts: the result of `lasts_of`.
+    :param before_ms: only messages stored before this time; None: all.
     :raises WrongUsage: queues have other names than in the archive.
     """
     check_names({queue.broker for queue in ends}, {queue.broker for queue in queues})
@@ -140,7 +142,7 @@ def _error(code: str, queue: QueueId, at: int, *texts: str) -> Finding:
 
 def check_names(archived: Collection[str], current: Collection[str]) -> None:
     """
-    A queue must have one name for ever: with two of them it would be archived twice.
+    Check that each queue keeps its name: with two names it would be archived twice.
 
     :raises WrongUsage: one side has brokers without a name, the other has names.
     """
@@ -164,13 +166,14 @@ def table(
     include_properties: bool = False,
 ) -> DataFrame:
     """
-    Archive and live topic as one table: each message once, none missing, whatever the broker has
-    deleted of what is archived.
+    Return archive and live topic as one table: each message once, and none missing even if the
+    broker has deleted archived messages.
 
-    :param live: options of the data source that say whom to read and which topics, without where to
-        begin; None: the archive alone.
-    :param form: of the archive, as of `open_archive`.
-    :raises WrongUsage: they say where to begin, or name no broker where the archive does.
+    :param live: options of the data source that name brokers and topics, without a starting place;
+        None: the archive alone.
+    :param form: form of the archive; see `open_archive`.
+    :raises WrongUsage: the options have a starting place, or name no broker although the archive
+        does.
     :raises CannotDecide: messages between the archive's end and the beginning of a live queue are
         gone (not with `failOnDataLoss=false`).
     """
@@ -186,7 +189,7 @@ def table(
         raise WrongUsage("the live part begins where the archive ends: give no starting offsets")
     lasts = lasts_of(old, ends) if options.fail_on_data_loss else {}
     broker = options.broker_name
-    if broker and {queue.broker for queue in ends} == {""}:  # a store that was not named is its
+    if broker and {queue.broker for queue in ends} == {""}:  # the unnamed store is this broker's
         old = old.withColumn("brokerName", F.lit(broker))
         ends = {queue._replace(broker=broker): end for queue, end in ends.items()}
         lasts = {queue._replace(broker=broker): last for queue, last in lasts.items()}
@@ -203,13 +206,13 @@ def table(
 
 
 def nested(offsets: Offsets) -> str:
-    """Offsets as options want them: without a level of brokers where these have no name."""
+    """Return offsets as JSON for options; queues without a broker's name have no level for it."""
     tree = to_json(offsets)
     return json.dumps({topic: brokers.get("", brokers) for topic, brokers in tree.items()})
 
 
 def assigned(queues: Iterable[QueueId]) -> str:
-    """Queues as the option `assign` wants them."""
+    """Return queues as JSON for the option `assign`."""
     tree: dict[str, Any] = {}
     for queue in queues:
         if queue.broker:
@@ -220,7 +223,10 @@ def assigned(queues: Iterable[QueueId]) -> str:
 
 
 def _subscribed_rows(old: DataFrame, ends: Offsets, options: SourceOptions) -> DataFrame:
-    """What was subscribed to; topics are directories, so that others are not opened."""
+    """
+    Return the rows of the subscription. Topics are directories, so those of other topics are not
+    opened.
+    """
     subscription = options.subscription
     if options.tags is not None:
         old = old.where(F.col("tags").isin(*options.tags))
@@ -238,8 +244,9 @@ def _subscribed_rows(old: DataFrame, ends: Offsets, options: SourceOptions) -> D
 
 
 def _starts(options: SourceOptions, ends: Offsets, lasts: Mapping[QueueId, str]) -> Offsets:
-    """Where each live queue goes on: at the archive's end, or at its own beginning."""
-    # Whatever its tags: the message before the archive's end tells whether it is the same queue.
+    """Return where each live queue is read from: the archive's end, or its own beginning."""
+    # Read whatever the tags are: the message before the archive's end shows whether the queue is
+    # the same.
     source = queues_of(replace(options, tags=None, tag_expression="*"))
     queues = source.queues(options.subscription)
     if options.subscription.is_everything:

@@ -1,1 +1,1 @@
-"""The job `audit-messages`: what was produced, what is stored, what was delivered."""
+"""The job `audit-messages`: compares the messages that were produced, stored and delivered."""

@@ -95,15 +95,15 @@ def audit_messages(places: tuple[str, ...], **given: Any) -> None:
 
 
 def names_of(listed: str | None) -> tuple[str, ...]:
-    """`a,b` as names."""
+    """Split `a,b` into names."""
     return tuple(part.strip() for part in (listed or "").split(",") if part.strip())
 
 
 def tags_of(subscriptions: Iterable[str]) -> Mapping[str, frozenset[str]]:
     """
-    `GROUP=TagA||TagB` as sets.
+    Parse texts like `GROUP=TagA||TagB` into sets of tags by group.
 
-    :raises WrongUsage: it is something else.
+    :raises WrongUsage: a text has another form.
     """
     subscribed = {}
     for text in subscriptions:

@@ -1,7 +1,8 @@
-"""Delayed messages, and those that were sent back: each has to come to where it was sent to.
+"""
+Checks delayed messages, and those that were sent back: each must be delivered to its target topic.
 
-A level is delivered from front to back, so what lies before one that was delivered is late for
-good. Where none is, the consume queue says when it was due.
+A level is delivered in order, so a message before a delivered one is lost. If no later one was
+delivered, the consume queue says when it was due.
 
 Spec: store.md, section 10.
 """
@@ -20,14 +21,14 @@ from rmq_ha.lake.spark.audit.stored_rows import queues_of_stores
 from rmq_ha.ops.offsets.places import Place
 
 LATE_MS = 60_000
-"""What is due for less may wait for others, as after a start."""
+"""A message that has been due for less than so many ms may wait for others, as after a start."""
 Due = Mapping[tuple[str, int], int]
-"""By broker and queue of a level: everything before this queue offset was due."""
+"""By broker and queue of a level: every message before this queue offset was due."""
 
 
 def due_before(places: Sequence[Place], at_ms: int) -> Due:
     """
-    What should have been delivered by then; of brokers over the wire nobody tells.
+    Return which messages should have been delivered by a time. Brokers over the wire do not tell.
 
     :raises CannotDecide: a store cannot be read.
     """
@@ -39,7 +40,9 @@ def due_before(places: Sequence[Place], at_ms: int) -> Due:
 
 
 def _due(queue: Queue, at_ms: int) -> int:
-    """The first entry that is due later: a level's entries are in the order of their times."""
+    """
+    Return the first entry that is due later; a level's entries are in the order of their times.
+    """
 
     def due_at(offset: int) -> int:
         return int(queue.tags_codes(queue.units(offset, offset + 1))[0])
@@ -50,14 +53,13 @@ def _due(queue: Queue, at_ms: int) -> int:
 
 def undelivered(delayed: DataFrame, rows: DataFrame, due: Due, until_ms: int) -> DataFrame:
     """
-    Messages of the schedule topic without a copy in the topic that they are for.
+    Return messages of the schedule topic that have no copy in their target topic.
 
-    A message may have been sent back several times: of so many delayed ones there are as many
-    copies.
+    A message may have been sent back several times; then it has as many copies as delayed messages.
 
-    :param delayed: of `stored.delayed_rows`.
-    :param rows: of `stored.stored_rows`: at least all with their ids.
-    :param until_ms: what was delivered later proves nothing.
+    :param delayed: result of `stored.delayed_rows`.
+    :param rows: result of `stored.stored_rows`, with at least all rows that have their ids.
+    :param until_ms: copies that were stored later are ignored.
 
     Columns: those of `delayed`.
     """
@@ -91,7 +93,7 @@ def undelivered(delayed: DataFrame, rows: DataFrame, due: Due, until_ms: int) ->
 
 
 def places_of(missing: DataFrame) -> DataFrame:
-    """The queues that they are missed in; nobody knows the offset."""
+    """Return the queues that lack these messages; their offsets are not known."""
     return missing.select(
         F.col("realTopic").alias("topic"),
         F.col("realQueueId").alias("queueId"),
@@ -100,7 +102,7 @@ def places_of(missing: DataFrame) -> DataFrame:
 
 
 def delay_findings(missing: DataFrame) -> DataFrame:
-    """:param missing: of `undelivered`."""
+    """:param missing: result of `undelivered`."""
     is_retry = F.col("realTopic").startswith(RETRY_PREFIX)
     rows = missing.withColumn("level", F.col("queueId") + 1)
     return findings(

@@ -1,4 +1,4 @@
-"""What groups were given: all of it, once, in order; and all that they were given is stored."""
+"""Checks what groups were given: every message, once, in order, and only stored messages."""
 
 from collections.abc import Collection, Mapping
 
@@ -13,9 +13,10 @@ _OF_GROUP = ("group", *QUEUE)
 
 def twice_findings(again: DataFrame) -> DataFrame:
     """
-    Messages that a group was given more than once without having sent them back.
+    Return findings for messages that a group was given more than once without having sent them
+    back.
 
-    :param again: of `ledger_compare.TWICE`.
+    :param again: rows of the kind `ledger_compare.TWICE`.
     """
     return findings(
         again,
@@ -34,11 +35,12 @@ def never_findings(
     taken: DataFrame, grace_ms: int, tags: Mapping[str, Collection[str]], ungiven: DataFrame
 ) -> DataFrame:
     """
-    Messages that a group was not given, although it was given later ones of the same queue.
+    Return findings for messages that a group was not given, although it was given later ones of the
+    same queue.
 
-    :param taken: of `ledger_compare.TAKEN`.
-    :param tags: what groups subscribe to, where it is not everything.
-    :param ungiven: of `ledger_compare.UNGIVEN`.
+    :param taken: rows of the kind `ledger_compare.TAKEN`.
+    :param tags: tags that groups subscribe to, for groups that do not want every message.
+    :param ungiven: rows of the kind `ledger_compare.UNGIVEN`.
     """
     fronts = taken.groupBy(*_OF_GROUP).agg(
         F.min("leastOffset").alias("least"), F.max("mostOffset").alias("most")
@@ -70,11 +72,12 @@ def silent_findings(
     taken: DataFrame, sums: DataFrame, grace_ms: int, tags: Collection[str]
 ) -> DataFrame:
     """
-    Queues of which a group was given nothing, while it was given messages of others of the topic.
+    Return findings for queues of which a group was given nothing, while it was given messages of
+    other queues of the topic.
 
-    :param taken: of `ledger_compare.TAKEN`.
-    :param sums: of `reduced.sums_of`; only windows that lie within the group's time count.
-    :param tags: groups that do not want everything: their silence says nothing.
+    :param taken: rows of the kind `ledger_compare.TAKEN`.
+    :param sums: result of `reduced.sums_of`; only windows within the group's time are used.
+    :param tags: groups that do not want every message, which are left out.
     """
     spans = taken.groupBy("group", "topic").agg(
         F.min("leastMs").alias("since"), F.max("mostMs").alias("until")
@@ -113,11 +116,11 @@ def _subscribed(tags: Mapping[str, Collection[str]]) -> Column:
 
 def late_findings(ordered: Collection[str], firsts: DataFrame) -> DataFrame:
     """
-    First deliveries that came after one of a later message.
+    Return findings for first deliveries that came after the one of a later message.
 
     :param ordered: groups that promise the order of the whole queue.
-    :param firsts: of `ledger_compare.ORDERED`. Those with an `orderKey` are compared with those of
-        the same.
+    :param firsts: rows of the kind `ledger_compare.ORDERED`. Rows with an `orderKey` are compared
+        with rows of the same key.
     """
     by_queue = F.col("group").isin(*ordered) if ordered else F.lit(False)
     key = F.when(~by_queue, F.col("orderKey")).alias("orderKey")
@@ -145,10 +148,10 @@ def late_findings(ordered: Collection[str], firsts: DataFrame) -> DataFrame:
 
 def misplaced_findings(placed: DataFrame) -> DataFrame:
     """
-    Messages of a producer's sequence (`orderKey`) that lie in front of earlier ones of it, and
-    sequences that are spread over queues.
+    Return findings for messages of a producer's sequence (`orderKey`) that lie before earlier ones
+    of it, and for sequences that are spread over queues.
 
-    :param placed: of `ledger_compare.ORDERED`, of producers.
+    :param placed: rows of the kind `ledger_compare.ORDERED`, of producers.
     """
     of_message = ("topic", "id", "orderKey", "brokerName", "queueId", "queueOffset")
     sent = placed.groupBy(*of_message).agg(
@@ -191,11 +194,12 @@ def misplaced_findings(placed: DataFrame) -> DataFrame:
 
 def missing_deliveries(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFrame:
     """
-    What a group was given and is not stored any more, although nothing has deleted it.
+    Return messages that a group was given and that are no longer stored, although retention has not
+    deleted them.
 
     :param absent: rows of the ledger whose id is nowhere in the log, with their `state`.
-    :param bounds: `topic`, `queueId`, `least` and `most` queue offset that is stored.
-    :param whole: nothing was ever deleted.
+    :param bounds: `topic`, `queueId`, and the `least` and `most` queue offset that is stored.
+    :param whole: no message was ever deleted.
     """
     lost = absent.where("state is null or state <> 'inFlight'")
     if not whole:
@@ -205,7 +209,7 @@ def missing_deliveries(absent: DataFrame, bounds: DataFrame, whole: bool) -> Dat
 
 
 def gone_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: of `missing_deliveries`."""
+    """:param rows: result of `missing_deliveries`."""
     return findings(
         rows,
         Code.DELIVERED_LOST,

@@ -1,4 +1,5 @@
-"""Transactions that nobody has ended.
+"""
+Checks transactions that were not ended.
 
 Spec: store.md, section 11.
 """
@@ -14,11 +15,11 @@ from rmq_ha.lake.spark.audit.shape import findings, sentence
 
 _PLACE = ("queueId", "queueOffset", "commitLogOffset", "storedMs")
 CHECKED_BY_MS = 180_000
-"""After so long a broker has asked the producer at least twice, with its settings untouched."""
+"""Ms after which a broker with default settings has asked the producer at least twice."""
 
 
 def concerned() -> Column:
-    """The rows that `open_findings` looks at."""
+    """Return the condition for rows that `open_findings` needs."""
     return F.col("topic").isin(HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC) | _is_commit()
 
 
@@ -28,12 +29,14 @@ def _is_commit() -> Column:
 
 def unplaced(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> DataFrame:
     """
-    Messages that their producer committed, whose end the broker noted, and that no topic has.
+    Return messages that their producer committed, whose end the broker noted, and that no topic
+    has.
 
-    The mark says only that a transaction has ended, not how: that says the producer's ledger.
+    The broker's mark says that a transaction has ended, but not how; the producer's ledger says
+    how.
 
-    :param sent: rows of that ledger.
-    :param marks: see `stored.op_marks`; of long enough ago.
+    :param sent: rows of the producers' ledger.
+    :param marks: see `stored.op_marks`; only marks that are old enough.
     """
     said = sent.where(F.col("transactionState").isin(*COMMITTED)).dropDuplicates(["id"])
     ended = rows.where(F.col("topic") == HALF_TOPIC).join(
@@ -46,7 +49,7 @@ def unplaced(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> DataFrame:
 
 
 def commit_findings(missing: DataFrame) -> DataFrame:
-    """:param missing: of `unplaced`."""
+    """:param missing: result of `unplaced`."""
     return findings(
         missing,
         Code.COMMIT_LOST,
@@ -62,9 +65,9 @@ def commit_findings(missing: DataFrame) -> DataFrame:
 
 def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFrame:
     """
-    Half messages with neither a mark of their end nor a committed message.
+    Return findings for half messages with neither a mark of their end nor a committed message.
 
-    Each check appends a copy; the first one stands for all.
+    Each check of the broker appends a copy of the half message; only the first one is reported.
 
     :param marks: see `stored.op_marks`.
     :param newest_ms: when the newest message was stored.

@@ -1,4 +1,4 @@
-"""The audit: what is read once, what is asked of it, and the answer."""
+"""The audit: reads the messages once, asks all questions about them, and makes the answer."""
 
 from collections.abc import Collection, Mapping
 from functools import partial, reduce
@@ -64,12 +64,12 @@ class _Audit:
             else:
                 every = reduction.of_rows(self._stored(), asked.key, asked.window_ms)
             self._reduced = every = frozen(every)
-            if asked.has_ledgers or not self._are_stores():  # else single messages are nobody's
+            if asked.has_ledgers or not self._are_stores():  # else nothing needs single rows
                 self._packed, others = reduction.parted(every)
                 self._reduced = persist_on_disk(others)
         given = {"produced": (asked.produced, PRODUCED), "delivered": (asked.delivered, DELIVERED)}
         self._ledgers = {name: self._ledger(uri, of) for name, (uri, of) in given.items() if uri}
-        self._compared = LedgerDifferences(self._reduced, frozenset())  # nothing
+        self._compared = LedgerDifferences(self._reduced, frozenset())  # empty
         self._produced = self._ledgers.get("produced")
         self._delivered = self._ledgers.get("delivered")
 
@@ -114,11 +114,14 @@ class _Audit:
 
     @property
     def _rows(self) -> DataFrame:
-        """Single messages; of stores that were reduced they are read when they are asked for."""
+        """Single messages; those of stores that were reduced are read only when they are needed."""
         return self._stored() if self._packed is None else unpacked(self._packed)
 
     def _looked_up(self, some: DataFrame) -> DataFrame:
-        """:param some: of `_rows`; each question about them sees the same ones."""
+        """
+        :param some: some of `_rows`, which are kept so that each question about them sees the same
+            ones.
+        """
         return some if self._packed is not None else frozen(some)
 
     def _ledger(self, uri: str, side: int) -> Ledger:
@@ -128,7 +131,10 @@ class _Audit:
         return read_ledger(self._job.spark, uri, reading)
 
     def _reads_all(self) -> bool:
-        """Nothing was left out: where a log begins at 0, nothing was ever deleted of it."""
+        """
+        Return whether no message was left out. Then a log that begins at 0 shows that nothing was
+        ever deleted.
+        """
         asked = self._asked
         return not asked.topics and asked.from_ms is None and self._are_stores()
 
@@ -137,7 +143,7 @@ class _Audit:
 
     def _findings(self, sums: DataFrame, totals: Mapping[str, Any], edges: keys.Edges) -> DataFrame:
         partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
-        # Over the wire rows come by queue, not in the order of the log.
+        # Over the wire rows come queue by queue, not in the order of the log.
         if self._are_stores():
             runs = reduction.segments_of(self._reduced)
         else:
@@ -145,7 +151,7 @@ class _Audit:
         judged = persist_on_disk(queues.covered(persist_on_disk(queues.runs_of(runs)), self._whole))
         gaps = persist_on_disk(queues.gaps(judged))
         missed, places = self._missed(totals, edges, sums, gaps)
-        is_one = len(self._asked.places) == 1  # of several, nobody says whose queue it is
+        is_one = len(self._asked.places) == 1  # of several, the owner is not known
         known = losses.known_in(gaps, places) if places and is_one and not gaps.isEmpty() else None
         findings = [
             self._inside_time(queues.queue_findings(judged, known)),
@@ -175,7 +181,7 @@ class _Audit:
     def _compare(
         self, rows: DataFrame, count: int = 0, ids: DataFrame | None = None
     ) -> LedgerDifferences:
-        """:param ids: what ledgers tell of these alone."""
+        """:param ids: compare only what ledgers have of these ids."""
         given = [self._produced, self._delivered]
         if ids is not None:
             given = [None if ledger is None else ledger.select_ids(ids) for ledger in given]
@@ -203,7 +209,8 @@ class _Audit:
     def _changed(self) -> list[DataFrame]:
         findings = []
         for others in self._compared.rows_if_any(ledger_compare.UNLIKE):
-            # Perhaps only compressed: a record's CRC is then of another body than the producer's.
+            # The body may only be compressed: the record's CRC is then that of another body than
+            # the producer's.
             bodies = self._stored(body=True).join(
                 others, ["brokerName", "commitLogOffset", "id"], "left_semi"
             )
@@ -215,7 +222,10 @@ class _Audit:
         return findings
 
     def _inside_time(self, findings: DataFrame) -> DataFrame:
-        """The rows around the time that was asked for are there for the messages of its edges."""
+        """
+        Keep the findings of the wanted time. Rows around it were read only to compare messages at
+        its edges.
+        """
         asked, at = self._asked, F.unix_millis("observedAt")
         if asked.from_ms is not None:
             findings = findings.where(at >= asked.from_ms)
@@ -226,7 +236,10 @@ class _Audit:
     def _missed(
         self, totals: Mapping[str, Any], edges: keys.Edges, sums: DataFrame, gaps: DataFrame
     ) -> tuple[list[DataFrame], list[DataFrame]]:
-        """What is missed by its id, each message once: findings, and where they should lie."""
+        """
+        Return findings for messages that are missed by their id, each message once, and where they
+        should lie.
+        """
         findings: list[DataFrame] = []
         places: list[DataFrame] = []
         some = self._compared
@@ -259,7 +272,7 @@ class _Audit:
         delayed = persist_on_disk(delayed_rows(self._job.spark, asked))
         ids = F.broadcast(delayed.select("id").distinct())
         rows = self._looked_up(self._rows.join(ids, "id", "left_semi"))
-        # What is due may be delivered behind the end of what is looked at.
+        # A message that is due may be delivered after the end of the rows that were read.
         late = newest - max(asked.grace_ms, delays.LATE_MS)
         due = delays.due_before(asked.places, late) if asked.to_ms is None else {}
         return persist_on_disk(delays.undelivered(delayed, rows, due, newest - asked.grace_ms))
@@ -297,9 +310,9 @@ class _Audit:
 
 def _totals(of_queues: Collection[Any]) -> dict[str, Any]:
     """
-    Of all that is stored.
+    Return the sums over all stored messages.
 
-    :param of_queues: of `reduced.queues_of`.
+    :param of_queues: result of `reduced.queues_of`.
     """
 
     def total(name: str, *topics: str) -> int:
@@ -324,13 +337,13 @@ def _totals(of_queues: Collection[Any]) -> dict[str, Any]:
 
 
 def _errors(findings: DataFrame) -> dict[str, int]:
-    """How many of each code, by its name."""
+    """Return the number of errors by code, sorted by code."""
     errors = findings.where(F.col("severity") == str(Severity.ERROR))
     return dict(sorted(map(tuple, errors.groupBy("code").count().collect())))
 
 
 def _verdict(totals: Mapping[str, Any], errors: Mapping[str, int], ledgers: Collection[str]) -> str:
-    """One line: how many of what."""
+    """Return the verdict in one line, with numbers."""
     looked = f"{totals['stored']:,} messages in {totals['queues']:,} queues"
     if errors:
         named = ", ".join(f"{n:,} {code}" for code, n in errors.items())

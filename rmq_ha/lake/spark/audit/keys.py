@@ -1,4 +1,6 @@
-"""Messages by their id: stored twice, acknowledged and not stored, stored and never produced."""
+"""
+Checks messages by their id: stored twice, acknowledged but not stored, stored but never produced.
+"""
 
 from dataclasses import dataclass
 
@@ -16,13 +18,13 @@ _PLACE = ("id", "queueId", "queueOffset", "commitLogOffset")
 @dataclass(frozen=True)
 class Edges:
     """
-    Where the view ends. What lies beyond is nobody's fault.
+    The limits of what was read. Messages beyond them are no fault.
 
-    :ivar oldest_ms: when the oldest message that is stored was stored.
-    :ivar newest_ms: the newest one.
+    :ivar oldest_ms: when the oldest stored message was stored.
+    :ivar newest_ms: when the newest stored message was stored.
     :ivar grace_ms: how long a message may take from its producer into the log, and how far clocks
         of producers and brokers may differ.
-    :ivar whole: nothing was ever deleted: there is nothing before the oldest.
+    :ivar whole: nothing was ever deleted, so there is nothing before the oldest message.
     """
 
     oldest_ms: int
@@ -31,11 +33,14 @@ class Edges:
     whole: bool
 
     def is_in_flight(self, ms: Column) -> Column:
-        """Sent so late that it may be stored behind what we read."""
+        """
+        Return whether messages were sent so late that they may be stored after the end of what was
+        read.
+        """
         return ms > F.lit(self.newest_ms - self.grace_ms)
 
     def is_expired(self, ms: Column) -> Column:
-        """Sent so early that retention may have deleted it."""
+        """Return whether messages were sent so early that retention may have deleted them."""
         if self.whole:
             return F.lit(False)
         return ms < F.lit(self.oldest_ms + self.grace_ms)
@@ -43,9 +48,10 @@ class Edges:
 
 def duplicate_findings(copies: DataFrame) -> DataFrame:
     """
-    Ids that an ordinary topic has more than once; a finding for each copy but the first.
+    Return findings for ids that an ordinary topic has more than once; one finding for each copy
+    after the first.
 
-    :param copies: of `ledger_compare.COPY`.
+    :param copies: rows of the kind `ledger_compare.COPY`.
     """
     same = F.col("firstCrc").eqNullSafe(F.col("bodyCrc"))
     again = sentence(
@@ -69,9 +75,9 @@ def duplicate_findings(copies: DataFrame) -> DataFrame:
 
 def ledger_in_view(ledger: DataFrame, edges: Edges) -> DataFrame:
     """
-    Rows with `state`: `inFlight`, `expired`, or null: it has to be there.
+    Add `state` to rows: `inFlight`, `expired`, or null if the message must be stored.
 
-    A row without a time has to be there.
+    A row without a time must be stored.
     """
     at = F.col("atMs")
     state = F.when(edges.is_in_flight(at), F.lit("inFlight")).when(
@@ -82,9 +88,9 @@ def ledger_in_view(ledger: DataFrame, edges: Edges) -> DataFrame:
 
 def lost(absent: DataFrame) -> DataFrame:
     """
-    What was acknowledged and is not stored.
+    Return messages that were acknowledged and are not stored.
 
-    :param absent: rows of the ledger whose id is nowhere in the log, of `ledger_in_view`.
+    :param absent: rows of the ledger whose id is nowhere in the log, from `ledger_in_view`.
     """
     status = F.col("status")
     is_acknowledged = status.isNull() | status.isin(*STORED_STATUSES)
@@ -92,12 +98,14 @@ def lost(absent: DataFrame) -> DataFrame:
 
 
 def crc_of_body() -> Column:
-    """Of the column `body`, as consumers see it."""
+    """Return the CRC of the column `body`, as consumers see it."""
     return F.crc32("body").bitwiseAND(F.lit(CRC_MASK))
 
 
 def changed_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: of `ledger_compare.UNLIKE`, by the bodies themselves."""
+    """
+    :param rows: rows of the kind `ledger_compare.UNLIKE`, after comparing the bodies themselves.
+    """
     return findings(
         rows,
         Code.BODY_CHANGED,
@@ -112,7 +120,7 @@ def changed_findings(rows: DataFrame) -> DataFrame:
 
 
 def lost_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: of `lost`."""
+    """:param rows: result of `lost`."""
     return findings(
         rows,
         Code.LOST,
@@ -128,10 +136,10 @@ def lost_findings(rows: DataFrame) -> DataFrame:
 
 def unproduced_findings(rows: DataFrame) -> DataFrame:
     """
-    Messages that no producer of the ledger sent, in its topics and in its time: one finding a topic
-    with their number.
+    Return findings for messages that no producer of the ledger sent, in its topics and in its time:
+    one finding for each topic, with their number.
 
-    :param rows: of `ledger_compare.UNPRODUCED`.
+    :param rows: rows of the kind `ledger_compare.UNPRODUCED`.
     """
     strangers = rows.groupBy("topic").agg(
         F.count(F.lit(1)).alias("n"),

@@ -1,4 +1,6 @@
-"""Compare the log with the ledgers, id by id, with `lake.scan.ledger_compare` on executors."""
+"""
+Compares the log with the ledgers, id by id, by running `lake.scan.ledger_compare` on executors.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,24 +24,26 @@ _PER_PART = 250_000
 @dataclass(frozen=True)
 class LedgerDifferences:
     """
-    What came of it.
+    The differences between log and ledgers.
 
-    :ivar rows: as `ledger_compare.SCHEMA`.
-    :ivar kinds: with their sides, of these rows.
+    :ivar rows: rows with the schema `ledger_compare.SCHEMA`.
+    :ivar kinds: the kinds of these rows, with their sides.
     """
 
     rows: DataFrame
     kinds: frozenset[tuple[int, int | None]]
 
     def rows_of(self, kind: int, side: int | None = None) -> DataFrame | None:
-        """The rows of a kind, of one ledger's; None: there are none, so Spark is asked nothing."""
+        """
+        Return the rows of a kind and a side; None: there are none, and Spark need not be asked.
+        """
         if not any(kind == other and side in (None, of) for other, of in self.kinds):
             return None
         rows = self.rows.where(F.col("kind") == kind)
         return rows if side is None else rows.where(F.col("side") == side)
 
     def rows_if_any(self, kind: int, side: int | None = None) -> Iterator[DataFrame]:
-        """`of`, if there are any."""
+        """Yield the result of `rows_of`, if there are such rows."""
         rows = self.rows_of(kind, side)
         if rows is not None:
             yield rows
@@ -53,10 +57,10 @@ def compared(
     delivered: Ledger | None = None,
 ) -> LedgerDifferences:
     """
-    Compare.
+    Compare log and ledgers.
 
-    :param rows: of the log, of `packed`.
-    :param count: how many, about.
+    :param rows: rows of the log, from `packed`.
+    :param count: about how many rows that are.
     """
     sieve = LedgerComparison(
         asked.window_ms,

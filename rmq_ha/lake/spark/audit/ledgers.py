@@ -1,4 +1,4 @@
-"""Ledgers: read by `rmq_ha.lake.scan.ledger_files` on executors, as JSON lines or Parquet."""
+"""Reads ledgers, JSON lines or Parquet, by running `rmq_ha.lake.scan.ledger_files` on executors."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from rmq_ha.lake.spark.audit.packed_rows import packed, unpacked
 from rmq_ha.lake.spark.audit.shape import frozen
 
 COMMITTED = ("COMMIT_MESSAGE", "COMMIT")
-"""What a producer says of a transaction that it ended so (`transactionState`)."""
+"""Values of `transactionState` with which a producer records that it committed a transaction."""
 
 _TEXT = re.compile(r"\.(json|jsonl|ndjson)(\.gz|\.zst|\.bz2)?/*$", re.IGNORECASE)
 
@@ -28,11 +28,11 @@ class Ledger:
     """
     A ledger that was read.
 
-    :ivar rows: of `packed`; what the ledger does not have is null.
-    :ivar counts: of some of these rows each: `topic`, `group`, `window` (null: without a time),
-        `n`, `acknowledged`, `since` and `until` (ms).
-    :ivar unusable: rows that are no JSON, or have no id.
-    :ivar spans: what `rows` are about.
+    :ivar rows: packed rows; a value that the ledger does not have is null.
+    :ivar counts: partial counts: `topic`, `group`, `window` (null: without a time), `n`,
+        `acknowledged`, `since` and `until` (ms).
+    :ivar unusable: number of rows that are no JSON, or have no id.
+    :ivar spans: topics, groups and times of the rows.
     """
 
     rows: DataFrame
@@ -41,7 +41,7 @@ class Ledger:
     spans: Sequence[Span]
 
     def select_ids(self, ids: DataFrame) -> "Ledger":
-        """What it says of these ids alone."""
+        """Return the part of the ledger with these ids."""
         some = unpacked(self.rows).join(ids, "id", "left_semi")
         return replace(self, rows=packed(some, None))
 
@@ -51,7 +51,7 @@ class Ledger:
 
 
 def is_text(uri: str) -> bool:
-    """JSON lines by its name; everything else is Parquet."""
+    """Return whether a file has JSON lines, by its name; every other file is Parquet."""
     return _TEXT.search(uri) is not None
 
 
@@ -60,7 +60,7 @@ def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:
     Read a ledger of either kind.
 
     :param uri: a file or directory on any Hadoop file system.
-    :raises CannotDecide: it cannot be read, or no row of it has an id.
+    :raises CannotDecide: the ledger cannot be read, or no row has an id.
     """
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
@@ -93,11 +93,11 @@ def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:
 
 
 def _raw(spark: SparkSession, uri: str) -> DataFrame:
-    """Its lines, or the columns of Parquet; of these, as of directories, those that we know."""
+    """Return the lines of a ledger, or those columns of Parquet whose names are known."""
     if is_text(uri):
         rows = spark.read.text(uri).where(F.trim(LINE) != "")
         further = F.col(LINE).cast("binary").alias(LINE)
     else:
         rows = spark.read.parquet(uri)
-        further = F.lit(None).cast("string").alias("msg_id")  # rows without a column have no number
+        further = F.lit(None).cast("string").alias("msg_id")  # rows without columns have no count
     return rows.select(further, *(name for name in rows.columns if name in SPELLINGS))

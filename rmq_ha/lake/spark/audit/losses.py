@@ -1,4 +1,6 @@
-"""One loss is one finding: what is missed by its id, and the hole that it left in its queue."""
+"""
+Makes one finding of one loss, which is seen twice: by the message's id, and as a gap in its queue.
+"""
 
 from functools import reduce
 
@@ -10,11 +12,12 @@ _PLACE = ("queueId", "queueOffset")
 
 def placed(lost: DataFrame, given: DataFrame | None, gaps: DataFrame) -> DataFrame:
     """
-    The same with `queueId` and `queueOffset`, where anybody knows them.
+    Add `queueId` and `queueOffset` to lost messages, where they are known.
 
     :param lost: rows of a ledger.
-    :param given: the ledger of consumers, who were told where it lay.
-    :param gaps: of `queues.gaps`: the only message that is missing in a topic is the one lost.
+    :param given: the ledger of consumers, which has the places of delivered messages.
+    :param gaps: result of `queues.gaps`. If one message of a topic is missing and one is lost, they
+        are the same.
     """
     if given is not None:
         told = given.where("reconsumeTimes = 0 and queueOffset is not null and topic is not null")
@@ -46,10 +49,10 @@ def _filled(rows: DataFrame, places: DataFrame) -> DataFrame:
 
 def known_in(gaps: DataFrame, losses: list[DataFrame]) -> DataFrame:
     """
-    Of each gap how many of its messages other findings name: `life` and the queue, `known`.
+    Return for each gap how many of its messages other findings name: `life`, the queue and `known`.
 
-    :param losses: rows with `topic`, `queueId`, `queueOffset`; what has no offset is one of its
-        queue's, and counts if so all of them are named.
+    :param losses: rows with `topic`, `queueId`, `queueOffset`. Messages without an offset count for
+        their queue, if with them all missing ones are named.
     """
     every = reduce(DataFrame.unionByName, [rows.select("topic", *_PLACE) for rows in losses])
     inside = (

@@ -1,8 +1,8 @@
 """
-Rows that only Python looks at.
+Rows that only Python reads.
 
-Spark carries many of them as one value (`rmq_ha.lake.scan.ledger_rows`) in a column `data`, and so
-spends nothing on each.
+Spark carries many of them as one value (`rmq_ha.lake.scan.ledger_rows`) in a column `data`, so that
+it spends no time on each row.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ _DATA = pa.schema([("data", pa.binary())])
 
 def packed(rows: DataFrame, side: int | None = STORED) -> DataFrame:
     """
-    Rows of either kind.
+    Pack rows into values.
 
     :param rows: some columns of `TOLD`.
-    :param side: who tells; None: `rows` say it.
+    :param side: the source of the rows; None: a column of `rows` says it.
     """
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
@@ -33,7 +33,7 @@ def packed(rows: DataFrame, side: int | None = STORED) -> DataFrame:
 
 
 def unpacked(some: DataFrame) -> DataFrame:
-    """The rows of `packed` as Spark's, as `TOLD`."""
+    """Return packed rows as rows of Spark with the schema `TOLD`."""
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -43,7 +43,10 @@ def unpacked(some: DataFrame) -> DataFrame:
 
 
 def divided(some: DataFrame, parts: int) -> DataFrame:
-    """All rows of an id in one part, and each part in one task: rows as `PARTS`."""
+    """
+    Divide packed rows so that all rows of an id are in one part, and each part in one task: rows
+    with the schema `PARTS`.
+    """
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:

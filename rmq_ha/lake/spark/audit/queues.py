@@ -1,4 +1,6 @@
-"""Each queue by itself: no offset missing, none twice, and the log in the queue's order."""
+"""
+Checks each queue by itself: no offset is missing or used twice, and the log has the queue's order.
+"""
 
 from collections.abc import Collection
 
@@ -12,7 +14,10 @@ _LIFE = (*QUEUE, "life")
 
 
 def single_runs(rows: DataFrame) -> DataFrame:
-    """Every message as a run of its own: rows of `stored.stored_rows` as `runs_of` wants them."""
+    """
+    Return every message as a run of its own: rows of `stored.stored_rows` in the form for
+    `runs_of`.
+    """
     offset = F.col("queueOffset")
     return rows.where(in_queue(F.col("sysFlag"))).select(
         *QUEUE, "commitLogOffset", "storedMs", offset.alias("first"), offset.alias("last")
@@ -21,15 +26,15 @@ def single_runs(rows: DataFrame) -> DataFrame:
 
 def runs_of(parts: DataFrame) -> DataFrame:
     """
-    The longest stretches in which each record of a queue has the offset behind that of the one
-    before it in the log. A healthy queue is one run.
+    Return the longest stretches in which each record of a queue has the offset after that of its
+    predecessor in the log. A healthy queue is one run.
 
-    :param parts: of runs: the queue, `commitLogOffset` and `storedMs` of the first record, `first`
-        and `last` queue offset.
+    :param parts: parts of runs: the queue, `commitLogOffset` and `storedMs` of the first record,
+        `first` and `last` queue offset.
 
     Columns: those of the queue, `commitLogOffset` and `storedMs` of the first record, `first` and
-    `last` queue offset, `before` (last of the run before it in the log) and `life`: a queue that
-    begins at 0 again is another one, its topic was deleted and made anew.
+    `last` queue offset, `before` (last offset of the run before it in the log) and `life`: a queue
+    that begins at 0 again is another one, because its topic was deleted and created again.
     """
     in_log = Window.partitionBy(*QUEUE).orderBy("commitLogOffset")
     first, last, before, after = (F.col(name) for name in ("first", "last", "before", "after"))
@@ -51,9 +56,10 @@ def runs_of(parts: DataFrame) -> DataFrame:
 
 def covered(runs: DataFrame, whole: Collection[str] = ()) -> DataFrame:
     """
-    The runs with `covered`: the greatest offset of those in front of each; null: nobody knows.
+    Return the runs with `covered`: the greatest offset of all runs before each one; null: not
+    known.
 
-    :param runs: of `runs_of`.
+    :param runs: result of `runs_of`.
     :param whole: brokers whose log was never shortened by retention: their queues begin at 0.
     """
     by_offset = Window.partitionBy(*_LIFE).orderBy("first", "commitLogOffset")
@@ -66,9 +72,10 @@ def covered(runs: DataFrame, whole: Collection[str] = ()) -> DataFrame:
 
 def gaps(judged: DataFrame) -> DataFrame:
     """
-    Offsets that no record has: queue, `life`, `start` and `end` (included), `missing` (how many).
+    Return the offsets that no record has: queue, `life`, `start` and `end` (included), and
+    `missing` (how many).
 
-    :param judged: of `covered`.
+    :param judged: result of `covered`.
     """
     return judged.where(_lacks()).select(
         *_LIFE,
@@ -80,10 +87,10 @@ def gaps(judged: DataFrame) -> DataFrame:
 
 def queue_findings(judged: DataFrame, known: DataFrame | None = None) -> DataFrame:
     """
-    What is wrong with the queues.
+    Return findings about queues.
 
-    :param judged: of `covered`.
-    :param known: of `losses.known_in`: gaps whose messages other findings name.
+    :param judged: result of `covered`.
+    :param known: result of `losses.known_in`: gaps whose messages other findings name.
     """
     if known is None:
         judged = judged.withColumn("known", F.lit(0))
@@ -168,7 +175,7 @@ def _starts_life() -> Column:
 
 
 def crc_findings(rows: DataFrame) -> DataFrame:
-    """Records whose body is not the one that was stored."""
+    """Return findings for records whose body does not fit its CRC."""
     return findings(
         rows.where("not crcOk"),
         Code.BAD_CRC,

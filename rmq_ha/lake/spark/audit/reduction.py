@@ -1,4 +1,6 @@
-"""Messages reduced to counts, runs and hashes, by `rmq_ha.lake.scan.reducing` on executors."""
+"""
+Reduces messages to counts, runs and hashes, by running `rmq_ha.lake.scan.reducing` on executors.
+"""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -28,9 +30,9 @@ _MOST = ("mostOffset", "mostPlace", "mostMs")
 
 def of_stores(spark: SparkSession, asked: AuditRequest) -> DataFrame:
     """
-    What `reducing` keeps of stores, while it reads them; with ledgers the messages, too.
+    Return the reduced rows of stores; with ledgers also the messages themselves.
 
-    :raises CannotDecide: one cannot be read, or has no such topic.
+    :raises CannotDecide: a store cannot be read, or has no such topic.
     """
     frames = []
     for place in asked.places:
@@ -42,11 +44,11 @@ def of_stores(spark: SparkSession, asked: AuditRequest) -> DataFrame:
 
 def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
     """
-    The counts and runs of messages, and they themselves.
+    Return the counts and runs of messages, and the messages themselves.
 
-    Runs are what they are called where the rows lie in the order of the log.
+    The runs are right only if the rows are in the order of the log.
 
-    :param rows: of `stored.stored_rows`.
+    :param rows: result of `stored.stored_rows`.
     """
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
@@ -87,23 +89,27 @@ def _reduced_rows(rows: Any, how: Reduction) -> Iterator[Any]:
 
 
 def parted(every: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """The messages themselves, of `packed`, and all else."""
+    """Return the packed messages, and all other rows."""
     is_packed = F.col("kind") == PACKED
     return every.where(is_packed).select("data"), every.where(~is_packed).drop("data")
 
 
 def sums_of(reduced: DataFrame) -> DataFrame:
     """
-    Counts by queue, window and class of latency.
+    Return counts by queue, window and class of latency.
 
-    Columns: the queue, `inQueue`, `ordinary`, `window` (its start, ms), `latency` (born to stored,
-    ms), `n`, `bytes`, `bad` (CRC), and least and greatest queue offset, place in the log and time.
+    Columns: the queue, `inQueue`, `ordinary`, `window` (its start, ms), `latency` (from born to
+    stored, ms), `n`, `bytes`, `bad` (CRC), and least and greatest queue offset, place in the log
+    and time.
     """
     return _added_up(reduced.where(F.col("kind") == SUMS), *_BY)
 
 
 def queues_of(sums: DataFrame) -> list[Any]:
-    """The same of each queue: of what has a place in it, and of what has none; `sums`: how many."""
+    """
+    Return the counts of each queue, separately for messages with a place in the queue and those
+    without.
+    """
     return _added_up(sums, *QUEUE, "inQueue").collect()
 
 
@@ -117,7 +123,7 @@ def _added_up(rows: DataFrame, *by: str) -> DataFrame:
 
 
 def segments_of(reduced: DataFrame) -> DataFrame:
-    """As `queues.runs_of` wants them."""
+    """Return the runs in the form for `queues.runs_of`."""
     return reduced.where(F.col("kind") == RUN).select(
         *QUEUE,
         F.col("leastPlace").alias("commitLogOffset"),
@@ -129,16 +135,16 @@ def segments_of(reduced: DataFrame) -> DataFrame:
 
 def repeated_ids(reduced: DataFrame, partitions: int) -> DataFrame:
     """
-    Numbers of ids that are there more than once.
+    Return hashes of ids that occur more than once.
 
-    :param partitions: into how many the ids are divided.
+    :param partitions: number of parts into which the ids are divided.
     """
     hashes = reduced.where(F.col("kind") == IDS).select(F.explode("hashes").alias("hash"))
     return hashes.repartition(partitions, "hash").groupBy("hash").count().where("count > 1")
 
 
 def places_of(reduced: DataFrame, hashes: DataFrame) -> DataFrame:
-    """`brokerName` and `commitLogOffset` of the messages that have these numbers."""
+    """Return `brokerName` and `commitLogOffset` of the messages whose ids have these hashes."""
     pairs = reduced.where(F.col("kind") == IDS).select(
         "brokerName", F.explode(F.arrays_zip("hashes", "places")).alias("pair")
     )

@@ -1,4 +1,5 @@
-"""What counts as what: kinds of topics, codes and severities, latency classes.
+"""
+Kinds of topics, codes and severities, and classes of latency.
 
 Spec: store.md, sections 2.3, 2.4, 10 and 11.
 """
@@ -38,8 +39,8 @@ class Code(StrEnum):
     QUEUE_RESTARTED = "QUEUE_RESTARTED"
 
 
-# RocketMQ promises "at least once": a producer repeats a send whose answer was lost, a consumer is
-# given again what it did not acknowledge.
+# RocketMQ promises "at least once": a producer repeats a send whose answer was lost, and a consumer
+# is given a message again that it did not acknowledge.
 _WARNINGS = (
     Code.DUPLICATE, Code.KEY_REUSED, Code.DELIVERED_TWICE, Code.OPEN_HALF, Code.CLOCK_BACK,
 )  # fmt: skip
@@ -52,7 +53,7 @@ SEVERITIES: dict[Code, Severity] = {
 
 
 def in_queue(sys_flag: Column) -> Column:
-    """`reducing.are_in_queue` of a column: executors run it over Arrow's arrays."""
+    """Return `reducing.are_in_queue` for a column; executors run it on Arrow arrays."""
 
     def work(flags: pa.Array) -> pa.Array:
         return pa.array(are_in_queue(flags.to_numpy()))

@@ -1,4 +1,4 @@
-"""Rows of findings out of rows of anything."""
+"""Makes rows of findings from rows of other frames."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,9 +24,10 @@ _TAKEN = {
 
 def findings(frame: DataFrame, code: Code | Column, detail: Column, **given: Any) -> DataFrame:
     """
-    A finding for each row; place, id and time come from the row's own columns, if it has them.
+    Return a finding for each row; place, id and time come from the row's own columns, if it has
+    them.
 
-    :param code: of all rows, or a column of codes.
+    :param code: one code for all rows, or a column of codes.
     :param detail: the sentence.
     :param given: further columns of a finding.
     """
@@ -43,7 +44,7 @@ def findings(frame: DataFrame, code: Code | Column, detail: Column, **given: Any
 
 def fault(code: Code, applies: Column, detail: Column, **given: Column) -> Column:
     """
-    One of several things that a row may have; null if it does not apply.
+    Return one of several faults that a row may have; null if it does not apply.
 
     :param given: `at` (queue offset), `expected`, `actual`.
     """
@@ -62,9 +63,9 @@ def fault(code: Code, applies: Column, detail: Column, **given: Column) -> Colum
 
 def all_faults(frame: DataFrame, faults: Sequence[Column], **given: Column) -> DataFrame:
     """
-    Findings of rows that may have several: one walk through the frame, however many there are.
+    Return findings of rows that may have several faults, in one pass through the frame.
 
-    :param faults: of `fault`.
+    :param faults: results of `fault`.
     :param given: columns of all findings.
     """
     exploded = frame.withColumn("fault", F.explode(F.array_compact(F.array(*faults))))
@@ -80,7 +81,9 @@ def all_faults(frame: DataFrame, faults: Sequence[Column], **given: Column) -> D
 
 
 def sentence(text: str, **values: Column | str) -> Column:
-    """`{name}` in the text becomes the column `name`, or what is given for it."""
+    """
+    Return a text in which `{name}` is replaced by the column `name`, or by the value given for it.
+    """
     parts: list[Column] = []
     rest = text
     while rest:
@@ -97,30 +100,32 @@ def sentence(text: str, **values: Column | str) -> Column:
 
 
 def earlier(*by: str, order: str) -> WindowSpec:
-    """All rows of the same group that stand before a row."""
+    """Return a window of all rows of the same group before a row."""
     window = Window.partitionBy(*by).orderBy(order)
     return window.rangeBetween(Window.unboundedPreceding, -1)
 
 
 def frozen(frame: DataFrame) -> DataFrame:
     """
-    The rows as they are now, on Spark's disks: every question after this sees the same.
+    Write the present rows to Spark's disks, so that every later question sees the same ones.
 
-    Unlike `persist_on_disk` it is not read from the source again when an executor is lost: the job
-    fails then, as the source may have moved. And rows are cheaper to write than columns.
+    In contrast to `persist_on_disk` they are not read from the source again when an executor is
+    lost. The job fails then, because the source may have changed. Rows are also cheaper to write
+    than columns.
     """
     return frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
 
 def gathered(frame: DataFrame, count: int) -> DataFrame:
-    """The same; few rows in one part, as no question about them needs a shuffle then."""
+    """Put few rows into one part, so that no question about them needs a shuffle."""
     return frame.coalesce(1) if count <= _FEW else frame
 
 
 def persist_on_disk(frame: DataFrame) -> DataFrame:
     """
-    The same, computed once and kept on disk.
+    Compute the frame once, and keep it on disk.
 
-    What an earlier job of this session kept of an equal plan may be of a store as it was then.
+    A frame with an equal plan that an earlier job of this session kept is dropped, because its
+    store may have changed.
     """
     return frame.unpersist().persist(StorageLevel.DISK_ONLY)

@@ -1,4 +1,4 @@
-"""What is stored: the rows that an audit looks at, of one or several places."""
+"""Reads the stored messages for an audit, from one or several places."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,19 +34,21 @@ _COLUMNS = (
 @dataclass(frozen=True, kw_only=True)
 class AuditRequest:
     """
-    What is to be audited.
+    The messages to be audited.
 
     :ivar places: brokers whose messages make up the whole.
-    :ivar topics: empty: all.
-    :ivar produced: ledger of producers; `delivered` that of consumers.
-    :ivar brokers: only rows of the ledgers about these; empty: all.
-    :ivar key: what identifies a message: `uniqKey` or `keys`.
+    :ivar topics: topics to be audited; empty: all.
+    :ivar produced: ledger of producers.
+    :ivar delivered: ledger of consumers.
+    :ivar brokers: only rows of the ledgers about these brokers; empty: all.
+    :ivar key: the property that identifies a message: `uniqKey` or `keys`.
     :ivar window_ms: width of the tumbling windows.
-    :ivar from_ms: only messages of then or later; `to_ms`: before then.
+    :ivar from_ms: only messages of this time or later.
+    :ivar to_ms: only messages before this time.
     :ivar grace_ms: how far clocks may differ, and how long a message may be on its way.
     :ivar ordered: groups that promise the order of each queue.
-    :ivar tags: what groups subscribe to, where it is not everything.
-    :ivar options: further ones of the data source.
+    :ivar tags: tags that groups subscribe to, for groups that do not want every message.
+    :ivar options: further options of the data source.
     """
 
     places: Sequence[Place]
@@ -69,19 +71,25 @@ class AuditRequest:
 
     @property
     def stored_ms(self) -> tuple[int | None, int | None]:
-        """What is sent at the edges of this time is stored a little behind it; None: no edge."""
+        """
+        The time to be read, which is longer by the grace at both ends: a message sent at an edge
+        may be stored beyond it. None: no edge.
+        """
         low, high, grace = self.from_ms, self.to_ms, self.grace_ms
         return (None if low is None else low - grace, None if high is None else high + grace)
 
 
 def label_of(place: Place, places: Sequence[Place]) -> str:
-    """Of several stores, the column `brokerName` says which one a row is of."""
+    """
+    Return the value of the column `brokerName` for a place: with several stores, it tells them
+    apart.
+    """
     return place.uri if len(places) > 1 and isinstance(place, StorePlace) else ""
 
 
 def queues_of_stores(places: Sequence[Place]) -> Iterator[tuple[str, str, int, Queue]]:
     """
-    Label, topic, number and consume queue: of each one of the stores among these places.
+    Yield label, topic, number and consume queue for each queue of the stores among these places.
 
     :raises CannotDecide: a store cannot be read.
     """
@@ -96,12 +104,12 @@ def source_options(place: Place, topics: Sequence[str]) -> dict[str, str]:
     """
     Options of the data source for a place.
 
-    :raises WrongUsage: messages cannot be read there.
+    :raises WrongUsage: messages cannot be read from this place.
     """
     options = {"subscribe": ",".join(topics)} if topics else {}
     if isinstance(place, StorePlace):
-        # The log itself, not what its consume queues point to: both may be wrong.
-        # Of a damaged one what is left is audited: what is missing are gaps.
+        # Read the log itself, not through its consume queues, because both may be wrong. The rest
+        # of a damaged log is audited as well: missing messages become gaps.
         return {"path": place.uri, "scan": "files", "failOnDataLoss": "false", **options}
     if isinstance(place, NamesrvPlace):
         if not topics:
@@ -115,11 +123,11 @@ def source_options(place: Place, topics: Sequence[str]) -> dict[str, str]:
 
 def stored_rows(spark: SparkSession, asked: AuditRequest, *, body: bool = False) -> DataFrame:
     """
-    One row for each stored message.
+    Return one row for each stored message.
 
     Columns: `brokerName` (never null), `topic`, `queueId`, `queueOffset`, `commitLogOffset`, `id`
-    (null: it has none), `sysFlag`, `bornMs`, `storedMs`, `storeSize`,
-    `crcOk`, `bodyCrc`, `tags` where groups subscribe to some, and `body` if wanted.
+    (null: the message has none), `sysFlag`, `bornMs`, `storedMs`, `storeSize`, `crcOk`, `bodyCrc`,
+    `tags` if groups subscribe to some, and `body` if wanted.
 
     :raises WrongUsage: messages cannot be read from a place.
     """
@@ -130,12 +138,13 @@ def stored_rows(spark: SparkSession, asked: AuditRequest, *, body: bool = False)
 
 def options_of(place: Place, asked: AuditRequest) -> dict[str, str]:
     """
-    Options of the data source for what is asked about, and where it may be on its way.
+    Return options of the data source for the audited topics, and for those in which their messages
+    may be on their way.
 
-    :raises WrongUsage: messages cannot be read there.
+    :raises WrongUsage: messages cannot be read from this place.
     """
     options = source_options(place, asked.topics) | dict(asked.options)
-    if asked.topics and asked.produced:  # delayed and half messages of theirs, too
+    if asked.topics and asked.produced:  # includes their delayed and half messages
         del options["subscribe"]
         options["subscribePattern"] = _pattern([*asked.topics, *_ON_THEIR_WAY])
     label = label_of(place, asked.places)
@@ -161,7 +170,7 @@ def _of_place(
 
 
 def _inside_time(frame: DataFrame, asked: AuditRequest) -> DataFrame:
-    """The time that was asked for."""
+    """Keep the rows of the wanted time."""
     low, high = asked.stored_ms
     stored = F.unix_millis("storeTimestamp")
     if low is not None:
@@ -170,14 +179,14 @@ def _inside_time(frame: DataFrame, asked: AuditRequest) -> DataFrame:
 
 
 def read(spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]) -> DataFrame:
-    """Exactly these columns: a schema is the only thing that keeps others from being parsed."""
+    """Read exactly these columns; only a schema keeps other columns from being parsed."""
     schema: StructType = struct_of({name: COLUMNS[name] for name in columns})
     return spark.read.format("rocketmq").schema(schema).options(**options).load()
 
 
 def op_marks(spark: SparkSession, asked: AuditRequest) -> DataFrame:
     """
-    `brokerName`, `queueId` and `queueOffset` of half messages whose end is noted, and when
+    Return `brokerName`, `queueId` and `queueOffset` of half messages whose end was noted, and when
     (`endedMs`).
 
     Spec: store.md, section 11.2.
@@ -197,7 +206,10 @@ def op_marks(spark: SparkSession, asked: AuditRequest) -> DataFrame:
 
 
 def _of_topic(asked: AuditRequest, topic: str) -> Iterator[dict[str, str]]:
-    """Options to read a topic of each place; unlike a name, a pattern may fit nothing."""
+    """
+    Yield options to read a topic of each place; a pattern is used because, unlike a name, it may
+    match no topic.
+    """
     for place in asked.places:
         given = source_options(place, ()) | dict(asked.options)
         given["subscribePattern"] = _pattern([topic])
@@ -207,8 +219,9 @@ def _of_topic(asked: AuditRequest, topic: str) -> Iterator[dict[str, str]]:
 
 def delayed_rows(spark: SparkSession, asked: AuditRequest) -> DataFrame:
     """
-    What lies in the schedule topic: the record's place, `id`, `storedMs`, and where it is to go,
-    `realTopic` and `realQueueId`. Without an id nobody can tell its copy, so it is left out.
+    Return the messages of the schedule topic: the record's place, `id`, `storedMs`, and its target,
+    `realTopic` and `realQueueId`. A message without an id is left out, because its copy cannot be
+    recognised.
     """
     id_column = "keys" if asked.key == "keys" else "uniqKey"
     names = ["brokerName", "queueId", "queueOffset", "commitLogOffset", "storeTimestamp"]
@@ -237,7 +250,7 @@ def _pattern(topics: Sequence[str]) -> str:
 
 
 def client_options(places: Sequence[Place], client: ClientConfig) -> dict[str, str]:
-    """Account and TLS as options of the data source; none when only stores are read."""
+    """Return account and TLS as options of the data source; none if only stores are read."""
     if all(isinstance(place, StorePlace) for place in places):
         return {}
     options = {"useTLS": "true"} if client.use_tls else {}

@@ -1,4 +1,4 @@
-"""Ends of queues: what a consume queue points to has to be in the log."""
+"""Checks the ends of queues: records that a consume queue points to must be in the log."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -8,16 +8,17 @@ from rmq_ha.ops.offsets.findings import Finding
 from rmq_ha.ops.offsets.places import Place
 
 Ends = Mapping[tuple[str, str, int], int]
-"""By broker, topic and queue: the offset behind the last entry of the consume queue."""
+"""By broker, topic and queue: the offset after the last entry of the consume queue."""
 
 
 def written_ends(places: Sequence[Place], topics: Collection[str]) -> Ends:
     """
-    What the consume queues of stores say; brokers over the wire only tell what they can read.
+    Return the ends of the consume queues of stores. Brokers over the wire only tell ends that can
+    be read.
 
-    Ask before the log is read: it grows first.
+    Call it before the log is read, because the log grows first.
 
-    :param topics: empty: all.
+    :param topics: topics to look at; empty: all.
     :raises CannotDecide: a store cannot be read.
     """
     return {
@@ -29,11 +30,12 @@ def written_ends(places: Sequence[Place], topics: Collection[str]) -> Ends:
 
 def tail_findings(written: Ends, stored: Ends, now_ms: int) -> list[Finding]:
     """
-    Entries at the end of queues whose records the log does not have (any more).
+    Return findings for entries at the end of queues whose records the log does not have.
 
-    Queues of which the log has nothing are left out: retention may have deleted all of it.
+    A queue of which the log has no record is left out: retention may have deleted all of them.
 
-    :param written: of `written_ends`; `stored` is the same of the log.
+    :param written: result of `written_ends`.
+    :param stored: the ends of the queues in the log.
     """
     return [
         Finding(

@@ -1,7 +1,8 @@
-"""The same hour seen by producers, the store and consumers: counts and times by tumbling window.
+"""
+Compares the same hour at producers, the store and consumers: counts and times by tumbling window.
 
 Windows are of event time: when the message was born, on its producer's clock. So the three counts
-of a window are of the same messages, and differ by what was lost or came twice.
+of a window are of the same messages, and differ by messages that were lost or came twice.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,10 +28,11 @@ def _window(ms: Column, window_ms: int) -> Column:
 
 def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
     """
-    Brokers whose log was stamped by a clock that was set back: one finding each, where it was.
+    Return findings for brokers whose clock was set back while it stamped the log: one for each
+    broker, at the place where it happened.
 
-    :param sums: of `reduced.sums_of`: what lies wholly behind another sum and is older by more
-        than the grace.
+    :param sums: result of `reduced.sums_of`. A sum that lies wholly after another one in the log,
+        and is older by more than the grace, shows it.
     """
     none = F.lit(None).cast("long")
 
@@ -69,12 +71,12 @@ def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
 
 def tiers(sums: DataFrame, produced: DataFrame | None, taken: DataFrame | None) -> DataFrame:
     """
-    By topic and window: `produced`, `stored`, `delivered`, `bytes`, and the middle and the 99th
-    percentile of the times born to stored, and stored to delivered.
+    Return by topic and window: `produced`, `stored`, `delivered`, `bytes`, and the median and the
+    99th percentile of the times from born to stored, and from stored to delivered.
 
-    :param sums: of `reduced.sums_of`.
+    :param sums: result of `reduced.sums_of`.
     :param produced: the counts of the producers' ledger.
-    :param taken: of `ledger_compare.TAKEN`.
+    :param taken: rows of the kind `ledger_compare.TAKEN`.
     """
     own = sums.where("ordinary and inQueue")
     stored = own.groupBy("topic", "window").agg(
@@ -101,7 +103,7 @@ def tiers(sums: DataFrame, produced: DataFrame | None, taken: DataFrame | None) 
 
 
 def _percentiles(name: str, column: str) -> list[Column]:
-    """Of classes with `n` members each; times that are negative are left out."""
+    """Return percentiles of classes with `n` members each; negative times are left out."""
     known = F.when(F.col(column) >= 0, F.col(column))
     return [
         F.percentile(known, F.lit(share), F.col("n")).alias(f"{name}P{round(share * 100)}")
@@ -111,10 +113,10 @@ def _percentiles(name: str, column: str) -> list[Column]:
 
 def sections(windows: DataFrame, window_ms: int, *, ledgers: Collection[str]) -> list[Table | Plot]:
     """
-    Of the report: the topics; counts by tier, throughput and times over time.
+    Return sections of the report: the topics, and counts, throughput and times over time.
 
-    :param windows: of `tiers`; it is walked through twice.
-    :param ledgers: `produced`, `delivered`: which there are.
+    :param windows: result of `tiers`, which is computed twice.
+    :param ledgers: the ledgers that exist: `produced`, `delivered`.
     """
     edges = F.min("window").alias("first"), F.max("window").alias("last")
     topics: list[Any] = (

@@ -1,1 +1,1 @@
-"""What the jobs ask of the machine: Java, sessions, files, the clock."""
+"""The parts of the jobs that touch the machine: Java, sessions, files, the clock."""

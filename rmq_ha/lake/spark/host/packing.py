@@ -1,4 +1,4 @@
-"""rmq-ha as one zip, for executors on which it is not installed."""
+"""Packs rmq-ha into one zip, for executors on which it is not installed."""
 
 import os
 import zipfile
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rmq_ha
 
-# What Spark's executors and drivers never import.
+# Parts that Spark's executors and drivers never import.
 _LEFT_OUT = frozenset(("testing", "app", "__pycache__"))
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -19,7 +19,7 @@ def write_zip(file: str) -> int:
 
     :param file: the target; it is replaced when the new one is complete.
     :returns: the number of files in it.
-    :raises OSError: it cannot be written, or rmq-ha itself runs from a zip.
+    :raises OSError: the file cannot be written, or rmq-ha itself runs from a zip.
     """
     target = Path(file)
     root = Path(rmq_ha.__file__).parent

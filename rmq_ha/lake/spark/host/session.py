@@ -1,4 +1,7 @@
-"""A Spark session for the jobs: quick to start, quiet, on this machine unless told otherwise."""
+"""
+Starts a Spark session for the jobs: quickly, quietly, and on this machine unless another master is
+set.
+"""
 
 import os
 import shlex
@@ -21,24 +24,25 @@ from rmq_ha.lake.spark.host.java import Java, cache_directory, find_java, home_f
 from rmq_ha.lake.spark.host.masters import is_connect, refuse_unreachable
 
 DEFAULT_MEMORY = "1g"
-"""Of the driver: no job needs more, however large the store."""
+"""Heap of the driver; no job needs more, however large the store."""
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
-# A shell, which is what Spark takes us for, would show a bar of its own.
+# Spark takes this process for a shell, and would show its own progress bar.
 _NO_BAR = {"spark.ui.showConsoleProgress": "false"}
 _SHUFFLE = "spark.sql.shuffle.partitions"
 
 
 class Session:
     """
-    A session that is being started; `get` waits for it, `close` gives it up if nobody asked.
+    A session that is being started; `get` waits for it, and `close` gives it up if `get` was not
+    called.
 
-    Java comes up meanwhile, in a process of its own.
+    Java starts meanwhile, in a process of its own.
 
-    :param log_level: from which on Spark's log is shown: `off`, `error`, `warn`.
-    :param rows_in_java: Spark's own code looks at single rows, so Java's second compiler pays.
-    :raises rmq_ha.lake.spark.host.java.NoJava: there is none.
-    :raises rmq_ha.lake.spark.host.masters.NoMaster: no master answers.
+    :param log_level: lowest level of Spark's log that is shown: `off`, `error`, `warn`.
+    :param rows_in_java: Spark's own code reads single rows, so Java's second compiler pays.
+    :raises rmq_ha.lake.spark.host.java.NoJava: no usable Java was found.
+    :raises rmq_ha.lake.spark.host.masters.NoMaster: the master does not answer.
     """
 
     def __init__(
@@ -73,7 +77,7 @@ class Session:
 
     def get(self) -> SparkSession:
         """
-        The session, ready.
+        Wait for the session and return it.
 
         :raises rmq_ha.lake.spark.host.gateway.GatewayFailed: Java did not start.
         """
@@ -97,11 +101,12 @@ class Session:
 
     def close(self, *, interrupted: bool = False) -> None:
         """
-        Give back what was taken; a session that was there before stays.
+        Release the session; one that existed before stays.
 
-        A local one ends with this process, in the background; to a cluster one says good-bye.
+        A local session ends with this process, in the background; a cluster is told.
 
-        :param interrupted: nobody waits for that: Java says it when it sees that we are gone.
+        :param interrupted: do not wait for the cluster; Java tells it when it notices that this
+            process is gone.
         """
         if self._starting is not None:
             gateway.give_up(self._starting)
@@ -118,7 +123,7 @@ class Session:
                 spark.stop()
 
     def _start(self, log_level: str, rows_in_java: bool) -> gateway.Starting | None:
-        """Begin with Java if that is ours to do."""
+        """Start Java if this process has to do it."""
         java = find_java()
         cache = cache_directory()
         self._given.setdefault("spark.driver.memory", DEFAULT_MEMORY)
@@ -131,7 +136,7 @@ class Session:
                 mine = [log_option] if rows_in_java else [log_option, gateway.FIRST_COMPILER]
                 return _begin(java, home, cache, self._given, mine)
         refuse_unreachable(master)
-        # A cluster's class path and credentials are the business of Spark's own scripts.
+        # Spark's own scripts handle the class path and credentials of a cluster.
         theirs = self._given.get("spark.driver.extraJavaOptions", "")
         self._given["spark.driver.extraJavaOptions"] = f"{log_option} {theirs}".strip()
         os.environ["JAVA_HOME"] = str(home_for_spark(java, cache))
@@ -139,7 +144,7 @@ class Session:
 
 
 def _no_json() -> None:
-    """pyspark writes down each error of a query as 6 KB of JSON, besides raising it."""
+    """Stop pyspark from logging each error of a query as 6 KB of JSON, besides raising it."""
     for of in ("SQL", "DataFrame"):
         PySparkLogger.getLogger(f"{of}QueryContextLogger").disabled = True
 
@@ -153,16 +158,16 @@ def start_session(
     verbose: bool = False,
 ) -> SparkSession:
     """
-    A session with the data source `rocketmq`.
+    Return a session with the data source `rocketmq`.
 
-    Under `spark-submit`, or where a session exists already, it is that one, with its settings.
+    Under `spark-submit`, or if a session exists already, it is that session, with its settings.
 
-    :param master: `local[2]`, `spark://...`; default: what the settings say, else all processors of
-        this machine.
-    :param conf: Spark's settings; they win.
-    :param driver_memory: the driver's heap, `1g`.
-    :param verbose: Spark's warnings too.
-    :raises rmq_ha.lake.spark.host.java.NoJava: there is none.
+    :param master: `local[2]`, `spark://...`; None: the master of Spark's settings, else all
+        processors of this machine.
+    :param conf: Spark's settings, which win over all others.
+    :param driver_memory: the driver's heap, like `1g`.
+    :param verbose: show Spark's warnings too.
+    :raises rmq_ha.lake.spark.host.java.NoJava: no usable Java was found.
     """
     return Session(
         name,
@@ -175,9 +180,9 @@ def start_session(
 
 def over_connect(given: Mapping[str, str]) -> SparkSession:
     """
-    A session of a server of Spark Connect, whose Python has rmq-ha as well.
+    Return a session of a Spark Connect server, whose Python has rmq-ha as well.
 
-    :param given: settings; `spark.master` says where, `sc://host:15002`.
+    :param given: settings; `spark.master` is the server's address, `sc://host:15002`.
     :raises WrongUsage: a setting can only be made where the server starts, or packages are missing.
     """
     try:
@@ -199,7 +204,10 @@ def over_connect(given: Mapping[str, str]) -> SparkSession:
 
 
 def is_submitted() -> bool:
-    """We were started by `spark-submit`: the JVM is there, and its settings are the user's."""
+    """
+    Return whether `spark-submit` started this process: then the JVM runs, and its settings are the
+    user's.
+    """
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -212,10 +220,11 @@ def register(spark: SparkSession) -> None:
 
 def _is_found_anyway(master: str) -> bool:
     """
-    `format("rocketmq")` works without a call: Spark finds `pyspark_rocketmq` when it looks.
+    Return whether `format("rocketmq")` works without a call, because Spark finds `pyspark_rocketmq`
+    when it searches.
 
-    That takes a second, which a job that reads nothing with it need not pay. Under `spark-submit`
-    rmq-ha may come in a zip, of which only this process knows when Spark looks.
+    That search takes a second, which a job that does not use the format should not pay. Under
+    `spark-submit` rmq-ha may come in a zip, which only this process knows when Spark searches.
     """
     same_python = os.environ.get("PYSPARK_PYTHON") == sys.executable
     here = is_local(master) and same_python and not is_submitted()
@@ -223,7 +232,10 @@ def _is_found_anyway(master: str) -> bool:
 
 
 def _settings(name: str, given: Mapping[str, str]) -> SparkConf:
-    """What was given; else what Spark was started with; else ours."""
+    """
+    Return the settings: those given, then those that Spark was started with, then rmq-ha's
+    defaults.
+    """
     conf = SparkConf()
     for key, value in given.items():
         conf.set(key, value)
@@ -237,9 +249,9 @@ def _settings(name: str, given: Mapping[str, str]) -> SparkConf:
 
 def defaults(master: str) -> dict[str, str]:
     """
-    Settings where the user has none.
+    Return settings for keys that the user has not set.
 
-    :param master: on a cluster, only what the jobs' results depend on.
+    :param master: on a cluster, only settings that the jobs' results depend on are returned.
     """
     settings = {"spark.sql.session.timeZone": "UTC"}
     if is_local(master):
@@ -253,12 +265,12 @@ def defaults(master: str) -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """All of it runs on this machine."""
+    """Return whether all of Spark runs on this machine."""
     return master.startswith("local")
 
 
 def _launch(given: Mapping[str, str]) -> None:
-    """In Spark's own way, or the JVM that spark-submit has started."""
+    """Start the JVM in Spark's own way, or use the one that spark-submit has started."""
     options = given.get("spark.driver.extraJavaOptions", "")
     conf = SparkConf(loadDefaults=False)
     for key, value in {
@@ -271,12 +283,12 @@ def _launch(given: Mapping[str, str]) -> None:
 
 
 def _quiet() -> list[str]:
-    """Java's option for our log settings, which it cannot read out of a zip."""
+    """Return Java's option for rmq-ha's log settings, which it cannot read from a zip."""
     return [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"] if _LOG4J.is_file() else []
 
 
 def spark_home() -> Path | None:
-    """Of pyspark; None if the environment names another Spark."""
+    """Return the directory of pyspark; None if the environment names another Spark."""
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -303,7 +315,7 @@ def _begin(
 
 
 def _import_meanwhile() -> None:
-    """What the first calls need: half a second while we wait for Java anyway."""
+    """Import modules that the first calls need, which takes half a second, while Java starts."""
     for name in ("pyspark.testing.utils", "pyspark.sql.classic.dataframe", "pyarrow.parquet"):
         with suppress(ImportError):
             import_module(name)
@@ -316,7 +328,7 @@ def _connect(starting: gateway.Starting) -> None:
     try:
         SparkContext._ensure_initialized()
     finally:
-        # Whoever looks for them wants to know whether spark-submit started us.
+        # Other code uses these variables to find out whether spark-submit started this process.
         for name in connection:
             del os.environ[name]
     made: Any = SparkContext._gateway

@@ -1,4 +1,4 @@
-"""Stores that only Hadoop can open, copied by Spark."""
+"""Has Spark copy stores that only Hadoop can open."""
 
 import os
 from typing import Any
@@ -11,7 +11,7 @@ from rmq_ha.base.host.files import STAGED, files_of
 
 
 def needs_staging(place: str) -> bool:
-    """Only Hadoop may know its scheme: nothing here does."""
+    """Return whether this process cannot open a place, so that perhaps only Hadoop can."""
     try:
         files_of(place)
     except CannotDecide:
@@ -23,12 +23,14 @@ def stage(spark: Any, uri: str) -> str:
     """
     Have Spark copy a store of a Hadoop file system to every machine that reads it.
 
-    Each one gets all of it, until the session ends: for stores that fit on its disk.
+    Each machine keeps the whole store until the session ends, so the store must fit on its disk.
 
     :param spark: the session.
     :returns: a place for `files_of`, the same on the driver and on executors.
-    :raises WrongUsage: Spark is spoken to over Connect, where no file system of Hadoop is at hand.
-    :raises CannotDecide: Hadoop cannot read it either; or, on a cluster, another one has its name.
+    :raises WrongUsage: Spark is used over Spark Connect, which gives no access to Hadoop's file
+        systems.
+    :raises CannotDecide: Hadoop cannot read the store either; or, on a cluster, another store has
+        its name.
     """
     if is_remote():
         raise WrongUsage(
@@ -50,7 +52,7 @@ def stage(spark: Any, uri: str) -> str:
 
 
 def _copied(context: Any, uri: str) -> str:
-    """All tasks run on this machine: one copy, beside what Spark copies by itself."""
+    """Make one copy beside Spark's own files, if all tasks run on this machine."""
     from pyspark import SparkFiles
 
     target = f"{SparkFiles.getRootDirectory()}/store-{crc32(uri.encode()):08x}/{_last_segment(uri)}"
@@ -58,14 +60,14 @@ def _copied(context: Any, uri: str) -> str:
         hadoop = context._jvm.org.apache.hadoop.fs
         path = hadoop.Path(uri)
         system = path.getFileSystem(context._jsc.hadoopConfiguration())
-        # Under another name until it is whole.
+        # It has another name until it is complete.
         system.copyToLocalFile(False, path, hadoop.Path(f"file://{target}.part"), True)
         os.replace(f"{target}.part", target)
     return target
 
 
 def _sent(context: Any, uri: str) -> str:
-    """To every executor, by the last part of its name."""
+    """Send the store to every executor, under the last part of its name."""
     name = _last_segment(uri)
     others = [other.rstrip("/") for other in context.listFiles if _last_segment(other) == name]
     if others and others[0] != uri:

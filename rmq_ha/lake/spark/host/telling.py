@@ -1,4 +1,7 @@
-"""What Spark hands on of an error in a worker: of ours the sentence, without a trace before it."""
+"""
+Shortens the errors of workers that Spark passes on: of rmq-ha's errors only the sentence, without a
+traceback.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -11,7 +14,10 @@ from rmq_ha.base.errors import CannotDecide, RmqHaError, WrongUsage
 
 
 class InSentences:
-    """For what workers call: an error that is raised on purpose says cause and next step itself."""
+    """
+    Base of classes that workers call: an error that is raised on purpose names cause and next step
+    by itself.
+    """
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -34,7 +40,9 @@ def _telling(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _without_trace() -> Iterator[None]:
-    """A worker of pyspark looks at this variable when it writes an error down, and ends then."""
+    """
+    Set the variable that a worker of pyspark reads when it reports an error; the worker ends then.
+    """
     try:
         yield
     except (RmqHaError, WrongUsage, CannotDecide):

@@ -1,4 +1,4 @@
-"""Threads: several things at once that mostly wait, and one now and then while a block runs."""
+"""Threads: many calls at once that mostly wait, or one call repeated while a block runs."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 def map_in_threads(work: Callable[[T], R], items: Iterable[T], most: int) -> list[R]:
-    """What it gives for each, in their order; `most` at a time."""
+    """Call `work` for each item, `most` at a time, and return the results in the items' order."""
     with ThreadPoolExecutor(most) as pool:
         return list(pool.map(work, items))
 
@@ -19,9 +19,9 @@ def map_in_threads(work: Callable[[T], R], items: Iterable[T], most: int) -> lis
 @contextmanager
 def call_every(seconds: float, call: Callable[[], None]) -> Iterator[None]:
     """
-    Call it again and again, in a thread of its own, until the block ends.
+    Repeat a call, in a thread of its own, until the block ends.
 
-    What it raises ends the calls and nothing else.
+    An exception in the call ends the repetition and nothing else.
     """
     ended = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What the snapshots of a history tell over time."""
+"""Finds in the snapshots of a history what happened over time."""
 
 from typing import Any, NamedTuple
 
@@ -16,16 +16,16 @@ ROWS = (
     " ended long, kinds string, kind string, topic string, group string, queueId int, value long,"
     " low long, text string"
 )
-"""Of each line of `rmq_ha.ops.offsets.snapshot_history`."""
+"""Columns of each line of `rmq_ha.ops.offsets.snapshot_history`."""
 NEAR_MS = 30_000
-"""A master's reset explains what its slave did so long after it, or before."""
+"""Ms before and after a master's reset in which the reset explains a change at its slave."""
 
 
 def read(spark: SparkSession, directory: str) -> DataFrame:
     """
-    All rows of a history.
+    Return all rows of a history.
 
-    :raises CannotDecide: there is nothing.
+    :raises CannotDecide: the history is empty.
     """
     root = directory.rstrip("/")
     if "://" not in root and not any(item.name.startswith("ts=") for item in listing(root)):
@@ -37,9 +37,9 @@ def read(spark: SparkSession, directory: str) -> DataFrame:
 
 class HistoryFindings(NamedTuple):
     """
-    What a history tells; without one, nothing.
+    The findings of a history; empty without one.
 
-    :ivar violations: findings of severity ERROR.
+    :ivar violations: number of findings of severity ERROR.
     """
 
     findings: DataFrame | None = None
@@ -47,15 +47,15 @@ class HistoryFindings(NamedTuple):
     trend: "Trend | None" = None
 
     def added_to(self, findings: DataFrame) -> DataFrame:
-        """Those of now and those of then."""
+        """Return the findings of the present together with those of the history."""
         return findings if self.findings is None else findings.unionByName(self.findings)
 
 
 def read_history(spark: SparkSession, directory: str | None) -> HistoryFindings:
     """
-    Look at it.
+    Read and judge a history.
 
-    :raises CannotDecide: there is nothing.
+    :raises CannotDecide: the history is empty.
     """
     if directory is None:
         return HistoryFindings()
@@ -67,7 +67,7 @@ def read_history(spark: SparkSession, directory: str | None) -> HistoryFindings:
 
 
 def offsets_over_time(rows: DataFrame) -> DataFrame:
-    """Offsets with the end of their queue in the same snapshot, and `isSlave`."""
+    """Return offsets with the end of their queue in the same snapshot, and `isSlave`."""
     same = Window.partitionBy("place", "began", "topic", "queueId")
     end = F.max(F.when(F.col("kind") == QUEUE, F.col("value"))).over(same)
     slave = (F.col("role") == SLAVE_ROLE) | (F.col("role").isNull() & (F.col("brokerId") > 0))
@@ -81,9 +81,9 @@ def offsets_over_time(rows: DataFrame) -> DataFrame:
 
 def findings(offsets: DataFrame) -> DataFrame:
     """
-    Rollbacks, resets and jumps, as rows of `FINDINGS`.
+    Return rollbacks, resets and jumps as rows of `FINDINGS`.
 
-    :param offsets: as `offsets_over_time` makes them.
+    :param offsets: result of `offsets_over_time`.
     """
     of_replica = Window.partitionBy("place", "topic", "group", "queueId").orderBy("began")
     of_group = Window.partitionBy("broker", "topic", "group", "queueId").orderBy("began")
@@ -94,13 +94,14 @@ def findings(offsets: DataFrame) -> DataFrame:
     of_master = F.when(~F.col("isSlave"), value)
     rows = offsets.withColumns(
         {
-            # However far apart both are kept: near it, or else the nearest on either side.
+            # The master's offset near the slave's snapshot, or else the nearest on either side,
+            # however far apart both were taken.
             "onMaster": F.least(
                 F.min(of_master).over(near),
                 F.last(of_master, ignorenulls=True).over(since),
                 F.first(of_master, ignorenulls=True).over(until),
             ),
-            # A slave's copy may be ahead of its log; its master's is not.
+            # A slave's copied offset may be ahead of its log; the master's is not.
             "nearEnd": F.max("end").over(near),
             "previous": F.lag("value").over(of_replica),
             "previousEnd": F.lag("end").over(of_replica),
@@ -108,7 +109,7 @@ def findings(offsets: DataFrame) -> DataFrame:
     )
     went_back = value < previous
     is_reset = F.coalesce(~F.col("isSlave"), F.lit(False))
-    # The master itself was behind what the slave had: it was reset, and may have gone on since.
+    # The master itself was behind the slave's offset: it was reset, and may have advanced since.
     is_explained = F.coalesce(F.col("onMaster") < previous, F.lit(False))
     jumped = (value > F.col("nearEnd")) & (
         F.coalesce(previous <= F.col("previousEnd"), F.lit(True))
@@ -142,7 +143,7 @@ def findings(offsets: DataFrame) -> DataFrame:
 
 
 class Trend(NamedTuple):
-    """Repeats that a fail-over would have caused, by moment and group."""
+    """How many messages a failover would have repeated, by moment and group."""
 
     moments: list[int]
     groups: dict[str, list[float | None]]
@@ -150,10 +151,10 @@ class Trend(NamedTuple):
 
 def trend(offsets: DataFrame, bucket_ms: int = 60_000, most: int = 8) -> Trend:
     """
-    How the window of repeats moved.
+    Return how the number of repeats changed over time.
 
-    :param bucket_ms: snapshots of a master and a slave within it belong together.
-    :param most: groups that are shown: those with most repeats.
+    :param bucket_ms: snapshots of a master and a slave within so many ms are compared.
+    :param most: how many groups are shown: those with most repeats.
     """
     bucket: Column = F.floor(F.col("began") / bucket_ms) * bucket_ms
     behind = (

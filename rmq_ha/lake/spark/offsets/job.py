@@ -1,4 +1,4 @@
-"""From pairings to the job's answer."""
+"""Makes the job's answer from pairings."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def verify(
     """
     Judge every slave.
 
-    :param history_directory: of snapshots, to look at the past as well.
+    :param history_directory: directory of a history of snapshots, to judge the past as well.
     """
     past = history.read_history(spark, history_directory)
     told = answer(pairings, limits, past.violations)
@@ -59,7 +59,7 @@ LAG = pa.schema(
 
 
 def lag(rows: Sequence[JudgedKey]) -> pa.Table:
-    """Every group's queue, both sides beside each other."""
+    """Return a row for every group and queue, with the offsets of both sides."""
     lines = []
     for row in rows:
         case, ruling = row.case, row.ruling

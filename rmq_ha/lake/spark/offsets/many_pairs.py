@@ -1,4 +1,6 @@
-"""Many pairs: each is looked at and judged by a task, as `rmqha-admin verify-offsets` would."""
+"""
+Judges many pairs: a task looks at each one and judges it, as `rmqha-admin verify-offsets` would.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -27,7 +29,9 @@ from rmq_ha.ops.offsets.snapshot_history import append_pairings
 from rmq_ha.ops.offsets.verdict import Limits, answer, best_of
 
 _AT_ONCE = 8
-"""Pairs of one task: it mostly waits for slaves to catch up."""
+"""
+How many pairs a task looks at at the same time, because it mostly waits for slaves to catch up.
+"""
 _SHOWN = 300
 PAIRS = pa.schema(
     [
@@ -52,9 +56,9 @@ _ROWS = pa.schema(
 
 class PairWork(NamedTuple):
     """
-    What is done with each pair.
+    The work for each pair.
 
-    :ivar record: a history that what is seen is added to.
+    :ivar record: a history to which the snapshots are added; None: none.
     """
 
     client: ClientConfig
@@ -63,7 +67,7 @@ class PairWork(NamedTuple):
     record: str | None = None
 
     def row(self, number: int, places: Sequence[Place]) -> dict[str, Any]:
-        """Its line of `_ROWS`."""
+        """Judge a pair and return its row of `_ROWS`."""
         line: dict[str, Any] = dict.fromkeys(Forecast._fields, None)
         line |= {"number": number, "findings": [], "lag": []}
         line |= {"master": str(places[0]), "slaves": list(map(str, places[1:]))}
@@ -130,7 +134,7 @@ def verify(
 
 
 def decided(rows: Sequence[Row], past: int = 0) -> tuple[Outcome, str]:
-    """One outcome for all pairs, and the line that says it: the worst one counts."""
+    """Return one outcome for all pairs, and the line that says it: the worst pair counts."""
     codes = Counter(row.exitCode for row in rows)
     unsafe = [row for row in rows if not row.safe]
     total = {name: sum(row[name] or 0 for row in rows) for name in ("repeats", "skipped", "lost")}

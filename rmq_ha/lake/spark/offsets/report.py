@@ -22,7 +22,7 @@ def sections_of(
     trend: Trend | None,
     plans: Sequence[Sequence[Step]],
 ) -> list[Table | Plot]:
-    """In the order in which they are asked for."""
+    """Return the sections in the order in which readers need them."""
     sections: list[Table | Plot] = [_replicas(pairings), _forecast(by_slave)]
     if worst:
         sections += [_worst_groups_table(worst), _bars(worst)]
@@ -89,7 +89,7 @@ def _bars(worst: Sequence[WorstGroup]) -> Plot:
 
 
 def trend_of(trend: Trend | None) -> list[Plot]:
-    """A plot, if there is anything to show."""
+    """Return a plot, if there is anything to show."""
     if trend is None or not trend.moments:
         return []
     return [

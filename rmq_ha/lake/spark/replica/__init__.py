@@ -1,1 +1,1 @@
-"""The job verify-replica: a slave's log against its master's, and each store against itself."""
+"""The job verify-replica: compares a slave's log with its master's, and each store with itself."""

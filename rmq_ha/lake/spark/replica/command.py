@@ -17,7 +17,7 @@ from rmq_ha.ops.offsets.places import StorePlace
 def _index_sizes(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> tuple[int, int] | None:
-    """`maxHashSlotNum,maxIndexNum`."""
+    """Parse `maxHashSlotNum,maxIndexNum`."""
     if text is None:
         return None
     sizes = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", text)
@@ -102,7 +102,7 @@ def verify_replica(
 
 
 def _store(job: Job, text: str) -> str:
-    """:raises WrongUsage: it is no store; a broker does not hand out its files."""
+    """:raises WrongUsage: the text is no store; a broker does not hand out its files."""
     place = job.place(text)
     if not isinstance(place, StorePlace):
         raise WrongUsage(

@@ -1,4 +1,4 @@
-"""The job: `rmq_ha.lake.scan.replica.verifying`, its tasks run by Spark."""
+"""Runs `rmq_ha.lake.scan.replica.verifying` with its tasks on Spark."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def verify(job: Job, settings: Settings) -> JobResult:
     """
     Compare two stores.
 
-    :raises CannotDecide: one cannot be read, or they have nothing in common.
+    :raises CannotDecide: a store cannot be read, or they have nothing in common.
     """
     told = verifying.verify(settings, _on_executors(job), job.note, pause)
     return JobResult(
@@ -46,7 +46,10 @@ def _on_executors(job: Job) -> Run:
 
 
 def _work(work: Work, is_apart: bool) -> Callable[[Iterator[Task]], Iterator[Any]]:
-    """What an executor does with its tasks; if nobody asks again, it adds its answers up."""
+    """
+    Return the function that runs tasks on an executor; unless each answer is needed by itself, it
+    adds them up.
+    """
 
     def run_all(some: Iterator[Task]) -> Iterator[Any]:
         answers: dict[int, Answer] = {}

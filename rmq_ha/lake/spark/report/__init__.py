@@ -1,1 +1,1 @@
-"""rmq-ha: what a job leaves behind for people and programs."""
+"""The report of a job, for people."""

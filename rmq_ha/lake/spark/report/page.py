@@ -18,7 +18,7 @@ from rmq_ha.ops.offsets.digest import Digest
 from rmq_ha.ops.offsets.findings import Outcome
 
 MAX_CELL = 400
-"""Characters of one cell; the Parquet files have all."""
+"""Most characters of one cell; the Parquet files have the whole values."""
 MEANINGS = {
     Outcome.HOLDS: ("Holds", "Everything that was checked is as it should be."),
     Outcome.VIOLATED: ("Violated", "Something is wrong; the findings say what, and what to do."),
@@ -29,7 +29,7 @@ MEANINGS = {
     Outcome.FAILED: ("Failed", "This says nothing about what the job looked at."),
     Outcome.USAGE: ("Wrong usage", "The job was asked in a way that makes no sense."),
 }
-"""A headline, and what it means."""
+"""A headline for each outcome, and its meaning."""
 _PLACES = (
     ("broker", ""),
     ("topic", ""),
@@ -40,7 +40,7 @@ _PLACES = (
     ("msgId", "message "),
 )
 _A_TIME_MS = 100_000_000_000
-"""A number of milliseconds from here on is a time of day, below it is a span."""
+"""A number of milliseconds from here on is a point in time, below it a duration."""
 _LONG = re.compile(r"\d{5,}")
 _THOUSAND = re.compile(r"\B(?=(?:\d{3})+$)")
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -54,11 +54,11 @@ def render(
     limit: int,
 ) -> str:
     """
-    The page's text.
+    Return the page's text.
 
-    :param summary: as `summary.json` has it.
+    :param summary: content of `summary.json`.
     :param frames: names of the other Parquet directories beside the report.
-    :param limit: findings in the table.
+    :param limit: most findings in the table.
     """
     outcome = Outcome(summary["exitCode"])
     headline, meaning = MEANINGS[outcome]
@@ -80,9 +80,10 @@ def render(
 
 def value_text(value: Any) -> str:
     """
-    A value as people read it; what would be invisible or turn the text around is written out.
+    Return a value as text for people; invisible characters, and those that change the text's
+    direction, are escaped.
 
-    Topics, groups and keys are chosen by others.
+    Topics, groups and keys are chosen by other people.
     """
     if value is None:
         return ""
@@ -102,7 +103,10 @@ def value_text(value: Any) -> str:
 
 
 def cell(value: Any) -> str:
-    """The same, long numbers in groups of three, which are not there when they are copied."""
+    """
+    Return the text of a value for a table. Long numbers have gaps between groups of three digits,
+    which are not copied with the text.
+    """
     text = value_text(value)
     if not isinstance(value, int | float) or not _LONG.fullmatch(text):
         return text
@@ -116,7 +120,7 @@ def _visible(character: str) -> str:
 
 
 def _name(name: str) -> str:
-    """`repeatedMessages` and `repeated_messages` as words."""
+    """Return a name like `repeatedMessages` or `repeated_messages` as words."""
     words = _WORD.sub(" ", name).replace("_", " ")
     if not (words.islower() or " " in words):
         return words
@@ -141,7 +145,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _place_labels(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Which broker, topic, queue ... as label and value; offsets without separators, to copy."""
+    """
+    Return broker, topic, queue and so on as label and value; offsets have no separators, so that
+    they can be copied.
+    """
     return [
         (label, str(row[name]) if isinstance(row[name], int) else row[name])
         for name, label in _PLACES
@@ -154,7 +161,7 @@ def _section(number: int, section: Table | Plot) -> dict[str, Any]:
     if isinstance(section, Plot):
         try:
             return shown | {"svg": Markup(svg(section, number))}
-        except Exception as error:  # a plot less costs nobody a verdict
+        except Exception as error:  # a failed plot must not cost the verdict
             return shown | {"note": f"{section.note} It cannot be drawn: {error}".strip()}
     width = len(section.columns)
     rows = [[*row, *[None] * width][:width] for row in section.rows]

@@ -1,4 +1,4 @@
-"""Plots as SVG that goes into a page: its colours are the page's, and nothing else is needed."""
+"""Draws plots as SVG for a page, in the page's colours and without other files."""
 
 import io
 import re
@@ -12,11 +12,13 @@ import numpy as np
 from rmq_ha.lake.spark.result import Plot
 
 COLOURS = ("#3b82c4", "#e07b39", "#2a9d72", "#c2528b", "#8a6fd1", "#b59a1f", "#3aa5b8", "#cc4b4b")
-"""Seen by the colour-blind, on white and on black; of more lines they come again."""
+"""
+Colours that colour-blind people can tell apart, on white and on black; with more lines they repeat.
+"""
 _INK = "#123456"
-"""Stands for the page's text colour."""
+"""Placeholder for the page's text colour."""
 _FAINT = "#8a94a0"
-"""Lines that are seen on white and on black."""
+"""Colour of lines that are visible on white and on black."""
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -47,7 +49,7 @@ def svg(plot: Plot, number: int = 1) -> str:
     """
     The plot as an `<svg>` element; the same plot gives the same text.
 
-    :param number: of the plot in its page, so that identifiers differ.
+    :param number: number of the plot in its page, which makes identifiers unique.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -105,7 +107,7 @@ def _bars(axes: Any, plot: Plot, series: Sequence[tuple[str, Sequence[float | No
 
 
 def _clean(value: Any) -> Any:
-    """A label without characters that XML cannot hold; numbers and times as they are."""
+    """Return a label without characters that XML cannot hold; numbers and times unchanged."""
     if isinstance(value, int | float | date) or not value:
         return value
     text = str(value)
@@ -113,7 +115,9 @@ def _clean(value: Any) -> Any:
 
 
 def _embeddable(text: str, plot: Plot) -> str:
-    """Only the element, named for those who cannot see it, in the page's colours."""
+    """
+    Return only the `<svg>` element, with a description for blind people, in the page's colours.
+    """
     text = text[text.index("<svg") :]
     used = set(_REFERENCE.findall(text))
     text = _ID.sub(lambda match: match.group(0) if match.group(1) in used else "", text)

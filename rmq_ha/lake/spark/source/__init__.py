@@ -1,1 +1,1 @@
-"""The data source `rocketmq`: options, schema, and what reads and writes."""
+"""The data source `rocketmq`: options, schema, readers and writers."""

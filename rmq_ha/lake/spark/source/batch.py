@@ -1,4 +1,4 @@
-"""Batches: which partitions a read of messages has, and what each of them gives."""
+"""Batch reads: the partitions of a read of messages, and the rows of each."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,14 +31,17 @@ from rmq_ha.lake.spark.source.schema import table_schema
 from rmq_ha.lake.spark.source.tables import TableReader
 
 FEW = 4
-"""One message in so many, or fewer, is read through its queue; else whole files are."""
+"""
+If a read wants at most one message in so many, it goes through the queues; otherwise whole files
+are read.
+"""
 _OPTIONS = "rmqha.options"
 """
-Where the options of a table of Spark's catalog are kept: in its schema, which the catalog keeps
-with the table. Spark 4.3 hands them to `schema` alone, and none to `reader`.
+Name under which the schema of a catalog's table keeps the table's options, because the catalog
+keeps the schema with the table. Spark 4.3 passes the options to `schema` alone, not to `reader`.
 """
 LEAST = 4096
-"""Bytes of a file for one partition, however many are asked for."""
+"""Least bytes of a file for one partition, however many partitions are asked for."""
 
 
 class RangesPartition(InputPartition):
@@ -51,13 +54,13 @@ class RangesPartition(InputPartition):
         return ", ".join(f"{queue} [{start}, {stop})" for queue, start, stop in self.ranges)
 
     def read(self, queues: Queues, columns: Sequence[str]) -> Iterator[Any]:
-        """Their messages, as `Queues.read` gives them."""
+        """Yield their messages, as `Queues.read` does."""
         for span in self.ranges:
             yield from queues.read(span, columns)
 
 
 def partitions_of(ranges: list[QueueRange], options: SourceOptions) -> list[RangesPartition]:
-    """Ranges, cut as the options say."""
+    """Return ranges as partitions, cut as the options say."""
     parts = cut(ranges, options.min_partitions, options.max_records)
     return [RangesPartition(part) for part in parts]
 
@@ -66,7 +69,7 @@ class SplitPartition(InputPartition):
     """
     A part of a file.
 
-    :ivar spans: the offsets that are wanted; None: all.
+    :ivar spans: the wanted offsets; None: all.
     """
 
     def __init__(self, split: Split, spans: Spans | None) -> None:
@@ -76,7 +79,7 @@ class SplitPartition(InputPartition):
 
 def schema_of(given: Mapping[str, str]) -> StructType:
     """
-    The columns of a read when the user names none.
+    Return the columns of a read if the user names none.
 
     :raises WrongUsage: the options do not fit.
     """
@@ -90,7 +93,7 @@ def schema_of(given: Mapping[str, str]) -> StructType:
 
 def make_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """
-    The reader of a batch.
+    Return the reader of a batch.
 
     :raises WrongUsage: options or schema do not fit.
     """
@@ -117,7 +120,7 @@ class MessagesReader(InSentences, DataSourceReader):
         self._shape = Shape(schema, options.columns)
 
     def partitions(self) -> list[InputPartition]:
-        """In the driver's planner, once."""
+        """Plan the partitions; called once, in the driver's planner."""
         options = self._options
         queues = queues_of(options)
         planner = Planner(queues, options)
@@ -136,7 +139,7 @@ class MessagesReader(InSentences, DataSourceReader):
         return list(partitions_of(ranges, options))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """In an executor, perhaps more than once."""
+        """Yield the rows of a partition; called in an executor, perhaps more than once."""
         for batch in self._batches(partition):
             if batch.num_rows:
                 yield self._shape.cast_batch(batch)
@@ -155,7 +158,7 @@ class MessagesReader(InSentences, DataSourceReader):
 
 
 def queues_of(options: SourceOptions) -> Queues:
-    """The store, or the cluster, that options name."""
+    """Return the store, or the cluster, that the options name."""
     if options.is_offline:
         return OfflineQueues(options)
     from rmq_ha.lake.spark.source.live import LiveQueues
@@ -165,11 +168,11 @@ def queues_of(options: SourceOptions) -> Queues:
 
 class FilePlan(NamedTuple):
     """
-    Which parts of files are read.
+    The parts of files to be read.
 
-    :ivar spans: the offsets that are wanted; None: all.
-    :ivar low: nothing that is wanted starts before this place of the log.
-    :ivar high: nor at this one or behind it.
+    :ivar spans: the wanted offsets; None: all.
+    :ivar low: no wanted message starts before this offset of the log.
+    :ivar high: no wanted message starts at or after this offset.
     """
 
     spans: Spans | None = None
@@ -178,12 +181,12 @@ class FilePlan(NamedTuple):
 
 
 def _plan_files(queues: OfflineQueues, planner: Planner, options: SourceOptions) -> FilePlan | None:
-    """How files are read; None: queues are."""
+    """Return which parts of files are read; None: the queues are read instead."""
     is_whole = options.start.kind is Kind.EARLIEST and options.end.kind is Kind.LATEST
     store = queues.store
     if not store.topics_on_disk() and store.max_offset() > store.min_offset():
         if is_whole and options.scan != "queues":
-            return FilePlan()  # a log that was copied alone
+            return FilePlan()  # only the log was copied, without queues
         raise CannotDecide(
             f"{store.uri} has messages, but no consume queues (consumequeue/): copy them, or let a"
             " broker build them; or read with scan=files and without offsets or times"
@@ -197,7 +200,7 @@ def _plan_files(queues: OfflineQueues, planner: Planner, options: SourceOptions)
         if not is_everything and _are_few(queues, planner.ranges()) and queues.reach_the_end():
             return None
     if not options.subscription.is_everything:
-        queues.queues(options.subscription)  # a topic that is not there is an error
+        queues.queues(options.subscription)  # a missing topic is an error
     if is_whole:
         return FilePlan()
     ranges = planner.ranges()
@@ -212,7 +215,10 @@ def _plan_files(queues: OfflineQueues, planner: Planner, options: SourceOptions)
 
 
 def _are_few(queues: OfflineQueues, ranges: list[QueueRange]) -> bool:
-    """The records of these ranges are a small part of the log, by the size of some of them."""
+    """
+    Return whether the records of these ranges are a small part of the log, estimated from the size
+    of some of them.
+    """
     largest = sorted(ranges, key=lambda span: span.start - span.stop)[:16]
     sizes = [queues.mean_size(span) for span in largest]
     mean = sum(sizes) / max(1, len(sizes))
@@ -237,7 +243,10 @@ def _splits(
 
 
 def _sound(queues: OfflineQueues, split: Split, options: SourceOptions) -> Iterator[Records]:
-    """The records of a part of a file; with `scan=files` whatever lies between them."""
+    """
+    Yield the records of a part of a file. Damage between them is an error, unless `scan=files` or
+    `failOnDataLoss=false`.
+    """
     for piece in scan_with_gaps(queues.store, split):
         if isinstance(piece, Records):
             yield piece

@@ -1,4 +1,4 @@
-"""Where a read begins and ends, as the options say it: words, offsets by queue, or times."""
+"""Parses the options for where a read begins and ends: words, offsets by queue, or times."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ _LONGEST = (1 << 63) - 1
 
 
 class Kind(StrEnum):
-    """What a boundary is made of."""
+    """How a boundary is given."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -30,13 +30,13 @@ class Kind(StrEnum):
 @dataclass(frozen=True)
 class Boundary:
     """
-    Where all queues begin, or end.
+    Where the read of all queues begins, or ends.
 
     :ivar ms: with `Kind.TIME`: the first message stored then or later.
     :ivar by_queue: with `Kind.OFFSETS` offsets (-1 latest, -2 earliest), with `Kind.TIMES` ms; the
         broker of a key is empty where the option names none.
-    :ivar group: with `Kind.GROUP`: whose offsets are meant.
-    :ivar option: the option that said so, for errors.
+    :ivar group: with `Kind.GROUP`: the group whose offsets are used.
+    :ivar option: name of the option, for errors.
     """
 
     kind: Kind
@@ -46,15 +46,15 @@ class Boundary:
     option: str = ""
 
     def offset_of(self, queue: QueueId) -> int | None:
-        """The number that is meant for a queue; None: none was given."""
+        """Return the number given for a queue; None: none was given."""
         exact = self.by_queue.get(queue)
         return self.by_queue.get(queue._replace(broker="")) if exact is None else exact
 
     def check_covers(self, queues: Iterable[QueueId]) -> None:
         """
-        Every queue has a number, and every number its queue, as in Spark's Kafka source.
+        Check that every queue has a number, and every number a queue, as in Spark's Kafka source.
 
-        :raises WrongUsage: one has not.
+        :raises WrongUsage: a queue or a number is left over.
         """
         here = list(queues)
         brokers: dict[tuple[str, int], set[str]] = {}
@@ -90,9 +90,9 @@ def parse_offsets(text: str, option: str, *, batch: bool, is_start: bool) -> Bou
     """
     Read `earliest`, `latest`, `group:NAME`, or JSON of offsets.
 
-    :param batch: not a stream, where "latest" is no beginning.
-    :param is_start: not the end, which cannot be "earliest".
-    :raises WrongUsage: it is none of them.
+    :param batch: the read is a batch, which cannot begin at "latest".
+    :param is_start: the boundary is the beginning; an end cannot be "earliest".
+    :raises WrongUsage: the text has another form.
     """
     word = text.strip().lower()
     if word == Kind.LATEST:
@@ -125,7 +125,7 @@ def parse_timestamps(text: str, option: str) -> Boundary:
     """
     Read JSON of times, ms since the epoch.
 
-    :raises WrongUsage: it is something else.
+    :raises WrongUsage: the text has another form.
     """
     table = queue_table(text, option, 'JSON like {"topic":{"0":1700000000000}}')
     for queue, ms in table.items():
@@ -138,7 +138,7 @@ def queue_table(text: str, option: str, form: str) -> dict[QueueId, int]:
     """
     Read `{"topic":{"0":23}}` or `{"topic":{"broker-a":{"0":23}}}`.
 
-    :raises WrongUsage: it is neither.
+    :raises WrongUsage: the text has another form.
     """
     wrong = f"{option}={text!r}: write {form}, or with brokers {_LEVELS}"
     table: dict[QueueId, int] = {}
@@ -148,7 +148,7 @@ def queue_table(text: str, option: str, form: str) -> dict[QueueId, int]:
             broker = name if isinstance(value, dict) else ""
             for queue_id, number in level.items():
                 if not _is_id(queue_id) or QueueId(topic, broker, int(queue_id)) in table:
-                    raise WrongUsage(wrong)  # the same again: as "0" and "00"
+                    raise WrongUsage(wrong)  # a queue twice, as "0" and "00"
                 table[QueueId(topic, broker, int(queue_id))] = number
     return table
 
@@ -157,7 +157,7 @@ def assigned_queues(text: str, option: str) -> tuple[QueueId, ...]:
     """
     Read `{"topic":[0,1]}` or `{"topic":{"broker-a":[0,1]}}`.
 
-    :raises WrongUsage: it is neither.
+    :raises WrongUsage: the text has another form.
     """
     wrong = (
         f'{option}={text!r}: write JSON like {{"topic":[0,1]}}, or {{"topic":{{"broker-a":[0]}}}}'
@@ -180,7 +180,7 @@ _Assigned = Annotated[dict[str, _Ids | Annotated[dict[str, _Ids], _Some]], _Some
 
 
 def _read(text: str, kind: Any, wrong: str) -> Any:
-    """:raises WrongUsage: it is no JSON of this kind, or names a key twice."""
+    """:raises WrongUsage: the text is no JSON of this kind, or has a key twice."""
     try:
         return convert(json.loads(text, object_pairs_hook=_unique), kind)
     except (ValueError, RecursionError, ValidationError):

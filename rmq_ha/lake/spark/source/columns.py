@@ -1,4 +1,4 @@
-"""The columns of a read in the form that was asked for: ours, or that of Spark's Kafka source."""
+"""Returns the columns of a read in the wanted form: rmq-ha's, or that of Spark's Kafka source."""
 
 from typing import Any
 
@@ -29,27 +29,27 @@ _KAFKA: dict[str, tuple[str, T.DataType]] = {
         ),
     ),
 }
-"""Of each column the one that it is made of, and its type."""
+"""For each column of the Kafka form: the column that it is made of, and its type."""
 KAFKA_COLUMNS = {name: kind for name, (_, kind) in _KAFKA.items()}
 _LOG_APPEND_TIME = 1
 
 
 def columns_of(form: str) -> dict[str, T.DataType]:
-    """Everything that a schema may name."""
+    """Return all columns that a schema may name."""
     return COLUMNS if form == ROCKETMQ else COLUMNS | KAFKA_COLUMNS
 
 
 def default_schema(form: str, include_properties: bool) -> T.StructType:
-    """The columns when the user names none."""
+    """Return the schema of a read if the user names none."""
     return message_schema(include_properties, KAFKA_COLUMNS if form == KAFKA else MESSAGE_COLUMNS)
 
 
 class Shape:
     """
-    What a schema wants to have of messages.
+    The columns that a schema wants.
 
-    :ivar columns: to read of them.
-    :raises rmq_ha.base.errors.WrongUsage: there is no such column, or it has another type.
+    :ivar columns: the columns of messages to be read.
+    :raises rmq_ha.base.errors.WrongUsage: a column does not exist, or has another type.
     """
 
     def __init__(self, schema: T.StructType, form: str) -> None:
@@ -61,7 +61,7 @@ class Shape:
 
     def cast_batch(self, batch: Any) -> Any:
         """
-        A batch of the schema's columns.
+        Convert a batch to the schema's columns.
 
         :param batch: `pyarrow.RecordBatch` of `columns`.
         """
@@ -79,7 +79,7 @@ def _made(name: str, column: Any, kind: Any) -> Any:
     if name == "timestampType":
         return pa.array([_LOG_APPEND_TIME] * len(column), kind)
     if name == HEADERS:
-        # A map is a list of entries; an entry's value becomes bytes.
+        # Arrow holds a map as a list of entries; the value of each entry becomes bytes.
         entries = column.cast(pa.map_(pa.string(), pa.binary()))
         made = pa.StructArray.from_arrays(
             [entries.keys, entries.items], fields=list(kind.value_type)

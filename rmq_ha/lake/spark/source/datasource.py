@@ -1,4 +1,4 @@
-"""`spark.read.format("rocketmq")`: what Spark meets; see `options` for what it can be told."""
+"""`spark.read.format("rocketmq")`: the class that Spark uses; see `options` for its options."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ class RocketmqDataSource(InSentences, DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """For `format(...)`."""
+        """Return the name for `format(...)`."""
         return NAME
 
     def schema(self) -> StructType:
-        """The columns when the user names none."""
+        """Return the columns of a read if the user names none."""
         from rmq_ha.lake.spark.source.batch import schema_of
 
         return schema_of(self.options)

@@ -1,4 +1,4 @@
-"""Running brokers as queues: found through name servers, read without a reactor."""
+"""Queues of running brokers, which are found through name servers and read without a reactor."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ class LiveQueues:
     """
     The queues of a cluster; implements `rmq_ha.lake.spark.source.reading.Queues`.
 
-    :param options: `namesrv`, and how to ask.
+    :param options: the address of the name servers, and settings of requests.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -62,7 +62,7 @@ class LiveQueues:
             client.close()
 
     def queues(self, topics: Subscription) -> list[QueueId]:
-        """The wanted queues that are there now, of all brokers."""
+        """Return the wanted queues that exist now, of all brokers."""
         queues, missing = self._look(topics)
         if missing:
             raise CannotDecide(
@@ -81,11 +81,17 @@ class LiveQueues:
         return queues
 
     def present(self, topics: Subscription) -> list[QueueId]:
-        """As `queues`, without those of topics and brokers that nobody knows at the moment."""
+        """
+        Return the wanted queues like `queues`, without those of topics and brokers that are not
+        registered at the moment.
+        """
         return self._look(topics)[0]
 
     def bounds(self, queue: QueueId) -> tuple[int, int]:
-        """Offset of the first message, and behind the last one; of a slave if need be."""
+        """
+        Return the offset of the first message, and the one after the last; of a slave if the master
+        does not answer.
+        """
         ends = self.ends(queue)
         if not ends.is_sure:
             warn(
@@ -97,10 +103,10 @@ class LiveQueues:
 
     def ends(self, queue: QueueId) -> Ends:
         """
-        As `bounds`, and whether a master said so.
+        Return the ends of a queue, and whether a master told them.
 
-        :raises BrokerAway: nobody answers.
-        :raises CannotDecide: it was refused.
+        :raises BrokerAway: no broker of the queue answers.
+        :raises CannotDecide: a broker refused.
         """
 
         def ask(address: str, broker_id: int) -> Ends:
@@ -110,9 +116,10 @@ class LiveQueues:
 
     def all_ends(self, queues: Iterable[QueueId]) -> dict[QueueId, Ends]:
         """
-        As `ends`, with few requests; the queues of brokers that do not answer are left out.
+        Return the ends of many queues with few requests; queues of brokers that do not answer are
+        left out.
 
-        :raises CannotDecide: it was refused.
+        :raises CannotDecide: a broker refused.
         """
         ends: dict[QueueId, Ends] = {}
         away: set[str] = set()
@@ -125,7 +132,7 @@ class LiveQueues:
         return ends
 
     def ends_of_topic(self, queues: Sequence[QueueId]) -> dict[QueueId, Ends]:
-        """As `ends`; they are queues of one topic and broker."""
+        """Return the ends of queues of one topic and broker; raises like `ends`."""
 
         def ask(address: str, broker_id: int) -> dict[QueueId, Ends]:
             command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": queues[0].topic})
@@ -142,11 +149,11 @@ class LiveQueues:
             return {queue: known[queue.queue_id] for queue in queues if queue.queue_id in known}
 
         ends = self._any_broker(queues[0], ask)
-        # Only queues that can be written are in the answer.
+        # The answer has only queues that can be written.
         return ends | {queue: self.ends(queue) for queue in queues if queue not in ends}
 
     def offset_at(self, queue: QueueId, ms: int) -> int | None:
-        """The first message stored at `ms` or later; None when there is none."""
+        """Return the offset of the first message stored at `ms` or later; None: there is none."""
 
         def ask(address: str, broker_id: int) -> int | None:
             client, search = self._connected(), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
@@ -158,7 +165,10 @@ class LiveQueues:
         return self._any_broker(queue, ask)
 
     def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
-        """As `Queues.group_offsets`; the tables that brokers keep are the ones with no guesses."""
+        """
+        Return offsets like `Queues.group_offsets`. The tables that brokers keep are asked for,
+        because other answers may be guessed.
+        """
         offsets: dict[QueueId, int] = {}
         broker = attrgetter("broker")
         for _, same in groupby(sorted(queues, key=broker), key=broker):
@@ -173,7 +183,7 @@ class LiveQueues:
         return offsets
 
     def read(self, span: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
-        """The messages of a range; a slave is asked when the master does not answer."""
+        """Yield the messages of a range; a slave is asked if the master does not answer."""
         options = self._options
         how = ReadOptions(
             options.batch_rows,
@@ -186,7 +196,7 @@ class LiveQueues:
         yield from Reading(span, puller, how, pause).batches(columns)
 
     def commit(self, group: str, queue: QueueId, offset: int) -> None:
-        """Have the broker keep an offset for a group, for consoles to show."""
+        """Have the broker keep an offset for a group, so that consoles can show it."""
 
         def keep(client: BlockingClient) -> None:
             addresses = addresses_in(self._routes.route(client, queue.topic), queue.broker)
@@ -195,7 +205,7 @@ class LiveQueues:
         self._patiently(keep, f"{queue}: offset {offset} of the group {group} cannot be kept")
 
     def _look(self, topics: Subscription) -> tuple[list[QueueId], list[str]]:
-        """Queues, and topics that nobody has though they were named."""
+        """Return the queues, and the topics that were named but exist nowhere."""
         named = topics.named
         known: list[QueueId] = []
         missing: list[str] = []
@@ -210,7 +220,10 @@ class LiveQueues:
         return sorted(chosen), missing
 
     def _check_broker(self, topics: Subscription, queues: list[QueueId]) -> None:
-        """Else a misspelt `brokerName` would read nothing, and say nothing."""
+        """
+        Check that the broker of `brokerName` exists; a misspelt name would read nothing without an
+        error.
+        """
         its_topics = {queue.topic for queue in queues}
         for topic in topics.named or ():
             brokers = sorted({queue.broker for queue in self._queues_of(topic) or ()})
@@ -221,7 +234,7 @@ class LiveQueues:
                 )
 
     def _queues_of(self, topic: str) -> list[QueueId] | None:
-        """None: no name server knows the topic."""
+        """Return the queues of a topic; None: no name server knows it."""
 
         def ask(client: BlockingClient) -> list[QueueId] | None:
             try:
@@ -240,7 +253,7 @@ class LiveQueues:
         return sorted(topic for topic in listed if topics.wants_topic(topic))
 
     def _any_broker(self, queue: QueueId, ask: Callable[[str, int], T]) -> T:
-        """The master's answer, or a slave's."""
+        """Return the master's answer, or a slave's."""
 
         def ask_one(client: BlockingClient) -> T:
             route = self._routes.route(client, queue.topic)
@@ -280,13 +293,14 @@ def first_since(
     ms: int, low: int, high: int, near: int, stored_at: Callable[[int], int]
 ) -> int | None:
     """
-    The first offset in [low, high) of a message stored at `ms` or later; None when there is none.
+    Return the first offset in [low, high) of a message stored at `ms` or later; None: there is
+    none.
 
-    Java's brokers choose a file by when it was written to last, which copying a store changes, and
-    answer with a message before or behind the time: so their answer is where the search begins.
+    Java's brokers choose a file by the time of its last change, which copying a store changes. So
+    their answer may be a message before or after the right one, and the search begins there.
 
-    :param near: that answer.
-    :param stored_at: ms, by offset.
+    :param near: the broker's answer.
+    :param stored_at: returns when the message at an offset was stored, in ms.
     """
     stop = high
     for probe in (near, near - 1, near + 1):
@@ -298,9 +312,9 @@ def first_since(
 
 class _Puller:
     """
-    Pulls; learns which broker answers.
+    Pulls messages, and remembers which broker answers.
 
-    :param where: the brokers of any queue, or the addresses by id that alone are asked.
+    :param where: the brokers of any queue, or addresses by id that alone are asked.
     """
 
     def __init__(
@@ -312,11 +326,11 @@ class _Puller:
         self._where = where
 
     def pull(self, queue: MessageQueue, offset: int, count: int) -> PulledRecords:
-        """The next messages, chosen by the tags of the options."""
+        """Pull the next messages with the tags of the options."""
         return self._pull(queue, offset, count, self._options.tag_expression)
 
     def stored_at(self, queue: QueueId, offset: int) -> int:
-        """When a message was stored, ms since the epoch; -1: it is not there."""
+        """Return when a message was stored, in ms since the epoch; -1: it does not exist."""
         pulled = self._pull(MessageQueue(*queue), offset, 1, "*")
         messages = decode_messages(pulled.body)
         return messages[0].store_timestamp if messages else -1

@@ -1,8 +1,9 @@
-"""A range of one queue, read from whichever broker has it: all of its messages, or an error.
+"""
+Reads a range of one queue from any broker that has it: all of its messages, or an error.
 
-A short answer has three reasons, and each wants something else: messages were deleted since the
-read was planned, the master came back with a shorter log, or a slave that stands in for its master
-is behind. The last one loses nothing, so it is an error even where data loss is allowed.
+A short answer has three reasons, each with another remedy: messages were deleted since the read was
+planned, the master came back with a shorter log, or a slave that stands in for its master is
+behind. In the last case no message is lost, so it is an error even where data loss is allowed.
 
 Spec: remoting.md, section 7.4; store.md, section 2.
 """
@@ -28,17 +29,17 @@ from rmq_ha.lake.spark.source.reading import LMQ_PREFIX, QueueRange
 
 T = TypeVar("T")
 BATCH_BYTES = 16 << 20
-"""A batch ends when its records have so many bytes, however few they are."""
+"""A batch ends when its records have so many bytes, however few records they are."""
 
 
 class ReadOptions(NamedTuple):
     """
-    How a range is read.
+    The settings of a read.
 
-    :ivar batch_rows: of one Arrow batch, about.
-    :ivar fail_on_data_loss: messages that are gone are an error; else they are passed over.
-    :ivar tags: only messages with one of these; brokers leave the others out. None: all.
-    :ivar patience: ms that each retry waits, as often as it says.
+    :ivar batch_rows: about how many rows an Arrow batch has.
+    :ivar fail_on_data_loss: missing messages are an error; otherwise they are skipped.
+    :ivar tags: only messages with one of these, which brokers select; None: all.
+    :ivar patience: how many ms to wait before each retry; its length is the number of retries.
     """
 
     batch_rows: int = 8192
@@ -52,7 +53,12 @@ class Puller(Protocol):
     choice: BrokerChoice
 
     def pull(self, queue: MessageQueue, offset: int, count: int) -> PulledRecords:
-        """Raises `MQClientError` or `RemotingError` when nobody answers, or with a refusal."""
+        """
+        Pull messages.
+
+        :raises MQClientError: no broker is known, or a broker refuses.
+        :raises RemotingError: no broker answers.
+        """
         ...
 
 
@@ -60,7 +66,7 @@ class Reading:
     """
     One read of one range.
 
-    :param pause: waits for some ms.
+    :param pause: waits for a number of ms.
     """
 
     def __init__(
@@ -71,13 +77,14 @@ class Reading:
         self._how = how
         self._pause = pause
         self._queue = MessageQueue(*span.queue)
-        self._is_light = span.queue.topic.startswith(LMQ_PREFIX)  # records have other offsets
+        self._is_light = span.queue.topic.startswith(LMQ_PREFIX)  # its records have other offsets
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """
-        The range as `pyarrow.RecordBatch`.
+        Yield the range as `pyarrow.RecordBatch`.
 
-        :raises CannotDecide: it cannot be read whole; names queue, offsets, and what to do.
+        :raises CannotDecide: the range cannot be read as a whole; the text names queue, offsets,
+            and what to do.
         """
         pieces: list[Piece] = []
         rows = size = 0
@@ -148,9 +155,9 @@ class Reading:
         self, piece: "Piece", start: int, stop: int, status: PullStatus
     ) -> tuple[int, int] | None:
         """
-        The first offsets in [start, stop) that the answer does not have, if any is missing.
+        Return the first offsets in [start, stop) that the answer lacks; None: it has all.
 
-        Brokers pass over records whose file they are just deleting, and say nothing.
+        Brokers silently skip records whose file they are just deleting.
         """
         has_holes = self._how.tags is not None or self._is_light
         if has_holes and status is not PullStatus.OFFSET_ILLEGAL:
@@ -176,7 +183,10 @@ class Reading:
             )
 
     def _may_wait(self, times: int, pulled: PulledRecords) -> bool:
-        """Somebody else may have more: the master, once it is there again."""
+        """
+        Wait before a retry, if another broker may have more messages, like a master that returns;
+        return whether to retry.
+        """
         self._source.choice.forget(self._queue)
         if pulled.broker_id == MASTER_ID or times >= len(self._how.patience):
             return False
@@ -207,11 +217,11 @@ def patiently(
     call: Callable[[], T], patience: Sequence[int], pause: Callable[[int], None], what: str
 ) -> T:
     """
-    Call; again after each pause while nobody answers.
+    Call a function, and again after each pause while no server answers.
 
-    :param what: could not be done, for the error.
-    :raises BrokerAway: nobody answers.
-    :raises CannotDecide: it was refused.
+    :param what: text that says what could not be done, for the error.
+    :raises BrokerAway: no server answers.
+    :raises CannotDecide: a server refused.
     """
     for wait in (*patience, None):
         try:
@@ -240,8 +250,8 @@ class Piece(NamedTuple):
     """
     The records of one answer.
 
-    :ivar positions: where they begin in `data`.
-    :ivar queue_offsets: of each.
+    :ivar positions: where the records begin in `data`.
+    :ivar queue_offsets: queue offset of each record.
     """
 
     data: bytes
@@ -250,16 +260,16 @@ class Piece(NamedTuple):
 
     def check_order(self) -> None:
         """
-        Each message is there once.
+        Check that each message is there once, and in order.
 
-        :raises ValueError: one is there twice, or in another place.
+        :raises ValueError: a message is there twice, or in another place.
         """
         for before, after in pairwise(self.queue_offsets):
             if after <= before:
                 raise ValueError(f"offset {after} behind offset {before}")
 
     def slice_offsets(self, start: int, stop: int) -> "Piece":
-        """Only the records whose offsets are in [start, stop)."""
+        """Return only the records whose offsets are in [start, stop)."""
         offsets = self.queue_offsets
         if all(start <= offset < stop for offset in offsets):
             return self
@@ -271,9 +281,9 @@ class Piece(NamedTuple):
 
 def piece_of(data: bytes) -> "Piece":
     """
-    Find the records.
+    Find the records in an answer.
 
-    :raises ValueError: something else is in it.
+    :raises ValueError: the data have something other than records.
     """
     positions: list[int] = []
     offsets: list[int] = []
@@ -292,7 +302,7 @@ def piece_of(data: bytes) -> "Piece":
 
 def records_of(pieces: Sequence[Piece]) -> Records:
     """
-    The records of several answers.
+    Return the records of several answers together.
 
     :raises ValueError: the parts of a record do not add up.
     """

@@ -1,4 +1,4 @@
-"""Which topics there are, and where: what name servers know, or one broker about itself."""
+"""Finds topics and their brokers: as name servers know them, or as one broker describes itself."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,16 +16,16 @@ from rmq_ha.lake.spark.source.options import SourceOptions
 from rmq_ha.lake.spark.source.reading import QueueId
 
 ROUTES_FOR_MS = 5_000
-"""A stream meets new queues and brokers after so long."""
+"""Ms after which routes are asked for again, so that a stream finds new queues and brokers."""
 
 
 def connect(options: SourceOptions) -> BlockingClient:
     """
-    A client for the brokers that options name.
+    Return a client for the brokers that the options name.
 
-    :raises WrongUsage: what they say of TLS does not fit.
+    :raises WrongUsage: the TLS options do not fit.
     """
-    # Of one broker it is not asked for a route, but the client wants to know whom it would ask.
+    # A single broker is not asked for a route, but the client needs the address of a name server.
     whom = options.broker_addr or options.namesrv
     settings = replace(
         options.client, namesrv_addr=whom, poll_name_server_interval_ms=ROUTES_FOR_MS
@@ -37,21 +37,21 @@ def connect(options: SourceOptions) -> BlockingClient:
 
 
 def offset_of(client: BlockingClient, code: int, queue: QueueId, address: str, **more: str) -> int:
-    """What a broker says of a queue, such as where it ends."""
+    """Ask a broker for an offset of a queue, such as its end."""
     ext = {"topic": queue.topic, "queueId": str(queue.queue_id), **more}
     asking = expect(Ask(RemotingCommand(code, ext), address))
     return number(client.run(asking), "offset", address)
 
 
 def bounds_of(client: BlockingClient, queue: QueueId, address: str) -> tuple[int, int]:
-    """Offset of the first message, and behind the last one."""
+    """Return the offset of the first message, and the one after the last."""
     low = offset_of(client, RequestCode.GET_MIN_OFFSET, queue, address)
     high = offset_of(client, RequestCode.GET_MAX_OFFSET, queue, address)
     return max(0, low), max(0, low, high)
 
 
 class NameServerRoutes:
-    """What the client's name servers know; while none answers, what they knew last."""
+    """Routes of the client's name servers; while none answers, the last known ones."""
 
     def __init__(self) -> None:
         self._last: list[str] | None = None
@@ -73,7 +73,7 @@ class NameServerRoutes:
 
 class OneBroker:
     """
-    A broker that is asked by its address.
+    Routes of a broker that is asked by its address.
 
     :param seconds: the clock.
     """
@@ -121,4 +121,4 @@ class OneBroker:
 
 
 Routes = NameServerRoutes | OneBroker
-"""Both raise `MQClientError` or `RemotingError` when nobody answers."""
+"""Both kinds raise `MQClientError` or `RemotingError` if no server answers."""

@@ -1,4 +1,4 @@
-"""Messages out of a store directory, queue by queue or file by file."""
+"""Reads messages from a store's directory, queue by queue or file by file."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,19 +31,19 @@ _SAMPLE = 64
 _TAIL = 1 << 20
 _INT = 0xFFFFFFFF
 END_OF_LOG = (1 << 63) - 1
-"""Behind every place of any log, and every offset."""
+"""Greater than every offset of any log or queue."""
 _ALL = (0, END_OF_LOG)
 _NONE = (0, 0)
 READ_BYTES = 16 << 20
-"""Of records that a queue's read holds at once, about."""
+"""About how many bytes of records a queue's read holds at once."""
 Spans = Mapping[tuple[str, int], tuple[int, int]]
-"""Offsets that are wanted, [from, to), by topic and queue."""
+"""The wanted offsets, [from, to), by topic and queue."""
 
 
 class OfflineQueues:
     """
-    A store directory as queues (`Queues`). Each `queues()` looks anew at what there is; the bounds
-    are those of that look.
+    The queues of a store's directory (`Queues`). Each call of `queues()` looks at the store anew;
+    the bounds are those of that look.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -55,7 +55,11 @@ class OfflineQueues:
 
     @property
     def store(self) -> StoreDirectory:
-        """As of the last look; raises `CannotDecide`: there is none."""
+        """
+        The store at the last look.
+
+        :raises CannotDecide: there is no store.
+        """
         if self._store is None:
             self._store = store_of(self._options)
         return self._store
@@ -86,7 +90,10 @@ class OfflineQueues:
         return offsets[at] if at < len(offsets) else None
 
     def reach_the_end(self) -> bool:
-        """The log's last message is in its queue: after a crash, queues may end before the log."""
+        """
+        Return whether the log's last message is in its queue: after a crash, queues may end before
+        the log.
+        """
         store = self.store
         row, end = store.log_files(), store.max_offset()
         parts = (splits_of([file], _TAIL, file.base, end) for file in reversed(row))
@@ -102,8 +109,9 @@ class OfflineQueues:
 
     def log_range(self, ranges: Sequence[QueueRange]) -> tuple[int, int]:
         """
-        Where in the log the records of ranges start, [from, to), by the first and the last of each
-        queue; all of the log if one of these is not where its queue says.
+        Return where in the log the records of the ranges start, [from, to), computed from the first
+        and the last record of each queue. If one of these is not where its queue says, the whole
+        log is returned.
         """
         units: list[tuple[int, int]] = []
         edges: list[tuple[int, int]] = []
@@ -124,7 +132,9 @@ class OfflineQueues:
         return int(offsets.min()), int(offsets.max()) + 1
 
     def mean_size(self, span: QueueRange) -> float:
-        """Bytes of a record of a range, by some of them; 0 if there are none."""
+        """
+        Return the mean size of a range's records in bytes, from some of them; 0 if there are none.
+        """
         queue = self.store.queue_alone(span.queue.topic, span.queue.queue_id)
         sizes = queue.units(span.start, min(span.stop, span.start + _SAMPLE))["size"]
         return float(sizes.mean()) if len(sizes) else 0.0
@@ -157,7 +167,7 @@ class OfflineQueues:
                 if self._options.fail_on_data_loss:
                     raise self._changed(span, at)
                 return
-            # A unit says where its record is, so nobody has to find the end of the log for it.
+            # An entry says where its record is, so the end of the log need not be found.
             records = pick_records(store.files, row, offsets, sizes, row[-1].end)
             records = _of_queue(records, span.queue, at, len(units))
             if len(records) < len(units) and self._options.fail_on_data_loss:
@@ -200,9 +210,10 @@ class OfflineQueues:
 
 def _of_queue(records: Records, queue: QueueId, start: int, count: int) -> Records:
     """
-    Those that say that they are of the queue, from `start` on: the others are no messages of it.
+    Return the records that belong to the queue by their own fields, from `start` on; others are no
+    messages of it.
 
-    Light queues (LMQ) are left alone: their units point at the messages of other queues.
+    Light queues (LMQ) are not checked, because their entries point at messages of other queues.
     """
     if queue.topic.startswith(LMQ_PREFIX) or not len(records):
         return records
@@ -216,9 +227,9 @@ def _of_queue(records: Records, queue: QueueId, start: int, count: int) -> Recor
 
 class FileWanted:
     """
-    Which records of a file are wanted.
+    The wanted records of a file.
 
-    :param spans: None: all offsets of the subscription; else only these.
+    :param spans: the wanted offsets; None: all offsets of the subscription.
     """
 
     def __init__(self, options: SourceOptions, spans: Spans | None) -> None:
@@ -229,10 +240,10 @@ class FileWanted:
 
     def select(self, records: Records) -> Records:
         """
-        Only those that are subscribed to, and within the offsets that are wanted.
+        Return the records that are subscribed to, and whose offsets are wanted.
 
-        Where the user did not ask for files, prepared and rolled-back messages of producers that
-        write these flags themselves are left out: no queue has them.
+        Unless the user asked for files, prepared and rolled-back messages of producers that write
+        these flags themselves are left out, because no queue has them.
         """
         if self._only_queued and len(records):
             hidden = records.stored_sys_flag & TRANSACTION_PREPARED != 0
@@ -250,7 +261,10 @@ class FileWanted:
         return records if mask.all() else records.select(mask)
 
     def _in_spans(self, records: Records, codes: Any, names: list[str]) -> Any:
-        """By queue, as there are fewer queues than records."""
+        """
+        Return which records are within the spans; computed by queue, because there are fewer queues
+        than records.
+        """
         ids, offsets = records.queue_id.astype(np.int64), records.queue_offset
         pairs, which = np.unique(codes.astype(np.int64) << 32 | ids & _INT, return_inverse=True)
         edges = [self._span(names[pair >> 32], pair & _INT) for pair in pairs.tolist()]
@@ -266,9 +280,9 @@ class FileWanted:
 
 def store_of(options: SourceOptions) -> StoreDirectory:
     """
-    The store that options name.
+    Return the store that the options name.
 
-    :raises CannotDecide: there is none, or nobody may read it.
+    :raises CannotDecide: there is no store, or it may not be read.
     """
     assert options.path is not None
     return open_store(
@@ -280,5 +294,5 @@ def store_of(options: SourceOptions) -> StoreDirectory:
 
 
 def first_unit(queue: Queue) -> int:
-    """The first offset that its files reach back to."""
+    """Return the first offset that the files of a queue reach back to."""
     return queue.row[0].base // UNIT_SIZE if queue.row else 0

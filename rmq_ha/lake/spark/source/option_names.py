@@ -1,4 +1,4 @@
-"""Names of options: what each may be called, and what was probably meant."""
+"""Names of options: their aliases, and suggestions for unknown ones."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -7,7 +7,7 @@ from rmq_ha.base.config.tls_keys import TLS_KEYS
 from rmq_ha.base.errors import WrongUsage
 
 TLS_NAMES = tuple(name for name in TLS_KEYS if not name.startswith(("tls.server.", "tls.ha.")))
-"""RocketMQ's keys, for reads and for sinks."""
+"""RocketMQ's TLS keys that are options of reads and writes."""
 ALIASES = {
     "rocketmq.namesrv.addr": "namesrv",
     "nameServer": "namesrv",
@@ -30,17 +30,20 @@ _NOT_HERE = {
 _SECRET = frozenset({"secretKey", "securityToken", "tls.client.keyPassword"})
 _OF_SPARK = ("checkpointLocation", "queryName")
 _OF_CATALOG = ("provider", "owner", "location", "external", "comment", "collation")
-"""What Spark's catalog adds to the options of a table (`CREATE TABLE`), beside `option.NAME`."""
+"""
+Keys that Spark's catalog adds to the options of a table (`CREATE TABLE`), beside `option.NAME`.
+"""
 
 
 def by_name(
     given: Mapping[str, str], names: tuple[str, ...], aliases: Mapping[str, str] = ALIASES
 ) -> dict[str, str]:
     """
-    The options under their own names; case does not matter. Keys of Spark itself are left out.
+    Return the options under their proper names; case does not matter. Keys of Spark itself are left
+    out.
 
-    :param names: what is understood; `TLS_NAMES` are too.
-    :raises WrongUsage: an option is unknown (says what was probably meant), or given twice with
+    :param names: the allowed names; `TLS_NAMES` are allowed as well.
+    :raises WrongUsage: an option is unknown (the text has a suggestion), or given twice with
         different values.
     """
     spelt = {name.lower(): name for name in (*names, *TLS_NAMES, *_OF_SPARK)}
@@ -68,7 +71,7 @@ def by_name(
 
 
 def is_of_catalog(given: Mapping[str, str]) -> bool:
-    """They are those of a table that was made by `CREATE TABLE`."""
+    """Return whether options are those of a table that was made by `CREATE TABLE`."""
     return any(key.lower() == "provider" for key in given)
 
 

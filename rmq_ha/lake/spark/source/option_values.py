@@ -1,4 +1,4 @@
-"""Values of options: what each text may be, said when it is something else."""
+"""Parses the values of options; an error says what a value may be."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
@@ -18,7 +18,7 @@ SmallCount = Annotated[int, msgspec.Meta(ge=1, le=_INT, description=f"a number a
 
 
 class Bytes(int):
-    """A size, from 1 on."""
+    """A size in bytes, at least 1."""
 
     meaning = "bytes, like 65536, 64k, 64m or 1g"
 
@@ -30,7 +30,7 @@ class Bytes(int):
 
 
 class Span(int):
-    """A time in ms."""
+    """A duration in ms."""
 
     meaning = "a time like 500ms, 30s, 15m or 1h"
 
@@ -43,9 +43,9 @@ class Span(int):
 
 def read(kind: type[T], known: Mapping[str, str]) -> T:
     """
-    The options that a struct has; what was not given is as it says.
+    Read the options that a struct has; options that were not given have the struct's defaults.
 
-    :raises WrongUsage: one is something else than its type; says what it should be.
+    :raises WrongUsage: a value does not have its type; the text says what it should be.
     """
     given = {name: known[name].strip() for name in names_of(kind) if name in known}
     try:
@@ -58,17 +58,21 @@ def read(kind: type[T], known: Mapping[str, str]) -> T:
 
 
 def names_of(kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    """The options of a struct, as users spell them."""
+    """Return the options of a struct, as users spell them."""
     return tuple(field.encode_name for field in msgspec.structs.fields(kind))
 
 
 def own_names(kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    """The same without those of the struct that it extends."""
+    """Return the options of a struct without those of the struct that it extends."""
     return names_of(kind)[len(names_of(kind.__mro__[1])) :]
 
 
 def one_of(known: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    """One of some words, the first one if it was not given; raises WrongUsage."""
+    """
+    Return the value of an option with a fixed choice; the first one if it was not given.
+
+    :raises WrongUsage: the value is none of the choices.
+    """
     text = known.get(name, choices[0]).strip()
     for choice in choices:
         if text.lower() == choice.lower():
@@ -84,7 +88,7 @@ def _made(kind: type, text: str) -> Any:
 
 
 def _meanings(hint: Any) -> Iterator[str]:
-    """What stands for a type in an error."""
+    """Yield the texts that describe a type in an error."""
     for part in (hint, *get_args(hint)):
         if part is bool:
             yield "true or false"

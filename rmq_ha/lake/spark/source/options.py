@@ -50,15 +50,15 @@ _BOUNDARIES = (
 _STRATEGY = "startingOffsetsByTimestampStrategy"
 _WORDS = {"table": TABLES, "columns": FORMS, "scan": SCANS, _STRATEGY: STRATEGIES}
 ACCOUNT = ("accessKey", "secretKey", "securityToken", "useTLS")
-"""Of those who read and those who write."""
+"""Options of the account, for reads and writes."""
 
 
 class OfStores(Struct, frozen=True, kw_only=True, rename="camel"):
     """
-    How files are read.
+    Options of how files are read.
 
     :ivar split_size: bytes of a file that one partition reads.
-    :ivar slots: of an index file, where they are not RocketMQ's; so are `entries`.
+    :ivar slots: slots of an index file, if not RocketMQ's default; `entries` likewise.
     """
 
     scan: str = SCANS[0]
@@ -70,11 +70,11 @@ class OfStores(Struct, frozen=True, kw_only=True, rename="camel"):
 
 class OfMessages(OfStores, frozen=True, kw_only=True, rename="camel"):
     """
-    How messages are read.
+    Options of how messages are read.
 
     :ivar columns: one of `FORMS`.
-    :ivar strategy: what a queue without a message at or behind the starting time means.
-    :ivar max_records: of one partition.
+    :ivar strategy: what to do with a queue that has no message at or after the starting time.
+    :ivar max_records: most messages of one partition.
     """
 
     columns: str = ROCKETMQ
@@ -88,10 +88,11 @@ class OfMessages(OfStores, frozen=True, kw_only=True, rename="camel"):
 
 class OfStreams(OfMessages, frozen=True, kw_only=True, rename="camel"):
     """
-    What means nothing to a batch.
+    Options that have no effect on a batch.
 
-    :ivar max_offsets: of one batch of a stream; so are `min_offsets`, `max_bytes`.
-    :ivar max_trigger_delay_ms: a batch below `min_offsets` starts after so long all the same.
+    :ivar max_offsets: most messages of one batch of a stream; see also `min_offsets` and
+        `max_bytes`.
+    :ivar max_trigger_delay_ms: after so many ms a batch below `min_offsets` starts all the same.
     """
 
     max_offsets: Count | None = field(name="maxOffsetsPerTrigger", default=None)
@@ -102,11 +103,11 @@ class OfStreams(OfMessages, frozen=True, kw_only=True, rename="camel"):
 
 class OfClusters(OfStreams, frozen=True, kw_only=True, rename="camel"):
     """
-    How brokers are asked.
+    Options of how brokers are asked.
 
-    :ivar group: in whose name; empty: in nobody's.
-    :ivar commit_offsets: the group that brokers keep a stream's progress for; empty: none.
-    :ivar num_retries: of a call that fails.
+    :ivar group: group in whose name messages are pulled; empty: none.
+    :ivar commit_offsets: group for which brokers keep a stream's progress; empty: none.
+    :ivar num_retries: how often a call that fails is repeated.
     """
 
     group: str = ""
@@ -119,15 +120,17 @@ class OfClusters(OfStreams, frozen=True, kw_only=True, rename="camel"):
 
 class SourceOptions(OfClusters, frozen=True, kw_only=True):
     """
-    What is to be read, and how.
+    All options of a read.
 
-    :ivar path: of a store; None when brokers are asked.
-    :ivar namesrv: `host:port` of name servers, `;` between them; empty for a store.
-    :ivar broker_addr: of the one broker that is asked; empty: those that the name servers know.
-    :ivar broker_name: for a store: what the column `brokerName` says; for brokers: only this one.
+    :ivar path: path of a store; None when brokers are asked.
+    :ivar namesrv: `host:port` of name servers, separated by `;`; empty for a store.
+    :ivar broker_addr: address of the one broker to ask; empty: the brokers that the name servers
+        know.
+    :ivar broker_name: for a store: value of the column `brokerName`; for brokers: only this one is
+        read.
     :ivar table: one of `TABLES`.
-    :ivar tags: only messages with one of these; None: all.
-    :ivar tag_expression: the same, as brokers want it.
+    :ivar tags: only messages with one of these tags; None: all.
+    :ivar tag_expression: the tags as brokers expect them.
     """
 
     path: str | None = None
@@ -144,12 +147,12 @@ class SourceOptions(OfClusters, frozen=True, kw_only=True):
 
     @property
     def is_offline(self) -> bool:
-        """A store is read, no broker asked."""
+        """Whether a store is read, and no broker is asked."""
         return self.path is not None
 
     @property
     def index_sizes(self) -> tuple[int, int] | None:
-        """Slots and entries; None: RocketMQ's."""
+        """Slots and entries of index files; None: RocketMQ's default."""
         return (self.slots, self.entries) if self.slots and self.entries else None
 
 
@@ -162,7 +165,7 @@ SOURCE_NAMES = (
     "path", "namesrv", "brokerAddr", "brokerName", "table", "tags", *_CHOOSING, *_BOUNDARIES,
     *names_of(OfClusters), *ACCOUNT,
 )  # fmt: skip
-"""What a read understands, beside `TLS_NAMES`."""
+"""The options of a read, besides `TLS_NAMES`."""
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
@@ -207,9 +210,9 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
 
 def columns_asked(given: Mapping[str, str]) -> tuple[str, str, bool]:
     """
-    The table, the form of its columns, and whether `properties` is one: of a batch or of a stream.
+    Return the table, the form of its columns, and whether `properties` is one of them.
 
-    :raises WrongUsage: an option is unknown, or no such table.
+    :raises WrongUsage: an option is unknown, or there is no such table.
     """
     known = by_name(given, SOURCE_NAMES)
     form = one_of(known, "columns", FORMS)
@@ -217,7 +220,10 @@ def columns_asked(given: Mapping[str, str]) -> tuple[str, str, bool]:
 
 
 def without_effect(given: Mapping[str, str]) -> list[str]:
-    """Options that a batch passes over, as the Kafka source does, with a warning."""
+    """
+    Return the options that have no effect on a batch, for a warning; Spark's Kafka source ignores
+    them as well.
+    """
     return [name for name in by_name(given, SOURCE_NAMES) if name in _OF_STREAMS]
 
 
@@ -228,10 +234,10 @@ class _Switches(Struct):
 
 def client_config(known: Mapping[str, str], timeout_ms: int) -> ClientConfig:
     """
-    How brokers are asked.
+    Return the settings of the client for brokers.
 
-    :param known: options by their own names (`option_names.by_name`).
-    :raises WrongUsage: half of an account is given.
+    :param known: options by their proper names (`option_names.by_name`).
+    :raises WrongUsage: only half of an account is given.
     """
     access, secret = known.get("accessKey", ""), known.get("secretKey", "")
     if bool(access) != bool(secret):
@@ -318,7 +324,10 @@ class _Times(Struct):
 
 
 def _boundary(known: dict[str, str], which: str, default: Boundary, *, batch: bool) -> Boundary:
-    """The Kafka source's precedence: one time, times by queue, offsets."""
+    """
+    Return a boundary, with the precedence of Spark's Kafka source: one time, times by queue,
+    offsets.
+    """
     name = f"{which}Timestamp"
     if name in known:
         return Boundary(Kind.TIME, ms=getattr(read(_Times, known), which), option=name)
@@ -333,9 +342,9 @@ def _boundary(known: dict[str, str], which: str, default: Boundary, *, batch: bo
 
 def _path(text: str | None) -> str | None:
     """
-    Absolute, as executors work in other directories.
+    Return an absolute path, because executors work in other directories.
 
-    Hadoop, and so a table of Spark's catalog, writes `file:/store`, which nobody else does.
+    Hadoop, and so a table of Spark's catalog, writes `file:/store` with a single slash.
     """
     if not text:
         return text

@@ -1,4 +1,4 @@
-"""Where each queue's read begins and ends, and into which partitions it is cut."""
+"""Plans where each queue's read begins and ends, and how it is cut into partitions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -9,9 +9,9 @@ from rmq_ha.lake.spark.source.options import SourceOptions
 from rmq_ha.lake.spark.source.reading import Ends, QueueId, QueueRange, Queues
 
 ALONE = 64
-"""So many queues have a partition each; of more, small ones share one."""
+"""Up to so many queues have a partition each; if there are more, small ones share one."""
 SMALL = 10_000
-"""Messages that are together in a shared partition at most."""
+"""Most messages in a shared partition."""
 _TIMES = (Kind.TIME, Kind.TIMES)
 _WORDS = {Kind.EARLIEST: EARLIEST_OFFSET, Kind.LATEST: LATEST_OFFSET}
 _LOST = " Say where to begin with startingOffsets, or read what is there with failOnDataLoss=false."
@@ -19,9 +19,9 @@ _LOST = " Say where to begin with startingOffsets, or read what is there with fa
 
 class Planner:
     """
-    Ranges of a read, from what a set of queues answers.
+    Plans the ranges of a read, by asking a set of queues.
 
-    :ivar warnings: what was let pass because of `failOnDataLoss=false`.
+    :ivar warnings: texts about losses that `failOnDataLoss=false` allows.
     """
 
     def __init__(self, queues: Queues, options: SourceOptions) -> None:
@@ -34,10 +34,10 @@ class Planner:
 
     def ranges(self) -> list[QueueRange]:
         """
-        What a batch reads: one range for each queue that has something.
+        Return what a batch reads: one range for each queue that has messages.
 
         :raises WrongUsage: offsets were given for some queues only, or contradict each other.
-        :raises CannotDecide: with `failOnDataLoss`: what was asked for is not there.
+        :raises CannotDecide: with `failOnDataLoss`: messages that were asked for do not exist.
         """
         queues = self._queues.queues(self._options.subscription)
         self._check(queues)
@@ -50,16 +50,14 @@ class Planner:
 
     def starts(self) -> dict[QueueId, int]:
         """
-        Where a new stream begins, for each queue that is there now.
-
-        :raises: as `ranges`.
+        Return where a new stream begins, for each queue that exists now; raises like `ranges`.
         """
         queues = self._queues.queues(self._options.subscription)
         self._check(queues)
         return {queue: self.start_of(queue) for queue in queues}
 
     def start_of(self, queue: QueueId) -> int:
-        """The first offset that is read of a queue; raises as `ranges`."""
+        """Return the first offset that is read of a queue; raises like `ranges`."""
         boundary = self._options.start
         first, end, _ = self._span(queue)
         given = self._meant(boundary, queue)
@@ -87,7 +85,7 @@ class Planner:
         return min(max(given, first), end)
 
     def stop_of(self, queue: QueueId) -> int:
-        """The offset behind the last one that is read of a queue; raises as `ranges`."""
+        """Return the offset after the last one that is read of a queue; raises like `ranges`."""
         (_, end, _), given = self._span(queue), self._meant(self._options.end, queue)
         if given is not None and given > end and self._options.end.kind not in _TIMES:
             self._lost(
@@ -98,7 +96,7 @@ class Planner:
         return end if given is None else given
 
     def _meant(self, boundary: Boundary, queue: QueueId) -> int | None:
-        """The offset that is meant; None: no message is as late."""
+        """Return the offset that a boundary means for a queue; None: no message is late enough."""
         (first, end, _), kind = self._span(queue), boundary.kind
         if kind in _TIMES:
             return self._queues.offset_at(queue, self._number(boundary, queue))
@@ -145,7 +143,9 @@ class Planner:
         return number
 
     def _group_offsets(self, boundary: Boundary) -> Mapping[QueueId, int]:
-        """Where a group goes on; it has nothing of a queue that it was not given messages of."""
+        """
+        Return where a group continues. A queue of which it was given no message has no offset.
+        """
         offsets = self._of_groups.get(boundary.group)
         if offsets is None:
             offsets = self._queues.group_offsets(boundary.group, self._here)
@@ -162,11 +162,11 @@ def cut(
     ranges: Iterable[QueueRange], min_partitions: int | None, max_records: int | None
 ) -> list[tuple[QueueRange, ...]]:
     """
-    Partitions: one for each queue. Large ones are cut where that is asked for; where there are very
-    many queues, small ones share a partition.
+    Cut ranges into partitions, one for each queue. Large queues are cut if that is asked for; if
+    there are very many queues, small ones share a partition.
 
-    :param min_partitions: at least so many, if there are so many messages.
-    :param max_records: messages of one partition at most.
+    :param min_partitions: least number of partitions, if there are so many messages.
+    :param max_records: most messages of one partition.
     """
     pieces = [span for span in ranges if span.start < span.stop]
     if max_records is not None:
@@ -174,7 +174,7 @@ def cut(
     if min_partitions is not None:
         total = sum(piece.stop - piece.start for piece in pieces)
         parts = min(min_partitions, total)
-        if len(pieces) < parts:  # by size, as Spark's Kafka source does
+        if len(pieces) < parts:  # cut by size, as Spark's Kafka source does
             pieces = cut_at(pieces, total // parts)
         return [(piece,) for piece in pieces]
     if len(pieces) <= ALONE:
@@ -184,7 +184,7 @@ def cut(
 
 
 def cut_at(ranges: Iterable[QueueRange], most: int) -> list[QueueRange]:
-    """Ranges, none of them empty, in parts of so many messages at most."""
+    """Return ranges that are not empty, cut into parts of at most `most` messages."""
     return [
         piece for span in ranges for piece in _divided(span, -(-(span.stop - span.start) // most))
     ]
@@ -197,7 +197,7 @@ def _divided(span: QueueRange, parts: int) -> list[QueueRange]:
 
 
 def bundled(pieces: list[QueueRange], most: int) -> list[tuple[QueueRange, ...]]:
-    """Small ones together, up to so many offsets."""
+    """Put small ranges together, up to `most` messages."""
     bundles: list[tuple[QueueRange, ...]] = []
     small: list[QueueRange] = []
     together = 0

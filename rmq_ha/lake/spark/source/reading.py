@@ -1,7 +1,8 @@
-"""What readers of queues have in common: names, ranges, and what can be asked of a set of queues.
+"""
+The common parts of readers of queues: names, ranges, and the questions to a set of queues.
 
-Offsets are always the next one to read: a range is [start, stop), and `stop` of one read is `start`
-of the next.
+An offset is always the next one to read: a range is [start, stop), and `stop` of one read is
+`start` of the next.
 """
 
 import re
@@ -11,7 +12,9 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 LMQ_PREFIX = "%LMQ%"
-"""Of light queues, which have no messages of their own: they point at those of other queues."""
+"""
+Prefix of light queues, which have no messages of their own: they point at those of other queues.
+"""
 
 
 class QueueId(NamedTuple):
@@ -26,7 +29,7 @@ class QueueId(NamedTuple):
     queue_id: int
 
     def __str__(self) -> str:
-        """`topic/broker/0`."""
+        """Return `topic/broker/0`."""
         return "/".join(filter(None, (self.topic, self.broker, str(self.queue_id))))
 
 
@@ -34,8 +37,8 @@ class QueueRange(NamedTuple):
     """
     Messages of one queue.
 
-    :ivar start: offset of the first one.
-    :ivar stop: behind the last one.
+    :ivar start: offset of the first message.
+    :ivar stop: offset after the last message.
     """
 
     queue: QueueId
@@ -44,7 +47,7 @@ class QueueRange(NamedTuple):
 
 
 def first_names(names: Iterable[Any]) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first names, and how many more there are."""
     shown = sorted(names)
     return ", ".join(map(str, shown[:3])) + (f" and {len(shown) - 3} more" if shown[3:] else "")
 
@@ -53,7 +56,7 @@ class Ends(NamedTuple):
     """
     Where a queue begins and ends.
 
-    :ivar is_sure: its end is where it really ends; that of a slave may be behind what was read.
+    :ivar is_sure: a master told the end; a slave's end may be before the queue's real end.
     """
 
     min_offset: int
@@ -64,10 +67,10 @@ class Ends(NamedTuple):
 @dataclass(frozen=True)
 class Subscription:
     """
-    Which queues are wanted; everything when all three are None.
+    The wanted queues; all queues when all three are None.
 
-    :ivar topics: by name (`subscribe`).
-    :ivar pattern: that the whole name of a topic has to match (`subscribePattern`).
+    :ivar topics: names of topics (`subscribe`).
+    :ivar pattern: pattern that the whole name of a topic has to match (`subscribePattern`).
     :ivar assigned: topic, broker (empty: any) and queue (`assign`).
     """
 
@@ -77,16 +80,16 @@ class Subscription:
 
     @property
     def is_everything(self) -> bool:
-        """Nothing was chosen: every topic that is there."""
+        """Whether every existing topic is wanted, because none was chosen."""
         return self.topics is None and self.pattern is None and self.assigned is None
 
     @cached_property
     def named(self) -> tuple[str, ...] | None:
-        """The topics that were named, sorted; None when one has to look which there are."""
+        """The topics that were named, sorted; None: the existing topics have to be looked up."""
         return None if self._names is None else tuple(sorted(self._names))
 
     def wants_topic(self, topic: str) -> bool:
-        """At least one queue of the topic may be wanted."""
+        """Return whether a queue of the topic may be wanted."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, topic) is not None
         return self._names is None or topic in self._names
@@ -109,39 +112,41 @@ class Subscription:
 
 class Queues(Protocol):
     """
-    A store or a cluster, as queues. Implementations can be pickled, and keep nothing between calls
-    that a repeated read could tell.
+    A store or a cluster, as queues. Implementations can be pickled, and keep no state that changes
+    the result of a repeated read.
     """
 
     def queues(self, topics: Subscription) -> list[QueueId]:
         """
-        The wanted queues that are there now, sorted.
+        Return the wanted queues that exist now, sorted.
 
-        :raises CannotDecide: nobody can be asked, or a topic that was named is not there.
+        :raises CannotDecide: no server answers, or a topic that was named does not exist.
         """
         ...
 
     def bounds(self, queue: QueueId) -> tuple[int, int]:
-        """Offset of the first message, and behind the last one."""
+        """Return the offset of the first message, and the one after the last."""
         ...
 
     def offset_at(self, queue: QueueId, ms: int) -> int | None:
-        """The first message stored at `ms` or later; None when there is none."""
+        """Return the offset of the first message stored at `ms` or later; None: there is none."""
         ...
 
     def group_offsets(self, group: str, queues: Sequence[QueueId]) -> Mapping[QueueId, int]:
         """
-        Where a consumer group goes on in these queues; those in which it has nothing are left out.
+        Return where a consumer group continues in these queues; queues in which it has no offset
+        are left out.
 
-        :raises CannotDecide: nobody can be asked.
+        :raises CannotDecide: no server answers.
         """
         ...
 
     def read(self, span: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         """
-        The messages of a range as `pyarrow.RecordBatch` of exactly these columns, in queue order;
-        only those with the tags of the options.
+        Yield the messages of a range as `pyarrow.RecordBatch` of exactly these columns, in queue
+        order; only messages with the tags of the options.
 
-        :raises CannotDecide: the range cannot be read whole: messages are gone, or not there yet.
+        :raises CannotDecide: the range cannot be read as a whole: messages are gone, or do not
+            exist yet.
         """
         ...

@@ -1,4 +1,4 @@
-"""The columns of messages, and what of them a user's schema asks for."""
+"""The columns of messages and tables, and checks of a user's schema."""
 
 from difflib import get_close_matches
 
@@ -18,7 +18,7 @@ _KINDS: dict[str, T.DataType] = {
 
 
 def columns(text: str) -> dict[str, T.DataType]:
-    """`topic:string queueId:int`, without a JVM: executors read schemas, too."""
+    """Parse `topic:string queueId:int` without a JVM, because executors read schemas, too."""
     return {name: _KINDS[kind] for name, _, kind in (word.partition(":") for word in text.split())}
 
 
@@ -28,9 +28,9 @@ MESSAGE_COLUMNS = columns(
     " bornHost:string storeTimestamp:timestamp storeHost:string bodyCRC:int reconsumeTimes:int"
     " brokerName:string"
 )
-"""What a read gives, in this order; `properties` only with `includeProperties`."""
+"""The columns of a read, in this order; `properties` only with `includeProperties`."""
 ON_REQUEST = columns("storeSize:int crcOk:boolean uniqKey:string preparedTransactionOffset:long")
-"""What a schema of the user may name besides."""
+"""Further columns that a user's schema may name."""
 COLUMNS = MESSAGE_COLUMNS | ON_REQUEST
 _OF_QUEUE = "brokerName:string topic:string queueId:int"
 _VERSION = "dataVersionTimestamp:long dataVersionCounter:long"
@@ -63,27 +63,29 @@ TABLE_COLUMNS = {
 def message_schema(
     include_properties: bool, among: dict[str, T.DataType] = MESSAGE_COLUMNS
 ) -> T.StructType:
-    """The columns when the user names none; what has all properties only if it is wanted."""
+    """
+    Return the schema of a read if the user names none; columns with all properties only if wanted.
+    """
     is_left_out = () if include_properties else ("properties", "headers")
     return struct_of({name: kind for name, kind in among.items() if name not in is_left_out})
 
 
 def table_schema(table: str) -> T.StructType:
-    """The same of a table of `TABLE_COLUMNS`."""
+    """Return the schema of a table of `TABLE_COLUMNS`."""
     return struct_of(TABLE_COLUMNS[table])
 
 
 def struct_of(columns: dict[str, T.DataType]) -> T.StructType:
-    """A schema whose columns may all be null, as Spark has it for every source."""
+    """Return a schema whose columns may all be null, as Spark has it for every source."""
     return T.StructType([T.StructField(name, kind) for name, kind in columns.items()])
 
 
 def check_schema(asked: T.StructType, known: dict[str, T.DataType]) -> list[str]:
     """
-    The names of the columns that a schema asks for.
+    Return the names of the columns that a schema asks for.
 
-    :param known: columns that there are.
-    :raises WrongUsage: a column is unknown or has another type; says what it should be.
+    :param known: all existing columns.
+    :raises WrongUsage: a column is unknown or has another type; the text says what it should be.
     """
     names: list[str] = []
     for column in asked.fields:
@@ -105,7 +107,7 @@ def check_schema(asked: T.StructType, known: dict[str, T.DataType]) -> list[str]
 
 
 def _is_same_map(asked: T.DataType, kind: T.DataType) -> bool:
-    """Maps that differ only in whether values may be null."""
+    """Return whether two maps differ at most in whether values may be null."""
     return (
         isinstance(asked, T.MapType)
         and isinstance(kind, T.MapType)

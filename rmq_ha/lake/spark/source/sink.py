@@ -1,8 +1,9 @@
-"""`df.write.format("rocketmq")` and `df.writeStream...`: rows become messages, at least once.
+"""
+`df.write.format("rocketmq")` and `df.writeStream...`: sends rows as messages, at least once.
 
-A message that was sent cannot be called back, so what a failed task sent stays, and the task that
-is tried again sends it again. For readers to tell, every message has a property `SPARK_ROW_ID` that
-says which row of which query it is: a repeated one has the same.
+A message that was sent cannot be revoked. So the messages of a failed task stay, and its retry
+sends them again. Every message has a property `SPARK_ROW_ID` that names its row and query. A
+repeated message has the same one, so readers can recognise it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,9 +35,9 @@ def make_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> "RocketmqWriter":
     """
-    A writer of what the options of `df.write` say.
+    Return a writer for the options of `df.write`.
 
-    :raises WrongUsage: they or the columns do not fit.
+    :raises WrongUsage: the options or the columns do not fit.
     """
     parsed = _checked(options, schema, overwrite)
     return RocketmqWriter(parsed, f"{SystemRandom().getrandbits(96):024x}")
@@ -45,7 +46,7 @@ def make_writer(
 def make_stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> "RocketmqStreamWriter":
-    """As `make_writer`, for `df.writeStream`."""
+    """Return a writer for `df.writeStream`; raises like `make_writer`."""
     return RocketmqStreamWriter(_checked(options, schema, overwrite))
 
 
@@ -61,9 +62,10 @@ def _checked(options: Mapping[str, str], schema: StructType, overwrite: bool) ->
 
 class RocketmqWriter(InSentences, DataSourceArrowWriter):
     """
-    One batch write. `commit` and `abort` have nothing to do: messages are out when they are sent.
+    One batch write. `commit` and `abort` do nothing, because messages that were sent cannot be
+    revoked.
 
-    :param job: tells this write from all others; retried tasks share it.
+    :param job: id of this write; retried tasks have the same one.
     """
 
     def __init__(self, options: SinkOptions, job: str) -> None:
@@ -74,13 +76,13 @@ class RocketmqWriter(InSentences, DataSourceArrowWriter):
         """
         Send the rows of one task.
 
-        :raises NotSent: a row cannot be sent; says which and why.
+        :raises NotSent: a row cannot be sent; the text says which and why.
         """
         return send_rows(self._options, iterator, self._job, "0", _partition())
 
 
 class RocketmqStreamWriter(InSentences, DataSourceStreamArrowWriter):
-    """The batches of a stream; as `RocketmqWriter`."""
+    """Writes the batches of a stream; see `RocketmqWriter`."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -109,7 +111,7 @@ def send_rows(
     place = SinkTask(query, batch, partition)
     done = sent = 0
     rate, began = options.rows_per_second, seconds()
-    step = max(1, (rate or 0) // 10)  # a tenth of a second, so that requests stay large
+    step = max(1, (rate or 0) // 10)  # a tenth of a second's rows, so that requests stay large
     with closing(client):
         outbox = Outbox(client, options, place)
         for rows in batches:

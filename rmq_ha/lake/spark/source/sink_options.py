@@ -1,4 +1,4 @@
-"""The options of a write, and the columns that it understands."""
+"""The options of a write, and the columns that it accepts."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -49,20 +49,22 @@ SINK_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "brokerName": _TEXT,
     "delayLevel": _NUMBER,
 }
-"""What a row may have, and of which type."""
+"""The columns that a row may have, with their types."""
 OTHER_NAMES = {"value": "body", "key": "keys", "partition": "queueId", "headers": "properties"}
-"""As Spark's Kafka sink calls them."""
+"""Names of columns in Spark's Kafka sink."""
 
 
 class Plain(Struct, frozen=True, kw_only=True, rename="camel"):
     """
-    What a write is told by numbers and words.
+    Options of a write that are numbers and words.
 
-    :ivar batch_rows: messages of one request at most.
-    :ivar batch_bytes: of their bodies, about.
-    :ivar spread: `key`: rows with the same keys go to the same queue; `turns`: wherever it works.
-    :ivar rows_per_second: of each task at most; None: as fast as it goes.
-    :ivar require_send_ok: what is stored, but not flushed or replicated in time, is not sent.
+    :ivar batch_rows: most messages of one request.
+    :ivar batch_bytes: about the most bytes of their bodies.
+    :ivar spread: `key`: rows with the same keys go to the same queue; `turns`: to any queue that
+        works.
+    :ivar rows_per_second: most rows a second of each task; None: no limit.
+    :ivar require_send_ok: a message that is stored, but not flushed or replicated in time, counts
+        as not sent.
     """
 
     producer_group: str = ""
@@ -79,10 +81,10 @@ class Plain(Struct, frozen=True, kw_only=True, rename="camel"):
 
 class SinkOptions(Plain, frozen=True, kw_only=True):
     """
-    Where rows are sent, and how.
+    All options of a write.
 
-    :ivar topic: of all rows; empty: each row says.
-    :ivar subscribed: of rows that say nothing: the one topic of a view that is written to.
+    :ivar topic: topic of all rows; empty: each row has its own.
+    :ivar subscribed: topic of rows without one: the single topic of a view that is written to.
     """
 
     topic: str = ""
@@ -98,7 +100,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """
     Read the options of `df.write` or `df.writeStream`.
 
-    Those of a read are passed over: `INSERT INTO` a view brings the view's.
+    Options of a read are ignored, because `INSERT INTO` a view passes the view's options.
 
     :raises WrongUsage: an option is unknown or does not fit.
     """
@@ -135,9 +137,11 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
     """
-    The columns make messages. Those of a read that mean nothing here are passed over.
+    Check that the columns make messages. Columns of a read that have no meaning in a write are
+    ignored.
 
-    :raises WrongUsage: one is missing, of another type, or unknown (says what it should be).
+    :raises WrongUsage: a column is missing, of another type, or unknown; the text says what it
+        should be.
     """
     columns: dict[str, str] = {}
     for column in schema.fields:

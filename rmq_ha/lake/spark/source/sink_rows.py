@@ -1,4 +1,4 @@
-"""Rows as messages."""
+"""Makes messages from rows."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -10,7 +10,10 @@ from rmq_ha.client.rules.messages import Message
 from rmq_ha.lake.spark.source.sink_options import OTHER_NAMES, SINK_COLUMNS
 
 ROW_ID = "SPARK_ROW_ID"
-"""Of every message: the same when a row is sent again, never that of another row."""
+"""
+Property of every message: it stays the same when a row is sent again, and differs from that of
+other rows.
+"""
 _OF_BROKERS = {
     names.TAGS, names.KEYS, names.WAIT, names.DELAY, names.RETRY_TOPIC, names.REAL_TOPIC,
     names.REAL_QID, names.TRAN_MSG, names.PGROUP, names.ORIGIN_MESSAGE_ID, names.RECONSUME_TIME,
@@ -24,9 +27,9 @@ _FLAGS = 1 << 31
 
 class SinkTask(NamedTuple):
     """
-    Which task of which query sends.
+    The task and the query that send.
 
-    :ivar query: the same after a restart from a checkpoint.
+    :ivar query: id of the query, which stays the same after a restart from a checkpoint.
     """
 
     query: str
@@ -35,10 +38,11 @@ class SinkTask(NamedTuple):
 
     def row_id(self, row: int, message: Message) -> str:
         """
-        The id of a row.
+        Return the id of a row.
 
-        What it says is part of it: where the order of rows changes from one attempt to the next, as
-        behind a shuffle, another row in the same place must not look like a repeated one.
+        It includes a checksum of the content. The order of rows may change from one attempt to the
+        next, as after a shuffle; then another row in the same place must not look like a repeated
+        one.
         """
         check = crc32(message.body)
         for text in (message.topic, message.keys, message.tags):
@@ -47,26 +51,26 @@ class SinkTask(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A queue that a row asked for; of any broker when that is empty."""
+    """A queue that a row asked for; an empty broker means any."""
 
     broker: str
     queue_id: int
 
 
 class BadRow(RmqHaError):
-    """A row that makes no message; says which."""
+    """A row that makes no message; the text says which."""
 
 
 def messages_of(
     batch: Any, topic: str, place: SinkTask, first_row: int, subscribed: str = ""
 ) -> Iterator[tuple[Message, Target | None]]:
     """
-    Messages of a `pyarrow.RecordBatch`, and the queue that each asks for, if any.
+    Yield the messages of a `pyarrow.RecordBatch`, and the queue that each asks for, if any.
 
-    :param topic: of all rows; empty: the column.
-    :param subscribed: of rows that name none.
+    :param topic: topic of all rows; empty: that of the column.
+    :param subscribed: topic of rows that have none.
     :param first_row: how many rows of the task came before.
-    :raises BadRow: body or topic is null, or a number is none that brokers know.
+    :raises BadRow: body or topic is null, or a number is one that brokers do not allow.
     """
     columns: dict[str, list[Any]] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -115,7 +119,7 @@ def _fault(flag: int, delay: int) -> str:
 
 def _without_system_properties(pairs: Any) -> dict[str, str]:
     """
-    Without RocketMQ's own properties, which mean something to brokers; UNIQ_KEY stays.
+    Return properties without RocketMQ's own, which brokers act on; UNIQ_KEY stays.
 
     :param pairs: entries of a map, or headers in the form of Kafka's.
     """

@@ -1,4 +1,4 @@
-"""Messages on their way: as few requests as fit."""
+"""Sends messages with few requests."""
 
 from rmq_ha.base.errors import RemotingError, RmqHaError
 from rmq_ha.base.model.topics import RETRY_PREFIX
@@ -14,11 +14,11 @@ _Key = tuple[str, Target | None]
 
 
 class NotSent(RmqHaError):
-    """A task's rows could not be sent; some of them may be."""
+    """A task's rows could not be sent; some of them may have been sent."""
 
 
 class Outbox:
-    """Gathers the messages of a task by topic and queue; in each, their order stays."""
+    """Gathers the messages of a task by topic and queue; those of one queue keep their order."""
 
     def __init__(self, client: BlockingClient, options: SinkOptions, place: SinkTask) -> None:
         self._client = client
@@ -32,9 +32,9 @@ class Outbox:
 
     def put(self, message: Message, target: Target | None) -> None:
         """
-        Send it, soon.
+        Queue a message to be sent soon.
 
-        :raises NotSent: it, or one before it, cannot be sent.
+        :raises NotSent: this message, or one before it, cannot be sent.
         """
         if target is None and message.keys and self._options.spread == BY_KEY:
             target = self._by_key(message)
@@ -52,7 +52,7 @@ class Outbox:
             self.flush()
 
     def flush(self) -> None:
-        """Send what waits; raises as `put`."""
+        """Send all waiting messages; raises like `put`."""
         for key in list(self._waiting):
             self._flush(key)
 
@@ -85,7 +85,10 @@ class Outbox:
                 )
 
     def _by_key(self, message: Message) -> Target | None:
-        """As Java's SelectMessageQueueByHash; None: nobody knows the topic yet, brokers make it."""
+        """
+        Choose a queue as Java's SelectMessageQueueByHash does; None: no name server knows the topic
+        yet, and brokers will create it.
+        """
         queues = self._choices.get(message.topic)
         if queues is None:
             try:

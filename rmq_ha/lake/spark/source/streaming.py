@@ -1,8 +1,9 @@
-"""`spark.readStream.format("rocketmq")`: micro-batches of queues, of a cluster or of a store.
+"""
+`spark.readStream.format("rocketmq")`: micro-batches of queues, of a cluster or of a store.
 
-Spark keeps the progress, in its checkpoint; nothing but the offsets is remembered. What a batch
-reads is fixed by its two ends, so that a batch which is done again after a crash has the same
-messages. Two cases need care for that:
+Spark keeps the progress, in its checkpoint; only the offsets are remembered. The two ends of a
+batch determine its messages, so that a batch which is repeated after a crash has the same messages.
+Two cases need care for that:
 
 - A query that starts at the end of the queues: Spark writes down where the first batch ends, but
   not where it began. So the first batch ends where it begins, and the second has a written start.
@@ -44,16 +45,19 @@ from rmq_ha.lake.spark.source.streaming_offsets import (
 )
 
 IDLE_MS = 100
-"""Spark asks every 10 ms whether there is something new; brokers are asked less often."""
+"""Ms between questions to brokers; Spark asks every 10 ms whether there are new messages."""
 IDLE_STORE_MS = 1_000
-"""To look at a store takes longer."""
+"""Ms between looks at a store, which take longer."""
 _SAMPLE = 16
 
 
 def make_stream_reader(
     options: Mapping[str, str], schema: StructType
 ) -> "RocketmqStreamReader | UnusableReader":
-    """A reader of what the options of `spark.readStream` say, if they and the schema fit."""
+    """
+    Return a reader for the options of `spark.readStream`; one that only raises if they or the
+    schema do not fit.
+    """
     try:
         parsed = parse_options(options, streaming=True)
         return RocketmqStreamReader(queues_of(parsed), parsed, Shape(schema, parsed.columns))
@@ -62,7 +66,10 @@ def make_stream_reader(
 
 
 class UnusableReader(InSentences, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Says what is wrong when it is used: what is raised where it is made, pyspark loses."""
+    """
+    A reader that raises its error when it is used, because pyspark loses an error that is raised
+    where a reader is made.
+    """
 
     def __init__(self, error: WrongUsage) -> None:
         self._error = error
@@ -76,9 +83,7 @@ class UnusableReader(InSentences, DataSourceStreamReader, SupportsTriggerAvailab
 
 
 class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """
-    Plans batches in one process, and reads in others: there only `read` is called.
-    """
+    """Plans batches in one process; in others only `read` is called."""
 
     def __init__(self, queues: Queues, options: SourceOptions, shape: Shape) -> None:
         self._queues = queues
@@ -94,12 +99,14 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
     # Planning
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins; what the options say about that counts only here."""
+        """Return where a new query begins; only here the options for the start are used."""
         self._begun = to_json(Planner(current(self._queues), self._options).starts())
         return self._begun
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Spark knows one limit at a time; the others are looked up in the options."""
+        """
+        Return the limit for Spark, which knows one at a time; the others are read from the options.
+        """
         options = self._options
         if options.max_offsets is not None:
             return ReadMaxRows(options.max_offsets)
@@ -110,12 +117,12 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What comes later is for the next run of the query."""
+        """Fix the end of the query: messages that come later are for its next run."""
         self._until = self._tops(look(self._queues, self._options.subscription))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """
-        Where the next batch ends; `start` when there is nothing to do.
+        Return where the next batch ends; `start` if there is nothing to do.
 
         :raises CannotDecide: with failOnDataLoss: messages that were not read yet are gone.
         """
@@ -139,14 +146,14 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         return to_json(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the queues ended at the last look, for Spark's progress reports."""
+        """Return where the queues ended at the last look, for Spark's progress reports."""
         return to_json(self._reported) if self._reported else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangesPartition]:
-        """The tasks of a batch; the same whenever the batch is done again."""
+        """Return the tasks of a batch; they are the same whenever the batch is repeated."""
         begin = from_json(start)
         may_lose = self._options.is_offline and not self._options.fail_on_data_loss
-        now = current(self._queues) if may_lose else None  # brokers say it themselves
+        now = current(self._queues) if may_lose else None  # brokers report it themselves
         ranges = []
         for queue, stop in sorted(from_json(end).items()):
             first = begin[queue] if queue in begin else self._begin_of(queue, stop)
@@ -158,9 +165,10 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
 
     def commit(self, end: dict[str, Any]) -> None:
         """
-        Tell the brokers, for consoles, if the option `commitOffsets` names a group.
+        Have the brokers keep the progress, for consoles, if the option `commitOffsets` names a
+        group.
 
-        Nothing depends on it, so it stops no query. Once more is harmless.
+        Nothing depends on this, so a failure does not stop the query. A repeated call is harmless.
         """
         group = self._options.commit_offsets
         if not group or not isinstance(self._queues, LiveQueues):
@@ -180,7 +188,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
     # Reading
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The messages of a task, as Arrow batches."""
+        """Yield the messages of a task, as Arrow batches."""
         assert isinstance(partition, RangesPartition)
         for batch in partition.read(self._queues, self._shape.columns):
             yield self._shape.cast_batch(batch)
@@ -188,7 +196,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
     # Parts
 
     def _tops(self, bounds: Mapping[QueueId, Ends]) -> Offsets:
-        """How far each queue may be read: to its end, or to the time that the options say."""
+        """Return up to where each queue may be read: to its end, or to the time in the options."""
         tops = {queue: ends.max_offset for queue, ends in bounds.items()}
         end = self._options.end
         if end.kind is Kind.TIME:
@@ -204,7 +212,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         return tops
 
     def _start_is_known(self) -> bool:
-        """Whether asking again where a new query begins gives the same."""
+        """Return whether asking again where a new query begins gives the same offsets."""
         boundary = self._options.start
         if boundary.kind is Kind.OFFSETS:
             return all(offset != -1 for offset in boundary.by_queue.values())
@@ -212,10 +220,10 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
 
     def _begin_of(self, queue: QueueId, stop: int) -> int:
         """
-        Where a queue begins that is in the end of a batch only.
+        Return where a queue begins that is only in the end of a batch.
 
-        It was new then, and the batch has nothing of it; or the first batch of a query is done
-        again, and a broker that was there the first time is away.
+        Either it was new then, and the batch has no message of it. Or the first batch of a query is
+        repeated while a broker that was there the first time is away.
         """
         boundary = self._options.start
         is_new = boundary.kind is Kind.OFFSETS and boundary.offset_of(queue) is None
@@ -224,7 +232,10 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         return min(stop, Planner(current(self._queues), self._options).start_of(queue))
 
     def _check_name(self, begin: Offsets) -> None:
-        """Else all queues of the store would be new, and every message come again."""
+        """
+        Check that the store's broker name has not changed; otherwise all queues would be new, and
+        every message would come again.
+        """
         name = self._options.broker_name or ""
         other = next((queue.broker for queue in begin if queue.broker != name), None)
         if self._options.is_offline and other is not None:
@@ -235,14 +246,14 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
             )
 
     def _news(self, begin: Offsets, bounds: Mapping[QueueId, Ends]) -> tuple[Offsets, Offsets]:
-        """Where each queue stands, and how much is there behind that."""
+        """Return the present place in each queue, and how many messages follow it."""
         end, sizes, tops = dict(begin), {}, self._tops(bounds)
         for queue, ends in bounds.items():
             top = tops[queue]
             if self._until is not None:
                 top = min(top, self._until.get(queue, -1))
             if not ends.is_sure and begin.get(queue, -1) < ends.min_offset:
-                continue  # a slave may begin later than its master, which may come back
+                continue  # a slave may begin later than its master, which may return
             if queue not in begin:
                 if ends.min_offset <= top or self._until is None:
                     end[queue] = ends.min_offset
@@ -253,7 +264,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         return end, sizes
 
     def _checked(self, queue: QueueId, at: int, ends: Ends) -> int:
-        """Where to go on, if what comes next is not there any more."""
+        """Return where to continue in a queue whose next messages may be gone."""
         if at < ends.min_offset:
             self._lost(
                 f"{queue} begins at {ends.min_offset}: the messages from {at} to"
@@ -291,7 +302,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         return sizes if most is None else portions(sizes, most, turn)
 
     def _message_bytes(self, queue: QueueId, start: int, size: int) -> int:
-        """The mean size of the next records."""
+        """Return the mean size of the next records in bytes."""
         sample = QueueRange(queue, start, start + min(size, _SAMPLE))
         rows = total = 0
         for batch in current(self._queues).read(sample, ["storeSize"]):
@@ -301,15 +312,17 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
 
 
 def current(queues: Queues) -> Queues:
-    """The same queues, as they are now: a store stays as it was when it was first looked at."""
+    """
+    Return the queues in their present state: a store otherwise stays as it was at its first look.
+    """
     return queues if isinstance(queues, LiveQueues) else copy(queues)
 
 
 def look(queues: Queues, topics: Subscription) -> dict[QueueId, Ends]:
     """
-    The queues that can be read now.
+    Return the queues that can be read now, with their ends.
 
-    A broker that is away altogether is left out: the others go on without it.
+    The queues of a broker that does not answer at all are left out, so that the others go on.
 
     :raises CannotDecide: no name server answers, or the store cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Progress of a stream, as Spark's checkpoints keep it, and how much the next batch takes."""
+"""The progress of a stream, as Spark's checkpoints keep it, and the size of the next batch."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -9,15 +9,15 @@ from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.spark.source.reading import QueueId
 
 Offsets = dict[QueueId, int]
-"""The next message to read, queue by queue."""
+"""The next offset to read, by queue."""
 _Kept = dict[str, dict[str, dict[str, Annotated[int, Meta(ge=0)]]]]
 
 
 def to_json(offsets: Mapping[QueueId, int]) -> dict[str, dict[str, dict[str, int]]]:
     """
-    Topic, broker, queue, offset; keys are texts.
+    Return offsets by topic, broker and queue, as JSON whose keys are texts.
 
-    Equal offsets give equal text: Spark compares the text, to see whether there is anything new.
+    Equal offsets give equal text, which Spark compares to find out whether there are new messages.
     """
     topics: dict[str, dict[str, dict[str, int]]] = {}
     for queue in sorted(offsets):
@@ -28,9 +28,9 @@ def to_json(offsets: Mapping[QueueId, int]) -> dict[str, dict[str, dict[str, int
 
 def from_json(value: Any) -> Offsets:
     """
-    What `to_json` made.
+    Read the result of `to_json`.
 
-    :raises CannotDecide: it is something else, such as a checkpoint of another source.
+    :raises CannotDecide: the value is something else, such as a checkpoint of another source.
     """
     try:
         return {
@@ -48,12 +48,12 @@ def from_json(value: Any) -> Offsets:
 
 def portions(sizes: Mapping[QueueId, int], most: int, turn: int) -> Offsets:
     """
-    How much of each queue's backlog a batch takes, so that together it is not more than `most`.
+    Return how many messages a batch takes of each queue's backlog, at most `most` together.
 
-    Everybody gets something, the rest goes by size, so that queues stay about equally far. Where
-    there are more queues than messages to take, they take turns.
+    Every queue gets at least one, and the rest is divided by size, so that queues stay about
+    equally far. If there are more queues than messages to take, the queues take turns.
 
-    :param sizes: messages that are there, by queue.
+    :param sizes: size of the backlog by queue.
     :param most: at least 1.
     :param turn: any number that grows from batch to batch.
     """
@@ -69,7 +69,7 @@ def portions(sizes: Mapping[QueueId, int], most: int, turn: int) -> Offsets:
     rest = most - sum(taken.values())
     left_over = {queue: (sizes[queue] - 1) * left % spare for queue in waiting}
     for queue in sorted(waiting, key=left_over.__getitem__, reverse=True)[:rest]:
-        taken[queue] += 1  # fewer than have something left over, so nobody gets more than is there
+        taken[queue] += 1  # each of these queues has a message left over
     return taken
 
 
@@ -77,10 +77,10 @@ def portions_by_bytes(
     sizes: Mapping[QueueId, int], message_bytes: Mapping[QueueId, int], most: int, turn: int
 ) -> Offsets:
     """
-    As `portions`, by bytes.
+    Return portions like `portions`, limited by bytes.
 
-    :param message_bytes: of a message of each queue, about.
-    :param most: bytes; one message of the largest is taken in any case.
+    :param message_bytes: about how many bytes a message of each queue has.
+    :param most: bytes; one message is taken even if it is larger.
     """
     per_message = {queue: max(1, message_bytes.get(queue, 1)) for queue in sizes}
     total = {queue: size * per_message[queue] for queue, size in sizes.items()}
@@ -89,6 +89,6 @@ def portions_by_bytes(
         return {}
     mean = max(1, sum(total[queue] for queue in waiting) // sum(sizes[queue] for queue in waiting))
     if most < len(waiting) * max(per_message[queue] for queue in waiting):
-        return portions(sizes, max(1, most // mean), turn)  # too little to share it out exactly
+        return portions(sizes, max(1, most // mean), turn)  # too little for an exact division
     share = portions(total, most, turn)
     return {queue: min(sizes[queue], max(1, share[queue] // per_message[queue])) for queue in share}

@@ -19,7 +19,7 @@ class TablePartition(InputPartition):
     """
     A part of a table.
 
-    :ivar part: what `tables_offline` or `tables_live` make of it.
+    :ivar part: description of the part, made by `tables_offline` or `tables_live`.
     """
 
     def __init__(self, part: Any) -> None:
@@ -44,11 +44,11 @@ class TableReader(InSentences, DataSourceReader):
         self._columns = check_schema(schema, self._known)
 
     def partitions(self) -> list[InputPartition]:
-        """In the driver's planner, once."""
+        """Plan the partitions; called once, in the driver's planner."""
         return [TablePartition(part) for part in self._source().parts()]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """In an executor, perhaps more than once."""
+        """Yield the rows of a partition; called in an executor, perhaps more than once."""
         if not isinstance(partition, TablePartition):
             return
         target = to_arrow_schema(self._schema, timezone="UTC")

@@ -1,4 +1,4 @@
-"""Tables of running brokers, asked over the wire."""
+"""Reads tables of running brokers over the wire."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,7 +17,7 @@ from rmq_ha.lake.spark.source.reading import QueueId
 from rmq_ha.lake.spark.source.tables_rows import Row, batch_of, rows_of
 
 UNITS = 1024
-"""Of a consume queue that are asked for at once."""
+"""How many units of a consume queue are asked for at once."""
 _CODES = {
     "consumerOffsets": RequestCode.GET_ALL_CONSUMER_OFFSET,
     "topics": RequestCode.GET_ALL_TOPIC_CONFIG,
@@ -27,7 +27,7 @@ _CODES = {
 
 
 class Broker(NamedTuple):
-    """Who is asked; `name` is None for an address alone."""
+    """A broker to ask; `name` is None if only its address is known."""
 
     name: str | None
     address: str
@@ -41,9 +41,9 @@ class BrokerTables:
 
     def parts(self) -> list[Broker]:
         """
-        One for each broker.
+        Return the brokers to ask, one part each.
 
-        :raises CannotDecide: nobody answers, or there is no such broker.
+        :raises CannotDecide: no server answers, or there is no such broker.
         """
         options = self._options
         if options.broker_addr:
@@ -69,9 +69,9 @@ class BrokerTables:
 
     def batches(self, broker: Broker, schema: Any) -> Iterator[Any]:
         """
-        The rows of one broker.
+        Yield the rows of one broker.
 
-        :raises CannotDecide: it does not answer, or refuses.
+        :raises CannotDecide: the broker does not answer, or refuses.
         """
         with closing(connect(self._options)) as client:
             try:
@@ -107,7 +107,7 @@ class BrokerTables:
             for topic, config in TopicTable.decode(body).topics.items()
         }
         for topic in (HALF_TOPIC, OP_HALF_TOPIC):
-            counts.setdefault(topic, 1)  # brokers write to them without a configuration
+            counts.setdefault(topic, 1)  # brokers write to these topics without a configuration
         for topic, count in sorted(counts.items()):
             queues = (QueueId(topic, broker.name or "", number) for number in range(count))
             yield from filter(subscription.wants, queues)

@@ -1,4 +1,4 @@
-"""Tables out of a store directory."""
+"""Reads tables from a store's directory."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -15,9 +15,9 @@ from rmq_ha.lake.spark.source.reading import QueueRange
 from rmq_ha.lake.spark.source.tables_rows import batch_of, rows_of
 
 UNITS = 1 << 20
-"""Of a consume queue, or items of an index file, in one partition."""
+"""How many units of a consume queue, or items of an index file, one partition has."""
 ROWS = 1 << 16
-"""In one batch."""
+"""How many rows one batch has."""
 _FILES = {
     "consumerOffsets": "consumerOffset.json",
     "topics": "topics.json",
@@ -27,7 +27,7 @@ _FILES = {
 
 
 class IndexPart(NamedTuple):
-    """Rows [start, stop) of the index file with this place among them."""
+    """Rows [start, stop) of an index file, which is given by its number in the list of files."""
 
     at: int
     start: int
@@ -40,7 +40,7 @@ class StoreTables:
 
     def parts(self) -> list[Any]:
         """
-        What is read at once, each by itself.
+        Return the parts, each of which is read by itself.
 
         :raises CannotDecide: there is no store.
         """
@@ -90,7 +90,7 @@ class StoreTables:
                 yield from self._units(span, schema)
 
     def _ranges(self) -> Iterator[QueueRange]:
-        """Bounds of the queues that have, or had, a message."""
+        """Yield the bounds of the queues that have, or had, a message."""
         queues = OfflineQueues(self._options)
         for queue in queues.queues(self._options.subscription):
             first, end = queues.bounds(queue)

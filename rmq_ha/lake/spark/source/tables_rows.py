@@ -1,4 +1,4 @@
-"""Rows of tables, from the same texts in files and in brokers' answers."""
+"""Makes rows of tables from texts that are the same in files and in brokers' answers."""
 
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 
 def batch_of(rows: Iterable[Row], schema: Any) -> Any:
     """
-    Rows as one Arrow batch.
+    Return rows as one Arrow batch.
 
     :raises CannotDecide: a number is larger than any broker's.
     """
@@ -43,12 +43,12 @@ def rows_of(
     table: str, text: bytes, broker: str | None, topics: Subscription, where: str
 ) -> list[Row]:
     """
-    The rows of a table, sorted.
+    Return the rows of a table, sorted.
 
-    :param text: a file, or a broker's answer.
-    :param broker: of the column `brokerName`.
-    :param where: it came from.
-    :raises CannotDecide: it is no such text.
+    :param text: content of a file, or of a broker's answer.
+    :param broker: value of the column `brokerName`.
+    :param where: the file or address that the text came from.
+    :raises CannotDecide: the text is damaged.
     """
     try:
         rows = _ROWS[table](text)
@@ -62,9 +62,8 @@ def offsets_of_group(
     text: bytes, group: str, queues: Iterable[QueueId], where: str
 ) -> dict[QueueId, int]:
     """
-    Of a group in some queues of one broker, by the table of all; without those that it has not.
-
-    :raises: as `rows_of`.
+    Return a group's offsets in some queues of one broker, from the table of all offsets; queues
+    without one are left out. Raises like `rows_of`.
     """
     table = "consumerOffsets"
     rows = rows_of(table, text, None, Subscription(), where)
@@ -84,7 +83,10 @@ def _consumer_offsets(text: bytes) -> list[Row]:
 def _configurations(
     table: str, decode: Callable[[bytes], tuple[DataVersion, Mapping[str, Any]]]
 ) -> Callable[[bytes], list[Row]]:
-    """Our attributes have the columns' names, spelt as Python spells them."""
+    """
+    Return a function that makes rows of configurations: attributes have the columns' names in
+    Python's spelling.
+    """
     _, _, *named, _, _ = TABLE_COLUMNS[table]
     of = attrgetter(*map(snake_case, named))
 

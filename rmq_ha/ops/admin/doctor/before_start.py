@@ -1,4 +1,7 @@
-"""What can be known before a broker starts: its file, its store, its ports, and who is there."""
+"""
+Facts that can be known before a broker starts: its file, its store, its ports, and the brokers that
+are registered.
+"""
 
 from collections.abc import Iterator
 
@@ -53,7 +56,7 @@ CODES = (
     "master-unreachable",
     "few-files",
 )
-"""Of the rules that need no broker that runs."""
+"""Codes of the rules that need no running broker."""
 
 
 async def look_before_start(session: Session, scope: Scope) -> Facts:
@@ -86,7 +89,10 @@ async def look_before_start(session: Session, scope: Scope) -> Facts:
 
 
 async def _look_at_addresses(host: Host, local: Local) -> None:
-    """Who can listen on an address has it."""
+    """
+    Note which addresses of the file are not of this machine: only a machine that has an address can
+    listen there.
+    """
     for foreign, keys in ((local.not_here, _LISTENED), (local.elsewhere, _TOLD)):
         for key in keys:
             value = local.settings.get(key, "")
@@ -104,7 +110,7 @@ async def _is_here(host: Host, address: str) -> bool:
 
 
 async def _look_at_master(asker: Asker, session: Session, facts: Facts, local: Local) -> None:
-    """A slave's way to its master's port for slaves."""
+    """Find the master's port for slaves and note whether this machine reaches it."""
     if local.role != BrokerRole.SLAVE.value:
         return
     address = local.settings.get("haMasterAddress", "")
@@ -128,7 +134,7 @@ async def _port_for_slaves(asker: Asker, facts: Facts, master: Broker) -> str:
 
 
 def judge_before_start(facts: Facts, rules: tuple[Rule, ...]) -> list[Finding]:
-    """By those of the rules that need no broker that runs."""
+    """Judge the facts by those rules that need no running broker."""
     return judge(facts, [rule for rule in rules if rule.code in CODES])
 
 

@@ -1,4 +1,4 @@
-"""Asks one broker all that can be asked, its ports included."""
+"""Asks one broker for all facts that it can tell, and probes its ports."""
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -18,7 +18,7 @@ from rmq_ha.ops.admin.session import Session
 
 _FAST = 2
 _UNREADABLE = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError)
-"""What the parser of metrics raises of text that is none."""
+"""Exceptions that the parser of metrics raises if the text is not in Prometheus' format."""
 _LOOPBACKS = ("127.", "::1", "localhost")
 
 
@@ -26,7 +26,7 @@ async def look_at_broker(
     asker: Asker, session: Session, facts: Facts, broker: Broker, here: str
 ) -> list[NotLooked]:
     """
-    Fill in what it says.
+    Ask a broker and its ports, and fill in the facts about it.
 
     :param here: this machine's address.
     :returns: what could not be asked.
@@ -68,7 +68,9 @@ async def look_at_broker(
 async def _look_at_certificate(
     session: Session, facts: Facts, broker: Broker, timeout_s: float
 ) -> list[NotLooked]:
-    """Where somebody has to rely on it."""
+    """
+    Look at the certificate that the broker shows, if this client or the broker is set up for TLS.
+    """
     if not (session.options.use_tls or broker.config.get("tls.server.certPath")):
         return []
     try:
@@ -125,10 +127,11 @@ async def _look_at_status(
 
 async def metrics_at(session: Session, address: str) -> dict[str, list[Sample]]:
     """
-    By name.
+    Read a status port's metrics.
 
-    :raises OSError: they do not come.
-    :raises ValueError: they cannot be read.
+    :returns: samples by metric name.
+    :raises OSError: the page cannot be fetched.
+    :raises ValueError: the page cannot be read.
     """
     page = await page_at(session.host, address, "/metrics", 10.0)
     if page.code != 200:
@@ -138,9 +141,10 @@ async def metrics_at(session: Session, address: str) -> dict[str, list[Sample]]:
 
 def samples_in(text: str) -> dict[str, list[Sample]]:
     """
-    Of Prometheus' text.
+    Parse metrics in Prometheus' text format.
 
-    :raises ValueError: it is none.
+    :returns: samples by metric name.
+    :raises ValueError: the text is not in that format.
     """
     samples: dict[str, list[Sample]] = {}
     try:
@@ -153,7 +157,10 @@ def samples_in(text: str) -> dict[str, list[Sample]]:
 
 
 def clock_ahead(date: str, now_ms: int) -> int | None:
-    """Of a clock that tells whole seconds, and what it told is half a second old on average."""
+    """
+    Return by how many ms a server's clock is ahead, from the `Date` of its answer. The date has
+    whole seconds, so it is half a second old on average; that is added.
+    """
     try:
         moment = parsedate_to_datetime(date)
     except (TypeError, ValueError, OverflowError):

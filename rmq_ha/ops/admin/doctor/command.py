@@ -60,7 +60,11 @@ def doctor(which: str, again_s: float, config: str | None, store: str | None) ->
 
 
 async def examine(session: Session, scope: Scope) -> int | None:
-    """:returns: the exit code."""
+    """
+    Gather the facts, judge them, and show the findings.
+
+    :returns: the exit code.
+    """
     with session.output.progress("asking brokers", None) as steps:
         facts = await gather(session, scope, steps.advance)
     findings = judge(facts, RULES)
@@ -72,7 +76,7 @@ async def examine(session: Session, scope: Scope) -> int | None:
 
 
 def show(session: Session, facts: Facts, findings: list[Finding], rules: int = len(RULES)) -> None:
-    """A table, what to do for each code in it, and what was not looked at."""
+    """Show the findings as a table, the remedy for each code in it, and what was not looked at."""
     output = session.output
     if output.as_json:
         output.fields(
@@ -105,7 +109,7 @@ def show(session: Session, facts: Facts, findings: list[Finding], rules: int = l
 
 
 def _sum_of(findings: list[Finding]) -> str:
-    """`1 error, 2 warnings`, or that there is nothing to do."""
+    """Return `1 error, 2 warnings`, or that nothing is to be done."""
     counts = Counter(item.severity for item in findings)
     parts = [counted(counts[item.value], item.value) for item in Severity if counts[item.value]]
     return ", ".join(parts) if not is_healthy(findings) else ", ".join(["nothing to do", *parts])

@@ -1,4 +1,4 @@
-"""Rules: the controllers of brokers in controller mode, who elect masters."""
+"""Rules: the controllers, which elect the masters of brokers in controller mode."""
 
 from collections.abc import Iterable, Iterator
 
@@ -17,7 +17,10 @@ def _none_leads(facts: Facts) -> Iterator[Observation]:
 
 
 def _silent(facts: Facts) -> Iterator[Observation]:
-    """While they elect all the same; else `no-controller` names them."""
+    """
+    Name controllers that do not answer while the others still elect. If none elects,
+    `no-controller` names them.
+    """
     for item in facts.controllers if facts.controllers_lead() else ():
         if item.problem is not None:
             yield Observation(item.address, f"the controller does not answer: {item.problem}")

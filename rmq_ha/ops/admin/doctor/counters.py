@@ -13,7 +13,11 @@ LAG_S = 1.0
 
 
 class _Counter(NamedTuple):
-    """:ivar metric: its name; several are looked at one by one."""
+    """
+    A rule about counters of /metrics.
+
+    :ivar metric: names of the metrics; each is looked at by itself.
+    """
 
     code: str
     metric: str
@@ -168,7 +172,7 @@ def _now(metric: str, facts: Facts) -> Iterator[Observation]:
 
 
 def _reasons(status: Status, metric: str) -> str:
-    """By the label `reason`, of those that grew."""
+    """Return the values of the label `reason` whose counters grew between the two looks."""
     before = {labels.get("reason"): value for labels, value in status.metrics.get(metric, ())}
     reasons = [
         str(labels["reason"])

@@ -1,4 +1,7 @@
-"""Facts: what was seen of a cluster. Whatever could not be asked is None or empty, and said so."""
+"""
+Facts: what was seen of a cluster. A fact that could not be asked is None or empty, and
+`Facts.not_looked` says why.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +33,9 @@ def number(values: Mapping[str, str], key: str, default: float) -> float: ...
 
 
 def number(values: Mapping[str, str], key: str, default: float | None = None) -> float | None:
-    """A number in what a broker told; the default where there is none."""
+    """
+    Return a number from a broker's values; the default if the key is missing or has no number.
+    """
     try:
         return float(values.get(key, ""))
     except ValueError:
@@ -38,7 +43,7 @@ def number(values: Mapping[str, str], key: str, default: float | None = None) ->
 
 
 def size_in(text: str) -> float | None:
-    """Bytes of the first size in RocketMQ's words (`6.2 KiB`)."""
+    """Return the first size in a text of RocketMQ, like `6.2 KiB`, in bytes."""
     match = _SIZE.search(text)
     return float(match[1]) * 1024 ** _UNITS.index(match[2]) if match else None
 
@@ -48,15 +53,16 @@ class NameServer:
     """
     One name server.
 
-    :ivar problem: why it does not answer.
-    :ivar refused: it answers, and is none, or does not tell.
-    :ivar resolves: its name stands for an address; an address does.
+    :ivar problem: why the name server does not answer.
+    :ivar refused: why it does not tell although it answers, for example because the port is a
+        broker's.
+    :ivar resolves: whether its host name stands for an address; true for an address.
     :ivar brokers: addresses by broker name and id.
-    :ivar clusters: of each broker name.
-    :ivar topics: that it has routes for; None: it did not say.
-    :ivar rivals: who claims a name and id that another broker holds; empty: nobody, or no name
-        server of ours.
-    :ivar controllers: addresses of the controllers that it knows; empty: it says nothing of any.
+    :ivar clusters: the cluster of each broker name.
+    :ivar topics: topics that it has routes for; None: it did not say.
+    :ivar rivals: brokers that claim a name and id that another broker holds; empty: there are none,
+        or the name server runs Java.
+    :ivar controllers: addresses of the controllers that it knows; empty: it tells of none.
     """
 
     address: str
@@ -71,7 +77,7 @@ class NameServer:
 
     @property
     def answers(self) -> bool:
-        """It says which brokers there are."""
+        """Whether the name server says which brokers are registered."""
         return self.problem is None and self.refused is None
 
 
@@ -79,7 +85,7 @@ class Port(NamedTuple):
     """
     A port of a broker.
 
-    :ivar problem: why nobody can connect from here; None: one can.
+    :ivar problem: why this machine cannot connect to it; None: it can.
     """
 
     address: str
@@ -94,7 +100,7 @@ class Status:
     :ivar problem: why it does not answer.
     :ivar health: the line of /healthz.
     :ivar metrics: samples by name.
-    :ivar later: the same some seconds later; empty: nobody looked again.
+    :ivar later: the samples some seconds later; empty: nobody looked again.
     """
 
     address: str
@@ -105,11 +111,13 @@ class Status:
     later: dict[str, list[Sample]] = field(default_factory=dict)
 
     def total(self, name: str) -> float:
-        """Over all labels; 0 when it is not there."""
+        """Return the sum of a metric over all labels; 0 if the metric is missing."""
         return sum(value for _, value in self.metrics.get(name, ()))
 
     def growth(self, name: str) -> float | None:
-        """Between the two looks; None when there was one only."""
+        """
+        Return by how much a metric grew between the two looks; None if there was only one look.
+        """
         if not self.later:
             return None
         return sum(value for _, value in self.later.get(name, ())) - self.total(name)
@@ -117,12 +125,12 @@ class Status:
 
 class Certificate(NamedTuple):
     """
-    One that somebody shows, or that lies in a file.
+    A certificate that a server shows, or that lies in a file.
 
     :ivar where: an address, or a key of the properties file.
-    :ivar name: whom it is for, as text.
-    :ivar names: the same, one by one.
-    :ivar host: where it is shown; empty: it lies in a file.
+    :ivar name: the names that it is issued for, as text.
+    :ivar names: the same names, one by one.
+    :ivar host: the host that shows it; empty: it lies in a file.
     """
 
     where: str
@@ -136,22 +144,22 @@ class Certificate(NamedTuple):
 @dataclass(kw_only=True)
 class Broker:
     """
-    One broker, as a name server knows it and as it says itself.
+    One broker, as a name server knows it and as it describes itself.
 
-    :ivar name: as it is registered; empty when only its address is known. So are `cluster` and
-        `broker_id`.
+    :ivar name: the name that it is registered with. `name`, `cluster` and `broker_id` are empty
+        when only its address is known.
     :ivar problem: why it does not answer.
-    :ivar refused: it answers, but does not tell.
+    :ivar refused: why it does not tell although it answers.
     :ivar took_ms: how long its answer took.
-    :ivar clock_ahead_ms: of its clock to ours; None: nobody could see it.
-    :ivar config: what it runs with.
-    :ivar info: what GET_BROKER_RUNTIME_INFO says.
-    :ivar replication: what one of ours says of its pair.
-    :ivar topics: names of those that it has; None: nobody asked.
+    :ivar clock_ahead_ms: how far its clock is ahead of this machine's; None: not known.
+    :ivar config: the settings that it runs with.
+    :ivar info: the answer to GET_BROKER_RUNTIME_INFO.
+    :ivar replication: what a broker of rmq-ha tells of its pair; empty for Java.
+    :ivar topics: names of its topics; None: nobody asked.
     :ivar topic_configs: the topics of this broker by name; empty: nobody asked.
-    :ivar topics_changed_ms: when one of them came, changed or went, by the broker's clock.
+    :ivar topics_changed_ms: when its topics last changed, by the broker's clock.
     :ivar plain: whether the port takes a connection at all.
-    :ivar ha: the port for slaves; None: nobody has to reach it.
+    :ivar ha: the port for slaves; None: no other broker has to reach it.
     """
 
     address: str
@@ -178,7 +186,7 @@ class Broker:
 
     @property
     def answers(self) -> bool:
-        """It told who it is and how it is."""
+        """Whether the broker told its settings."""
         return bool(self.config)
 
     @property
@@ -192,7 +200,7 @@ class Broker:
 
     @property
     def role(self) -> str:
-        """What it runs as; empty when it does not answer."""
+        """The role that it runs in; empty when it does not answer."""
         return self.config.get("brokerRole", "")
 
     @property
@@ -201,17 +209,23 @@ class Broker:
 
     @property
     def is_master(self) -> bool:
-        """It runs as one; members of DLedger groups say nothing of the kind."""
+        """
+        Whether it answers and runs as a master. Members of DLedger groups do not tell, so this is
+        false for them.
+        """
         return not (self.is_slave or self.is_dledger or self.successor) and self.answers
 
     @property
     def successor(self) -> str:
-        """The master that one of ours stands aside for; empty: it stands aside for nobody."""
+        """
+        Address of the master for which this broker of rmq-ha stands aside; empty: it does not stand
+        aside.
+        """
         return str(self.replication.get(ASIDE) or "")
 
     @property
     def is_dledger(self) -> bool:
-        """It belongs to a group that elects its master."""
+        """Whether it belongs to a DLedger group, which elects its master."""
         return self.config.get("enableDLegerCommitLog") == "true"
 
     @property
@@ -235,18 +249,18 @@ class Broker:
 
     @property
     def slaves(self) -> list[dict[str, Any]] | None:
-        """Of a master of ours: who follows it; None: it does not say."""
+        """The slaves that follow this master of rmq-ha; None: the broker does not tell."""
         slaves = self.replication.get("slaves")
         return slaves if isinstance(slaves, list) else None
 
     @property
     def reserved_s(self) -> float:
-        """For how long messages are kept."""
+        """For how many seconds messages are kept."""
         return number(self.config, "fileReservedTime", 72) * 3600
 
     @property
     def free_bytes(self) -> float | None:
-        """Of the disk of its log."""
+        """Free bytes on the disk of its commit log; None: not known."""
         return size_in(self.info.get("commitLogDirCapacity", "").partition("Free")[2])
 
     @property
@@ -264,9 +278,9 @@ class Broker:
 
 class Queue(NamedTuple):
     """
-    A group's place in a queue of a broker, and the queue.
+    A queue of a broker, and the place of a group in it.
 
-    :ivar broker: its name.
+    :ivar broker: the broker's name.
     :ivar later: the group's offset some seconds later; None: nobody looked again.
     :ivar old_end: offset of the first message that is not about to be deleted for its age; None:
         nobody asked.
@@ -295,11 +309,11 @@ class Group:
     """
     A consumer group, at all brokers.
 
-    :ivar enabled: it may consume, by broker name.
-    :ivar members: by client id.
-    :ivar subscriptions: what each member that could be asked subscribes: topic to expression.
+    :ivar enabled: whether the group may consume, by broker name.
+    :ivar members: the members by client id.
+    :ivar subscriptions: for each member that could be asked, expression by topic.
     :ivar model: CLUSTERING or BROADCASTING; empty: unknown.
-    :ivar queues: of the topics that it ever committed.
+    :ivar queues: all queues in which the group has ever committed an offset.
     """
 
     name: str
@@ -321,7 +335,7 @@ class UnreadableQueues(NamedTuple):
     :ivar broker: the broker's name.
     :ivar readable: how many queues of the topic consumers may read.
     :ivar needed: how many they would have to read.
-    :ivar messages: that lie in the other queues, and that no group has consumed.
+    :ivar messages: how many messages lie in the other queues and were consumed by no group.
     """
 
     broker: str
@@ -332,7 +346,11 @@ class UnreadableQueues(NamedTuple):
 
 
 class DeadLetters(NamedTuple):
-    """:ivar last_ms: when the last one was stored; 0: unknown."""
+    """
+    The dead letters of a group.
+
+    :ivar last_ms: when the last one was stored; 0: unknown.
+    """
 
     group: str
     broker: str
@@ -342,10 +360,10 @@ class DeadLetters(NamedTuple):
 
 class Controller(NamedTuple):
     """
-    One of those that `controllerAddr` of a broker, or a name server, names.
+    A controller that a name server or the `controllerAddr` of a broker names.
 
     :ivar problem: why it does not answer.
-    :ivar leader: where the one is that leads them; empty: it knows none.
+    :ivar leader: address of the controller that leads; empty: this controller knows no leader.
     """
 
     address: str
@@ -357,7 +375,7 @@ class SetMember(NamedTuple):
     """
     A broker of a set, as the controllers know it.
 
-    :ivar alive: its heartbeats reach the controllers.
+    :ivar alive: whether its heartbeats reach the controllers.
     """
 
     number: int
@@ -392,10 +410,10 @@ class NotLooked(NamedTuple):
 @dataclass(kw_only=True)
 class Facts:
     """
-    All of it.
+    All facts of one look at a cluster.
 
-    :ivar now_ms: our clock.
-    :ivar again_s: how long after the first look the second one was; 0: there was none.
+    :ivar now_ms: this machine's time.
+    :ivar again_s: how many seconds after the first look the second one was; 0: there was none.
     """
 
     now_ms: int
@@ -412,21 +430,21 @@ class Facts:
     not_looked: list[NotLooked] = field(default_factory=list)
 
     def pairs(self) -> Iterator[tuple[str, list[Broker]]]:
-        """Brokers by the name that they are registered with."""
+        """Yield each registered broker name with its brokers."""
         for name in dict.fromkeys(item.name for item in self.brokers if item.name):
             yield name, [item for item in self.brokers if item.name == name]
 
     def rivals(self) -> list[Rival]:
-        """Those that any name server told, each once."""
+        """Return the rivals that the name servers told of, each once."""
         return list(dict.fromkeys(rival for server in self.name_servers for rival in server.rivals))
 
     def none_registered(self) -> bool:
-        """Some name server answers, and none that answers knows a broker."""
+        """Whether a name server answers, and no name server that answers knows a broker."""
         telling = [server for server in self.name_servers if server.answers]
         return bool(telling) and not any(server.brokers for server in telling)
 
     def controllers_lead(self) -> bool:
-        """A controller that answers knows the one that leads all controllers."""
+        """Return whether a controller that answers knows the leader of the controllers."""
         return any(item.leader for item in self.controllers)
 
     def answering(self) -> list[Broker]:
@@ -434,11 +452,13 @@ class Facts:
 
 
 def master_of(members: Iterable[Broker]) -> Broker | None:
-    """Who answers as the only master of a name; None: nobody, or more than one."""
+    """
+    Return the broker that answers as the only master of a name; None: there is none, or several.
+    """
     masters = [item for item in members if item.is_master]
     return masters[0] if len(masters) == 1 else None
 
 
 def registered_master(members: Iterable[Broker]) -> Broker | None:
-    """Whom name servers call the master."""
+    """Return the broker that name servers call the master."""
     return next((item for item in members if item.broker_id == MASTER_ID), None)

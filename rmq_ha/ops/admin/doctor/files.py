@@ -10,13 +10,13 @@ from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
 SOON = timedelta(days=30)
 MADE_UP = ("rmq-ha",)
-"""Whom a certificate of `rmq_ha.base.tls.files.self_signed` is for."""
+"""Names in certificates that `rmq_ha.base.tls.files.self_signed` makes."""
 _INDEX_BYTES = 420_000_040
 _NOT_COMPARED = ("startAcceptSendRequestTimeStamp",)
 
 
 def _wrong(facts: Facts) -> Iterator[Observation]:
-    """What a rule of its own says more about is left to that."""
+    """Report an error of the file, unless a more specific rule reports it."""
     error = facts.local.error if facts.local else None
     told = [
         said.text.partition("=")[0] for why in (_names, _name_server_list) for said in why(facts)
@@ -56,7 +56,7 @@ def _name_server_list(facts: Facts) -> Iterator[Observation]:
 
 
 def _broker_of_file(facts: Facts) -> Broker | None:
-    """The broker of the file that was given."""
+    """Return the broker of the properties file that was given."""
     if facts.local is None or not facts.local.address:
         return None
     return next((b for b in facts.brokers if b.address == facts.local.address), None)

@@ -1,4 +1,4 @@
-"""What a rule is, and what it finds."""
+"""Types of doctor: rules, and the findings that they make."""
 
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -9,9 +9,9 @@ from rmq_ha.ops.admin.doctor.facts import Facts
 
 class Severity(Enum):
     """
-    How bad it is.
+    How bad a finding is.
 
-    `NOTE`: good to know, and no reason for another exit code.
+    `NOTE`: good to know; it does not change the exit code.
     """
 
     ERROR = "error"
@@ -21,11 +21,11 @@ class Severity(Enum):
 
 class Observation(NamedTuple):
     """
-    What a rule says of one thing.
+    What a rule reports about one broker, group or file.
 
     :ivar about: a broker's name or address, a group, a file.
     :ivar text: the cause, with what was seen.
-    :ivar fix: what to do in this case; empty: what the rule says.
+    :ivar fix: the remedy in this case; empty: the rule's `fix` holds.
     """
 
     about: str
@@ -37,10 +37,10 @@ class Rule(NamedTuple):
     """
     One fault that can be seen from outside.
 
-    :ivar code: what programs know it by; it does not change.
-    :ivar cause: in general, as the document says it.
+    :ivar code: the name of the fault for programs; it never changes.
+    :ivar cause: the cause in general, as docs/doctor.md gives it.
     :ivar fix: what to do next.
-    :ivar look: finds it; asks nobody, changes nothing.
+    :ivar look: finds the fault in the facts; it asks no server and changes nothing.
     """
 
     code: str
@@ -51,7 +51,7 @@ class Rule(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A fault that is there; see `Rule` and `Observation`."""
+    """A fault that was found; see `Rule` and `Observation`."""
 
     severity: str
     code: str
@@ -61,7 +61,7 @@ class Finding(NamedTuple):
 
 
 def judge(facts: Facts, rules: Iterable[Rule]) -> list[Finding]:
-    """All that is wrong, the worst first."""
+    """Return all findings, the worst first."""
     order = [severity.value for severity in Severity]
     findings = [
         Finding(rule.severity.value, rule.code, said.about, said.text, said.fix or rule.fix)

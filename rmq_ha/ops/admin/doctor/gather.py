@@ -1,4 +1,4 @@
-"""Gathers facts: asks name servers, brokers and their ports; what cannot be asked is noted."""
+"""Gathers facts: asks name servers, brokers and their ports, and notes what cannot be asked."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -35,16 +35,16 @@ Step = Callable[[], object]
 
 class Scope(NamedTuple):
     """
-    What to look at.
+    What doctor looks at.
 
-    :ivar which: a broker's name or `host:port`, or a cluster; all, when it is empty.
+    :ivar which: a broker's name or `host:port`, or a cluster; empty: all brokers.
     :ivar here: this machine's address.
-    :ivar again_s: until the second look; 0: none.
+    :ivar again_s: seconds until the second look; 0: no second look.
     :ivar config: a broker's properties file on this machine; empty: none.
-    :ivar store: a broker's store on this machine; empty: that of the file, if there is one.
-    :ivar surroundings: of the file.
+    :ivar store: a broker's store on this machine; empty: the store that `config` names, if any.
+    :ivar surroundings: the surroundings with which the file is read.
     :ivar overrides: keys and values that win over the file's.
-    :ivar most_files: open files that this process may have; 0: unknown.
+    :ivar most_files: how many files this process may open; 0: unknown.
     """
 
     which: str = ""
@@ -59,11 +59,11 @@ class Scope(NamedTuple):
 
 async def gather(session: Session, scope: Scope, step: Step = lambda: None) -> Facts:
     """
-    Everything about the brokers that are asked for.
+    Gather all facts about the chosen brokers.
 
     :param step: called after each broker.
-    :raises ConfigurationError: no name server was given, nor an address.
-    :raises NothingFound: there is no such broker.
+    :raises ConfigurationError: neither a name server nor an address was given.
+    :raises NothingFound: no such broker is registered.
     """
     facts = Facts(now_ms=session.host.now_ms())
     look_at_machine(facts, session, scope)
@@ -81,7 +81,7 @@ async def gather(session: Session, scope: Scope, step: Step = lambda: None) -> F
 
 
 def look_at_machine(facts: Facts, session: Session, scope: Scope) -> None:
-    """Files of this machine, those that were asked for."""
+    """Look at the files of this machine that were asked for."""
     disk = session.host.disk
     if scope.config and scope.surroundings is not None:
         look_at_file(facts, disk, scope.config, scope.surroundings, scope.overrides)
@@ -98,13 +98,13 @@ def look_at_machine(facts: Facts, session: Session, scope: Scope) -> None:
 
 
 async def look_at_names(facts: Facts, session: Session, scope: Scope) -> Asker:
-    """Name servers, and with them which brokers there are."""
+    """Ask the name servers, and fill in which brokers are registered."""
     own = facts.local.address if facts.local else ""
     given = session.options.namesrv or (facts.local.name_servers if facts.local else "")
     if ":" in scope.which or not given:
         addresses = [item for item in dict.fromkeys((scope.which, own)) if item]
         if not addresses and not facts.local:
-            await session.client()  # says that no name server was given
+            await session.client()  # raises an error that no name server was given
         facts.brokers = [Broker(address=item) for item in addresses]
         why = f"only {scope.which} was asked for" if scope.which else "none is known"
         facts.not_looked.append(NotLooked("name servers", why))
@@ -132,7 +132,10 @@ async def resolve_names(local: Local, session: Session) -> None:
 
 
 async def _look_again(asker: Asker, session: Session, facts: Facts, again_s: float) -> None:
-    """Counters that grow, and offsets that do not, tell what happens now."""
+    """
+    Look a second time after `again_s`: counters that grow, and offsets that stand, tell what
+    happens now.
+    """
     counting = [b.status for b in facts.brokers if b.status is not None and b.status.metrics]
     if not (counting or waits_for_members(facts.groups)):
         return
@@ -171,7 +174,7 @@ async def _look_at_name_server(asker: Asker, session: Session, address: str) -> 
         response = await asker.run(expect(Ask(command, address)))
         topics = frozenset(decode_string_list(response.body or b"{}", "topicList"))
     except (RemotingError, BrokerRefused, ProtocolViolation):
-        pass  # an account may see brokers and no topics
+        pass  # an account may be allowed to see brokers and no topics
     return NameServer(
         address=address,
         topics=topics,
@@ -186,9 +189,10 @@ async def _look_at_name_server(asker: Asker, session: Session, address: str) -> 
 
 async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, here: str) -> None:
     """
-    Those that no name server names, as another broker has their name and id there.
+    Look at masters that no name server lists, because another broker holds their name and id there.
 
-    A slave may follow such a one; and a name server of ours tells who claims an id in vain.
+    A slave may follow such a master, and a name server of rmq-ha tells which brokers claim a taken
+    id.
     """
     known = {broker.address for broker in facts.brokers}
     clusters = {broker.name: broker.cluster for broker in facts.brokers if broker.name}
@@ -198,7 +202,7 @@ async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, 
             followed = parse_host_port(str((slave.link and slave.link.address) or ""))
         except ValueError:
             continue
-        hidden.append((str(followed.with_distance(-1)), slave.name))  # unless that was changed
+        hidden.append((str(followed.with_distance(-1)), slave.name))  # unless the port was changed
     for address, name in hidden:
         if address in known or name not in clusters:
             continue
@@ -211,12 +215,15 @@ async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, 
 
 
 def _is_name(host: str) -> bool:
-    """Not an address; whatever has a colon is one of IPv6."""
+    """Return whether a host is a name. Text with a colon is an IPv6 address."""
     return ":" not in host and not host.replace(".", "").isdecimal()
 
 
 def _registered(servers: list[NameServer], which: str) -> list[Broker]:
-    """Slaves first: so the end of a master's log is always asked for after its slaves'."""
+    """
+    Return the registered brokers, slaves first: so a master's end of log is read after its slaves'
+    ends, and they never seem to be ahead.
+    """
     brokers = {
         (name, number, address): Broker(
             address=address, name=name, cluster=server.clusters.get(name, ""), broker_id=number

@@ -19,14 +19,14 @@ from rmq_ha.ops.admin.doctor.facts import Broker, DeadLetters, Facts, Group, Not
 from rmq_ha.ops.admin.doctor.unreadable import look_at_unreadable
 
 MOST_MEMBERS = 50
-"""Of a group, that are asked what they subscribe."""
+"""How many members of a group are asked for their subscriptions."""
 OLD = 0.8
 _REFUSALS = (RemotingError, MQClientError, ProtocolViolation)
 Step = Callable[[], object]
 
 
 async def look_at_groups(asker: Asker, facts: Facts, step: Step) -> None:
-    """Of each name the master, or the slave that answers."""
+    """Ask one broker of each name about its groups: the master, else a slave that answers."""
     groups: dict[str, Group] = {}
     for broker in first_that_answer(facts):
         try:
@@ -37,7 +37,7 @@ async def look_at_groups(asker: Asker, facts: Facts, step: Step) -> None:
 
 
 def first_that_answer(facts: Facts) -> list[Broker]:
-    """One for each name: who has the offsets."""
+    """Return one broker for each name: the one that has the offsets."""
     by_name: dict[str, Broker] = {}
     for broker in facts.answering():
         name = broker.name or broker.own_name
@@ -111,10 +111,10 @@ async def _old_end(
     asker: Asker, facts: Facts, broker: Broker, queue: Queue, last_ms: int
 ) -> int | None:
     """
-    Offset of the first message that is younger than four fifths of the time it is kept.
+    Return the offset of the first message that is younger than four fifths of its time to live.
 
-    :param last_ms: when the last one was stored; 0: unknown. A broker that is asked for a moment
-        after it names the last one.
+    :param last_ms: when the queue's last message was stored; 0: unknown. A broker that is asked for
+        a later moment would name the last message.
     """
     moment = facts.now_ms - round(broker.reserved_s * 1000 * OLD)
     if 0 < last_ms < moment:
@@ -132,7 +132,7 @@ async def _members(asker: Asker, facts: Facts, broker: Broker, group: Group, ste
     new = {item.client_id: item for item in members.connections}
     group.members |= new
     if len(group.members) < 2:
-        return  # nobody to differ from
+        return  # a single member cannot differ from another
     unasked = [client for client in new if client not in group.subscriptions]
     for client in unasked[:MOST_MEMBERS]:
         try:
@@ -151,7 +151,7 @@ async def _members(asker: Asker, facts: Facts, broker: Broker, group: Group, ste
 
 
 def _subscriptions(address: str, group: str, client: str) -> Asking[dict[str, str]]:
-    """Of one member, which the broker asks: topic to expression."""
+    """Ask for the subscriptions of one member, through its broker: expression by topic."""
     ext = {"consumerGroup": group, "clientId": client, "jstackEnable": "false"}
     command = RemotingCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
     response = yield from expect(Ask(command, address))

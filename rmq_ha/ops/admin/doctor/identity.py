@@ -1,4 +1,4 @@
-"""Rules: who is who: names, ids, roles."""
+"""Rules: the names, ids and roles of brokers."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -39,7 +39,10 @@ def _id_differs(facts: Facts) -> Iterator[Observation]:
 
 
 def _is_another(broker: Broker) -> bool:
-    """Who answers is not whom name servers mean."""
+    """
+    Return whether the broker that answers has another id than the one that name servers have for
+    its address.
+    """
     own = broker.config.get("brokerId", "")
     if _lacks_lease(broker):
         return False
@@ -47,7 +50,10 @@ def _is_another(broker: Broker) -> bool:
 
 
 def _lacks_lease(broker: Broker) -> bool:
-    """A master in controller mode without a lease registers with the id that it has as a slave."""
+    """
+    Return whether a broker is a master in controller mode without a lease. Such a master registers
+    with the id that it has as a slave.
+    """
     own = broker.config.get("brokerId", "")
     return broker.is_controlled and own == str(MASTER_ID) and broker.broker_id != MASTER_ID
 
@@ -70,7 +76,7 @@ def _id_taken(facts: Facts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         for number in sorted({m.broker_id for m in members if m.broker_id is not None}):
             mine = [m for m in members if m.broker_id == number and m.answers]
-            if len(mine) > 1 and not all(m.is_master for m in mine):  # they are two-masters
+            if len(mine) > 1 and not all(m.is_master for m in mine):  # else: two-masters
                 who = ", ".join(m.address for m in mine)
                 yield Observation(
                     name, f"id {number} of it is claimed by {len(mine)} brokers: {who}"
@@ -133,9 +139,12 @@ def _master_unregistered(facts: Facts) -> Iterator[Observation]:
 
 
 def _no_master(facts: Facts) -> Iterator[Observation]:
-    """Where one lives, or answers under another id, or slaves have a wrong name, that is it."""
+    """
+    Report names without a master, unless another rule reports the reason: the master lives, answers
+    under another id, or its slaves have a wrong name.
+    """
     known_why = {said.about for why in (_wrong_name, _master_unregistered) for said in why(facts)}
-    known_why |= {item.name for item in facts.leaderless}  # nobody-leads
+    known_why |= {item.name for item in facts.leaderless}  # the rule nobody-leads reports these
     for name, members in facts.pairs():
         leads = any(m.is_dledger or m.is_master for m in members)
         if registered_master(members) is None and not leads and name not in known_why:
@@ -144,7 +153,10 @@ def _no_master(facts: Facts) -> Iterator[Observation]:
 
 
 def _wrong_name(facts: Facts) -> Iterator[Observation]:
-    """A slave of a name that nobody leads, beside a master that misses one."""
+    """
+    Report slaves of a name that has no master, if the cluster also has a SYNC_MASTER without a
+    slave.
+    """
     lonely = [
         master
         for master in _without_followers(facts)
@@ -182,7 +194,10 @@ def _no_copy(facts: Facts) -> Iterator[Observation]:
 
 
 def _lacks_slaves(facts: Facts, role: BrokerRole, what: str) -> Iterator[Observation]:
-    """A broker that stands aside is no slave to start, but one to demote: that is said already."""
+    """
+    Report masters without a slave. For a name with a broker that stands aside, another rule says
+    that this broker is to be demoted.
+    """
     aside = {broker.name for broker in facts.brokers if broker.successor}
     for master in _without_followers(facts):
         elects = master.is_dledger or master.is_controlled

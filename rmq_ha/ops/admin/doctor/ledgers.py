@@ -1,4 +1,7 @@
-"""Rules: has a DLedger group a leader and all its members, and do their ledgers take entries."""
+"""
+Rules: whether a DLedger group has a leader and all its members, and whether their ledgers take
+entries.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,18 +11,18 @@ from rmq_ha.ops.admin.doctor.facts import Broker, Facts
 from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
 STALLED_S = 10.0
-"""For so long entries may wait before somebody has to look."""
+"""Seconds that entries may wait before doctor reports it."""
 
 
 def _groups(facts: Facts) -> Iterator[tuple[str, list[Broker]]]:
-    """Each group, with the brokers of its name of which at least one says that it is a member."""
+    """Yield each group: the brokers of a name of which at least one says that it is a member."""
     for name, members in facts.pairs():
         if any(item.is_dledger for item in members):
             yield name, members
 
 
 def _ledgers(facts: Facts) -> Iterator[tuple[Broker, dict[str, Any]]]:
-    """Each member of ours, and what it says of its ledger."""
+    """Yield each member that runs rmq-ha, with what it says of its ledger."""
     for broker in facts.answering():
         ledger = broker.replication.get("ledger")
         if isinstance(ledger, dict):

@@ -6,37 +6,40 @@ from dataclasses import dataclass, field
 @dataclass(kw_only=True)
 class Local:
     """
-    What lies on this machine: a broker's properties file and its store.
+    A broker's properties file and its store on this machine.
 
     :ivar file: the properties file; empty: none was given.
-    :ivar error: why no broker starts with it.
-    :ivar unknown: keys that nobody reads, each with its place.
+    :ivar error: why no broker starts with the file.
+    :ivar unknown: keys that no server reads, each with its place.
     :ivar doubtful: lines whose values can hardly be meant, each with its reason.
-    :ivar settings: as they stand in the file.
-    :ivar rendered: the same as a broker understands them.
+    :ivar settings: the settings as they stand in the file.
+    :ivar rendered: the settings as a broker understands them.
     :ivar address: where a broker of this file answers.
     :ivar name_servers: `namesrvAddr`.
-    :ivar controllers: addresses of the controllers; empty: it is not in controller mode.
-    :ivar store: its directory; empty: none is known.
-    :ivar is_there: the store's directory exists.
-    :ivar log_files: of the commit log.
+    :ivar controllers: addresses of the controllers; empty: the broker is not in controller mode.
+    :ivar store: the store's directory; empty: none is known.
+    :ivar is_there: whether the store's directory exists.
+    :ivar log_files: files of the commit log.
     :ivar queue_topics: directories of consume queues.
-    :ivar has_abort: the mark of a broker that runs, or did not stop in an orderly way.
-    :ivar set_aside: folders with what a broker gave up.
-    :ivar damaged_tables: files that are none.
-    :ivar free: bytes of the store's partition; None: unknown.
-    :ivar file_size: of the commit log.
-    :ivar unresolved: host names in it that stand for no address.
-    :ivar is_starting: the broker shall start, and nobody expects it to run.
-    :ivar ports: that the broker listens on, with what for.
-    :ivar taken_ports: of these, where somebody listens already.
-    :ivar is_open: somebody has the store open.
-    :ivar is_writable: this process may write there.
-    :ivar not_here: keys whose addresses a broker listens on, and that are none of this machine.
-    :ivar elsewhere: keys whose addresses it tells others, and that are none of this machine.
-    :ivar master_address: where its master takes slaves; empty: it is none, or nobody knows.
-    :ivar master_problem: why it cannot be reached from here.
-    :ivar most_files: open files that a process like this may have; 0: nobody asked.
+    :ivar has_abort: whether the file `abort` exists: a broker runs, or did not stop in an orderly
+        way.
+    :ivar set_aside: folders with messages that a broker gave up.
+    :ivar damaged_tables: files of tables that cannot be read.
+    :ivar free: free bytes of the store's partition; None: unknown.
+    :ivar file_size: size of a file of the commit log, in bytes.
+    :ivar unresolved: host names in the file that stand for no address.
+    :ivar is_starting: the broker is about to start, so it is not expected to run.
+    :ivar ports: ports that the broker listens on, each with its purpose.
+    :ivar taken_ports: those of `ports` that another process listens on already.
+    :ivar is_open: whether a process has the store open.
+    :ivar is_writable: whether this process may write to the store.
+    :ivar not_here: keys with addresses to listen on that are not this machine's.
+    :ivar elsewhere: keys with addresses that the broker tells others and that are not this
+        machine's.
+    :ivar master_address: address where the master takes slaves; empty: the broker is not a slave,
+        or the address is not known.
+    :ivar master_problem: why this machine cannot reach `master_address`.
+    :ivar most_files: how many files a process like this may open; 0: nobody asked.
     """
 
     file: str = ""

@@ -27,7 +27,9 @@ def look_at_file(
     surroundings: Surroundings,
     overrides: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Read a properties file as a broker does, then what it names."""
+    """
+    Read a properties file as a broker does, then look at the files and the store that it names.
+    """
     local = facts.local = Local(file=path)
     try:
         text = properties.decode(disk.read_bytes(path))
@@ -88,9 +90,10 @@ def look_at_store(
     facts: Facts, disk: Disk, path: str, own: BrokerConfiguration | None = None
 ) -> None:
     """
-    What lies there; nothing is opened that a broker writes to.
+    Look at a store; no file that a broker writes to is opened.
 
-    :param own: the settings of its broker; None: only the directory is known, with the defaults.
+    :param own: the settings of the store's broker; None: only the directory is known, so the
+        defaults hold.
     """
     local = facts.local = facts.local or Local()
     local.store, local.is_there = path, disk.is_dir(path)

@@ -1,4 +1,7 @@
-"""Probes: whether a port takes connections, what a status port says, what TLS shows."""
+"""
+Probes: whether a port takes connections, what a status port answers, which certificate a TLS port
+shows.
+"""
 
 from typing import NamedTuple, TypeVar
 
@@ -21,7 +24,7 @@ _GONE = "the connection ended early"
 
 
 class Exchange(Protocol):
-    """Sends something, and gathers what comes until the other end closes."""
+    """Sends a request, and gathers the answer until the other end closes."""
 
     def __init__(self, request: bytes) -> None:
         self.done: Deferred[bytes] = Deferred()
@@ -29,7 +32,7 @@ class Exchange(Protocol):
         self._got = bytearray()
 
     def connectionMade(self) -> None:
-        """Ask; without a question, be content."""
+        """Send the request; if it is empty, the connection itself is the answer."""
         assert self.transport is not None
         if self._request:
             self.transport.write(self._request)
@@ -37,7 +40,7 @@ class Exchange(Protocol):
             self.transport.loseConnection()
 
     def dataReceived(self, data: bytes) -> None:
-        """More of the answer; no more than anybody needs."""
+        """Gather more of the answer, up to a limit."""
         self._got += data
         if len(self._got) > _MOST and self.transport is not None:
             self.transport.loseConnection()
@@ -48,10 +51,10 @@ class Exchange(Protocol):
 
 async def exchange(host: Host, address: str, request: bytes, timeout_s: float) -> bytes:
     """
-    What comes back until the other end closes.
+    Send a request and return all bytes that come back until the other end closes.
 
     :param request: empty: only connect.
-    :raises OSError: nobody can connect there, or it is not over within the time.
+    :raises OSError: the connection fails, or the answer is not complete in time.
     """
     protocol = await _connected(host, address, Exchange(request), timeout_s)
     timer = host.clock.callLater(timeout_s, _cut, protocol)
@@ -80,7 +83,7 @@ def _cut(protocol: Protocol) -> None:
 
 
 async def port_at(host: Host, address: str, timeout_s: float) -> Port:
-    """Whether it takes connections."""
+    """Return whether a port takes connections."""
     try:
         await exchange(host, address, b"", timeout_s)
     except (OSError, ValueError) as error:
@@ -89,7 +92,11 @@ async def port_at(host: Host, address: str, timeout_s: float) -> Port:
 
 
 class Page(NamedTuple):
-    """:ivar headers: names in lower case."""
+    """
+    An HTTP answer.
+
+    :ivar headers: header values by name, in lower case.
+    """
 
     code: int
     headers: dict[str, str]
@@ -98,9 +105,9 @@ class Page(NamedTuple):
 
 async def page_at(host: Host, address: str, path: str, timeout_s: float) -> Page:
     """
-    A page of a status port.
+    Fetch a page of a status port.
 
-    :raises OSError: it does not come.
+    :raises OSError: the page cannot be fetched.
     """
     request = f"GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n".encode()
     return page_in(await exchange(host, address, request, timeout_s))
@@ -108,9 +115,9 @@ async def page_at(host: Host, address: str, path: str, timeout_s: float) -> Page
 
 def page_in(data: bytes) -> Page:
     """
-    What a server answered.
+    Parse a server's HTTP answer.
 
-    :raises OSError: it is no page.
+    :raises OSError: the data are not an HTTP answer.
     """
     head, separator, body = data.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
@@ -126,7 +133,9 @@ def page_in(data: bytes) -> Page:
 
 
 class Handshake(Protocol):
-    """Shakes hands until the server has shown its certificate; believes nothing, sends nothing."""
+    """
+    Shakes hands until the server has shown its certificate. It verifies nothing and sends no data.
+    """
 
     def __init__(self) -> None:
         self.done: Deferred[x509.Certificate | None] = Deferred()
@@ -135,7 +144,7 @@ class Handshake(Protocol):
         self._tls.set_connect_state()
 
     def connectionMade(self) -> None:
-        """The first word is ours."""
+        """Begin the handshake, in which the client speaks first."""
         self._go_on()
 
     def dataReceived(self, data: bytes) -> None:
@@ -168,9 +177,9 @@ class Handshake(Protocol):
 
 async def certificate_at(host: Host, address: str, timeout_s: float) -> x509.Certificate:
     """
-    What a server shows of itself.
+    Return the certificate that a server shows.
 
-    :raises OSError: nobody can connect there, or it speaks no TLS.
+    :raises OSError: the connection fails, or the server speaks no TLS.
     """
     protocol = await _connected(host, address, Handshake(), timeout_s)
     timer = host.clock.callLater(timeout_s, _cut, protocol)

@@ -1,4 +1,4 @@
-"""Rules: who answers, and where others look for it."""
+"""Rules: which servers answer, and whether they can be reached where others look for them."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -39,7 +39,10 @@ def _one_name_server(facts: Facts) -> Iterator[Observation]:
 
 
 def _no_brokers(facts: Facts) -> Iterator[Observation]:
-    """Where brokers wait for their controllers, `nobody-leads` or `no-controller` says it."""
+    """
+    Report name servers without brokers. If brokers wait for their controllers, the rules
+    `nobody-leads` and `no-controller` report that instead.
+    """
     waits = bool(facts.controllers) and not facts.controllers_lead()
     if facts.none_registered() and (facts.leaderless or waits):
         return
@@ -62,7 +65,7 @@ def _silent_brokers(facts: Facts) -> Iterator[Observation]:
     known_why = {said.about for why in (_loopback, _container) for said in why(facts)}
     for broker in facts.brokers:
         refuses = broker.plain is None or broker.plain.problem is not None
-        own = facts.local is not None and broker.address == facts.local.address  # not-running
+        own = facts.local is not None and broker.address == facts.local.address  # see not-running
         if broker.problem is None or not refuses or own or str(broker) in known_why:
             continue
         what = "registered, but nobody answers there" if broker.name else "nobody answers there"
@@ -116,7 +119,10 @@ def _slow(facts: Facts) -> Iterator[Observation]:
 
 
 def _ha_blocked(facts: Facts) -> Iterator[Observation]:
-    """Slaves may have a network of their own: where one follows, the port is no fault."""
+    """
+    Report a blocked port for slaves, unless a slave follows: slaves may have a network of their
+    own.
+    """
     for broker in facts.answering():
         if broker.ha is not None and broker.ha.problem is not None and not broker.slaves:
             yield Observation(

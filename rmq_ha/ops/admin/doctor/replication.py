@@ -1,4 +1,4 @@
-"""Rules: does every slave follow, and has it what its master has."""
+"""Rules: whether every slave follows, and whether it has what its master has."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,9 @@ NEW_S = 20.0
 BEHIND_S = 5.0
 TABLES_S = 60.0
 _MISSED = 2.2
-"""Heartbeats; after four of them, by default, the slave gives the connection up itself."""
+"""
+Missed heartbeats before doctor reports; after four, by default, the slave closes the connection.
+"""
 _FAULTS = ("diverged", "unreadable", "stranded")
 _FIXES = {
     "unreachable": "open the master's port for slaves (see ha-port-blocked)",
@@ -19,7 +21,7 @@ _FIXES = {
     "name the master's `haListenPort`",
     "connected": "look again in 10 s",
 }
-"""What to do, by the state of the slave's link."""
+"""The remedy, by the state of the slave's link."""
 
 
 def _slaves(facts: Facts) -> Iterator[Broker]:
@@ -27,7 +29,7 @@ def _slaves(facts: Facts) -> Iterator[Broker]:
 
 
 def _pairs(facts: Facts) -> Iterator[tuple[Broker, Broker]]:
-    """A slave, and the only master of its name."""
+    """Yield each slave with the only master of its name."""
     for _, members in facts.pairs():
         master = master_of(members)
         if master is not None:
@@ -53,7 +55,10 @@ def _stranded(facts: Facts) -> Iterator[Observation]:
 
 
 def _not_following(facts: Facts) -> Iterator[Observation]:
-    """Where a set has no master to follow, `nobody-leads` says it."""
+    """
+    Report slaves that do not follow. If a set has no master to follow, the rule `nobody-leads`
+    reports that instead.
+    """
     leaderless = {item.name for item in facts.leaderless}
     for slave in _slaves(facts):
         link = slave.link
@@ -122,7 +127,7 @@ def _topics_missing(facts: Facts) -> Iterator[Observation]:
             continue
         missing = sorted(master.topics - slave.topics)
         seconds = slave.replication.get("tables_seconds")
-        if seconds is None:  # Java's do not say: the topics may have come a moment ago
+        if seconds is None:  # Java's brokers do not say: the topics may have come a moment ago
             changed = master.topics_changed_ms - (master.clock_ahead_ms or 0)
             seconds = (facts.now_ms - changed) / 1000
         if missing and seconds > NEW_S:
@@ -158,7 +163,7 @@ def _follows_another(facts: Facts) -> Iterator[Observation]:
         hosts = {master.host, master.config.get("brokerIP2", "")}
         # Controllers tell slaves where the master listens for clients.
         known = {f"{host}:{port}" for host in hosts} | {master.address}
-        is_address = whom.replace(".", "").replace(":", "").isdecimal()  # a name may be its
+        is_address = whom.replace(".", "").replace(":", "").isdecimal()  # the host may be a name
         if is_address and port and link and link.is_followed and whom not in known:
             yield Observation(
                 str(slave), f"it follows {whom}, but the master of its name is {master}"

@@ -35,7 +35,7 @@ def _seconds(ahead_ms: int) -> str:
 
 
 def _ratio(broker: Broker) -> float:
-    """Of the fuller of the disks that it writes to."""
+    """Return how full the fuller one of the broker's two disks is, from 0 to 1."""
     keys = ("commitLogDiskRatio", "consumeQueueDiskRatio")
     return max(number(broker.info, key, 0.0) for key in keys)
 
@@ -62,7 +62,10 @@ def _disk_cleans(facts: Facts) -> Iterator[Observation]:
 
 
 def _disk_forecast(facts: Facts) -> Iterator[Observation]:
-    """From how fast the log grew since its oldest message, until messages are old enough."""
+    """
+    Report disks that will be full before messages are old enough to be deleted, at the rate at
+    which the log grew since its oldest message.
+    """
     for broker in facts.answering():
         oldest = number(broker.info, "earliestMessageTimeStamp", 0)
         begin = number(broker.info, "commitLogMinOffset")

@@ -1,4 +1,4 @@
-"""All rules, in the order of the document."""
+"""All rules, in the order of docs/doctor.md."""
 
 from rmq_ha.ops.admin.doctor import (
     before_start,

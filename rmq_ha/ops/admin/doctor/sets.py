@@ -1,4 +1,4 @@
-"""Asks controllers who leads them, and which sets of brokers have no master."""
+"""Asks controllers for their leader, and for the sets of brokers that have no master."""
 
 from ipaddress import ip_address
 
@@ -21,7 +21,7 @@ async def look_at_controllers(asker: Asker, facts: Facts, which: str = "") -> No
     """
     Ask all controllers that brokers, the properties file and name servers name.
 
-    :param which: as in `Scope`; sets that it does not mean are left out.
+    :param which: see `Scope.which`; other sets are left out.
     """
     known = [item for item in (set_of(broker.config) for broker in facts.brokers) if item]
     for address in _addresses(facts, known):
@@ -50,7 +50,7 @@ async def look_at_controllers(asker: Asker, facts: Facts, which: str = "") -> No
 
 
 def _addresses(facts: Facts, known: list[ControlledSet]) -> list[str]:
-    """Where the controllers are, each address once."""
+    """Return the addresses of the controllers, each once."""
     addresses = [address for item in known for address in item.controllers]
     addresses += facts.local.controllers if facts.local else ()
     for server in facts.name_servers:
@@ -83,7 +83,8 @@ def _sets_of(controller: str, names: list[str]) -> Asking[dict[str, ReplicasInfo
     """
     The sets that the leading controller knows.
 
-    :param names: of sets; a controller of RocketMQ tells nothing of any other set.
+    :param names: names of sets; a controller of RocketMQ tells only of sets that are asked for by
+        name.
     """
     told = yield from _sets_named(controller, [])
     missing = [name for name in names if name not in told]

@@ -13,7 +13,7 @@ from rmq_ha.client.lookup.lookups import queue_number
 from rmq_ha.ops.admin.doctor.facts import Broker, UnreadableQueues
 
 MOST_QUEUES = 256
-"""Of a topic, that are asked for."""
+"""How many queues of a topic are asked for at most."""
 
 
 async def look_at_unreadable(
@@ -24,11 +24,12 @@ async def look_at_unreadable(
     step: Callable[[], object],
 ) -> list[UnreadableQueues]:
     """
-    Topics of a broker with unread messages beyond their read queues.
+    Return the topics of a broker that have unread messages in queues that consumers may not read.
 
     No answer lists such queues. So the queues are asked for that the topic's write queues, the
-    group's retry queues and committed offsets name. A retry topic of ours is asked for one more, as
-    the group's number may have been lower since: Java's brokers would make a queue by the question.
+    group's retry queues and committed offsets name. At a broker of rmq-ha one queue more of each
+    retry topic is asked for, because the group's number of retry queues may have been lowered
+    since. Java's brokers would create a queue if they were asked for it.
 
     :param groups: the groups of this broker by name.
     """

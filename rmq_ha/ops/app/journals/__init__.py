@@ -1,4 +1,5 @@
-"""What operators see of each kind of journal: metrics, health, members.
+"""
+Metrics, health and members of each kind of journal, as operators see them.
 
-`shown` is where to enter: it says which kind a broker has.
+Enter by `shown`, which says which kind a broker has.
 """

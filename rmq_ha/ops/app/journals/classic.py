@@ -1,4 +1,4 @@
-"""What operators see of a pair: a master and its slaves, by RocketMQ 4.9's replication."""
+"""Metrics, health and members of a pair: a master and its slaves, by RocketMQ 4.9's replication."""
 
 from typing import Any
 
@@ -27,11 +27,14 @@ class PairShown:
         self._most_alone = broker.configuration.ours.slave_alone_seconds
 
     def collect(self, samples: Samples) -> None:
-        """What its slaves lack, and how it follows its master."""
+        """Add to a scrape what the slaves lack, and how this broker follows its master."""
         collect_replication(samples, self._statistics() or _UNTOLD, self._broker.is_slave)
 
     def health(self, name: str) -> Health:
-        """A master is ready when it takes puts, a slave as long as it is not alone for too long."""
+        """
+        Return the health. A master is ready when it takes puts, a slave as long as it is not alone
+        for too long.
+        """
         statistics = self._statistics()
         if self._broker.is_slave:
             return self._slave_health(name, (statistics or _UNTOLD).master or NO_LINK)
@@ -51,7 +54,9 @@ class PairShown:
         return Health(True, f"{name}: {slaves} slaves{ahead}")
 
     def _statistics(self) -> ReplicationStatistics | None:
-        """None: the journal of a plugin says nothing of slaves or a master."""
+        """
+        Return the statistics of replication; None: the journal of a plugin does not tell them.
+        """
         statistics = self._broker.journal.statistics()
         return statistics if isinstance(statistics, ReplicationStatistics) else None
 
@@ -80,7 +85,7 @@ def collect_replication(
     """
     Add to a scrape what slaves lack, and how a slave follows its master.
 
-    :param statistics: those of a pair, or of a set in controller mode.
+    :param statistics: the statistics of a pair, or of a set in controller mode.
     """
     _collect_slaves(samples, statistics)
     if is_slave:

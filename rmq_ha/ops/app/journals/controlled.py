@@ -1,4 +1,4 @@
-"""What operators see of a broker in controller mode."""
+"""Metrics, health and members of a broker in controller mode."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class SetShown:
         self._broker = broker
 
     def collect(self, samples: Samples) -> None:
-        """As of a pair, and its place in the set."""
+        """Add to a scrape the values of a pair, and the broker's place in the set."""
         statistics: SetStatistics = self._broker.journal.statistics()
         collect_replication(samples, statistics, self._broker.is_slave)
         collect_set(samples, statistics)
@@ -24,7 +24,7 @@ class SetShown:
         journal = self._broker.journal
         statistics: SetStatistics = journal.statistics()
         why = journal.why_no_puts()
-        if statistics.leads:  # of a slave the store knows no more than that
+        if statistics.leads:  # a slave's store knows no more than the values above
             why = self._broker.store.why_not_writable() or why
         most = self._broker.configuration.ours.slave_alone_seconds
         return set_health(name, statistics, why, most)
@@ -34,17 +34,13 @@ class SetShown:
         return f"controller mode, epoch {max(0, statistics.epoch)}"
 
     def members(self, why_no_puts: str) -> list[Member]:
-        """The master and its slaves, in sync or not."""
+        """Return the master and its slaves, in sync or not."""
         statistics: SetStatistics = self._broker.journal.statistics()
         return members_of_set(statistics, self._broker.identity.address, why_no_puts)
 
 
 def collect_set(samples: Samples, statistics: SetStatistics) -> None:
-    """
-    Add to a scrape.
-
-    :param statistics: those of a broker in controller mode.
-    """
+    """Add the state of a broker in controller mode to a scrape."""
     samples.add("rmqha_controller_epoch", max(statistics.epoch, 0))
     samples.add("rmqha_controller_is_master", statistics.leads)
     samples.add("rmqha_controller_has_lease", statistics.has_lease)
@@ -59,9 +55,9 @@ def set_health(
     """
     A master is ready when it takes puts, a slave when it can follow.
 
-    :param name: of the broker.
-    :param why_no_puts: empty: it takes puts.
-    :param most_alone: slaveAloneSeconds.
+    :param name: name of the broker.
+    :param why_no_puts: why it takes no puts; empty: it takes puts.
+    :param most_alone: the setting slaveAloneSeconds.
     """
     number = "no id yet" if statistics.broker_id is None else f"id {statistics.broker_id}"
     text = f"{name}: {number}, epoch {max(statistics.epoch, 0)}"

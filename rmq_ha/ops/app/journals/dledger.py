@@ -1,4 +1,4 @@
-"""What operators see of a member of a DLedger group."""
+"""Metrics, health and members of a member of a DLedger group."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.server.dledger.statistics import DLedgerStatistics
 
 STALLED_S = 10.0
-"""A leader that commits nothing for so long, while messages wait, is not ready."""
+"""Seconds after which a leader that commits nothing, while messages wait, is not ready."""
 
 
 class GroupShown:
@@ -19,7 +19,7 @@ class GroupShown:
         self._broker = broker
 
     def collect(self, samples: Samples) -> None:
-        """Election, ledger, and what the followers lack."""
+        """Add election, ledger, and what the followers lack to a scrape."""
         collect_group(samples, self._broker.journal.statistics())
 
     def health(self, name: str) -> Health:
@@ -36,7 +36,7 @@ class GroupShown:
 
 
 def lacking_members(statistics: DLedgerStatistics) -> Iterator[str]:
-    """What each follower lacks, in words, as its leader knows it."""
+    """Yield a text for each follower that lacks entries, as its leader knows it."""
     for member, follower in statistics.followers.items():
         if follower.entries_behind:
             takes = ", and its disk takes none" if follower.room is Room.NONE else ""
@@ -44,11 +44,7 @@ def lacking_members(statistics: DLedgerStatistics) -> Iterator[str]:
 
 
 def collect_group(samples: Samples, statistics: DLedgerStatistics) -> None:
-    """
-    Add to a scrape.
-
-    :param statistics: those of the member.
-    """
+    """Add the state of a member of a DLedger group to a scrape."""
     role, leader = statistics.role or Role.CANDIDATE.value, statistics.leader or ""
     samples.add(
         "rmqha_dledger_info",
@@ -80,12 +76,12 @@ def group_health(
     name: str, statistics: DLedgerStatistics, why_not_writable: str, most_alone: int = 0
 ) -> Health:
     """
-    A leader is ready when it takes puts and commits them. The other members are ready when they
-    serve reads, have the leader's entries and can take more.
+    Return the health. A leader is ready when it takes puts and commits them. The other members are
+    ready when they serve reads, have the leader's entries and can take more.
 
-    :param name: of the broker.
-    :param why_not_writable: empty: it takes puts.
-    :param most_alone: slaveAloneSeconds.
+    :param name: name of the broker.
+    :param why_not_writable: why it takes no puts; empty: it takes puts.
+    :param most_alone: the setting slaveAloneSeconds.
     """
     text = f"{name}: {statistics.self_id} of group {statistics.group}, term {statistics.term}"
     refuses = statistics.refuses

@@ -1,4 +1,6 @@
-"""Who replicates what to whom, as one broker sees it: a pair, a DLedger group or a set."""
+"""
+The members of a pair, a DLedger group or a set, and what they replicate, as one broker sees it.
+"""
 
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.app.page.values import Member, Tone
@@ -12,16 +14,20 @@ from rmq_ha.server.replication.statistics import (
 )
 
 NO_LINK = MasterStatistics(state="unknown")
-"""Of a slave whose journal says nothing of a master."""
+"""State of a slave whose journal does not tell about a master."""
 _MOST = 32
 _BEHIND = 1 << 20
-"""A slave with so many bytes to go is behind; with less it is on its way."""
+"""A slave that lacks at least so many bytes is shown as behind."""
 
 
 def _here(
     key: str, name: str, role: str, why_no_puts: str, master: MasterStatistics | None
 ) -> Member:
-    """:param master: as this slave sees it; None: this broker is no slave."""
+    """
+    Return the row of this broker.
+
+    :param master: the master as this slave sees it; None: this broker is no slave.
+    """
     if master is None:
         state, tone = ("takes messages", Tone.GOOD) if not why_no_puts else ("no puts", Tone.ERROR)
         note = why_no_puts or ""
@@ -46,11 +52,11 @@ def members_of_pair(
     statistics: ReplicationStatistics, role: BrokerRole, address: str, why_no_puts: str
 ) -> list[Member]:
     """
-    A master and its slaves, or a slave and its master.
+    Return a master and its slaves, or a slave and its master.
 
-    :param statistics: those of the journal.
-    :param address: of this broker.
-    :param why_no_puts: empty: it takes messages.
+    :param statistics: the statistics of the journal.
+    :param address: the address of this broker.
+    :param why_no_puts: why it takes no messages; empty: it takes messages.
     """
     is_slave = role is BrokerRole.SLAVE
     master = (statistics.master or NO_LINK) if is_slave else None
@@ -62,7 +68,7 @@ def members_of_pair(
 
 
 def _master(key: str, name: str, master: MasterStatistics) -> Member:
-    """The master that this slave follows, or should."""
+    """Return the row of the master that this slave follows, or should follow."""
     follows = master.is_followed
     return Member(
         key=key,
@@ -96,7 +102,10 @@ def _slaves(statistics: ReplicationStatistics) -> list[Member]:
 
 
 def members_of_group(told: DLedgerStatistics, why_no_puts: str) -> list[Member]:
-    """A DLedger group: this member, its leader, and what the followers of a leader lack."""
+    """
+    Return the members of a DLedger group: this one, its leader, and what the followers of a leader
+    lack.
+    """
     role, leader = str(told.role or "CANDIDATE").lower(), told.leader or ""
     leads, name = role == "leader", str(told.self_id)
     if leads:
@@ -128,7 +137,7 @@ def members_of_group(told: DLedgerStatistics, why_no_puts: str) -> list[Member]:
 
 
 def members_of_set(statistics: SetStatistics, address: str, why_no_puts: str) -> list[Member]:
-    """A set in controller mode, as its master or one of the others sees it."""
+    """Return the brokers of a set in controller mode, as its master or a slave sees them."""
     leads, master, number = statistics.leads, statistics.master, statistics.broker_id
     name = address if number is None else f"{_of_set(number)} at {address}"
     role = "master" if leads else "slave"
@@ -140,5 +149,8 @@ def members_of_set(statistics: SetStatistics, address: str, why_no_puts: str) ->
 
 
 def _of_set(number: int | None) -> str:
-    """A broker in controller mode, whether it leads or follows: its id is for life."""
+    """
+    Return the name of a broker in controller mode. Its id never changes, whether it leads or
+    follows.
+    """
     return f"broker {number}"

@@ -1,4 +1,7 @@
-"""Which kind of journal a broker has, as operators see it: the one place that asks."""
+"""
+Chooses how a broker's journal is shown to operators; no other module asks for the kind of a
+journal.
+"""
 
 from typing import Any, Protocol
 
@@ -19,19 +22,19 @@ class JournalShown(Protocol):
 
     def health(self, name: str) -> Health:
         """
-        Whether clients can be served, as far as the journal and its store can say.
+        Return whether clients can be served, as far as the journal and its store can say.
 
-        :param name: role and name of the broker, for the line.
+        :param name: role and name of the broker, for the text.
         """
 
     def mode(self) -> str:
-        """In words: `pair`, `controller mode, epoch 4`, ..."""
+        """Return the kind of replication in words: `pair`, `controller mode, epoch 4`, ..."""
 
     def members(self, why_no_puts: str) -> list[Member]:
         """
-        This broker first, then the others.
+        Return this broker first, then the other members.
 
-        :param why_no_puts: empty: it takes messages.
+        :param why_no_puts: why it takes no messages; empty: it takes messages.
         """
 
 

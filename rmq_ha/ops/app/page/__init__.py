@@ -1,1 +1,1 @@
-"""The page on the status port: what a server knows of itself and its cluster, to look at."""
+"""The page on the status port: shows the state of a server and its cluster."""

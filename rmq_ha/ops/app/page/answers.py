@@ -1,4 +1,4 @@
-"""Questions below /api: which there are, what they take, and what is kept of their answers."""
+"""Answers questions below /api: the list of questions, their arguments, and a cache of answers."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -23,18 +23,18 @@ Question = Callable[[Arguments, str], Any]
 
 
 class BadQuestion(Exception):
-    """The text says what is wrong with it."""
+    """The question is wrong; the text says why."""
 
 
 class NotThere(Exception):
-    """The text says what there is not."""
+    """The thing that was asked for does not exist; the text names it."""
 
 
 class Answers:
     """
-    Of one server.
+    Answers the questions of all pages of one server.
 
-    What many pages ask at the same time is answered once a second.
+    A question that many pages ask at the same time is answered once a second.
     """
 
     def __init__(self, board: Board) -> None:
@@ -75,12 +75,12 @@ class Answers:
 
     def answer(self, path: str, arguments: Arguments, host: str) -> "bytes | Deferred[bytes]":
         """
-        JSON, now or later.
+        Return the answer as JSON, now or later.
 
-        :param path: below /api.
-        :param host: who asks.
-        :raises BadQuestion: it cannot be answered, whoever asks.
-        :raises NotThere: there is no such question on this server.
+        :param path: the path below /api.
+        :param host: address of the client.
+        :raises BadQuestion: the question cannot be answered for any client.
+        :raises NotThere: this server does not know such a question.
         """
         cheap = self._cheap.get(path)
         if cheap is not None:
@@ -116,7 +116,9 @@ class Answers:
 
 
 def encoded(value: msgspec.Struct) -> bytes:
-    """JSON, whatever is in the texts: a peer's name may hold what no UTF-8 has."""
+    """
+    Return a value as JSON, even if its texts cannot be encoded as UTF-8, as a peer's name may be.
+    """
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:

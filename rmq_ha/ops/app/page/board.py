@@ -1,4 +1,4 @@
-"""What a page shows of any server: its history, events and timeline, fed by one timer."""
+"""The state that a page shows of any server: history, events and timeline, updated by one timer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,10 +22,10 @@ MOST_CERTIFICATES = 20
 
 class Board:
     """
-    Of one server; a subclass knows which.
+    The board of one server; a subclass knows which kind of server it is.
 
-    :param started_ms: when it was started.
-    :ivar events: what happened; others may add to it.
+    :param started_ms: when the server was started.
+    :ivar events: the events; other modules may add some.
     """
 
     kind = ""
@@ -56,7 +56,7 @@ class Board:
             self.past.add(now_ms, self._last)
         self._looks += 1
 
-    # ------------------------------------------------------------ what a subclass knows
+    # ------------------------------------------------------------ for subclasses to implement
 
     def observe(self) -> ServerState:
         raise NotImplementedError
@@ -67,10 +67,10 @@ class Board:
     def overview(self) -> Overview:
         raise NotImplementedError
 
-    # ------------------------------------------------------------ what all tell alike
+    # ------------------------------------------------------------ common to all servers
 
     def overview_with(self, name: str, address: str, health: Health, **more: Any) -> Overview:
-        """The sheet, with what every server has."""
+        """Return the overview with the values that every server has."""
         return Overview(
             now_ms=self.host.now_ms(),
             server=self.kind,
@@ -89,9 +89,10 @@ class Board:
 
     def history(self, *, is_coarse: bool, after_ms: int, prefix: str = "") -> Series:
         """
-        Points of the plots.
+        Return the points of the plots.
 
-        :param prefix: what the names begin with; empty: those of the server as a whole.
+        :param prefix: only series whose names begin with it; empty: the series of the server as a
+            whole.
         """
         ring = self.past.coarse if is_coarse else self.past.fine
         if prefix:
@@ -105,18 +106,22 @@ class Board:
         return EventPage(self.events.last_number, self.events.newer_than(after))
 
     def note(self, kind: Kind, severity: Severity, text: str) -> None:
-        """Something happened that the watch does not see."""
+        """Add an event that the watch does not see."""
         self.events.add(self.host.now_ms(), kind, severity, text)
 
 
 def certificates(ends: Mapping[tuple[str, str], int]) -> list[Certificate]:
-    """Those that end first. `ends`: seconds since the epoch, by setting and whom it is for."""
+    """
+    Return the certificates that end first.
+
+    :param ends: seconds since the epoch, by setting and subject.
+    """
     first = sorted(ends.items(), key=lambda item: item[1])[:MOST_CERTIFICATES]
     return [Certificate(setting, who, end * 1000) for (setting, who), end in first]
 
 
 def certificate_notices(tls_certificates: Sequence[Certificate], now_ms: int) -> list[Notice]:
-    """Of those that have ended, or end soon."""
+    """Return notices of certificates that have ended, or end soon."""
     notices = []
     for item in tls_certificates:
         left_s = (item.ends_ms - now_ms) // 1000

@@ -1,4 +1,4 @@
-"""What the page shows of a broker."""
+"""The board of a broker."""
 
 import math
 from collections.abc import Mapping
@@ -40,17 +40,19 @@ from rmq_ha.server.acl.service import PlainAccessControl
 from rmq_ha.server.broker.own_calls import signed
 
 _FULL = 0.75
-"""From here on the disk is worth a look; files go at `diskSpaceCleanForciblyRatio`."""
+"""
+Share of the disk from which on the page warns; files are deleted at `diskSpaceCleanForciblyRatio`.
+"""
 _LAG_S = 5.0
 
 
 class BrokerBoard(Board):
     """
-    Of one broker, from its start on.
+    The board of one broker, from its start on.
 
     :param broker: a `Broker` that serves.
-    :param status: of /metrics and /healthz.
-    :param reactor: how late timers ran.
+    :param status: the source of /metrics and /healthz.
+    :param reactor: histogram of how late timers ran.
     """
 
     kind = "broker"
@@ -70,10 +72,10 @@ class BrokerBoard(Board):
         name_servers = broker.registration.name_servers
         self._fleet = Fleet(host, calls, lambda: list(name_servers), self._machine)
 
-    # ------------------------------------------------------------ the timer's
+    # ------------------------------------------------------------ called by the timer
 
     def look(self) -> None:
-        """What is new, and the next part of what takes too long to look at as a whole."""
+        """Look for news, and at the next part of the lists that are too long for one look."""
         self._measures.look()
         super().look()
 
@@ -93,7 +95,9 @@ class BrokerBoard(Board):
         return self._measures.take([item for item in self.watch.members if item.state != GONE])
 
     def _counts(self) -> dict[str, int]:
-        """What was refused or failed since the start, in the words of its event."""
+        """
+        Return how many requests were refused or failed since the start, by the text of the event.
+        """
         broker = self._broker
         outcomes = broker.store.statistics.outcomes
         counts = {
@@ -115,7 +119,7 @@ class BrokerBoard(Board):
                 counts[f"connections refused: {key}"] = count
         return counts
 
-    # ------------------------------------------------------------ the sheet
+    # ------------------------------------------------------------ the overview
 
     def overview(self) -> Overview:
         self._fleet.look()
@@ -187,7 +191,10 @@ class BrokerBoard(Board):
         )
 
     def _machines(self) -> list[Machine]:
-        """This one as it is; distances of the last round, when all were asked at the same time."""
+        """
+        Return this broker as it is now, and the others of the last round. Distances are those of
+        the last round, in which all were asked at the same time.
+        """
         own = self._machine()
         others = [item for item in self._fleet.machines if item.address != own.address]
         for item in self._fleet.machines:
@@ -248,7 +255,7 @@ class BrokerBoard(Board):
     def _of_dead(self) -> list[Notice]:
         points = self.past.fine.points_after(0, ["dead"]).series.get("dead", [])
         counts = [item for item in points if item is not None]
-        # A broker that starts counts what is there already.
+        # A broker that starts counts the messages that its queues hold already.
         grown = int(counts[-1] - min(counts[1:])) if len(counts) > 2 else 0
         if grown <= 0:
             return []
@@ -260,10 +267,10 @@ class BrokerBoard(Board):
 
     def topics(self, host: str, text: str, kind: str, sort: str, most: int) -> "Deferred[Topics]":
         """
-        Topics whose name has this text in it.
+        Return topics whose names contain a text.
 
-        :param kind: empty: any.
-        :param sort: `name`, or a number of `Topic`, the largest first.
+        :param kind: only topics of this kind; empty: any.
+        :param sort: `name`, or the name of a numeric field of `Topic`; then the largest come first.
         """
         text = text.lower()
         key = _sorting(sort, ("messages", "total", "put_rate", "put_bytes", "queues"))
@@ -301,7 +308,7 @@ class BrokerBoard(Board):
         return later.addCallback(lambda it: Groups(it.total, self._groups.age, it.rows))
 
     def clients(self, host: str, text: str, most: int) -> "Deferred[Clients]":
-        """Clients whose id, address or group has this text in it."""
+        """Return clients whose id, address or group contains a text."""
         text = text.lower()
 
         def picked(rows: list[Client]) -> "Deferred[Selection[Client]]":
@@ -319,13 +326,13 @@ class BrokerBoard(Board):
         return later.addCallback(lambda it: Clients(it.total, self._clients.age, it.rows))
 
     def topic_sheet(self, host: str, name: str) -> "Deferred[TopicSheet | None]":
-        """One topic; None: there is none of this name."""
+        """Return the sheet of one topic; None: no topic has this name."""
         sheets: list[TopicSheet] = []
         later = self.lane.run(host, self.rows.topic_sheet(name, sheets))
         return later.addCallback(lambda _: sheets[0] if sheets else None)
 
     def group_sheet(self, host: str, name: str) -> "Deferred[GroupSheet | None]":
-        """One group, whose members are asked which queues they have."""
+        """Return the sheet of one group, whose members are asked for their queues."""
         return Deferred.fromCoroutine(self._group_sheet(host, name))
 
     async def _group_sheet(self, host: str, name: str) -> GroupSheet | None:
@@ -337,13 +344,13 @@ class BrokerBoard(Board):
 
 
 def _place(machine: Machine) -> tuple[str, str, float, str]:
-    """Sets together; within one by id, and those without one last."""
+    """Sort sets together; within a set by id, with members without an id last."""
     number = math.inf if machine.broker_id is None else machine.broker_id
     return machine.cluster, machine.set_name, number, machine.address
 
 
 def _sorting(sort: str, known: tuple[str, ...]) -> Any:
-    """By name where it is none of the known ones."""
+    """Return the sort key; by name if `sort` is not one of the known fields."""
     if sort in known:
         return lambda row: (getattr(row, sort), row.name)
     return lambda row: row.name

@@ -1,6 +1,7 @@
-"""What happened, for people: the last 500 events, and who was what since when.
+"""
+Events for people: the last 500, and the states that each member had.
 
-Pure: the time comes in.
+Pure: the time is passed in.
 """
 
 from collections import deque
@@ -35,16 +36,19 @@ class Severity(StrEnum):
 
 
 _LOOKED_BACK = {Kind.REFUSAL: 8, Kind.LOG: 8}
-"""Of these, several go on at the same time; what others tell has an order."""
+"""
+How many events of a kind are compared to find a repeated one. Several refusals and log lines go on
+at the same time; events of other kinds have an order.
+"""
 
 
 class Event(Struct, frozen=True):
     """
-    One of them.
+    One event.
 
-    :ivar number: counts from 1; a later event has a larger one.
+    :ivar number: counts from 1; a later event has a larger number.
     :ivar at_ms: ms since the epoch.
-    :ivar times: how often this happened, of late, the last time now.
+    :ivar times: how often this event was repeated; `at_ms` is the time of the last repetition.
     """
 
     number: int
@@ -56,7 +60,7 @@ class Event(Struct, frozen=True):
 
 
 class Events:
-    """The last of them, in memory."""
+    """The last events, in memory."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
@@ -64,11 +68,11 @@ class Events:
 
     @property
     def last_number(self) -> int:
-        """The number of the newest one; 0: there is none."""
+        """Number of the newest event; 0: there is none."""
         return self._last
 
     def add(self, at_ms: int, kind: Kind, severity: Severity, text: str, times: int = 1) -> None:
-        """One more; what was told a moment ago in the same words is told once, with a count."""
+        """Add an event. One with the same text as a recent one only increases its count."""
         text = one_line(text)
         if len(text) > MOST_TEXT:
             text = f"{text[:MOST_TEXT]}..."
@@ -84,7 +88,7 @@ class Events:
         self._events.append(Event(self._last, at_ms, kind, severity, text, times))
 
     def newer_than(self, number: int, most: int = MOST_EVENTS) -> list[Event]:
-        """Those after this number, newest first."""
+        """Return the events after this number, newest first."""
         events: list[Event] = []
         for event in reversed(self._events):
             if event.number <= number or len(events) >= most:
@@ -94,7 +98,7 @@ class Events:
 
 
 class Span(Struct, frozen=True):
-    """:ivar state: from this moment on, until the next span begins."""
+    """The state of a member from a moment on, until the next span begins."""
 
     from_ms: int
     state: str
@@ -112,7 +116,11 @@ class Timeline:
         self._lanes: dict[str, deque[Span]] = {}
 
     def note(self, at_ms: int, name: str, state: str) -> bool:
-        """:returns: that is news."""
+        """
+        Note the state of a member.
+
+        :returns: whether the state is new.
+        """
         lane = self._lanes.get(name)
         if lane is None:
             if len(self._lanes) >= MOST_LANES:
@@ -124,10 +132,10 @@ class Timeline:
         return True
 
     def state_since(self, name: str) -> int | None:
-        """When the member got the state that it has."""
+        """Return when the member's current state began."""
         lane = self._lanes.get(name)
         return lane[-1].from_ms if lane else None
 
     def lanes(self) -> list[Lane]:
-        """In the order in which they came."""
+        """Return the lanes in the order in which the members came."""
         return [Lane(name, list(spans)) for name, spans in self._lanes.items()]

@@ -14,7 +14,11 @@ FOLDER = "web"
 
 
 class PageFile(NamedTuple):
-    """:ivar etag: changes with what is in it."""
+    """
+    A file of the page.
+
+    :ivar etag: changes with the file's content.
+    """
 
     content_type: bytes
     data: bytes

@@ -1,4 +1,4 @@
-"""What the other brokers of the cluster say of themselves, asked while somebody looks."""
+"""Asks the other brokers of the cluster for their state while a page is open."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 class Fleet:
     """
-    Asks a name server which brokers there are, and each of them for its counters.
+    Asks a name server for the registered brokers, and each broker for its counters.
 
-    :param calls: signed, where this broker has an account.
-    :param name_servers: `host:port`.
-    :param own: what is known of this broker: it is not asked.
-    :ivar machines: of the last round.
-    :ivar note: why they are not all.
+    :param calls: sends the requests; signed, if this broker has an account.
+    :param name_servers: `host:port` of each.
+    :param own: returns the state of this broker, which is not asked.
+    :ivar machines: brokers of the last round.
+    :ivar note: why some brokers are missing.
     """
 
     def __init__(
@@ -53,7 +53,10 @@ class Fleet:
         self.note = ""
 
     def look(self) -> None:
-        """Somebody looks: ask, unless that was a moment ago. Returns at once."""
+        """
+        Ask the brokers, unless that was done a moment ago. Called for each look at a page; returns
+        at once.
+        """
         now = self._host.clock.seconds()
         if self._asking or (self._at is not None and now - self._at < EVERY_S):
             return
@@ -87,9 +90,9 @@ class Fleet:
         self, brokers: Sequence[tuple[str, str, int, str]]
     ) -> list[tuple[str, str, None, str]]:
         """
-        Brokers that were listed a while ago and are not now: they may live all the same.
+        Return brokers that were registered a while ago and are not now: they may live all the same.
 
-        At a change of roles one leaves the list until it registers with its new id.
+        At a change of roles a broker is not registered until it registers with its new id.
         """
         now = self._host.clock.seconds()
         for cluster, name, _, address in brokers:
@@ -119,7 +122,11 @@ class Fleet:
     def _machine(
         self, cluster: str, name: str, number: int | None, address: str
     ) -> "Deferred[Machine]":
-        """:param number: its id; None: no name server lists it."""
+        """
+        Ask a broker for its counters.
+
+        :param number: its id; None: it is not registered at the moment.
+        """
         own = self._own()
         if address == own.address:
             return succeed(own)
@@ -158,7 +165,7 @@ class Fleet:
         return asked.addCallback(machine).addErrback(silent)
 
     async def _run(self, asking: Asking[T], address: str) -> T:
-        """Each question goes to this address, unless it names another one."""
+        """Send each request to this address, unless the request names another one."""
         value: Any = None
         while True:
             try:
@@ -170,7 +177,10 @@ class Fleet:
 
 
 def with_distance(machines: list[Machine]) -> list[Machine]:
-    """How far each log is behind that of its set's master; all were read at about the same time."""
+    """
+    Return the machines with the distance of each log to that of its set's master. All were read at
+    about the same time.
+    """
     ends = {(item.cluster, item.set_name): item.log_end for item in machines if item.broker_id == 0}
     return [
         item
@@ -181,7 +191,7 @@ def with_distance(machines: list[Machine]) -> list[Machine]:
 
 
 def _number(info: dict[str, str], key: str) -> float | None:
-    """The first of the numbers of a value."""
+    """Return the first of the numbers in a value."""
     try:
         return float(info.get(key, "").split()[0])
     except (ValueError, IndexError):

@@ -1,14 +1,16 @@
-"""Who may look: everybody, or who proves to know the token or an administrator's secret key.
+"""
+Decides who may see the page: everybody, or clients that prove to know the token or an
+administrator's secret key.
 
-Neither ever goes over the wire: a challenge is signed with it (HMAC-SHA256, Base64). What is given
-for it is a session, which whoever can read the connection could use, too; so the page says more
-than /metrics, but changes nothing.
+Neither secret ever goes over the wire: the client signs a challenge with it (HMAC-SHA256, Base64)
+and gets a session. An eavesdropper on the connection could use that session, too; so the page tells
+more than /metrics, but changes nothing.
 
-Nobody can lock others out: whoever shows the right proof enters, however many wrong ones came
-before it, and a challenge is remembered only when it was used. A token of 16 characters is not
-guessed; the log names who tries.
+Nobody can lock others out: a right proof is accepted however many wrong ones came before it, and a
+challenge is remembered only when it was used. A token of 16 characters cannot be guessed; the log
+names the addresses that try.
 
-Pure: the time and chance come in.
+Pure: the time and random numbers are passed in.
 """
 
 from collections.abc import Callable
@@ -23,15 +25,18 @@ SESSION_S = 12 * 3600.0
 MOST_USED = 256
 MOST_SESSIONS = 256
 DOMAIN = "rmq-ha page\n"
-"""Signed before the challenge, so that no signature of anything else fits."""
+"""Signed before the challenge, so that signatures made for another purpose do not fit."""
 
 
 class NotAllowed(Exception):
-    """The text says why, and may go to the peer."""
+    """The client may not enter. The text says why, and may be sent to the client."""
 
 
 Administrator = Callable[[str, str, bytes, str], bool]
-"""Access key, signature, what was signed, address: it is an administrator's."""
+"""
+Called with access key, signature, signed bytes and address; returns whether an administrator
+signed.
+"""
 
 
 class _Session(NamedTuple):
@@ -41,11 +46,11 @@ class _Session(NamedTuple):
 
 class Gate:
     """
-    One port's.
+    The gate of one port.
 
-    :param token: of `pageToken`; empty: there is none.
-    :param administrator: None: there are no accounts.
-    :param is_guarded: others than this machine reach the port, or access control is in force.
+    :param token: `pageToken`; empty: none is set.
+    :param administrator: checks signatures of accounts; None: there are no accounts.
+    :param is_guarded: other machines reach the port, or access control is in force.
     """
 
     def __init__(
@@ -67,7 +72,7 @@ class Gate:
 
     @property
     def ways(self) -> list[str]:
-        """How to get in; none: it is open, or closed for good."""
+        """The ways to enter; none: the port is open to all, or closed to all."""
         ways = ["token"] if self._signer is not None else []
         return [*ways, "account"] if self._administrator is not None else ways
 
@@ -77,21 +82,27 @@ class Gate:
 
     @property
     def is_shut(self) -> bool:
-        """Nobody can get in: somebody has to say who they are, and there is no way to."""
+        """
+        Whether nobody can enter: clients must prove who they are, but neither token nor accounts
+        exist.
+        """
         return not self.ways and self._is_guarded
 
     def challenge(self, now: float) -> str:
-        """Something to sign, once. It says itself until when, under a seal: nothing is kept."""
+        """
+        Return a text to sign, valid once. It holds its own end time under a seal, so nothing is
+        kept for it.
+        """
         text = f"{self._random.getrandbits(128):032x}-{int((now + CHALLENGE_S) * 1000):x}"
         return f"{text}-{self._sealed(text)}"
 
     def enter(self, now: float, host: str, account: str, challenge: str, signature: str) -> str:
         """
-        Somebody signed.
+        Check a signed challenge and begin a session.
 
-        :param account: empty: with the token.
+        :param account: access key of the signer; empty: the token signed it.
         :returns: the new session.
-        :raises NotAllowed: the signature is none that we take.
+        :raises NotAllowed: the signature is not accepted.
         """
         ends = self._end_of(challenge)
         if ends <= now or challenge in self._used:
@@ -115,16 +126,18 @@ class Gate:
         return self._begin(now, account or "token")
 
     def account_of(self, now: float, session: str) -> str | None:
-        """Whose session this is; None: nobody's, any more."""
+        """
+        Return the account that a session belongs to; None: the session is unknown or has ended.
+        """
         entry = self._sessions.get(session)
         return entry.who if entry is not None and entry.ends > now else None
 
     def shows_token(self, text: str) -> bool:
-        """For scripts, which send the token itself."""
+        """Return whether a text is the token. Scripts send the token itself."""
         return bool(self._token) and compare_digest(text.encode(), self._token.encode())
 
     def leave(self, session: str) -> None:
-        """It is no session any more."""
+        """End a session."""
         self._sessions.pop(session, None)
 
     def _begin(self, now: float, who: str) -> str:
@@ -139,7 +152,7 @@ class Gate:
         return digest(self._seal, text.encode(), "sha256")[:16].hex()
 
     def _end_of(self, challenge: str) -> float:
-        """Until when it may be used; 0: it is none of this server's."""
+        """Return until when a challenge may be used; 0: this server did not make it."""
         text, _, seal = challenge.rpartition("-")
         if not compare_digest(self._sealed(text).encode(), seal.encode()):
             return 0.0

@@ -1,6 +1,7 @@
-"""What was measured over the last hours: bounded memory, whatever is measured.
+"""
+Measurements of the last hours, in bounded memory however many series are measured.
 
-Pure: values and times come in, plain lists go out.
+Pure: values and times are passed in, plain lists are returned.
 """
 
 from array import array
@@ -11,9 +12,9 @@ from typing import NamedTuple
 FINE_S = 10
 COARSE_S = 60
 FINE_POINTS = 360
-"""An hour."""
+"""Number of points 10 s apart: an hour."""
 COARSE_POINTS = 720
-"""Twelve hours."""
+"""Number of points a minute apart: twelve hours."""
 MOST_SERIES = 120
 
 
@@ -22,7 +23,7 @@ class Points(NamedTuple):
     A part of a history.
 
     :ivar at_ms: when each point was taken, oldest first.
-    :ivar series: a value for each of them; None: nothing was measured.
+    :ivar series: for each series a value per point; None: not measured.
     """
 
     at_ms: list[int]
@@ -31,10 +32,10 @@ class Points(NamedTuple):
 
 class Ring:
     """
-    The last so many points of several series.
+    The last points of several series.
 
-    :param most: series at a time; a new one takes the place of one of which nothing was measured
-        since the oldest point, or of none.
+    :param most: how many series are kept. A new one replaces a series that was not measured since
+        the oldest point; without such a series the new one is not kept.
     """
 
     def __init__(self, points: int, most: int = MOST_SERIES) -> None:
@@ -53,7 +54,7 @@ class Ring:
         return list(self._columns)
 
     def add(self, at_ms: int, values: Mapping[str, float | None]) -> None:
-        """A point of each series; of those that are not named, that nothing was measured."""
+        """Add a point to each series; series that are not in `values` get an empty point."""
         place = self._count % self._points
         self._at[place] = at_ms
         for column in self._columns.values():
@@ -67,9 +68,9 @@ class Ring:
 
     def points_after(self, after_ms: int, names: Iterable[str]) -> Points:
         """
-        The points that were taken later than this.
+        Return the points that were taken later than `after_ms`.
 
-        :param names: unknown ones are left out.
+        :param names: the series to return; unknown ones are left out.
         """
         first = self._count - len(self)
         order = [number % self._points for number in range(first, self._count)]
@@ -103,9 +104,9 @@ class History:
     """
     An hour of points 10 s apart, and twelve hours of points a minute apart.
 
-    A point of the coarse one is the mean of the fine ones in it.
+    A point of the coarse history is the mean of the fine points in it.
 
-    :param peaks: of these series it is the largest.
+    :param peaks: series whose coarse point is the largest fine point instead.
     """
 
     def __init__(self, peaks: Iterable[str] = ()) -> None:

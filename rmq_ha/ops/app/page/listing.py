@@ -1,7 +1,9 @@
-"""Lists of topics, groups and clients: walked in slices, kept for some seconds, filtered.
+"""
+Lists of topics, groups and clients: walked in slices, kept for some seconds, filtered.
 
-A list of 50,000 topics takes a second of work. It is done when somebody asks for it, a millisecond
-a turn, and not sooner again than it took a hundred times: so it never is more than 1 % of a core.
+A list of 50,000 topics takes a second of work. It is walked when a page asks for it, one
+millisecond in a turn of the reactor. The next walk begins no sooner than after a hundred times the
+work's duration, so lists never take more than 1 % of a core.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,10 +27,10 @@ Walk = Callable[[list[T]], Iterator[object]]
 
 class Listing(Generic[T]):
     """
-    One list.
+    A list of rows that is gathered on demand.
 
-    :param walk: puts the rows into a list, a slice whenever it is asked for the next item.
-    :ivar walks: how often it was walked, for tests.
+    :param walk: an iterator that appends the rows to a list, one slice for each step.
+    :ivar walks: how often the list was walked, for tests.
     """
 
     def __init__(self, clock: IReactorTime, walk: Walk[T]) -> None:
@@ -46,7 +48,7 @@ class Listing(Generic[T]):
         return 0.0 if self._at is None else self._clock.seconds() - self._at
 
     def rows(self) -> "Deferred[list[T]]":
-        """All of them, gathered now or a moment ago."""
+        """Return all rows, gathered now or a moment ago."""
         if self._at is not None and self.age < max(FRESH_S, self._cost * SHARE):
             return succeed(self._rows)
         answer: Deferred[list[T]] = Deferred()
@@ -87,7 +89,12 @@ class Listing(Generic[T]):
 
 
 class Selection(Generic[T]):
-    """:ivar total: how many the filter lets through; `rows`: the first of them."""
+    """
+    The first rows that a filter lets through.
+
+    :ivar total: how many rows the filter lets through.
+    :ivar rows: the first of them.
+    """
 
     def __init__(self, total: int, rows: list[T]) -> None:
         self.total = total
@@ -105,10 +112,10 @@ def pick(
     largest: bool,
 ) -> "Deferred[Selection[T]]":
     """
-    Those that match, the largest or smallest first.
+    Return the rows that match, the largest or smallest first.
 
-    :param host: who asks.
-    :param most: rows in the answer.
+    :param host: address of the client.
+    :param most: how many rows the answer has at most.
     """
     best = Selection[T](0, [])
     take = nlargest if largest else nsmallest

@@ -1,4 +1,4 @@
-"""The lines of the log that belong among the events of the page."""
+"""Picks the log lines that belong among the events of the page."""
 
 from collections.abc import Callable
 
@@ -32,16 +32,16 @@ _SEVERITIES = {
 @implementer(ILogObserver)
 class LogTap:
     """
-    Takes what is a warning or worse, and the whole audit log.
+    Passes warnings and worse, and the whole audit log, on to the page.
 
-    :param note: gets kind, severity and text.
+    :param note: called with kind, severity and text.
     """
 
     def __init__(self, note: Callable[[Kind, Severity, str], None]) -> None:
         self._note = note
 
     def __call__(self, event: LogEvent) -> None:
-        """One event; most of them are of no interest here."""
+        """Take one log event; most of them are ignored."""
         severity = _SEVERITIES.get(event.get("log_level"))
         namespace = str(event.get("log_namespace", ""))
         if severity is None or (severity is Severity.INFO and namespace != AUDIT):

@@ -1,4 +1,4 @@
-"""What the plots show, taken from a broker every ten seconds."""
+"""Measures the series of the plots at a broker, every ten seconds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from heapq import nlargest
@@ -25,7 +25,10 @@ class Rate:
         self._before: tuple[float, float] | None = None
 
     def per_second(self, seconds: float, count: float) -> float | None:
-        """By second since the last call; None at the first one, and when it began anew."""
+        """
+        Return the rate since the last call; None at the first call, and when the counter began
+        anew.
+        """
         before, self._before = self._before, (seconds, count)
         if before is None or seconds <= before[0] or count < before[1]:
             return None
@@ -40,7 +43,10 @@ class Quantile:
         self._before: list[int] = []
 
     def upper_limit(self, histogram: Histogram) -> float | None:
-        """The limit of its bucket, of the last one the largest limit there is; None: nothing."""
+        """
+        Return the upper limit of the quantile's bucket; for the last bucket the largest limit;
+        None: nothing was added.
+        """
         counts, before = list(histogram.counts), self._before
         self._before = counts
         if len(before) != len(counts):
@@ -59,10 +65,10 @@ class Quantile:
 
 class LagMeter:
     """
-    How far all groups are behind, with bounded work a look.
+    Measures how far all groups are behind, with bounded work at each look.
 
-    :param lag_of: messages that the pair of this key lags; None: it cannot be said.
-    :ivar by_group: messages, of all topics of a group.
+    :param lag_of: returns the messages that a pair `topic@group` lags; None: not known.
+    :ivar by_group: lag of each group over all its topics, in messages.
     """
 
     def __init__(self, lag_of: Callable[[str], int | None]) -> None:
@@ -77,9 +83,9 @@ class LagMeter:
 
     def look(self, table: Mapping[str, object]) -> None:
         """
-        At the next few pairs.
+        Look at the next few pairs.
 
-        :param table: `topic@group` of all that ever committed.
+        :param table: the table of offsets, whose keys are `topic@group`.
         """
         if not self._pending:
             for key in self._lags.keys() - table.keys():
@@ -103,10 +109,10 @@ class LagMeter:
 
 class BrokerMeasures:
     """
-    Of one broker.
+    The measurements of one broker.
 
     :param broker: a `Broker`.
-    :param reactor: how late timers ran.
+    :param reactor: histogram of how late timers ran.
     """
 
     def __init__(self, broker: Any, reactor: Histogram) -> None:
@@ -118,15 +124,15 @@ class BrokerMeasures:
         self.dead = DeadMeter(self._count_of)
 
     def look(self) -> None:
-        """At a part of what takes too long to look at as a whole."""
+        """Look at the next part of the pairs and topics, which are too many for one look."""
         self.lags.look(self._broker.consumer_offsets.table)
         self.dead.look(self._broker.topics.table)
 
     def take(self, members: Sequence[Any]) -> dict[str, float | None]:
         """
-        One point of each series.
+        Return one point of each series.
 
-        :param members: of the pair.
+        :param members: members of the pair, group or set.
         """
         broker, store = self._broker, self._broker.store
         statistics = store.statistics
@@ -168,10 +174,10 @@ class BrokerMeasures:
 
 class DeadMeter:
     """
-    How many messages lie in DLQs, with bounded work a look.
+    Counts the messages in dead-letter queues, with bounded work at each look.
 
-    :param count_of: messages of a topic.
-    :ivar total: messages, of all DLQs.
+    :param count_of: returns the number of messages of a topic.
+    :ivar total: messages of all dead-letter queues.
     """
 
     def __init__(self, count_of: Callable[[str], int]) -> None:
@@ -182,9 +188,9 @@ class DeadMeter:
 
     def look(self, topics: Mapping[str, object]) -> None:
         """
-        At the next few topics.
+        Look at the next few topics.
 
-        :param topics: all there are, by name.
+        :param topics: all topics, by name.
         """
         if not self._pending:
             for gone in self._counts.keys() - topics.keys():

@@ -1,4 +1,4 @@
-"""Which member of a consumer group has which queue: only they know, so they are asked."""
+"""Asks the members of a consumer group for their queues, which only they know."""
 
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ MOST_BODY = 1 << 20
 
 async def ask_members(broker: Any, group: str) -> dict[tuple[str, int], str]:
     """
-    Client ids by topic and queue; who does not answer in time is left out.
+    Return client ids by topic and queue; members that do not answer in time are left out.
 
     :param broker: a `Broker`.
     """
@@ -46,6 +46,6 @@ def _note(answer: RemotingCommand, client_id: str, owners: dict[tuple[str, int],
     try:
         table = decode_queue_table(answer.body, "mqTable")
     except (ProtocolViolation, TypeError, ValueError):
-        return  # another client's answer, or none of a push consumer
+        return  # an answer for another client, or not of a push consumer
     for queue in table:
         owners[queue.topic, queue.queue_id] = client_id

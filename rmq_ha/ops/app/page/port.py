@@ -1,4 +1,4 @@
-"""The page of one status port: who may look, what is shown, and from when to when."""
+"""The page of one status port: its gate, its board, and the time during which it is shown."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,11 +18,12 @@ from rmq_ha.ops.app.page.resources import Api, PageFiles
 
 class PageSettings(NamedTuple):
     """
-    What the properties file says.
+    The settings of the page.
 
     :ivar token: `pageToken`.
-    :ivar has_accounts: access control by accounts of ours is in force.
-    :ivar is_guarded: access control of any kind is: this machine is asked, too, who it is.
+    :ivar has_accounts: access control by rmq-ha's own accounts is in force.
+    :ivar is_guarded: access control of any kind is in force, so clients on this machine must enter
+        as well.
     """
 
     token: str = ""
@@ -32,9 +33,9 @@ class PageSettings(NamedTuple):
 
 class PagePort:
     """
-    Beside /metrics and /healthz.
+    The page's part of a status port, beside /metrics and /healthz.
 
-    :ivar administrator: asks access control once there is one.
+    :ivar administrator: checks signatures; set when access control has started.
     """
 
     def __init__(self, host: Host, settings: PageSettings, interface: str) -> None:
@@ -51,14 +52,14 @@ class PagePort:
         self._tap: Callable[[LogEvent], None] = lambda event: None
 
     def put_into(self, root: Resource) -> None:
-        """Add to the tree of what is served."""
+        """Add the page's resources to the tree of the status port."""
         files = PageFiles(page_files())
         root.putChild(b"", files)
         root.putChild(b"page", files)
         root.putChild(b"api", Api(self.gate, self._clock, lambda: self._answers))
 
     def show(self, board: Board) -> None:
-        """The server serves: look, and tell."""
+        """Show this board: the server serves now."""
         self._answers = Answers(board)
         self._tap = LogTap(board.note)
         board.start()

@@ -1,4 +1,4 @@
-"""The page over HTTP: its files, and /api/... with JSON."""
+"""Serves the page over HTTP: its files, and JSON below /api."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -39,7 +39,11 @@ _HEADERS = {
 
 
 class Login(msgspec.Struct, frozen=True):
-    """Of POST /api/session. `account`: an access key; empty: the token signed it."""
+    """
+    The body of POST /api/session.
+
+    `account`: an access key; empty: the token signed the challenge.
+    """
 
     challenge: str
     signature: str
@@ -48,9 +52,9 @@ class Login(msgspec.Struct, frozen=True):
 
 class PageFiles(Resource):
     """
-    The files, at /page/...; the first one also at /.
+    Serves the files at /page/...; index.html also at /.
 
-    :param files: by name.
+    :param files: the files by name.
     """
 
     isLeaf = True
@@ -60,7 +64,7 @@ class PageFiles(Resource):
         self._files = files
 
     def render_GET(self, request: Request) -> bytes:
-        """One of them; a browser asks whether it has changed."""
+        """Return a file, or 304 if the browser has this version."""
         path = _path(request) or b"index.html"
         file = self._files.get(path.decode("ascii", "replace"))
         guard(request)
@@ -76,9 +80,9 @@ class PageFiles(Resource):
 
 class Api(Resource):
     """
-    Everything below /api.
+    Serves everything below /api.
 
-    :param answers: None: the server does not serve yet, or no more.
+    :param answers: returns the answers; None: the server does not serve yet, or no longer.
     """
 
     isLeaf = True
@@ -117,7 +121,7 @@ class Api(Resource):
         return self._answer_later(request, answer)
 
     def render_POST(self, request: Request) -> bytes:
-        """Begin a session, or with an empty object end one."""
+        """Begin a session, or end one if the object is empty."""
         guard(request)
         if _path(request) != b"session":
             return say_fault(request, HTTPStatus.METHOD_NOT_ALLOWED, "only /api/session takes POST")
@@ -225,28 +229,28 @@ def _finish(request: Request, data: bytes) -> None:
 
 def login_in(body: bytes) -> Login:
     """
-    Of a POST.
+    Parse the body of POST /api/session.
 
-    :raises ValueError: it is none.
+    :raises ValueError: the body has another form.
     """
     try:
         return msgspec.json.decode(body, type=Login)
-    except RecursionError:  # of what nests too deeply
+    except RecursionError:  # raised for a body that nests too deeply
         raise ValueError("it nests too deeply") from None
 
 
 def guard(request: Request) -> None:
-    """What a browser must not do with an answer."""
+    """Set the headers that restrict what a browser does with an answer."""
     for name, value in _HEADERS.items():
         request.responseHeaders.setRawHeaders(name, [value])
 
 
 def misdirected(gate: Gate, request: Request) -> str | None:
     """
-    Why nobody is answered who came by this name; None: all is well.
+    Return why a request is refused for the host name that it used; None: it is answered.
 
-    A site that a browser of this machine shows may point its own name at 127.0.0.1, and read what
-    it gets: where nobody is asked who they are, the name has to be this machine's.
+    A web site that a browser of this machine shows may point its own name at 127.0.0.1 and read the
+    answers. So where clients need not enter, the name has to be this machine's.
     """
     if gate.is_shut:
         return (
@@ -261,7 +265,7 @@ def misdirected(gate: Gate, request: Request) -> str | None:
 
 
 def name_asked(request: Request) -> str:
-    """The name or address, without its port, by which somebody came here."""
+    """Return the host name or address, without the port, that a request was sent to."""
     host = request.getRequestHostname()  # type: ignore[no-untyped-call]
     return (host or b"").decode("ascii", "replace").strip("[]")
 
@@ -294,7 +298,10 @@ def _host(request: Request) -> str:
 
 
 def _arguments(request: Request) -> dict[str, str]:
-    """The last value of each; what is no UTF-8 becomes something that nobody has."""
+    """
+    Return the last value of each argument; bytes that are not UTF-8 are replaced, so that they
+    match nothing.
+    """
     return {
         name.decode("utf-8", "replace"): values[-1].decode("utf-8", "replace")
         for name, values in (request.args or {}).items()
@@ -302,7 +309,10 @@ def _arguments(request: Request) -> dict[str, str]:
 
 
 def _cookie_name(request: Request) -> bytes:
-    """Cookies know no ports, and another server may be on another one."""
+    """
+    Return the session cookie's name for this port: browsers share cookies among all ports of a
+    host, and another server may use another port.
+    """
     address = request.getHost()  # type: ignore[no-untyped-call]
     return b"rmqha-%d" % getattr(address, "port", 0)
 
@@ -324,7 +334,9 @@ def _set_cookie(request: Request, value: str, age: int) -> None:
 
 
 def _is_own(request: Request) -> bool:
-    """A browser says whose page sends a form."""
+    """
+    Return whether a form was sent by this server's own page, as the browser's Origin header says.
+    """
     origin = request.getHeader(b"origin")
     host = request.getHeader(b"host")
     if origin is None or host is None:

@@ -1,4 +1,4 @@
-"""Rows of the lists, and the sheet of one topic or group: gathered from a broker in slices."""
+"""Gathers the rows of the lists, and the sheet of one topic or group, from a broker in slices."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -21,9 +21,9 @@ from rmq_ha.server.broker.tables.clients import ClientChannelInfo
 
 AT_ONCE = 50
 LOOKS_AT_ONCE = 1500
-"""Queues that are looked at in a turn: about two milliseconds."""
+"""How many queues are looked at in one turn of the reactor: about two milliseconds."""
 MOST_COUNTED = 2048
-"""Queues of a topic whose messages are counted."""
+"""How many queues of a topic are counted at most."""
 MOST_QUEUES = 256
 MOST_MEMBERS = 200
 
@@ -32,7 +32,7 @@ _Members = Mapping[tuple[str, int], str]
 
 class Rows:
     """
-    Of one broker.
+    Gathers rows from one broker.
 
     :param broker: a `Broker`.
     """
@@ -56,9 +56,10 @@ class Rows:
 
     def groups(self, rows: list[Group]) -> Iterator[None]:
         """
-        All groups that were made, have committed or are connected.
+        Add all groups that were created, have committed or are connected.
 
-        Groups that every broker has, such as CID_ONSAPI_OWNER, count when somebody uses them.
+        Groups that every broker has, such as CID_ONSAPI_OWNER, are added only when a client uses
+        them.
         """
         broker = self._broker
         topics: dict[str, set[str]] = {}
@@ -81,7 +82,7 @@ class Rows:
                 yield
 
     def clients(self, rows: list[Client]) -> Iterator[None]:
-        """All connections of producers and consumers, once for each of their groups."""
+        """Add all connections of producers and consumers, once for each of their groups."""
         broker = self._broker
         for group in broker.producers.groups():
             rows += [_client(item, group, "producer") for item in broker.producers.clients(group)]
@@ -94,7 +95,7 @@ class Rows:
             yield
 
     def topic(self, name: str) -> Topic | None:
-        """None: there is none of this name."""
+        """Return the row of a topic; None: no topic has this name."""
         broker, config = self._broker, self._broker.topics.table.get(name)
         if config is None:
             return None
@@ -115,7 +116,11 @@ class Rows:
         )
 
     def group(self, name: str, topics: Iterable[str]) -> Group:
-        """:param topics: of which it has committed."""
+        """
+        Return the row of a group.
+
+        :param topics: topics of which the group has committed offsets.
+        """
         broker = self._broker
         lag = retrying = 0
         rate = 0.0
@@ -143,7 +148,7 @@ class Rows:
     # ------------------------------------------------------------ sheets
 
     def topic_sheet(self, name: str, sheets: list[TopicSheet]) -> Iterator[None]:
-        """Puts the sheet into the list; nothing, if there is no such topic."""
+        """Append the sheet of a topic; nothing, if no such topic exists."""
         topic = self.topic(name)
         if topic is None:
             return
@@ -169,7 +174,7 @@ class Rows:
         sheets.append(TopicSheet(topic, queues, max(0, topic.queues - MOST_QUEUES), groups))
 
     def groups_with(self, topic: str, names: list[str]) -> Iterator[None]:
-        """Names of the groups that have committed offsets of a topic."""
+        """Append the names of the groups that have committed offsets of a topic."""
         prefix = f"{topic}@"
         for number, key in enumerate(list(self._broker.consumer_offsets.table)):
             if number % 2000 == 1999:
@@ -188,7 +193,7 @@ class Rows:
             groups.append(GroupOfTopic(name, self._lag(topic, name), members))
 
     def is_group(self, name: str) -> bool:
-        """It is configured, or somebody of it is connected."""
+        """Return whether a group is configured, or has connected members."""
         broker = self._broker
         return name in broker.groups.table or broker.consumers.group(name) is not None
 
@@ -196,9 +201,9 @@ class Rows:
         self, name: str, members: _Members, now_ms: int, sheets: list[GroupSheet]
     ) -> Iterator[None]:
         """
-        Puts the sheet into the list; nothing, if nobody has heard of this group.
+        Append the sheet of a group; nothing, if the group is unknown.
 
-        :param members: who has which queue, as far as they said so.
+        :param members: client id by topic and queue, as far as members answered.
         """
         broker = self._broker
         suffix = f"@{name}"
@@ -273,7 +278,7 @@ class Rows:
 
 
 def kind_of(topic: str) -> str:
-    """`retry`, `dlq`, `system` or `normal`."""
+    """Return the kind of a topic: `retry`, `dlq`, `system` or `normal`."""
     if topic.startswith(RETRY_PREFIX):
         return "retry"
     if topic.startswith(DLQ_PREFIX):

@@ -1,7 +1,8 @@
-"""Messages by id, key or time, and which groups have passed them.
+"""
+Finds messages by id, key or time, and tells which groups have passed them.
 
-Bounded: so many messages an answer, a slice of the work a turn, one search at a time for each
-address.
+The work is bounded: a limited number of messages in an answer, a slice of work in a turn of the
+reactor, one search at a time for each address.
 """
 
 import zlib
@@ -32,15 +33,15 @@ MOST_WAITING = 32
 _RECORDS_AT_ONCE = 16
 _FOREVER = (1 << 63) - 1
 _PREFIX = 64 << 10
-"""Bytes of a compressed body that are looked at for its beginning."""
+"""Bytes of a compressed body that are inflated to show its beginning."""
 
 
 class Query(NamedTuple):
     """
-    What to look for.
+    A search.
 
     :ivar by: `id`, `key` or `time`.
-    :ivar from_ms: stored since then, and until `to_ms`.
+    :ivar from_ms: the message was stored at or after this time, and not after `to_ms`.
     """
 
     by: str
@@ -56,7 +57,7 @@ class SearchRefused(Exception):
 
 class Searches:
     """
-    Of one broker.
+    Runs the searches of one broker.
 
     :param broker: a `Broker`.
     """
@@ -68,10 +69,10 @@ class Searches:
 
     def run(self, host: str, query: Query) -> "Deferred[Search]":
         """
-        Look.
+        Run a search.
 
-        :param host: who asks.
-        :raises Refused: at once, for what cannot be looked for.
+        :param host: address of the client.
+        :raises Refused: at once, if the search cannot be done.
         """
         if sum(map(len, self._lane.waiting.values())) >= MOST_WAITING:
             raise SearchRefused(f"{MOST_WAITING} searches wait already; try again in a moment")
@@ -132,7 +133,9 @@ class Searches:
                 yield message if message is not None and query.matches(message) else None
 
     def _find_between(self, query: Query, notes: list[str]) -> Iterator[MessageExt | None]:
-        """The oldest of all queues first, one record of each queue in memory."""
+        """
+        Yield the messages of all queues, the oldest first, with one record of each queue in memory.
+        """
         store, config = self._broker.store, self._broker.topics.table[query.topic]
         queues = max(config.read_queue_nums, config.write_queue_nums)
         left_out = max(0, queues - MOST_QUEUES)
@@ -172,7 +175,10 @@ class Searches:
     def _judged(
         self, steps: Iterator[MessageExt | None], messages: list[FoundMessage]
     ) -> Iterator[None]:
-        """A turn for so many steps; groups are looked up once for each topic."""
+        """
+        Add the messages with the groups that passed them, a limited number of steps in a turn.
+        Groups are looked up once for each topic.
+        """
         groups: dict[str, list[str]] = {}
         try:
             for number, message in enumerate(steps):
@@ -230,9 +236,9 @@ class Searches:
 
 def beginning(body: bytes, sys_flag: int) -> tuple[str, str]:
     """
-    Of a body, for people: at most 2 KiB of it, whatever it inflates to.
+    Return the beginning of a body for people: at most 2 KiB, however large it inflates to be.
 
-    :returns: the text, and what it is: `text`, `hex` or `compressed`.
+    :returns: the text, and its kind: `text`, `hex` or `compressed`.
     """
     if sys_flag & COMPRESSED:
         if sys_flag & COMPRESSION_MASK not in (0, COMPRESSION_ZLIB):
@@ -248,7 +254,7 @@ def beginning(body: bytes, sys_flag: int) -> tuple[str, str]:
 
 
 def _text(data: bytes) -> str | None:
-    """UTF-8; its last character may be cut off."""
+    """Decode UTF-8 whose last character may be cut off; None: it is not text."""
     for end in range(len(data), max(-1, len(data) - 4), -1):
         try:
             text = data[:end].decode()

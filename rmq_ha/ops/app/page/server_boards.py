@@ -1,4 +1,4 @@
-"""What the page shows of a name server and of a controller."""
+"""The boards of a name server and of a controller."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +12,10 @@ from rmq_ha.server.namesrv.controller import NamesrvController
 
 MOST_MACHINES = 200
 _OLD_S = 60.0
-"""A broker registers every 30 s, and is forgotten after 120."""
+"""
+Seconds without a registration after which a broker is shown as late. It registers every 30 s, and
+is forgotten after 120 s.
+"""
 
 
 class NamesrvBoard(Board):
@@ -95,7 +98,7 @@ class NamesrvBoard(Board):
 
 
 class ControllerBoard(Board):
-    """Which sets there are, who leads each, and who is in sync."""
+    """Shows the sets of brokers, the master of each, and the brokers that are in sync."""
 
     kind = "controller"
 
@@ -146,7 +149,7 @@ class ControllerBoard(Board):
         return "CANDIDATE" if group.leader_id is None else "FOLLOWER"
 
     def _members(self) -> list[Member]:
-        """This controller, and the one that leads."""
+        """Return this controller, and the one that leads."""
         group = self._controller.group
         own = str(group.settings.self_id)
         role = self._role().lower()
@@ -161,7 +164,10 @@ class ControllerBoard(Board):
         return members
 
     def _machines(self) -> list[Machine]:
-        """A follower hears no heartbeats: it knows who there is, and not who lives."""
+        """
+        Return the brokers of all sets. A follower hears no heartbeats, so it does not know which
+        brokers live.
+        """
         controller, now = self._controller, self.host.steady_ms()
         leads, now_ms = controller.group.leads, self.host.now_ms()
         machines = []

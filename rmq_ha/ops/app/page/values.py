@@ -1,6 +1,7 @@
-"""What /api/... answers, as types: docs/reference/status-port.md has the list.
+"""
+The answers of /api/... as types; docs/reference/status-port.md lists them.
 
-Sizes are bytes, rates are by second, moments are ms since the epoch (`_ms`), durations seconds.
+Sizes are in bytes, rates per second, moments in ms since the epoch (`_ms`), durations in seconds.
 """
 
 from enum import StrEnum
@@ -11,7 +12,7 @@ from rmq_ha.ops.app.page.events import Event, Lane
 
 
 class Tone(StrEnum):
-    """How a thing is, for its colour; a word always says it, too."""
+    """How good or bad a state is, for its colour; a word always says it as well."""
 
     GOOD = "good"
     WARN = "warn"
@@ -21,13 +22,13 @@ class Tone(StrEnum):
 
 class Member(Struct, frozen=True, kw_only=True):
     """
-    One of a pair, a group or a set.
+    One member of a pair, a group or a set.
 
     :ivar key: stays the same while its role, its id or its connection changes.
-    :ivar is_here: it is the one that answers.
+    :ivar is_here: this member is the server that answers.
     :ivar state: `takes messages`, `caught up`, `following`, `gone`, ...
-    :ivar lag_bytes: what it has not acknowledged, or None: that cannot be said from here.
-    :ivar note: what else there is to say.
+    :ivar lag_bytes: bytes that it has not acknowledged; None: this server does not know.
+    :ivar note: a further remark.
     """
 
     key: str
@@ -43,7 +44,11 @@ class Member(Struct, frozen=True, kw_only=True):
 
 
 class Notice(Struct, frozen=True):
-    """Something that somebody should look at. `hint`: what to do."""
+    """
+    A remark that the operator should look at.
+
+    `hint`: what to do.
+    """
 
     tone: Tone
     text: str
@@ -51,7 +56,12 @@ class Notice(Struct, frozen=True):
 
 
 class Disk(Struct, frozen=True):
-    """:ivar used: 0 to 1; `refuses_at`: from where on messages are refused."""
+    """
+    A disk.
+
+    :ivar used: the share in use, 0 to 1.
+    :ivar refuses_at: the share from which on messages are refused.
+    """
 
     used: float
     refuses_at: float
@@ -60,7 +70,11 @@ class Disk(Struct, frozen=True):
 
 
 class Log(Struct, frozen=True):
-    """The commit log. `oldest_ms`: None: it has not filled half a file yet."""
+    """
+    The commit log.
+
+    `oldest_ms` is None if the log has not filled half a file yet.
+    """
 
     size: int
     end: int
@@ -70,7 +84,12 @@ class Log(Struct, frozen=True):
 
 
 class Certificate(Struct, frozen=True):
-    """:ivar setting: the key that names it; `who`: whom it is for."""
+    """
+    A certificate.
+
+    :ivar setting: the key that names it.
+    :ivar who: the subject it is issued for.
+    """
 
     setting: str
     who: str
@@ -82,8 +101,9 @@ class Machine(Struct, frozen=True, kw_only=True):
     A broker of the cluster, as a name server or the broker itself tells of it.
 
     :ivar broker_id: None: no name server lists it at the moment.
-    :ivar seen_ms: when it registered last (name server), or answered (broker).
-    :ivar behind_bytes: its log's end against its master's.
+    :ivar seen_ms: when it last registered (on a name server's page), or answered (on a broker's
+        page).
+    :ivar behind_bytes: how many bytes its log ends before its master's.
     """
 
     set_name: str
@@ -105,13 +125,13 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 class Overview(Struct, frozen=True, kw_only=True):
     """
-    One sheet.
+    The overview of a server.
 
-    :ivar server: `broker`, `namesrv` or `controller`; of the others many parts are empty.
-    :ivar role: of this server now: `SYNC_MASTER`, `SLAVE`, ...
-    :ivar numbers: what there is of each, by name.
-    :ivar cluster_note: why `machines` does not show all.
-    :ivar last_event: its number.
+    :ivar server: `broker`, `namesrv` or `controller`; for the last two many members are empty.
+    :ivar role: role of this server now: `SYNC_MASTER`, `SLAVE`, ...
+    :ivar numbers: counts of topics, groups and so on, by name.
+    :ivar cluster_note: why `machines` does not show all brokers.
+    :ivar last_event: number of the last event.
     """
 
     now_ms: int
@@ -141,7 +161,7 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 
 class Series(Struct, frozen=True):
-    """Points that were taken `step_s` apart; None where nothing was measured."""
+    """Points that were taken `step_s` seconds apart; None where nothing was measured."""
 
     step_s: int
     at_ms: list[int]
@@ -149,7 +169,7 @@ class Series(Struct, frozen=True):
 
 
 class EventPage(Struct, frozen=True):
-    """Newest first."""
+    """Events, newest first."""
 
     last: int
     events: list[Event]
@@ -157,8 +177,11 @@ class EventPage(Struct, frozen=True):
 
 class Topic(Struct, frozen=True, kw_only=True):
     """
+    A topic.
+
     :ivar kind: `normal`, `retry`, `dlq` or `system`.
-    :ivar messages: that are there still; `total`: that ever were.
+    :ivar messages: how many messages it still holds.
+    :ivar total: how many messages it ever held.
     """
 
     name: str
@@ -173,10 +196,12 @@ class Topic(Struct, frozen=True, kw_only=True):
 
 class Group(Struct, frozen=True, kw_only=True):
     """
-    :ivar lag: messages that it has not committed, of all its topics.
-    :ivar retrying: of them, of its retry topic.
-    :ivar dead: messages of its DLQ.
-    :ivar model: `CLUSTERING` or `BROADCASTING`; empty: nobody is connected.
+    A consumer group.
+
+    :ivar lag: messages that it has not committed, over all its topics.
+    :ivar retrying: the part of `lag` that is in its retry topic.
+    :ivar dead: messages in its dead-letter queue.
+    :ivar model: `CLUSTERING` or `BROADCASTING`; empty: no member is connected.
     """
 
     name: str
@@ -202,7 +227,11 @@ class Client(Struct, frozen=True, kw_only=True):
 
 
 class Topics(Struct, frozen=True):
-    """`total`: of those that the filter lets through, of which only some are listed."""
+    """
+    A list of topics.
+
+    `total`: how many topics the filter lets through; only some of them are listed.
+    """
 
     total: int
     age_s: float
@@ -222,7 +251,11 @@ class Clients(Struct, frozen=True):
 
 
 class Queue(Struct, frozen=True, kw_only=True):
-    """:ivar last_ms: when its last message was stored; None: it has none."""
+    """
+    A queue of a topic.
+
+    :ivar last_ms: when its last message was stored; None: it has none.
+    """
 
     queue_id: int
     min_offset: int
@@ -249,10 +282,11 @@ class TopicSheet(Struct, frozen=True):
 
 class Progress(Struct, frozen=True, kw_only=True):
     """
-    One queue of a group.
+    A group's progress in one queue.
 
-    :ivar behind_s: the age of the oldest message that it has not committed; None: none, or unknown.
-    :ivar member: the client id of who has it; None: nobody said so.
+    :ivar behind_s: the age of the oldest message that it has not committed; None: there is none, or
+        the age is unknown.
+    :ivar member: client id of the member that has the queue; None: no member said so.
     """
 
     topic: str
@@ -265,7 +299,11 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 class GroupMember(Struct, frozen=True, kw_only=True):
-    """:ivar queues: None: it did not say."""
+    """
+    A member of a group.
+
+    :ivar queues: the queues that it has; None: it did not say.
+    """
 
     client_id: str
     address: str
@@ -305,10 +343,10 @@ class Consumption(Struct, frozen=True):
 
 class FoundMessage(Struct, frozen=True, kw_only=True):
     """
-    One message.
+    A message that was found.
 
-    :ivar body: its beginning, as text or, where it is none, in hexadecimal.
-    :ivar body_kind: `text`, `hex`, or `compressed`: it could not be inflated.
+    :ivar body: its beginning as text; in hexadecimal if it is not text.
+    :ivar body_kind: `text`, `hex`, or `compressed` if it could not be inflated.
     """
 
     id: str
@@ -331,14 +369,22 @@ class FoundMessage(Struct, frozen=True, kw_only=True):
 
 
 class Search(Struct, frozen=True):
-    """:ivar note: what was looked through, and what was not."""
+    """
+    The result of a search.
+
+    :ivar note: which part was searched, and which was not.
+    """
 
     note: str
     messages: list[FoundMessage] = field(name="found")
 
 
 class Session(Struct, frozen=True):
-    """Whether somebody has to say who they are. `ways`: `token`, `account`."""
+    """
+    Whether a client has to enter.
+
+    `ways`: the ways to do it, `token` and `account`.
+    """
 
     is_open: bool
     ways: list[str] = []
@@ -347,6 +393,6 @@ class Session(Struct, frozen=True):
 
 
 class Fault(Struct, frozen=True):
-    """What every other answer than 200 says."""
+    """The body of every answer whose status is not 200."""
 
     error: str

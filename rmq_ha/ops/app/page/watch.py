@@ -1,6 +1,7 @@
-"""Compares what a server is with what it was at the last look: what is new becomes an event.
+"""
+Compares a server's state with that of the last look, and makes an event of each difference.
 
-Pure: what is seen and the time come in.
+Pure: the state and the time are passed in.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,9 +14,9 @@ from rmq_ha.ops.app.page.values import Member, Tone
 
 GONE = "gone"
 UNSEEN = "not seen from here"
-"""Of a member whose connection is none to this broker any more: it may well live."""
+"""State of a member that no longer connects to this broker; it may well live."""
 KEPT_LOOKS = 900
-"""How many looks somebody who is gone stays on the sheet: half an hour at 2 s."""
+"""How many looks a member that is gone stays on the page: half an hour with a look every 2 s."""
 
 _SEVERITY = {
     Tone.GOOD: Severity.GOOD,
@@ -27,12 +28,13 @@ _SEVERITY = {
 
 class ServerState(NamedTuple):
     """
-    One look.
+    The state of a server at one look.
 
-    :ivar role: of this server: `SYNC_MASTER`, ...
-    :ivar health: what /healthz says.
-    :ivar counts: what was refused or failed since the start, by what an event is to say of it.
-    :ivar registered: who is registered here (name server).
+    :ivar role: role of this server: `SYNC_MASTER`, ...
+    :ivar health: the health that /healthz tells.
+    :ivar counts: how many requests were refused or failed since the start, by the text of the
+        event.
+    :ivar registered: the brokers that are registered (name server).
     """
 
     role: str
@@ -45,9 +47,10 @@ class ServerState(NamedTuple):
 
 class Watch:
     """
-    Feeds events and the timeline.
+    Adds events and states of members.
 
-    :ivar members: of the last look, with the times since when; those who are gone stay for a while.
+    :ivar members: members at the last look, with the time since when each has its state; a member
+        that is gone stays for a while.
     """
 
     def __init__(self, events: Events, timeline: Timeline) -> None:
@@ -123,13 +126,19 @@ class Watch:
         self.members = list(shown.values())
 
     def _forget(self, now_ms: int) -> None:
-        """Slaves connect to the master alone: who is no master cannot say that one is gone."""
+        """
+        Note all missing members as not seen. Slaves connect to the master alone, so a broker that
+        is not the master cannot say that one is gone.
+        """
         for key in self._gone:
             self._timeline.note(now_ms, key, UNSEEN)
         self._gone.clear()
 
     def _note_left(self, now_ms: int, member: Member, leads: bool) -> None:
-        """A slave that a master misses is gone; of all others this broker knows nothing."""
+        """
+        Note a member that left. A slave that its master misses is gone; about any other member this
+        broker knows nothing.
+        """
         if member.role != "slave" or member.is_here or not leads:
             self._timeline.note(now_ms, member.key, UNSEEN)
             return

@@ -1,1 +1,1 @@
-"""What operators see of a running server: /metrics, /healthz."""
+"""/metrics and /healthz of a running server."""

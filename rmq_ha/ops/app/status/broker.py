@@ -26,10 +26,10 @@ _CODES = {int(code): code.name for code in ResponseCode} | {OTHER_CODES: OTHERS}
 
 class BrokerStatus:
     """
-    What a running `Broker` tells.
+    The metrics and health of a running `Broker`.
 
-    :param broker: started or not.
-    :ivar journal: what its kind of journal shows.
+    :param broker: a broker, started or not.
+    :ivar journal: shows the broker's kind of journal.
     """
 
     def __init__(self, broker: Any) -> None:
@@ -72,7 +72,7 @@ class BrokerStatus:
         self._traffic.collect(samples)
 
     def health(self) -> Health:
-        """Whether clients can be served, and what is not as it should be."""
+        """Return whether clients can be served, and faults that do not prevent it."""
         broker, store = self._broker, self._broker.store
         name = f"{self._store_config.broker_role.name} {broker.identity.broker_name}"
         if not store.is_open:
@@ -143,7 +143,7 @@ class BrokerStatus:
         for code, count in negative.items():
             samples.add("rmqha_negative_answers_total", count, code=_CODES[code])
         samples.add("rmqha_protocol_violations_total", violations)
-        frames = broker.main_server.frames  # the fast port's, too
+        frames = broker.main_server.frames  # includes those of the fast port
         for key, count in broker.limits.refused.items():
             samples.add("rmqha_oversized_requests_total", count, reason=key)
         for table in (broker.topics, broker.groups):
@@ -183,7 +183,7 @@ class BrokerStatus:
         for level in sorted({*store.schedule.levels, *delivered}):
             end = store.max_offset_in_queue(SCHEDULE_TOPIC, level - 1)
             first = store.min_offset_in_queue(SCHEDULE_TOPIC, level - 1)
-            if end or level in delivered:  # a level may wait for its first delivery
+            if end or level in delivered:  # the first delivery of a level may be yet to come
                 waiting = max(0, end - max(first, delivered.get(level, 0)))
                 samples.add("rmqha_delayed_messages", waiting, level=level)
 

@@ -1,7 +1,8 @@
-"""Every metric there is: the one place that names them; docs/reference/metrics.md says the same.
+"""
+All metrics: only this module names them; docs/reference/metrics.md lists the same.
 
-Names of RocketMQ 5's brokers and of rocketmq-exporter where these have one, with their labels and
-units; ours begin with `rmqha_`.
+They have the names, labels and units of RocketMQ 5's brokers and of rocketmq-exporter where those
+have such a metric; rmq-ha's own begin with `rmqha_`.
 """
 
 from rmq_ha.ops.app.status.exporter import EXPORTER

@@ -1,4 +1,4 @@
-"""When the certificates of a server end."""
+"""Metrics of when the certificates of a server end."""
 
 from collections.abc import Mapping
 
@@ -6,12 +6,14 @@ from rmq_ha.base.tls.reload import TlsReload
 from rmq_ha.ops.app.status.samples import Samples
 
 _MOST = 50
-"""A file of roots may hold hundreds: those that end first are told."""
+"""
+How many certificates are told. A file of roots may hold hundreds; those that end first are told.
+"""
 
 
 class CertificatesStatus:
     """
-    Told beside what else a server tells.
+    Adds the ends of certificates to a server's metrics.
 
     :param server: `rmqha`, `rmqnamesrv` or `rmqcontroller`.
     """

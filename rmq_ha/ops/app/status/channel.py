@@ -1,7 +1,9 @@
-"""A connection of the status port: small requests only, and one of them in a turn of the reactor.
+"""
+Connections of the status port: they take small requests only, and serve one request in a turn of
+the reactor.
 
-Whoever reaches the port may send anything, so nothing that is sent here may cost a broker's
-clients more than the share of a turn that the whole port has.
+Anybody who reaches the port may send anything. So requests must not take more from a broker's
+clients than the share of a turn that the whole port has.
 """
 
 from typing import Any
@@ -15,7 +17,7 @@ from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.remoting.turns import Turns
 
 MOST_BODY = 4096
-"""Bytes. Only the proof of POST /api/session has a body, and it is shorter."""
+"""Bytes of the largest body. Only the proof of POST /api/session has a body, and it is shorter."""
 MOST_HEADERS = 100
 TURN_MILLIS = 5
 IDLE_S = 60
@@ -32,14 +34,14 @@ class PortTurns(Turns):
     """
     The turns of all connections of a status port, which together have the share of one address.
 
-    What a request took beyond the share is paid back in the turns after it.
+    Time that a request took beyond the share is taken from the turns after it.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
         super().__init__(clock, NettyServerConfig(turn_millis=0, turn_millis_per_ip=TURN_MILLIS))
 
     def serve(self, channel: "StatusChannel", request: "StatusRequest") -> None:
-        """Answer, and count the time that it took."""
+        """Answer a request, and count the time that it took."""
         began = self._clock.seconds()
         request.serve()
         self.note_turn(channel.host, self._clock.seconds() - began)
@@ -61,9 +63,10 @@ class StatusRequest(Request):
 
 class StatusChannel(HTTPChannel):
     """
-    Twisted's channel serves in one turn all requests that came in one chunk, and reads any body.
+    A connection that serves one request in a turn and refuses large bodies. Twisted's own channel
+    serves in one turn all requests that came in one chunk, and reads any body.
 
-    :ivar host: Not the peer's address: the whole port has one share of a turn.
+    :ivar host: not the peer's address, because the whole port has one share of a turn.
     """
 
     maxHeaders = MOST_HEADERS
@@ -81,13 +84,13 @@ class StatusChannel(HTTPChannel):
         super().connectionMade()  # type: ignore[no-untyped-call]
 
     def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
-        """Nobody waits for the answer any more."""
+        """Drop the waiting request, because the client is gone."""
         self._waiting = None
         self._turns.forget(self)
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
 
     def headerReceived(self, line: bytes) -> bool:
-        """A length of thousands of digits is no number for Python."""
+        """Refuse a length of thousands of digits, which Python does not convert to a number."""
         try:
             return bool(super().headerReceived(line))  # type: ignore[no-untyped-call]
         except ValueError:
@@ -95,7 +98,7 @@ class StatusChannel(HTTPChannel):
             return False
 
     def allHeadersReceived(self) -> None:
-        """Refuse a body that nobody here wants before a byte of it is read."""
+        """Refuse a body that is too large before a byte of it is read."""
         if self.length is not None and self.length <= MOST_BODY:
             super().allHeadersReceived()  # type: ignore[no-untyped-call]
             return
@@ -104,12 +107,12 @@ class StatusChannel(HTTPChannel):
         self.loseConnection()  # type: ignore[no-untyped-call]
 
     def rawDataReceived(self, data: bytes) -> None:
-        """The beginning of a refused body may have come together with the header."""
+        """Ignore the beginning of a refused body, which may come together with the header."""
         if not self._is_refused:
             super().rawDataReceived(data)
 
     def put_off(self, request: StatusRequest) -> None:
-        """A request is whole: it waits for its turn, and until the peer has read all answers."""
+        """Keep a complete request until its turn comes, and until the peer has read all answers."""
         self._waiting = request
         if self._is_full:
             self.setTimeout(IDLE_S)  # type: ignore[no-untyped-call]

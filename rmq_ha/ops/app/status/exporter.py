@@ -1,6 +1,7 @@
-"""The metrics of rocketmq-exporter that mean something here, so that its dashboards work.
+"""
+The metrics of rocketmq-exporter that apply to rmq-ha, so that its dashboards work.
 
-Its thread-pool metrics do not: there are no pools.
+Its metrics of thread pools do not apply: rmq-ha has no such pools.
 """
 
 import re
@@ -19,7 +20,11 @@ _BUCKET = re.compile(r"\[([^\]]*)\]:([0-9]+)")
 
 
 class _Runtime(NamedTuple):
-    """:ivar place: of a value of several numbers, which one."""
+    """
+    A metric from the table of GET_BROKER_RUNTIME_INFO.
+
+    :ivar place: index of the number, if the value has several.
+    """
 
     key: str
     unit: str
@@ -141,9 +146,10 @@ EXPORTER: tuple[MetricDescription, ...] = (
 
 def collect_runtime(samples: Samples, info: Mapping[str, str]) -> None:
     """
-    The numbers of brokerStatus.
+    Add the numbers of brokerStatus to a scrape.
 
-    :param info: GET_BROKER_RUNTIME_INFO's table; what is missing or no number is left out.
+    :param info: the table of GET_BROKER_RUNTIME_INFO; missing values and those without a number are
+        left out.
     """
     for name, item in _RUNTIME.items():
         text = info.get(item.key, "")

@@ -1,35 +1,38 @@
-"""Ready, or why not: one line."""
+"""The health of a server: ready or not, with the reason in one line."""
 
 from typing import NamedTuple
 
 
 class Health(NamedTuple):
     """
-    What /healthz says.
+    The answer of /healthz.
 
     :ivar is_ready: clients can be served.
-    :ivar reason: one line: why not, or what is not as it should be all the same.
+    :ivar reason: one line: why it is not ready, or which faults it has although it is.
     """
 
     is_ready: bool
     reason: str
 
     def combined(self, other: "Health") -> "Health":
-        """Of a process that runs two servers: ready when both are; what the other says, too."""
+        """
+        Combine the health of two servers in one process: ready when both are, with both reasons.
+        """
         return Health(self.is_ready and other.is_ready, f"{self.reason}; {other.reason}")
 
     def line(self) -> str:
-        """For a person and for `curl`."""
+        """Return the line for a person or for `curl`."""
         return f"{'ready' if self.is_ready else 'not ready'}: {self.reason}\n"
 
 
 def follows_nobody(text: str, seconds: float | None, most: int, state: str = "") -> Health:
     """
-    A broker that serves reads, and gets nothing new: ready, as consumers may have no other one.
+    Return the health of a broker that serves reads but gets no new messages. It is ready, because
+    consumers may have no other broker.
 
-    :param text: what it is.
-    :param seconds: for how long; None: not known.
-    :param most: slaveAloneSeconds: for how long it is ready; 0: for ever.
+    :param text: describes the broker.
+    :param seconds: for how long it has been alone; None: not known.
+    :param most: slaveAloneSeconds: for how long it stays ready; 0: for ever.
     """
     since = "" if seconds is None else f" for {seconds:.0f} s"
     text = f"{text}{since} ({state})" if state else f"{text}{since}"

@@ -1,4 +1,4 @@
-"""The groups that lag most, found in bounded work a scrape."""
+"""Finds the groups that lag most, with bounded work in each scrape."""
 
 from collections.abc import Callable, Collection
 from heapq import nlargest
@@ -8,7 +8,7 @@ SLICE = 500
 
 
 class Lag(NamedTuple):
-    """Messages that a group has not committed, of one topic."""
+    """The messages of one topic that a group has not committed."""
 
     messages: int
     key: str
@@ -18,11 +18,11 @@ class GroupLags:
     """
     The pairs of topic and group with the greatest lag.
 
-    Each scrape measures those that it told last time and the next `SLICE` of all others, so that
-    every pair is looked at within some scrapes, however many there are.
+    Each scrape measures the pairs that it told last time and the next `SLICE` of all others, so
+    that every pair is looked at within some scrapes, however many pairs exist.
 
-    :param limit: how many to tell.
-    :param lag_of: messages that the pair of this key lags; None when it cannot be said.
+    :param limit: how many pairs to tell.
+    :param lag_of: returns the messages that a pair `topic@group` lags; None: not known.
     """
 
     def __init__(self, limit: int, lag_of: Callable[[str], int | None]) -> None:
@@ -33,9 +33,9 @@ class GroupLags:
 
     def measure(self, keys: Collection[str]) -> list[Lag]:
         """
-        The greatest lags, greatest first.
+        Return the greatest lags, greatest first.
 
-        :param keys: `topic@group` of all that ever committed.
+        :param keys: `topic@group` of every pair that ever committed.
         """
         if not self._pending:
             self._pending = list(keys)
@@ -54,10 +54,11 @@ class GroupLags:
 
 def lag_of(broker: Any, key: str) -> int | None:
     """
-    Messages of a topic's queues that a group has not committed.
+    Return how many messages of a topic's queues a group has not committed.
 
     :param broker: a `Broker`.
-    :param key: `topic@group`; None for another one, as Java's tables may hold.
+    :param key: `topic@group`; for a key of another form, as Java's tables may hold, the result is
+        None.
     """
     topic, separator, _ = key.partition("@")
     if not separator:

@@ -1,8 +1,9 @@
-"""By which names /metrics may be asked for.
+"""
+Host names that a request for /metrics may use.
 
-A site that a browser shows may point a name of its own at an address that only this browser
-reaches, and read what is there: the browser takes both for one site. It cannot do that with an
-address, nor with a name that nobody can have in the Internet.
+A web site that a browser shows may point its own name at an address that only this browser reaches,
+and read the answer, because the browser takes both for one site. It cannot do that with an address,
+nor with a name that nobody can have in the Internet.
 """
 
 from rmq_ha.base.model.networks import canonical
@@ -14,7 +15,8 @@ _NOT_IN_THE_INTERNET = (".localhost", ".local", ".internal", ".home.arpa")
 
 class HostNames:
     """
-    What `metricsHostNames` allows beside addresses, names without a dot, and private names.
+    The host names that are allowed: addresses, names without a dot, private names, and those of
+    `metricsHostNames`.
 
     :param text: names, comma-separated; `*`: any.
     """

@@ -11,7 +11,7 @@ MOST_BROKERS = 200
 
 
 class NamesrvStatus:
-    """What a running name server tells."""
+    """The metrics and health of a running name server."""
 
     def __init__(self, host: Host, namesrv: NamesrvController) -> None:
         self._clock = host.clock

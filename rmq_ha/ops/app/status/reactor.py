@@ -1,4 +1,4 @@
-"""How busy the one thread is in which everything happens."""
+"""Measures how busy the reactor's thread is, which does all the work."""
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
@@ -11,9 +11,10 @@ WINDOW_S = 60.0
 
 class ReactorLag:
     """
-    Looks twice a second how late a timer runs; about what a request waits before it is looked at.
+    Measures twice a second how late a timer runs; a request waits about as long before it is
+    served.
 
-    :ivar histogram: of the seconds that the timer was late.
+    :ivar histogram: histogram of the seconds that the timer was late.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -29,14 +30,14 @@ class ReactorLag:
         self._arm()
 
     def stop(self) -> None:
-        """Look no more; harmless when it does not look."""
+        """Stop measuring; harmless when it does not measure."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     @property
     def worst_seconds(self) -> float:
-        """Seconds, of the last one to two minutes."""
+        """The largest delay of the last one to two minutes, in seconds."""
         return max(self._worst, self._worst_before)
 
     def collect(self, samples: Samples) -> None:

@@ -26,8 +26,8 @@ class MetricDescription(NamedTuple):
     """
     One metric of the catalogue.
 
-    :ivar name: as it is scraped; a counter's ends in `_total`.
-    :ivar unit: for people: seconds, bytes, messages ...
+    :ivar name: its name in a scrape; a counter's name ends in `_total`.
+    :ivar unit: unit for people: seconds, bytes, messages ...
     """
 
     name: str
@@ -41,7 +41,7 @@ class Samples:
     """
     The values of one scrape.
 
-    :param catalogue: what may be told, by name.
+    :param catalogue: the metrics that may be added, by name.
     :param constants: labels that have one value for the whole server.
     """
 
@@ -54,9 +54,9 @@ class Samples:
 
     def add(self, name: str, value: float | None, **labels: object) -> None:
         """
-        Tell one value; None tells nothing.
+        Add one value; None adds nothing.
 
-        :param labels: those of the metric that are not constant.
+        :param labels: the metric's labels that are not constant.
         """
         if value is None:
             return
@@ -65,7 +65,7 @@ class Samples:
         family.add_metric(self._values(name, labels), float(value))
 
     def add_histogram(self, name: str, histogram: Histogram, **labels: object) -> None:
-        """Tell the buckets of a histogram."""
+        """Add the buckets of a histogram."""
         family = self._family(name)
         assert isinstance(family, HistogramMetricFamily)
         buckets = [
@@ -75,7 +75,7 @@ class Samples:
         family.add_metric(self._values(name, labels), buckets, histogram.total)
 
     def families(self) -> Iterable[Metric]:
-        """For a registry."""
+        """Return the metrics for a registry."""
         return self._families.values()
 
     def _values(self, name: str, labels: Mapping[str, object]) -> list[str]:

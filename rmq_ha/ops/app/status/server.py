@@ -1,4 +1,7 @@
-"""The status port of one server process: a registry of its own, a listener, nothing global."""
+"""
+The status port of one server process, with a registry and a listener of its own; it uses nothing
+global.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
@@ -34,18 +37,18 @@ class SubjectCollector(Collector):
         self._subject = subject
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: a registry then does not collect to learn the names."""
+        """Return nothing, so that a registry does not collect only to learn the names."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Once a scrape."""
+        """Return all metrics; called once in a scrape."""
         samples = Samples(CATALOGUE, self._subject.constants())
         self._subject.collect(samples)
         return samples.families()
 
 
 class _Process:
-    """The part of the reactor and its ports."""
+    """The metrics of the process: reactor and ports."""
 
     def __init__(self, server: str, lag: ReactorLag, connections: Connections | None) -> None:
         self._server = server
@@ -53,11 +56,13 @@ class _Process:
         self._connections = connections
 
     def constants(self) -> Mapping[str, str]:
-        """Which server of a process this is: `rmqha` or `rmqnamesrv`."""
+        """
+        Return the label that tells which server of a process this is: `rmqha` or `rmqnamesrv`.
+        """
         return {"server": self._server}
 
     def collect(self, samples: Samples) -> None:
-        """The build, lag and timers, and the connections of all ports."""
+        """Add the build, lag and timers, and the connections of all ports."""
         samples.add("rmqha_build_info", 1, **build_labels())
         self._lag.collect(samples)
         connections = self._connections
@@ -72,15 +77,15 @@ class _Process:
 
 class StatusServer:
     """
-    Serves /metrics and /healthz, and the page.
+    Serves /metrics, /healthz and the page.
 
-    It listens before what it tells of is started, so that /healthz can say why that takes so long.
+    It listens before the server itself starts, so that /healthz can say why a start takes long.
 
-    :param name: of the server: `rmqha` or `rmqnamesrv`.
-    :param page: None: without a page.
+    :param name: name of the server: `rmqha` or `rmqnamesrv`.
+    :param page: the page; None: no page.
     :param names: `metricsHostNames`.
-    :ivar page: None: there is none.
-    :ivar health: asked at each request; replace it as the server comes up and goes down.
+    :ivar page: the page; None: no page.
+    :ivar health: called at each request; it is replaced as the server starts and stops.
     """
 
     log = Logger()
@@ -110,11 +115,11 @@ class StatusServer:
 
     @property
     def port(self) -> int:
-        """Where it listens; 0 while it does not."""
+        """Port that it listens on; 0 while it does not listen."""
         return 0 if self._listening is None else int(getattr(self._listening.getHost(), "port", 0))
 
     def add(self, subject: Subject) -> None:
-        """Tell of this, too, from the next scrape on."""
+        """Add a source of metrics, from the next scrape on."""
         collector = SubjectCollector(subject)
         self.registry.register(collector)
         self._subjects.append(collector)
@@ -122,21 +127,24 @@ class StatusServer:
 
     @property
     def reactor_lag(self) -> Histogram:
-        """Seconds that timers ran late."""
+        """Histogram of the seconds that timers ran late."""
         return self._lag.histogram
 
     def show(self, board: Board) -> None:
-        """What the page shows from now on, if there is one."""
+        """Have the page show this board, if there is a page."""
         if self.page is not None:
             self.page.show(board)
 
     def observe(self, event: LogEvent) -> None:
-        """A line of the log of this process."""
+        """Pass an event of this process's log to the page."""
         if self.page is not None:
             self.page.observe(event)
 
     def withdraw(self, health: Health) -> None:
-        """What was added is going down: tell of the process alone."""
+        """
+        Remove the sources that were added, because the server stops; the metrics of the process
+        stay.
+        """
         self.health = lambda: health
         if self.page is not None:
             self.page.hide()
@@ -149,14 +157,14 @@ class StatusServer:
         """
         Listen.
 
-        :returns: fires when it does; fails with `CannotListenError`.
+        :returns: fires when the port is open; fails with `CannotListenError`.
         """
         site = make_site(self._scrape, lambda: self.health(), self._host, self._names, self.page)
         endpoint = self._host.network.server(self._port, self._interface)
         return maybeDeferred(endpoint.listen, site).addCallback(self._started)
 
     def stop(self) -> "Deferred[None]":
-        """Close the port; fires when that is done."""
+        """Close the port; the Deferred fires when it is closed."""
         self._lag.stop()
         listening, self._listening = self._listening, None
         if listening is None:

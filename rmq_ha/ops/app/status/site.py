@@ -1,4 +1,4 @@
-"""What the status port serves: /metrics and /healthz, and beside them the page."""
+"""The HTTP resources of the status port: /metrics and /healthz, and beside them the page."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -29,9 +29,10 @@ _INDEX = b"/metrics: Prometheus\n/healthz: ready, or why not\n"
 
 class Scrape:
     """
-    What /metrics say, which is read anew after half a second: however many ask, it costs no more.
+    The text of /metrics, which is collected anew after half a second, so that many clients cost no
+    more than one.
 
-    :ivar text: None: it cannot be read.
+    :ivar text: the text; None: it cannot be collected.
     """
 
     log = Logger()
@@ -45,7 +46,7 @@ class Scrape:
 
     @property
     def text(self) -> bytes | None:
-        """Read at most half a second ago."""
+        """The text, collected at most half a second ago."""
         now = self._clock.seconds()
         if self._until is None or now >= self._until:
             self._text = self._read()
@@ -53,13 +54,13 @@ class Scrape:
         return self._text
 
     def forget(self) -> None:
-        """Other things are told from now on."""
+        """Drop the text, because the sources have changed."""
         self._until = None
 
     def _read(self) -> bytes | None:
         try:
             text = generate_latest(self._registry)
-        except Exception as error:  # a metric that fails must not fail what it measures
+        except Exception as error:  # a metric that fails must not fail the server
             if repr(error) != self._last_error:
                 self.log.failure("metrics cannot be collected")
             self._last_error = repr(error)
@@ -107,7 +108,7 @@ class _Healthz(Resource):
         self._now_ms = now_ms
 
     def render_GET(self, request: Request) -> bytes:
-        """One line, and 200 or 503."""
+        """Return one line, with status 200 or 503."""
         health = self._health()
         request.setResponseCode(200 if health.is_ready else 503)
         date = datetimeToString(self._now_ms() / 1000)  # type: ignore[no-untyped-call]
@@ -125,9 +126,9 @@ class _Index(Resource):
 
 class StatusSite(Site):
     """
-    All connections of the port; it writes no log line for each scrape.
+    Makes all connections of the port; writes no log line for each scrape.
 
-    :ivar turns: in which they are served.
+    :ivar turns: the turns in which the connections are served.
     """
 
     noisy = False
@@ -153,12 +154,12 @@ def make_site(
     page: PagePort | None = None,
 ) -> StatusSite:
     """
-    The factory to listen with.
+    Return the factory to listen with.
 
-    :param health: asked at each request.
-    :param host: whose clock is the date of /healthz: `doctor` sees by it whose clock is wrong.
-    :param names: by which /metrics may be asked for.
-    :param page: None: the root says what else there is.
+    :param health: called at each request.
+    :param host: its clock gives the date of /healthz, by which `doctor` finds wrong clocks.
+    :param names: host names by which /metrics may be asked for.
+    :param page: the page; None: the root lists the other resources.
     """
     root = _Index()  # type: ignore[no-untyped-call]
     root.putChild(b"metrics", _Metrics(scrape, names, host.clock))

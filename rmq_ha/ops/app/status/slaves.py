@@ -1,4 +1,4 @@
-"""What the series of a slave are called."""
+"""Names of slaves in the labels of metrics."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,12 +9,13 @@ from rmq_ha.server.replication.statistics import SlaveStatistics
 
 def slave_names(slaves: Iterable[SlaveStatistics]) -> list[str]:
     """
-    Its machine, which stays the same when it connects anew; its port does not.
+    Return a name for each slave: its machine, which stays the same when it connects anew, while its
+    port does not.
 
-    The protocol names no slave otherwise. Of several from one machine, the second one to connect
+    The protocol has no other name for a slave. The second of several that connect from one machine
     is `machine#2`.
 
-    :param slaves: in the order in which they connected.
+    :param slaves: slaves in the order in which they connected.
     """
     seen: Counter[str] = Counter()
     names = []

@@ -1,4 +1,4 @@
-"""What is put and read, by topic and group: at most so many series of each."""
+"""Metrics of messages put and read, by topic and group, with a limited number of series."""
 
 from collections import Counter
 from heapq import nlargest
@@ -131,12 +131,15 @@ class Traffic:
 
 
 def _kind(client: Any) -> tuple[str, str]:
-    """A client may claim any language; the wire knows a few."""
+    """
+    Return language and version of a client. A client may claim any language; it is cut to 20
+    characters.
+    """
     return str(client.language)[:20].lower(), version_name(client.version).lower()
 
 
 def _bounded(kinds: "Counter[tuple[str, ...]]", width: int) -> list[tuple[tuple[str, ...], int]]:
-    """The most frequent ones, and one for all others."""
+    """Return the most frequent kinds, and one entry for all others."""
     frequent = kinds.most_common(MOST_CLIENT_KINDS)
     rest = kinds.total() - sum([count for _, count in frequent])
     return [*frequent, ((OTHERS,) * width, rest)] if rest else frequent
