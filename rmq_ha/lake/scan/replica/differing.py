@@ -40,7 +40,7 @@ class Difference(NamedTuple):
 
     :ivar field: the field's name in the data source.
     :ivar others: further fields that differ.
-    :ivar verdict: a text that says which side's CRC is right; empty: neither or both.
+    :ivar verdict: a text that says which side's body matches its CRC; empty: both do.
     """
 
     field: str

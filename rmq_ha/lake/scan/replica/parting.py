@@ -39,7 +39,7 @@ class Parting(NamedTuple):
 
 
 class _SideRecords(NamedTuple):
-    """The records of one side: bytes by place; `records` has all pieces."""
+    """The records of one side: `at` has the bytes of each by physical offset."""
 
     at: dict[int, bytes]
     pieces: list[Records]

@@ -80,8 +80,8 @@ def joint(
     before_ms: int | None = None,
 ) -> tuple[dict[QueueId, tuple[int, int]], list[Finding]]:
     """
-    Return for each queue the range to read after the archive's end, and findings about messages
-    between archive and range, or messages that are gone.
+    Return for each queue the range that continues its archive. Also return findings about queues
+    that do not continue it: messages are gone, or offsets were used again.
 
     :param ends: offsets where the archive ends.
     :param lasts: the result of `lasts_of`.

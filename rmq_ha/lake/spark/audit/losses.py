@@ -51,8 +51,9 @@ def known_in(gaps: DataFrame, losses: list[DataFrame]) -> DataFrame:
     """
     Return for each gap how many of its messages other findings name: `life`, the queue and `known`.
 
-    :param losses: rows with `topic`, `queueId`, `queueOffset`. Messages without an offset count for
-        their queue, if with them all missing ones are named.
+    :param losses: rows with `topic`, `queueId`, `queueOffset`. A message without an offset is
+        somewhere in its queue. If there are enough of them for all other missing messages of the
+        queue, all of these count as named.
     """
     every = reduce(DataFrame.unionByName, [rows.select("topic", *_PLACE) for rows in losses])
     inside = (
