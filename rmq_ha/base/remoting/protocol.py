@@ -1,4 +1,4 @@
-"""A remoting connection: frames in, requests to the dispatcher, responses to those who wait.
+"""RemotingProtocol: reads frames; gives requests to the dispatcher and responses to their calls.
 
 Spec: remoting.md, sections 1.2, 1.6, 1.10 and 1.11.
 """
@@ -28,7 +28,7 @@ from rmq_ha.base.tls.transport import TlsTransport
 from rmq_ha.base.wire.command import FLAG_RESPONSE
 from rmq_ha.base.wire.frame import JSON, Frame, FrameReader, decode_frame
 
-if TYPE_CHECKING:  # who only connects needs nothing of a server's TLS
+if TYPE_CHECKING:  # clients need no server TLS
     from rmq_ha.base.tls.server import ServerTls
 
 _IDLE_SLACK = 0.001
@@ -40,9 +40,9 @@ class RemotingProtocol(Protocol):
     """
     Either end of a connection.
 
-    The accepting end stops reading while its peer does not read: it is the producer of its own
-    transport. The connecting end goes on reading, or both could wait for each other for ever; it
-    only notes that its peer does not read.
+    The accepting end stops reading while its peer does not read; it is the producer of its own
+    transport. The connecting end goes on reading and only notes that its peer does not read. Else
+    both ends could wait for each other for ever.
 
     :ivar channel: set while connected.
     :ivar host: the peer's address without its port.
@@ -57,8 +57,9 @@ class RemotingProtocol(Protocol):
         self, clock: IReactorTime, dispatcher: RequestDispatcher, idle: float, *, accepts: bool
     ) -> None:
         """
-        :param idle: seconds without read and write after which the connection is closed; 0: never.
-        :param accepts: this is the accepting end.
+        :param idle: seconds without read and write after which the connection is closed; 0 for
+            never.
+        :param accepts: whether this is the accepting end.
         """
         self._clock = clock
         self._dispatcher = dispatcher
@@ -129,7 +130,7 @@ class RemotingProtocol(Protocol):
     # IPushProducer, for the transport's write buffer
 
     def pauseProducing(self) -> None:
-        """The peer reads too slowly: take no more of its requests."""
+        """Read no more requests of a peer that reads too slowly."""
         self.channel.is_full = True
         if not self._accepts:
             return
@@ -137,7 +138,7 @@ class RemotingProtocol(Protocol):
         self._stop_reading()
 
     def resumeProducing(self) -> None:
-        """The write buffer is empty again: first what is left of the last chunk, then read on."""
+        """Go on, as the write buffer is empty: serve the rest of the last chunk, then read on."""
         self._paused = False
         self.channel.drained()
         if not self._accepts:
@@ -145,7 +146,7 @@ class RemotingProtocol(Protocol):
         self._read_on()
 
     def stopProducing(self) -> None:
-        """The transport is gone; `connectionLost` says so."""
+        """Do nothing: `connectionLost` is called when the transport is gone."""
 
     # Frames
 
@@ -183,12 +184,12 @@ class RemotingProtocol(Protocol):
                 self._wait(turns, delay)
 
     def _pay(self, turns: Turns, now: float) -> float:
-        """Seconds that this connection has to wait for what it has taken."""
+        """Charge served requests and bytes; return how many seconds this connection has to wait."""
         channel = self.channel
         requests, size = self._requests, self._bytes + channel.written
         self._requests = self._bytes = channel.written = 0
         is_new, self._charging = self._charging != turns.charging, turns.charging
-        if is_new or not (requests or size):  # from before there was a quota, or waited for already
+        if is_new or not (requests or size):  # older than the quota, or paid already
             return 0.0
         delay, key = turns.quotas.charge(self.host, channel.account, requests, size, now)
         if key and self._refusals is not None:
