@@ -207,10 +207,10 @@ class RemotingProtocol(Protocol):
 
     def _wait(self, turns: Turns, seconds: float) -> None:
         """
-        Others are served before the rest of the backlog.
+        Let other connections be served before the rest of this backlog.
 
-        Until the next turn one more chunk may come, and mostly none does: no reading is stopped and
-        begun again, which is a system call each, for every connection of a crowd.
+        If the wait is only one turn, reading goes on: mostly no further chunk comes until then, and
+        stopping and starting to read would cost two system calls for each connection.
         """
         self._waits = True
         if seconds:
@@ -223,7 +223,7 @@ class RemotingProtocol(Protocol):
             self.transport.pauseProducing()
 
     def _released(self) -> None:
-        """The request that took several turns is done: the others go on in the next one."""
+        """Go on in the next turn with the requests after one that took several turns."""
         if self._waits and self.channel.is_open:
             self._clock.callLater(0, self.go_on)
 
@@ -234,33 +234,33 @@ class RemotingProtocol(Protocol):
             self._read_on()
 
     def _read_on(self) -> None:
-        now = self._frame_began = self._clock.seconds()  # until now it was us who did not read
+        now = self._frame_began = self._clock.seconds()  # this end did not read until now
         self._handle([], now)
         if self._frames is not None:
             self._count(self._frames)
         self._resume_reading()
 
     def _resume_reading(self) -> None:
-        """Unless there is a reason, still, not to read."""
+        """Read on, unless another reason not to read remains."""
         has_reason = self._paused or self._waits or self._is_put_off
         if not (self._reads or has_reason) and self.channel.is_open:
             self._reads = True
             self.transport.resumeProducing()
 
-    # What `UnfinishedFrames` asks
+    # Called by `UnfinishedFrames`
 
     @property
     def waits_here(self) -> bool:
-        """Its requests wait for their turn, or for one that takes several turns."""
+        """Whether requests here wait for their turn, or for a request that takes several turns."""
         return self._waits
 
     def put_off(self) -> None:
-        """Older frames of this address come first."""
+        """Stop reading, as older frames of this address come first."""
         self._is_put_off = True
         self._stop_reading()
 
     def let_read(self) -> None:
-        """There is room for the rest of its frame."""
+        """Read on, as there is room for the rest of the frame."""
         self._is_put_off = False
         self._resume_reading()
 
@@ -289,7 +289,7 @@ class RemotingProtocol(Protocol):
             )
 
     def _count(self, frames: UnfinishedFrames) -> None:
-        """What waits for the rest of its frame, and what waits until the peer reads."""
+        """Report the bytes that wait for the rest of their frame, or until the peer reads."""
         size = self._reader.unfinished + self.channel.held
         if self._backlog:
             waiting = sum(len(header) + len(body) for _, header, body in self._backlog)
@@ -299,7 +299,7 @@ class RemotingProtocol(Protocol):
         frames.keep(self, size, self._reader.missing)
 
     def overrun(self, violation: ProtocolViolation) -> None:
-        """Too much waits here: close the connection now, and free it."""
+        """Close the connection now and free its memory, as too many bytes wait here."""
         self._reader.give_up(violation)
         self._violated(violation)
         self.channel.abort()
@@ -351,18 +351,19 @@ class RemotingProtocol(Protocol):
 
 
 def _is_over(deadline: float, now: float) -> bool:
-    """With a slack for what sums of seconds lose."""
+    """Whether a deadline is over, with a slack for rounding errors of seconds."""
     return now > deadline - _IDLE_SLACK
 
 
 class PeerLimits(NamedTuple):
     """
-    What a server counts for all its connections together.
+    The limits that a server keeps for all its connections together.
 
-    :ivar refusals: keeps strangers from filling the log; None: every refusal is told.
-    :ivar frames: bounds what waits for the rest of its frame, on this connection and on others;
-        None: only the largest frame bounds it.
-    :ivar turns: says how much of a turn the requests of a connection may take; None: all of it.
+    :ivar refusals: limits log lines about refusals; None to log every refusal.
+    :ivar frames: limits the bytes of unfinished frames of all connections; None for no limit but
+        the largest size of each frame.
+    :ivar turns: limits the time of a reactor turn that a connection's requests may take; None for
+        no limit.
     """
 
     refusals: Refusals | None = None
@@ -374,7 +375,7 @@ _NO_LIMITS = PeerLimits()
 
 
 class ServerProtocol(RemotingProtocol):
-    """The accepting end, which decides by the first byte whether this is TLS."""
+    """The accepting end, which tells TLS from plain connections by the first byte."""
 
     def __init__(
         self,
@@ -386,8 +387,8 @@ class ServerProtocol(RemotingProtocol):
         limits: PeerLimits = _NO_LIMITS,
     ) -> None:
         """
-        :param connected: the protocol is in there while it is connected.
-        :param tls: None takes plain connections only.
+        :param connected: contains this protocol while it is connected.
+        :param tls: TLS settings of the port; None to accept plain connections only.
         """
         super().__init__(clock, dispatcher, idle, accepts=True)
         self._refusals, frames, self._turns = limits
@@ -455,7 +456,7 @@ class ServerProtocol(RemotingProtocol):
         self._violated(TlsRefused(reason))
 
     def _tell(self, violation: RmqHaError) -> None:
-        """Garbage and bad certificates: a line a minute for each host and reason."""
+        """Log a violation, at most once a minute for each host and reason."""
         host = self.channel.host
         more = "" if self._refusals is None else self._refusals.admit(host, str(violation))
         if more is not None:
