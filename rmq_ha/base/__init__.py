@@ -1,6 +1,6 @@
-"""Bytes, time, disk and network: the ground that all other houses stand on.
+"""Bytes, time, disk and network, on which all other packages build.
 
-Nothing here knows what a broker or a producer is. Enter by the package that you need:
+Nothing here knows of brokers or producers. Enter by the package that you need:
 
 - `seams` declares `Host`, the only door to the outside world; `host` has the real one.
 - `model` and `wire` have the values and their bytes in RocketMQ's protocol.

@@ -1,32 +1,33 @@
 """Every exception of rmq-ha.
 
-What a client may see is a status or a response code; these are for the cases that end a connection,
-a start or an operation.
+Clients see a status or a response code. The exceptions are for cases that end a connection, a start
+or an operation.
 """
 
 
 class RmqHaError(Exception):
     """
-    Base of everything that rmq-ha raises on purpose.
+    Base class of the exceptions that rmq-ha raises on purpose.
 
-    :ivar retriable: the same call may succeed later, though nobody changes anything; what failed
-        may have happened nevertheless.
+    :ivar retriable: whether the same call may succeed later without any change. The failed call may
+        have had its effect nevertheless.
     """
 
     retriable = False
 
 
 class ConfigurationError(RmqHaError):
-    """A setting does not fit; the message names file, line, key and reason. The start stops."""
+    """A setting is not valid; the message names file, line, key and reason. The start ends."""
 
 
 class WrongUsage(Exception):
-    """A job was asked in a way that makes no sense: exit code 2; says what to write instead."""
+    """A job has wrong arguments; the message says what to write instead. Exit code 2."""
 
 
 class CannotDecide(Exception):
     """
-    An input of a job is missing, unreadable or moving: exit code 3; says which, and what to do.
+    An input of a job is missing, unreadable or changing; the message says which, and what to do.
+    Exit code 3.
     """
 
 
@@ -46,7 +47,7 @@ class SlaveSilent(ReplicationError):
     """
     A slave reported nothing for so long that it counts as gone.
 
-    :param seconds: since its last report.
+    :param seconds: the time since the slave's last report.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -62,7 +63,7 @@ class DivergedLog(ReplicationError):
 
 class DivergedTail(DivergedLog):
     """
-    The slave's log holds something that the master's does not; what lies before it is common.
+    The end of the slave's log differs from the master's log; the part before it is common.
 
     :param end: physical offset at which the common part ends; a record begins there.
     """
@@ -74,9 +75,9 @@ class DivergedTail(DivergedLog):
 
 class NothingInCommon(DivergedLog):
     """
-    No whole record was found to be equal, so where the logs part is not known.
+    No whole record of both logs was found to be equal, so the end of a common part is not known.
 
-    :param start: physical offset from which on they were compared.
+    :param start: physical offset from which on the logs were compared.
     """
 
     def __init__(self, start: int, message: str) -> None:
@@ -86,11 +87,11 @@ class NothingInCommon(DivergedLog):
 
 class StrandedLog(DivergedLog):
     """
-    The master has deleted what follows on the slave's log.
+    The master has deleted the messages that would follow the end of the slave's log.
 
-    :param end: where the slave's log ends.
-    :param begins: where the master's first file begins, which is behind that.
-    :param length: bytes that the master's log has from there on, as far as it says.
+    :param end: physical offset at which the slave's log ends.
+    :param begins: physical offset at which the master's first file begins; larger than `end`.
+    :param length: bytes of the master's log from `begins` on, as far as the master says.
     """
 
     def __init__(self, end: int, begins: int, length: int) -> None:
@@ -105,7 +106,7 @@ class StrandedLog(DivergedLog):
 
 
 class DamagedMaster(DivergedLog):
-    """Where the two logs differ, what the master sends is no record."""
+    """Where the two logs differ, the bytes that the master sends are no record."""
 
 
 class UnreadableLog(ReplicationError):
@@ -114,9 +115,9 @@ class UnreadableLog(ReplicationError):
 
 class AheadOfMaster(ReplicationError):
     """
-    A slave claims bytes that the master does not have.
+    A slave reports more bytes of the log than the master has.
 
-    :param end: of the master's log.
+    :param end: physical offset at which the master's log ends.
     """
 
     def __init__(self, end: int, message: str) -> None:
@@ -140,10 +141,10 @@ class RequestRejected(RmqHaError):
 
 class AccessRefused(RequestRejected):
     """
-    A request that may not be made.
+    A request that its account or address may not make.
 
-    :param reason: what only this server's log says of it; None: the remark says all.
-    :param kind: for a metric, one of `rmq_ha.base.acl.refusals.RefusalReason`.
+    :param reason: a reason for this server's log only; None if the remark says it already.
+    :param kind: the reason for a metric, one of `rmq_ha.base.acl.refusals.RefusalReason`.
     """
 
     def __init__(
@@ -155,11 +156,11 @@ class AccessRefused(RequestRejected):
 
 
 class StoreError(RmqHaError):
-    """The store cannot go on: message says which file and why."""
+    """The store cannot go on; the message says which file and why."""
 
 
 class NotNow(StoreError):
-    """The disk has no descriptors or no memory for it: nothing was done, and it may work later."""
+    """The system lacks descriptors or memory. Nothing was done, and the call may succeed later."""
 
 
 class StoreLocked(StoreError):
@@ -176,7 +177,7 @@ class LedgerFull(StoreError):
 
 class InconsistentLedger(StoreError):
     """
-    An entry that does not continue the ledger; nothing was written.
+    An entry does not continue the ledger; nothing was written.
 
     :param code: the DLedger response code that says why.
     :param reason: for the person who reads the log.
@@ -199,9 +200,9 @@ class RemotingTimeout(RemotingError):
 
 class RemotingConnectError(RemotingError):
     """
-    No connection to the address, or it was lost with the call outstanding.
+    No connection to the address could be made, or it was lost before the response.
 
-    :ivar retriable: not where an end refuses the other's TLS: that waits for somebody to change it.
+    :ivar retriable: False if an end refuses the other's TLS, which needs a change of settings.
     """
 
     def __init__(self, reason: str, *, retriable: bool = True) -> None:
@@ -211,10 +212,10 @@ class RemotingConnectError(RemotingError):
 
 class InvalidSelector(RmqHaError):
     """
-    A subscription's expression that does not compile.
+    A subscription's expression does not compile.
 
     :param reason: for the person who wrote it.
-    :param position: of the character where it shows, from 1; 0 where there is none.
+    :param position: the position of the wrong character, from 1; 0 if no character is at fault.
     """
 
     def __init__(self, reason: str, position: int = 0) -> None:
@@ -224,9 +225,9 @@ class InvalidSelector(RmqHaError):
 
 class TlsRefused(RmqHaError):
     """
-    A TLS connection is of no use: the message says what is wrong with the other end.
+    A TLS connection cannot be used; the message says what is wrong with the other end.
 
-    :ivar retriable: it went, or was silent, as an end does that is being restarted.
+    :ivar retriable: whether the other end closed or was silent, as during a restart.
     """
 
     def __init__(self, reason: str, *, retriable: bool = False) -> None:
@@ -235,5 +236,5 @@ class TlsRefused(RmqHaError):
 
 
 def may_pass(lost: BaseException | None) -> bool:
-    """Whether a connection that ended so may be had again though nobody changes anything."""
+    """Whether a new connection may succeed without any change, after one ended with this error."""
     return not isinstance(lost, TlsRefused) or lost.retriable

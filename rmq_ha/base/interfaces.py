@@ -1,8 +1,8 @@
 """The extension points of rmq-ha.
 
 A plugin is an object in `twisted.plugins` that provides one of the `I...Plugin` interfaces; the
-properties file chooses it by its `name`. Guests come in through the same interfaces as the
-built-ins. Plugins see an `IBrokerContext`, never the controller.
+properties file chooses it by its `name`. Built-in parts and extensions use the same interfaces.
+Plugins get an `IBrokerContext`, never the controller.
 """
 
 from typing import Any
@@ -12,39 +12,42 @@ from zope.interface import Attribute, Interface
 
 
 class IBrokerContext(Interface):
-    """What a plugin may know of the broker that it serves."""
+    """The view that a plugin has of its broker."""
 
     host = Attribute("`rmq_ha.base.seams.Host`: clock, disk, worker, network, random.")
     configuration = Attribute("`rmq_ha.base.config.broker_configuration.BrokerConfiguration`.")
 
     def option(name: str, default: str | None = None) -> str | None:
         """
-        The plugin's own setting: `<plugin name>.<name>` in the properties file.
+        Return a setting of the plugin from the properties file.
 
         :param name: `<plugin name>.<key>`.
         """
 
     def record_starting_at(physical_offset: int) -> bytes | None:
         """
-        The record that starts at a physical offset; None where none does. Of the running broker.
+        Return the record that starts at a physical offset; None if none does. The broker must run.
 
-        :raises StoreError: the disk refuses.
+        :raises StoreError: the disk cannot be read.
         """
 
 
 class ICommitLogDispatcher(Interface):
-    """Is shown every record once it is in the log (CommitLogDispatcher)."""
+    """Gets every record once it is in the log (RocketMQ's CommitLogDispatcher)."""
 
     def dispatch(requests: list[Any]) -> None:
         """
+        Take records of the log.
+
         :param requests: a list of `rmq_ha.base.model.message.DispatchRequest`, in log order. After
-            an abnormal stop the last ones may come again.
+            an abnormal stop the last requests may come again.
         """
 
 
 class IMessageStore(Interface):
     """
-    Puts and gets. `AbstractPluginMessageStore`'s counterpart wraps one in another.
+    A store that puts and gets messages. `IMessageStorePlugin` wraps one store in another, as
+    RocketMQ's AbstractPluginMessageStore does.
 
     Spec: store.md, sections 2.7 and 8.
     """
@@ -56,7 +59,7 @@ class IMessageStore(Interface):
         """
 
     def put_batch(batch: Any) -> Any:
-        """As `put_message`, for a `MessageBatch`."""
+        """Put a `MessageBatch`; see `put_message`."""
 
     def get_message(
         group: str,
@@ -76,43 +79,47 @@ class IMessageFilter(Interface):
     """Decides which messages a pull returns. Spec: store.md, section 8.3."""
 
     def matches_unit(tags_code: int) -> bool:
-        """By the consume queue's number alone."""
+        """Decide by the tag code in the consume queue's unit alone."""
 
     def matches_extension(tags_code: int, store_timestamp: int, bit_map: bytes | None) -> bool:
         """
-        As `matches_unit`, by what the consume queue's extension holds.
+        Decide by the fields of the consume queue's extension.
 
-        :param bit_map: which SQL92 filters the message matched, for those that are older than it.
+        :param bit_map: the SQL92 filters that the message matched, as far as they are older than
+            the message.
         """
 
     def matches_record(record: bytes) -> bool:
-        """By the whole record; called only when the unit matched."""
+        """Decide by the whole record; called only if the unit matched."""
 
     def matches_properties(properties: dict[str, str]) -> bool:
-        """As `matches_record`, for a new message whose properties are at hand."""
+        """Decide as `matches_record` does, for a new message whose properties are known."""
 
 
 class ISendMessageHook(Interface):
-    """Around every send, a batch being one (SendMessageHook)."""
+    """A hook around every send; a batch is one send (RocketMQ's SendMessageHook)."""
 
     def before_send(context: dict[str, Any]) -> None:
         """
-        :param context: topic, queue_id, producer_group, born_host, body_size, properties: what
-            the producer asked for. A hook may leave things of its own in it for `after_send`.
+        Called before a message is stored.
+
+        :param context: the producer's request: topic, queue_id, producer_group, born_host,
+            body_size and properties. A hook may add values of its own for `after_send`.
         :raises RequestRejected: the client gets its code and remark; nothing is stored. Any other
             exception is answered with code 1.
         """
 
     def after_send(context: dict[str, Any]) -> None:
         """
-        The same dict with code, msg_id, queue_offset added; the last two None when not stored.
+        Called when the send has ended. An exception is logged and does not change the answer.
 
-        What it raises is logged and does not change the answer.
+        :param context: the dict of `before_send` with code, msg_id and queue_offset; the last two
+            are None if the message is not stored.
         """
 
 
 class IConsumeMessageHook(Interface):
-    """Around every pull that found messages (ConsumeMessageHook)."""
+    """A hook of every pull that found messages (RocketMQ's ConsumeMessageHook)."""
 
     def before_consume(context: dict[str, Any]) -> None:
         """
@@ -122,13 +129,13 @@ class IConsumeMessageHook(Interface):
 
 
 class IGrant(Interface):
-    """What the account may that a request comes from."""
+    """The rights of the account that signed a request."""
 
     account = Attribute("The access key.")
     owner = Attribute("The same where client ids belong to accounts; None: to who says so last.")
 
     def may_settle(group: str) -> bool:
-        """It may see, commit and roll back the half messages of a producer group."""
+        """Whether the account may see, commit and roll back a producer group's half messages."""
 
 
 class IAccessValidator(Interface):
@@ -146,30 +153,32 @@ class IAccessControl(IAccessValidator):
     """
     An access validator whose rules can be seen and changed (codes 50 to 54).
 
-    What changes them returns a Deferred that fires when the change is on the disk and in force,
-    and fails with `ConfigurationError`, whose text may go to the peer.
+    Methods that change rules return a Deferred. It fires when the change is on the disk and in
+    force, and fails with `ConfigurationError`, whose text may go to the peer.
     """
 
     def start() -> None:
-        """The broker serves: watch for changes of the rules. Not called when its start fails."""
+        """Begin to watch for changes of the rules, as the broker serves. Not called if its start
+        fails.
+        """
 
     def stop() -> Any:
-        """Watch no more. May return a Deferred."""
+        """Stop watching for changes of the rules. May return a Deferred."""
 
     def set_account(change: Any) -> Any:
         """:param change: a `rmq_ha.server.acl.accounts.AccountChange`."""
 
     def delete_account(access_key: str) -> Any:
-        """Remove an account; fails when there is none."""
+        """Remove an account; fails if the account does not exist."""
 
     def set_white_addresses(addresses: list[str], path: str | None) -> Any:
-        """:param path: of the file whose list it is; None for the default one."""
+        """:param path: the file whose addresses are set; None for the default file."""
 
     def versions() -> tuple[Any, dict[str, Any]]:
-        """`DataVersion` of the default file, and of each file by its path."""
+        """Return the `DataVersion` of the default file, and those of all files by their paths."""
 
     def to_json() -> dict[str, Any]:
-        """All rules, as code 54 answers."""
+        """Return all rules in the form that request code 54 answers."""
 
 
 class IBrokerPlugin(IPlugin):
@@ -194,21 +203,20 @@ class IJournalPlugin(IBrokerPlugin):
 
     def make_journal(broker: IBrokerContext) -> Any:
         """
-        What keeps the broker's messages.
+        Make the journal, which keeps the broker's messages.
 
-        :returns: a `rmq_ha.server.store.journal.Journal`: mostly a subclass of a built-in one, for
-            example `rmq_ha.server.replication.classic.journal.ClassicJournal`, that changes it.
-        :raises ConfigurationError: the plugin's own options do not fit, or the configuration does
-            not.
+        :returns: a `rmq_ha.server.store.journal.Journal`: mostly a subclass of a built-in journal,
+            for example of `rmq_ha.server.replication.classic.journal.ClassicJournal`.
+        :raises ConfigurationError: the plugin's options or the broker's settings are not valid.
         """
 
 
 class IDispatcherPlugin(IBrokerPlugin):
-    """Chosen by `dispatcherPlugIn`; comes after consume queue and index."""
+    """Chosen by `dispatcherPlugIn`; gets records after consume queue and index."""
 
     def make_dispatcher(broker: IBrokerContext) -> ICommitLogDispatcher:
         """
-        One more dispatcher.
+        Make a dispatcher in addition to the built-in ones.
 
         :raises ConfigurationError: the plugin's own options do not fit.
         """
@@ -219,7 +227,7 @@ class IHookPlugin(IBrokerPlugin):
 
     def make_hook(broker: IBrokerContext) -> Any:
         """
-        An object that provides `ISendMessageHook`, `IConsumeMessageHook` or both.
+        Make an object that provides `ISendMessageHook`, `IConsumeMessageHook` or both.
 
         :raises ConfigurationError: the plugin's own options do not fit.
         """
@@ -230,7 +238,7 @@ class IAccessPlugin(IBrokerPlugin):
 
     def make_validator(broker: IBrokerContext) -> IAccessValidator:
         """
-        An access validator.
+        Make an access validator.
 
         :raises ConfigurationError: the plugin's own options do not fit.
         """

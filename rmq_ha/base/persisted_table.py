@@ -16,13 +16,14 @@ _MISSING = "is missing or empty"
 
 class PersistedTable:
     """
-    Loads from `path` or its `.bak`; writes whole files, one at a time, in the worker.
+    A table that loads from `path` or its `.bak`, and writes whole files, one at a time, in the
+    worker.
 
-    A subclass says how its content becomes bytes (`encode`) and back (`decode`).
+    A subclass converts its content to bytes (`encode`) and back (`decode`).
 
-    :param path: empty for a table that lives in memory only.
-    :cvar without_file: what a start without the file means, for the person who may choose it.
-    :ivar is_dirty: the file may not hold what the memory holds.
+    :param path: the file; empty for a table in memory only.
+    :cvar without_file: says in an error what the table does if it starts without its file.
+    :ivar is_dirty: whether the file may differ from the memory.
     """
 
     log = Logger()
@@ -46,13 +47,13 @@ class PersistedTable:
         """
         Take over a file's content: all of it, or nothing when it raises.
 
-        :raises ProtocolViolation: it is not such a file.
+        :raises ProtocolViolation: the data does not have the table's form.
         """
         raise NotImplementedError
 
     def load(self) -> None:
         """
-        Read the file, or its backup when it is missing or damaged; without both, keep defaults.
+        Read the file, or its backup if it is missing or damaged; keep the defaults without both.
 
         :raises StoreError: the file is missing or damaged, and the backup is damaged.
         """
@@ -91,8 +92,8 @@ class PersistedTable:
         """
         Write the present content; calls during a write share the next one.
 
-        :returns: fires with whether it is on the disk; never fails. What could not be written
-            stays dirty, for `persist_if_dirty`.
+        :returns: fires with whether the content is on the disk; never fails. After a failed write
+            the table stays dirty, for `persist_if_dirty`.
         """
         if not self.path:
             return succeed(True)
@@ -104,7 +105,7 @@ class PersistedTable:
         return done
 
     def persist_if_dirty(self) -> "Deferred[bool]":
-        """As `persist`, when there is something to write; else waits for the write under way."""
+        """Persist the content if it is dirty; else wait for the write under way."""
         if self.is_dirty:
             return self.persist()
         if not self._writing:
@@ -114,7 +115,7 @@ class PersistedTable:
         return done
 
     def _load_one(self, path: str) -> str | None:
-        """What is wrong with this file, or None when it was loaded."""
+        """Load a file; return None, or say what is wrong with it."""
         try:
             data = self._disk.read_bytes(path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""PropertiesFile: settings that were changed from afar go into the file they came from.
+"""PropertiesFile: writes settings that a request has changed into their properties file.
 
 Spec: remoting.md, section 7.9; store.md, section 13.1.
 """
@@ -15,9 +15,9 @@ from rmq_ha.base.seams import Disk, Worker
 
 class PropertiesFile:
     """
-    A properties file, changed in place: comments and order stay, the old content is its `.bak`.
+    A properties file that keeps comments and order when it is changed; `.bak` has its old content.
 
-    :param path: None keeps changes in memory only.
+    :param path: the file; None to keep changes in memory only.
     """
 
     log = Logger()
@@ -30,9 +30,9 @@ class PropertiesFile:
 
     def change(self, changes: Mapping[str, str]) -> "Deferred[bool]":
         """
-        Write other values, after the changes before them.
+        Write changed values into the file, after the changes of earlier calls.
 
-        :returns: fires with whether the file has them, or there is none; never fails.
+        :returns: fires with whether the file has the values (True without a file); never fails.
         """
         if self.path is None or not changes:
             return succeed(True)
@@ -43,7 +43,7 @@ class PropertiesFile:
         return self.written()
 
     def written(self) -> "Deferred[bool]":
-        """Fires when every change so far is written or refused, with whether the last one was."""
+        """Wait for all changes so far; fires with whether the last change was written."""
         done: Deferred[bool] = Deferred()
 
         def tell(is_written: bool) -> bool:
@@ -54,7 +54,7 @@ class PropertiesFile:
         return done
 
     def _rewrite(self, path: str, changes: dict[str, str]) -> bool:
-        """In the worker."""
+        """Write changed values; called in the worker."""
         try:
             text = properties.decode(self._disk.read_bytes(path))
         except FileNotFoundError:

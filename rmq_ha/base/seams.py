@@ -1,8 +1,8 @@
-"""The one door to the outside: time, network, disk, threads and chance.
+"""Interfaces to the outside: time, network, disk, threads and random numbers.
 
-Assemblies take a `Host`; below them a class takes only what it uses. `rmq_ha.base.host` has the
-real ones, `rmq_ha.testing` the simulated ones; nobody else opens a file, asks for the time, starts
-a thread or draws a random number.
+Assemblies take a `Host`; the classes below them take only the parts that they use.
+`rmq_ha.base.host` has the real parts, `rmq_ha.testing` simulated ones. No other module opens a
+file, reads a clock, starts a thread or draws a random number.
 """
 
 from collections.abc import Callable
@@ -28,55 +28,55 @@ class File(Protocol):
         """Size in bytes, fixed when the file was created."""
 
     def pread(self, size: int, position: int) -> bytes:
-        """Exactly `size` bytes, or fewer at the end of the file."""
+        """Read `size` bytes; fewer only at the end of the file."""
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         """Write all of `data`; after an OSError (disk full) any part of it may be there."""
 
     def reserve(self, position: int, size: int) -> None:
-        """Make sure that writing this range through `map` cannot run out of disk."""
+        """Allocate disk space, so that writing this range through `map` cannot run out of it."""
 
     def map(self) -> Any:
         """
-        The whole file as one writable buffer (mmap or bytearray).
+        Return the whole file as one writable buffer (mmap or bytearray).
 
-        Write only ranges that were reserved. Keep no view of it beyond the call.
+        Write only ranges that were reserved. Keep no view of the buffer after the call.
         """
 
     def next_data(self, position: int) -> int:
-        """Everything from `position` to the one returned, its size at most, is a hole: zeros."""
+        """Return where data may begin from `position` on; the bytes up to there are zeros."""
 
     def zero(self, position: int) -> None:
-        """Everything from `position` to the end reads as zero."""
+        """Make all bytes from `position` to the end read as zero."""
 
     def sync(self) -> None:
         """
-        Blocks until what was written is on the disk: call it in the worker.
+        Block until all written bytes are on the disk; call it in the worker.
 
-        :raises NotNow: what it needs besides could not be opened; no sync has failed, so another
-            one may be tried.
+        :raises NotNow: the sync could not begin for want of a descriptor or memory. No sync has
+            failed, so try again.
         """
 
     def forget(self, position: int, size: int) -> None:
-        """These mapped pages need not stay in this process's memory; a hint."""
+        """Tell the system, as a hint, that mapped pages need not stay in the process's memory."""
 
     def close(self) -> None:
-        """Give up the descriptor and the map. Twice is harmless."""
+        """Close the descriptor and the map. A second call changes nothing."""
 
 
 class Times(NamedTuple):
     """
-    What tells the time.
+    The two clocks.
 
-    :ivar clock: for durations; seconds that nobody sets.
-    :ivar now_ms: for timestamps, ms since the epoch; somebody may set them at any time.
+    :ivar clock: a steady clock in seconds, for durations and timers.
+    :ivar now_ms: returns ms since the epoch, for timestamps; operators may set this time.
     """
 
     clock: IReactorTime
     now_ms: Callable[[], int]
 
     def steady_ms(self) -> int:
-        """The clock in milliseconds, for durations."""
+        """Return the time of the steady clock in ms, for durations."""
         return int(self.clock.seconds() * 1000)
 
 
@@ -106,25 +106,25 @@ class Disk(Protocol):
         """
 
     def exists(self, path: str) -> bool:
-        """A file or directory is there."""
+        """Whether the path is a file or directory."""
 
     def is_dir(self, path: str) -> bool:
-        """A directory is there."""
+        """Whether the path is a directory."""
 
     def size(self, path: str) -> int:
-        """Size of a file in bytes."""
+        """Return the size of a file in bytes."""
 
     def mtime_ms(self, path: str) -> int:
-        """Last modification, ms since the epoch."""
+        """Return when a file was last modified, in ms since the epoch."""
 
     def list_dir(self, path: str) -> list[str]:
-        """Names in a directory, sorted; empty when it does not exist."""
+        """Return the names in a directory, sorted; empty if it does not exist."""
 
     def read_bytes(self, path: str) -> bytes:
         """
-        A small file, whole.
+        Return the content of a small file.
 
-        :raises FileNotFoundError: it is not there.
+        :raises FileNotFoundError: the file does not exist.
         """
 
     def replace(self, path: str, data: bytes, *, backup: bool = False) -> None:
@@ -135,34 +135,35 @@ class Disk(Protocol):
 
     def boot_id(self, path: str) -> bytes:
         """
-        The same as long as the machine was not down and `path` is the same directory, no copy of
-        it; empty where nobody can say.
+        Return an id that stays the same while the machine runs and `path` is the same directory. It
+        differs after a reboot and for a copy of the directory; empty if the system has no such id.
         """
 
     def place_of(self, path: str) -> bytes:
-        """The same as long as `path` is the same file, no copy of it; empty: nobody can say."""
+        """Return an id of the file, which a copy of it does not have; empty if it is not known."""
 
     def sync_tree(self, path: str) -> None:
         """
-        All files below a directory, and their names, are on the disk, whoever wrote them. Blocks.
+        Block until all files below a directory, and their names, are on the disk, even if another
+        process wrote them.
 
-        :raises OSError: the disk refuses, or lost something that was written.
+        :raises OSError: the disk refuses, or has lost written data.
         """
 
     def make_dirs(self, path: str) -> None:
-        """Create a directory and its parents; harmless when there."""
+        """Create a directory and its parents; do nothing if it exists."""
 
     def remove(self, path: str) -> None:
-        """Delete a file; harmless when missing."""
+        """Delete a file; do nothing if it does not exist."""
 
     def remove_tree(self, path: str) -> None:
-        """Delete a directory and all in it; harmless when missing."""
+        """Delete a directory and all in it; do nothing if it does not exist."""
 
     def move(self, path: str, new_path: str) -> None:
         """
         Give a file or directory another name on the same partition, durably.
 
-        :param new_path: nothing is there yet; its directory is created.
+        :param new_path: a path that does not exist yet; its directory is created.
         """
 
     def lock(self, path: str) -> Lock:
@@ -173,38 +174,38 @@ class Disk(Protocol):
         """
 
     def may_write(self, path: str) -> bool:
-        """Whether something can be made there, or in the nearest directory above that exists."""
+        """Whether this process may create the path, in its directory or the nearest one above."""
 
     def usage(self, path: str) -> DiskUsage | None:
-        """Of the partition that holds `path`; None when there is no such path."""
+        """Return the usage of the partition that holds `path`; None if `path` does not exist."""
 
 
 class Worker(Protocol):
-    """The only threads there are: for calls that block on the disk."""
+    """The threads of the process, for calls that block on the disk."""
 
     def call(self, function: Callable[..., T], *args: Any) -> "Deferred[T]":
-        """Run it aside; fires in the reactor with its result or failure."""
+        """Run a function in a thread; fires in the reactor with its result or failure."""
 
 
 class Network(Protocol):
-    """Where endpoints come from."""
+    """Makes endpoints of connections and ports."""
 
     def client(self, host: str, port: int, timeout: float = 3.0) -> IStreamClientEndpoint:
-        """Connects to a peer; `timeout` in seconds."""
+        """Return an endpoint that connects to a peer, with a timeout in seconds."""
 
     def server(self, port: int, interface: str = "") -> IStreamServerEndpoint:
-        """Listens; port 0 picks a free one."""
+        """Return an endpoint that listens; port 0 picks a free port."""
 
     def look_up(self, name: str) -> "Deferred[list[str]]":
-        """The addresses that a name stands for; none: it is not known. Never fails."""
+        """Look up the addresses of a name; empty if the name is not known. Never fails."""
 
 
 class Connections(Protocol):
     """
-    How many connections the listening ports of a process have taken.
+    The connections that the listening ports of a process have accepted.
 
-    :ivar taken: how many there are.
-    :ivar refused: how many were refused, by the key that says so.
+    :ivar taken: how many connections are open.
+    :ivar refused: how many connections were refused, by the configuration key of the limit.
     """
 
     taken: int
@@ -212,27 +213,27 @@ class Connections(Protocol):
 
     @property
     def places(self) -> int | None:
-        """How many there may be; None: any number."""
+        """How many connections may be open; None without a limit."""
 
     def know(self, host: str) -> None:
-        """A broker of this cluster is at this address: it is let in where strangers are not."""
+        """Note the address of a broker of this cluster, which is accepted where others are not."""
 
 
 @dataclass(frozen=True)
 class Host:
     """
-    What a whole broker, name server or client stands on.
+    The outside of a broker, name server or client.
 
-    :ivar clock: durations and `callLater`; seconds that nobody sets.
-    :ivar boot_clock: seconds that nobody sets either, and that count on while the machine is
-        suspended; None: it has no such clock.
-    :ivar now_ms: for timestamps that are stored, sent or shown; ms since the epoch. Somebody may
-        set them forward or back at any time, so no difference of two of them is a duration.
-    :ivar random: jitter, ids, choices.
-    :ivar memory_bytes: of the machine; a part of it counts as page cache.
-    :ivar processors: of the machine, for operators.
-    :ivar connections: None where nobody limits them.
-    :ivar open_files: at once, beside connections.
+    :ivar clock: a steady clock in seconds, for durations and `callLater`.
+    :ivar boot_clock: returns a steady time in seconds that also counts while the machine is
+        suspended; None if the machine has no such clock.
+    :ivar now_ms: returns ms since the epoch, for timestamps that are stored, sent or shown.
+        Operators may set this time, so the difference of two timestamps is no duration.
+    :ivar random: random numbers for jitter, ids and choices.
+    :ivar memory_bytes: the machine's memory in bytes; a part of it counts as page cache.
+    :ivar processors: how many processors the machine has, for operators.
+    :ivar connections: counts connections; None if they are not limited.
+    :ivar open_files: how many files may be open at once, besides connections.
     """
 
     clock: IReactorTime
@@ -249,13 +250,13 @@ class Host:
 
     @property
     def times(self) -> Times:
-        """What tells the time here."""
+        """The host's two clocks."""
         return Times(self.clock, self.now_ms)
 
     def boot_seconds(self) -> float:
-        """For what others do meanwhile, as with leases: time counts while this machine sleeps."""
+        """Return a steady time in seconds that counts on while the machine sleeps, for leases."""
         return self.clock.seconds() if self.boot_clock is None else self.boot_clock()
 
     def steady_ms(self) -> int:
-        """Of `clock`, for durations; means nothing to anybody else."""
+        """Return the time of `clock` in ms, for durations; it has no meaning to other machines."""
         return int(self.clock.seconds() * 1000)

@@ -11,9 +11,9 @@ _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 def span_ms(text: str, bare: str = "") -> int | None:
     """
-    `500ms`, `90s`, `1.5m` (or `1.5min`), `2h`, `7d`, as ms; None: it is something else.
+    Parse `500ms`, `90s`, `1.5m` (or `1.5min`), `2h`, `7d` to ms; None if the text has another form.
 
-    :param bare: the unit of a number without one; empty: it has to have one.
+    :param bare: the unit of a number without unit; empty if a unit is required.
     """
     match = _SPAN.fullmatch(text.strip().lower())
     unit = "" if match is None else match[2] or bare
@@ -21,6 +21,6 @@ def span_ms(text: str, bare: str = "") -> int | None:
 
 
 def size_of(text: str) -> int | None:
-    """`65536`, `64k`, `16m`, `1g`, with or without `b` or `ib`, as bytes; None: something else."""
+    """Parse `65536`, `64k`, `16mb` or `1gib` to bytes; None if the text has another form."""
     match = _SIZE.fullmatch(text.strip().lower())
     return int(match[1]) << _SHIFTS[match[2]] if match is not None else None

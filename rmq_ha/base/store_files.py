@@ -1,4 +1,4 @@
-"""How the files of a store are read, wherever they are."""
+"""Interface to read the files of a store, on a local disk or elsewhere."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -6,15 +6,15 @@ from rmq_ha.base.errors import CannotDecide
 
 WINDOW = 8 << 20
 OVERLAP = 128
-"""Of a window in which nothing was found: as long as a head."""
+"""Bytes by which windows overlap, as many as a record's head, which may begin at a window's end."""
 
 
 class Entry(NamedTuple):
     """
-    What a directory holds.
+    A file or directory in a directory.
 
-    :ivar size: bytes of a file; 0 of a directory.
-    :ivar modified_ms: 0 where nobody knows.
+    :ivar size: bytes of a file; 0 for a directory.
+    :ivar modified_ms: when it was last modified, in ms since the epoch; 0 if not known.
     """
 
     name: str
@@ -24,21 +24,21 @@ class Entry(NamedTuple):
 
 
 class Files(Protocol):
-    """Reading; paths are those that `files_of` gave, with names behind. May be pickled."""
+    """Reads files. Paths begin with a path that `files_of` returned. Objects may be pickled."""
 
     def list(self, path: str) -> list[Entry]:
-        """Sorted by name; empty when there is no such directory."""
+        """Return the entries of a directory, sorted by name; empty if it does not exist."""
 
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
         """
-        A small part of a file, or all of a small file; fewer bytes at its end.
+        Return a small part of a file, or a whole small file; fewer bytes at its end.
 
         :raises FileNotFoundError: there is none.
         """
 
     def window(self, path: str, offset: int, length: int) -> Any:
         """
-        Bytes of a large file without holding them, where that is possible.
+        Return a part of a large file, mapped instead of copied where that is possible.
 
         :raises FileNotFoundError: there is none.
         """
@@ -46,9 +46,9 @@ class Files(Protocol):
 
 def window_of(files: Files, path: str, offset: int, length: int) -> Any:
     """
-    A part of a file of the log, all of it.
+    Return exactly `length` bytes of a file of the log.
 
-    :raises CannotDecide: the file is gone, or shorter than it was, or the disk refuses.
+    :raises CannotDecide: the file is gone or shorter than it was, or the disk cannot be read.
     """
     try:
         window = files.window(path, offset, length)

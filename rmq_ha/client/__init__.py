@@ -120,7 +120,7 @@ if TYPE_CHECKING:
     from rmq_ha.client.send.transactions import TransactionProducer as TransactionProducer
     from rmq_ha.client.send.transactions import TransactionSendResult as TransactionSendResult
 else:
-    # Type checkers and editors read the names above, Python these; a test holds them together.
+    # Type checkers and editors read the imports above, Python these names; a test compares them.
     _NAMES = {
         "rmq_ha.client.blocking": "BlockingClient",
         "rmq_ha.client.blocking_consumers": "BlockingConsumer BlockingPullConsumer",

@@ -4,8 +4,8 @@
         producer = await client.producer()
         await producer.send(Message("TopicA", b"hello"))
 
-It runs in the loop that runs already. A cancelled future cancels its call. Listeners may be `async
-def` and await whatever asyncio has.
+It runs in the event loop that is running already. A cancelled future cancels its call. Listeners
+may be `async def` and await anything of asyncio.
 """
 
 from asyncio import AbstractEventLoop, Future, get_running_loop
@@ -66,10 +66,10 @@ T = TypeVar("T")
 
 class Client:
     """
-    One client of a cluster, in the running loop; make it inside `async def`.
+    One client of a cluster, in the running event loop; make it inside `async def`.
 
-    :ivar instance: the `ClientInstance`, for all that is not here; see `future`.
-    :ivar loop: that it lives in.
+    :ivar instance: the `ClientInstance`, for calls that this class lacks; wrap them in `future`.
+    :ivar loop: the client's event loop.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class Client:
         **options: Unpack[ClientOptions],
     ) -> None:
         """
-        :param settings: or only the name servers, `host:port`, `;` between them.
-        :param host: what to stand on; None: this machine. See `rmq_ha.testing`.
-        :param options: settings of `ClientConfig`, over those of `settings`.
-        :raises ConfigurationError: no loop of asyncio runs here, there is no name server, or a
-            `tls.*` key does not fit.
+        :param settings: settings, or only the name servers as `host:port;host:port`.
+        :param host: clock, network and disk; None for this machine's. See `rmq_ha.testing`.
+        :param options: settings of `ClientConfig`; they override those of `settings`.
+        :raises ConfigurationError: no event loop of asyncio runs here, no name server is set, or a
+            `tls.*` key is not valid.
         """
         settings = client_settings(settings, options)
         self.loop: AbstractEventLoop = _running_loop()
@@ -107,13 +107,13 @@ class Client:
         await self.stop()
 
     async def start(self) -> None:
-        """Begin; connections come when something is to be sent."""
+        """Start the client; connections are made with the first request."""
         await self.future(self.instance.start())
 
     async def stop(self) -> None:
         """Stop producers and consumers in an orderly way, then close the connections."""
         parts, self._parts = self._parts, []
-        parts.sort(key=lambda part: isinstance(part, Producer))  # what is in hand may still send
+        parts.sort(key=lambda part: isinstance(part, Producer))  # handlers may send
         try:
             for part in parts:
                 await part.stop()
@@ -129,10 +129,10 @@ class Client:
         **options: Unpack[ProducerOptions],
     ) -> "Producer":
         """
-        A started producer.
+        Make and start a producer.
 
-        :param hooks: see attempts to send, or deliveries: by their methods.
-        :param options: settings of `ProducerConfig`, over those of `config`.
+        :param hooks: hooks of attempts (`SendHook`), of deliveries (`DeliveryHook`), or of both.
+        :param options: settings of `ProducerConfig`; they override those of `config`.
         """
         made = producer.Producer(self.instance, config, hooks, **options)
         return await self._started(Producer(self, made))
@@ -146,10 +146,10 @@ class Client:
         **options: Unpack[ProducerOptions],
     ) -> "TransactionProducer":
         """
-        A started producer of messages in transactions.
+        Make and start a producer of messages in transactions.
 
-        :param listener: its methods may be `async def`.
-        :param options: settings of `ProducerConfig`, over those of `config`.
+        :param listener: does the sender's own work; its methods may be `async def`.
+        :param options: settings of `ProducerConfig`; they override those of `config`.
         """
         made = transactions.TransactionProducer(
             self.instance, _Transactions(self.loop, listener), config, hooks, **options
@@ -169,12 +169,12 @@ class Client:
         **options: Unpack[PushConsumerOptions],
     ) -> "PushConsumer":
         """
-        A consumer to subscribe, and to start: by `async with`, say.
+        Make a push consumer. Subscribe to topics, and start it, for example by `async with`.
 
-        Parameters as of `rmq_ha.client.PushConsumer`.
+        The other parameters are those of `rmq_ha.client.PushConsumer`.
 
-        :param orderly: `async for` gets the messages of each queue one after the other.
-        :param options: settings of `PushConsumerConfig`, over those of `config`.
+        :param orderly: whether `async for` gets the messages of each queue one after the other.
+        :param options: settings of `PushConsumerConfig`; they override those of `config`.
         """
         made = push_consumer.PushConsumer(
             self.instance,
@@ -201,9 +201,9 @@ class Client:
         **options: Unpack[LitePullConsumerOptions],
     ) -> LitePullConsumer:
         """
-        A consumer to subscribe or assign, to start, and to poll.
+        Make a lite pull consumer. Call `subscribe` or `assign`, start it, and call `poll`.
 
-        :param options: settings of `LitePullConsumerConfig`, over those of `config`.
+        :param options: settings of `LitePullConsumerConfig`; they override those of `config`.
         """
         made = lite_pull_consumer.LitePullConsumer(
             self.instance,
@@ -227,7 +227,7 @@ class Client:
         offset_store: OffsetStore | None = None,
         filters: Sequence[Filter] = (),
     ) -> PullConsumer:
-        """A consumer to start, and to pull with from any queue and offset."""
+        """Make a pull consumer. Start it, and pull from any queue and offset."""
         made = pull_consumer.PullConsumer(
             self.instance,
             consumer_group,
@@ -241,19 +241,19 @@ class Client:
         return consumer
 
     async def route(self, topic: str) -> TopicRoute:
-        """Where a topic is; raises `NoRoute`, `NoNameServer` or `BrokerRefused`."""
+        """Return the route of a topic; raises `NoRoute`, `NoNameServer` or `BrokerRefused`."""
         return await self.future(self.instance.route(topic))
 
     async def ask(self, asking: Asking[T]) -> T:
-        """What `rmq_ha.client.lookup.lookups` and `groups` know to ask: offsets, messages, lag."""
+        """Run an `Asking` of `rmq_ha.client.lookups` or `groups`: offsets, messages, lag."""
         return await self.future(Asker(self.instance).run(asking))
 
     def future(self, later: "Deferred[T] | Coroutine[Any, Any, T]") -> "Future[T]":
-        """A Deferred, or a coroutine that awaits Deferreds, as a future of this loop."""
+        """Make a future of this loop from a Deferred, or from a coroutine that awaits Deferreds."""
         return self._futures.make(later)
 
     def listener(self, function: Listener) -> Listener:
-        """An `async def` as a listener: it runs as a task of this loop."""
+        """Make a listener of an `async def`, whose calls run as tasks of this loop."""
 
         def listen(messages: Sequence[MessageExt], context: Any) -> Any:
             return _task(self.loop, function(messages, context))
@@ -287,19 +287,19 @@ def _running_loop() -> AbstractEventLoop:
 
 def connect(settings: ClientConfig | str = "", **options: Unpack[ClientOptions]) -> Client:
     """
-    For `async with`: a client that is started, and stopped at the end.
+    Make a client for `async with`, which starts the client and stops it at the end.
 
-    :param settings: or only the name servers, `host:port`, `;` between them.
-    :param options: settings of `ClientConfig`, over those of `settings`.
+    :param settings: settings, or only the name servers as `host:port;host:port`.
+    :param options: settings of `ClientConfig`; they override those of `settings`.
     """
     return Client(settings, **options)
 
 
 class Producer(Life):
     """
-    See `rmq_ha.client.send.producer.Producer`.
+    A `rmq_ha.client.Producer` for asyncio, with futures in the place of Deferreds.
 
-    :ivar deferred: that one.
+    :ivar deferred: the producer with Deferreds.
     """
 
     def __init__(self, client: Client, deferred: producer.Producer) -> None:
@@ -311,14 +311,15 @@ class Producer(Life):
         await self._futures.make(self.deferred.start())
 
     async def stop(self) -> None:
-        """Sends under way finish, or fail by a deadline; the group is left."""
+        """Wait for sends under way, up to `stop_timeout_ms`, and leave the group."""
         await self._futures.make(self.deferred.stop())
 
     def ready(self) -> "Future[None]":
         """
-        Done when a send would not have to wait for a place in flight.
+        Wait until a send would not have to wait for a place in flight.
 
-        Awaited before each send, many of them take as much memory as brokers are behind, no more.
+        If you await this before each send, the waiting sends stay within `max_in_flight`, and so
+        does their memory.
         """
         return self._futures.make(self.deferred.ready())
 
@@ -373,7 +374,7 @@ class _Transactions:
 
 
 def _task(loop: AbstractEventLoop, outcome: Any) -> Any:
-    """A coroutine runs as a task, and is waited for as a Deferred; all else is the answer."""
+    """Run a coroutine as a task, and return a Deferred of it; return any other value unchanged."""
     if iscoroutine(outcome):
         return Deferred.fromFuture(loop.create_task(outcome))
     return outcome

@@ -1,4 +1,4 @@
-"""The consumers that are asked for messages, on asyncio; `rmq_ha.client.aio.Client` makes them."""
+"""Pull and lite pull consumers for asyncio; `rmq_ha.client.aio.Client` makes them."""
 
 from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop, Future, wait
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class _Answer(Future[T]):
-    """Of a Deferred, which is cancelled with it."""
+    """A future with the result of a Deferred; cancelling the future cancels the Deferred."""
 
     def __init__(self, later: "Deferred[T]", loop: AbstractEventLoop) -> None:
         super().__init__(loop=loop)
@@ -29,7 +29,7 @@ class _Answer(Future[T]):
         later.addCallbacks(self._succeeded, self._failed)
 
     def cancel(self, msg: Any = None) -> bool:
-        """Nobody wants it any more."""
+        """Cancel the future and its Deferred."""
         if not super().cancel(msg):
             return False
         self._later.cancel()
@@ -46,13 +46,13 @@ class _Answer(Future[T]):
 
 
 class Futures:
-    """Makes futures of one loop."""
+    """Makes futures of one event loop."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.loop = loop
 
     def make(self, later: "Deferred[T] | Coroutine[Any, Any, T]") -> "Future[T]":
-        """Of a Deferred, or of a coroutine that awaits Deferreds."""
+        """Make a future of a Deferred, or of a coroutine that awaits Deferreds."""
         if not isinstance(later, Deferred):
             later = Deferred.fromCoroutine(later)
         return _Answer(later, self.loop)
@@ -62,9 +62,9 @@ def as_future(
     method: "Callable[Concatenate[Any, P], Deferred[T]]", says: str
 ) -> "Callable[Concatenate[Any, P], Future[T]]":
     """
-    A method of the class for Deferreds, asked in the same way, with a future as its answer.
+    Make a method that calls the Deferred's class's method and returns a future instead.
 
-    :param says: its docstring here, without what only Deferreds do.
+    :param says: the docstring of the new method.
     """
 
     name = method.__name__
@@ -78,7 +78,7 @@ def as_future(
 
 
 class Life(ABC):
-    """What starts at the beginning of an `async with`, and stops at its end."""
+    """Base class of clients' parts that `async with` starts, and stops at its end."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -89,22 +89,22 @@ class Life(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Begin."""
+        """Start, at the beginning of an `async with`."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """End."""
+        """Stop, at the end of an `async with`."""
 
 
 class LitePullConsumer(Life):
     """
-    See `rmq_ha.client.consume.lite_pull_consumer.LitePullConsumer`.
+    A `rmq_ha.client.LitePullConsumer` for asyncio, with futures in the place of Deferreds.
 
-    `async for message in consumer` goes on until `stop`, where it was left before. With
-    `auto_commit` a message counts as consumed when a later one is asked for, so one loop at a time
-    is right; without it when `commit_sync` says so.
+    `async for message in consumer` goes on until `stop`; a new loop goes on where the last one was
+    left. With `auto_commit` a message counts as consumed when a later message is asked for, so use
+    one loop at a time. Without `auto_commit` call `commit_sync`.
 
-    :ivar deferred: that one.
+    :ivar deferred: the consumer with Deferreds.
     """
 
     def __init__(self, futures: Futures, deferred: lite_pull_consumer.LitePullConsumer) -> None:
@@ -122,7 +122,7 @@ class LitePullConsumer(Life):
             if self._stopped:
                 raise StopAsyncIteration
             asked = self._asked = self._asked or self.poll()
-            await wait([asked])  # a loop that is cancelled here leaves the answer to the next one
+            await wait([asked])  # if this loop is cancelled here, the next has the answer
             if self._asked is asked:
                 self._asked = None
                 self._polled.extend(asked.result())
@@ -133,25 +133,25 @@ class LitePullConsumer(Life):
         await self._futures.make(self.deferred.start())
 
     async def stop(self) -> None:
-        """Leave; offsets are kept, loops end."""
+        """Persist the offsets and leave the group; loops end."""
         self._stopped = True
         self._polled.clear()
         await self._futures.make(self.deferred.stop())
 
     def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
-        """Share the queues of a topic with the group."""
+        """Read this member's share of a topic's queues."""
         self.deferred.subscribe(topic, expression)
 
     def unsubscribe(self, topic: str) -> None:
-        """The reverse."""
+        """Stop reading a topic; the next rebalance gives its queues up."""
         self.deferred.unsubscribe(topic)
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Take these queues, whatever others do."""
+        """Read exactly these queues, even if other members read them too."""
         self.deferred.assign(queues)
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are ours now."""
+        """Return the queues that this consumer reads now."""
         return self.deferred.assignment()
 
     fetch_message_queues = as_future(
@@ -164,25 +164,25 @@ class LitePullConsumer(Life):
     )
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """`poll` leaves them out."""
+        """Stop reading these queues until `resume`; they stay with this consumer."""
         self.deferred.pause(queues)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """The reverse."""
+        """Read paused queues again."""
         self.deferred.resume(queues)
 
     def seek(self, queue: MessageQueue, offset: int) -> "Future[None]":
-        """Go on there."""
+        """Go on reading a queue at another offset."""
         self._forget(queue)
         return self._futures.make(self.deferred.seek(queue, offset))
 
     def seek_to_begin(self, queue: MessageQueue) -> "Future[None]":
-        """Go on at the first message."""
+        """Go on at a queue's first message."""
         self._forget(queue)
         return self._futures.make(self.deferred.seek_to_begin(queue))
 
     def seek_to_end(self, queue: MessageQueue) -> "Future[None]":
-        """Go on behind the last message."""
+        """Go on after a queue's last message."""
         self._forget(queue)
         return self._futures.make(self.deferred.seek_to_end(queue))
 
@@ -202,7 +202,7 @@ class LitePullConsumer(Life):
     )
 
     def _forget(self, queue: MessageQueue) -> None:
-        """A loop goes on elsewhere in this queue."""
+        """Drop a queue's messages that no loop has got, as loops go on at another offset."""
         left = [message for message in self._polled if message.queue != queue]
         self._polled.clear()
         self._polled.extend(left)
@@ -210,9 +210,9 @@ class LitePullConsumer(Life):
 
 class PullConsumer(Life):
     """
-    See `rmq_ha.client.consume.pull_consumer.PullConsumer`.
+    A `rmq_ha.client.PullConsumer` for asyncio, with futures in the place of Deferreds.
 
-    :ivar deferred: that one.
+    :ivar deferred: the consumer with Deferreds.
     """
 
     def __init__(self, futures: Futures, deferred: pull_consumer.PullConsumer) -> None:
@@ -224,7 +224,7 @@ class PullConsumer(Life):
         await self._futures.make(self.deferred.start())
 
     async def stop(self) -> None:
-        """Leave; offsets are kept."""
+        """Persist the offsets and leave the group."""
         await self._futures.make(self.deferred.stop())
 
     pull = as_future(pull_consumer.PullConsumer.pull, "Messages of a queue, as many as are there.")
@@ -239,7 +239,7 @@ class PullConsumer(Life):
     )
 
     def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
-        """Everything below is consumed."""
+        """Note that all messages of a queue below an offset are consumed."""
         self.deferred.update_consume_offset(queue, offset)
 
     fetch_consume_offset = as_future(

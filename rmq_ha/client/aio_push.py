@@ -1,4 +1,4 @@
-"""The push consumer on asyncio; `rmq_ha.client.aio.Client` makes it."""
+"""The push consumer for asyncio; `rmq_ha.client.aio.Client` makes it."""
 
 from asyncio import AbstractEventLoop, Future
 from collections.abc import AsyncIterator
@@ -28,27 +28,27 @@ T = TypeVar("T")
 
 
 class _Client(Protocol):
-    """What is used of a `rmq_ha.client.aio.Client`."""
+    """The part of a `rmq_ha.client.aio.Client` that this module uses."""
 
     loop: AbstractEventLoop
 
     def future(self, later: "Deferred[T]", /) -> "Future[T]":
-        """A Deferred as a future of this loop."""
+        """Make a future of this loop from a Deferred."""
 
     def listener(self, function: Listener, /) -> Listener:
-        """A listener of one that may be `async def`."""
+        """Make a listener of a function that may be `async def`."""
 
 
 class PushConsumer(Life):
     """
-    See `rmq_ha.client.consume.push_consumer.PushConsumer`.
+    A `rmq_ha.client.PushConsumer` for asyncio, with futures in the place of Deferreds.
 
-    Without a listener its messages are for `async for message in consumer`, in as many loops as
-    you like: each message goes to one of them. A message counts as consumed when its loop asks for
-    the next one, or with `ack`. When an exception or a `break` leaves the loop, its message comes
-    again, as after `reconsume_later`, and after `max_reconsume_times` goes to the dead letters.
+    Without a listener, `async for message in consumer` gets its messages. Several loops may run:
+    each message goes to one of them. A message counts as consumed when its loop asks for the next
+    one, or with `ack`. When an exception or a `break` leaves the loop, the loop's message comes
+    again, as after `reconsume_later`. After `max_reconsume_times` it goes to the dead-letter queue.
 
-    :ivar deferred: that one.
+    :ivar deferred: the consumer with Deferreds.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class PushConsumer(Life):
         self._hand_over: HandOver | None = None
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
-        """:raises NotStarted: it is not started, or has a listener."""
+        """:raises NotStarted: the consumer is not started, or has a listener."""
         return Messages(self._loops())
 
     def batches(self, most: int = 32, *, wait_ms: int = 0) -> AsyncIterator[list[MessageExt]]:
@@ -74,10 +74,10 @@ class PushConsumer(Life):
         A batch counts as consumed when its loop asks for the next one; `ack` and `reconsume_later`
         answer for one message of it. An ordered queue gives one message at a time.
 
-        :param most: messages of a batch; `consume_concurrency` has to be as large.
-        :param wait_ms: how long a batch that is not full waits for more.
+        :param most: most messages of a batch; `consume_concurrency` must be at least as large.
+        :param wait_ms: how long a batch that is not full waits for more messages, in ms.
         :raises ConfigurationError: `consume_concurrency` is smaller.
-        :raises NotStarted: it is not started, or has a listener.
+        :raises NotStarted: the consumer is not started, or has a listener.
         """
         return Batches(self._loops(), batch_size(most, self.deferred.config), wait_ms / 1000)
 
@@ -93,16 +93,20 @@ class PushConsumer(Life):
         return MessageBlock(message, self._loops().ended)
 
     def ack(self, message: MessageExt) -> None:
-        """A message of a loop is consumed, though no next one is asked for; twice is harmless."""
+        """
+        Answer that a message of a loop is consumed, before the loop asks for the next one. A second
+        call changes nothing.
+        """
         self._loops().consumed(message)
 
     def reconsume_later(self, message: MessageExt, delay_level: int = 0) -> None:
         """
-        A message of a loop is to come again; the loop may go on.
+        Answer that a message of a loop is to come again; the loop may go on.
 
-        :param delay_level: when; 0: the broker decides, longer each time; -1: not again, to the
-            dead letters. Without meaning for ordered messages, whose queue rests a moment.
-        :raises MQClientError: it was consumed already.
+        :param delay_level: the delay level after which it comes again. 0 lets the broker decide,
+            longer each time; -1 sends it to the dead-letter queue. Ignored for ordered messages,
+            whose queue rests a moment.
+        :raises MQClientError: the message was answered already.
         """
         self._loops().reconsume_later(message, delay_level)
 
@@ -112,11 +116,11 @@ class PushConsumer(Life):
         return self._hand_over
 
     def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
-        """Consume a topic too, or another choice of it; before or after `start`."""
+        """Consume a topic, or change which of its messages are consumed; also after `start`."""
         self.deferred.subscribe(topic, expression)
 
     def unsubscribe(self, topic: str) -> None:
-        """Consume it no more."""
+        """Stop consuming a topic; the next rebalance gives its queues up."""
         self.deferred.unsubscribe(topic)
 
     @overload
@@ -131,30 +135,31 @@ class PushConsumer(Life):
 
     def register_message_listener(self, listener: Listener, *, orderly: bool = False) -> None:
         """
-        Say who consumes.
+        Set the listener.
 
-        :param listener: `listener(messages, context)`, plain or `async def`.
-        :param orderly: the messages of each queue one after the other.
+        :param listener: `listener(messages, context)`, a plain function or an `async def`.
+        :param orderly: whether the listener gets the messages of each queue one after the other.
         """
         self._listen(self._client.listener(listener), orderly=orderly)
 
     def suspend(self) -> None:
-        """Pull nothing; what is cached is still consumed."""
+        """Stop pulling until `resume`; cached messages are still consumed."""
         self.deferred.suspend()
 
     def resume(self) -> None:
-        """The reverse."""
+        """Pull again after `suspend`."""
         self.deferred.resume()
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are ours now."""
+        """Return the queues that this member has now."""
         return self.deferred.assignment()
 
     async def start(self) -> None:
         """
         Join the group and begin to consume.
 
-        :raises ConfigurationError: without a listener, `consume_message_batch_max_size` above 1.
+        :raises ConfigurationError: the consumer has no listener, and its
+            `consume_message_batch_max_size` is larger than 1.
         """
         if not self.deferred.has_listener:
             refuse_batches(self.deferred.config)
@@ -164,11 +169,11 @@ class PushConsumer(Life):
 
     async def stop(self) -> None:
         """
-        Leave: listeners and loops end, offsets are kept, brokers are told.
+        Leave the group: end listeners and loops, persist offsets, and unregister at the brokers.
 
-        It waits for the messages in hand, up to `await_termination_when_shutdown_ms`; what is
-        not answered by then is another member's, and that was no attempt. A message in the hand of
-        the task that calls this comes again, as after `reconsume_later`: answer it before.
+        It waits for messages that were taken, up to `await_termination_when_shutdown_ms`. Another
+        member gets those that are not answered by then, and the attempt does not count. A message
+        of the task that calls this comes again, as after `reconsume_later`: answer it before.
         """
         if self._hand_over is not None:
             self._hand_over.close()
@@ -183,9 +188,9 @@ class PushConsumer(Life):
 
 def batch_size(most: int, config: PushConsumerConfig) -> int:
     """
-    Itself, if a consumer can have so many messages in hand.
+    Return the size of a batch after a check.
 
-    :raises ConfigurationError: it cannot.
+    :raises ConfigurationError: the size is below 1, or larger than `consume_concurrency`.
     """
     if most < 1:
         raise ConfigurationError(f"a batch has at least 1 message, not {most}")

@@ -1,8 +1,8 @@
 """BlockingClient: send, pull and look things up from scripts, threads and Spark executors.
 
-It imports no reactor, and none of Twisted: plain sockets, one for each address. A process that is
-forked with a client in it can go on using it: the child makes connections of its own. It can be
-pickled too; what arrives is a new client with the same settings.
+It imports neither a reactor nor anything else of Twisted, and has one plain socket for each
+address. A forked child can go on using its parent's client, as it makes connections of its own. A
+pickled client is unpickled as a new client with the same settings.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        """Members of groups have a loop, and so Twisted: imported when they are asked for."""
+        """Import members of groups on demand, as their event loop needs Twisted."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         home = "blocking_transactions" if "Transaction" in name else "blocking_consumers"
@@ -88,19 +88,19 @@ __all__ = [
 
 T = TypeVar("T")
 READER_GROUP = "TOOLS_CONSUMER"
-"""A group that every broker has, for reads in nobody's name."""
+"""A group that every broker has, for reads that belong to no application's group."""
 _FORWARD = 100
 
 
 class BlockingClient:
     """
-    One cluster. Threads may share it; calls to one broker wait for each other.
+    A client of one cluster. Threads may share it; calls to one broker wait for each other.
 
-    Every call raises `MQClientError` or `RemotingError` when it cannot be done, within
-    `mq_client_api_timeout_ms` for each address that is asked; sends within `delivery_timeout_ms`.
+    A call that cannot be carried out raises `MQClientError` or `RemotingError`. It does so within
+    `mq_client_api_timeout_ms` for each address that is asked; a send within `delivery_timeout_ms`.
 
-    :ivar settings: as given.
-    :ivar producer: as given.
+    :ivar settings: the settings of the client.
+    :ivar producer: the settings of its sends.
     """
 
     def __init__(
@@ -112,10 +112,11 @@ class BlockingClient:
         **options: Unpack[BlockingClientOptions],
     ) -> None:
         """
-        :param settings: or only the name servers, `host:port`, `;` between them.
-        :param options: settings of `ClientConfig` and `ProducerConfig`, over those that are given.
-        :param hooks: see deliveries; what is pickled has none.
-        :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
+        :param settings: settings, or only the name servers as `host:port;host:port`.
+        :param options: settings of `ClientConfig` and `ProducerConfig`; they override those of
+            `settings` and `producer`.
+        :param hooks: called before and after each send; pickling leaves them out.
+        :raises ConfigurationError: no name server is set, or a `tls.*` key is not valid.
         """
         of_client, of_producer = split_options(options, ClientConfig)
         self.settings = settings = client_settings(settings, of_client)
@@ -151,7 +152,9 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; the client cannot be used any more. Twice is harmless."""
+        """
+        Close the connections; the client cannot be used any more. A second call changes nothing.
+        """
         self._calls.close()
 
     # Sends
@@ -165,19 +168,19 @@ class BlockingClient:
         arg: Any = None,
     ) -> SendResult:
         """
-        Send, and wait until it is stored; another broker is tried if need be.
+        Send a message, and wait until it is stored; other brokers are tried if one fails.
 
-        :param queue: put it there, and try only once.
+        :param queue: the queue to send to; no other queue is tried.
         :param selector: `selector(queues, message, arg)` chooses the queue (`select_by_hash`).
-        :raises IllegalMessage: it breaks a rule of RocketMQ; no broker was asked.
-        :raises SendFailed: it is not stored for certain.
+        :raises IllegalMessage: the message breaks a rule of RocketMQ; no broker was asked.
+        :raises SendFailed: no broker has confirmed the message.
         """
         return self._watched(
             (message,), lambda: self.run(self._sender().send(message, queue, selector, arg))
         )
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send, and do not ask what became of it; raises as `send`."""
+        """Send a message without asking for an answer; raises as `send` does."""
 
         def go() -> None:
             address, command = self.run(self._sender().oneway(message, queue))
@@ -189,10 +192,10 @@ class BlockingClient:
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None
     ) -> list[SendResult]:
         """
-        Send messages of one topic to one queue, in as few requests as fit.
+        Send messages of one topic in as few requests as possible; raises as `send` does.
 
         :returns: one result for each request.
-        :raises BatchFailed: some requests went through, one did not; else as `send`.
+        :raises BatchFailed: a request has failed after others were stored.
         """
         sending = self._sender()
         sends = sending.in_parts(messages, queue)
@@ -203,39 +206,46 @@ class BlockingClient:
     # Queues and offsets
 
     def route(self, topic: str) -> TopicRoute:
-        """Where a topic is; at most `poll_name_server_interval_ms` old. Raises NoRoute."""
+        """
+        Return the route of a topic; it is at most `poll_name_server_interval_ms` old if a name
+        server answers. Raises `NoRoute`.
+        """
         return self.run(self._route(self._full(topic)))
 
     def cluster(self) -> ClusterInfo:
-        """All brokers, as a name server knows them."""
+        """Ask a name server for all brokers."""
         return self.run(cluster_info())
 
     def publish_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that messages can go to."""
+        """Return the queues that messages of a topic can be sent to."""
         return list(publish_info(topic, self.route(topic)).queues)
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that messages can be pulled from, sorted."""
+        """Return the queues that messages of a topic can be pulled from, sorted."""
         return subscribe_queues(topic, self.route(topic))
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """Behind its last message."""
+        """Ask for the offset after a queue's last message."""
         return self._number(RequestCode.GET_MAX_OFFSET, queue)
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """Of its first message."""
+        """Ask for the offset of a queue's first message."""
         return self._number(RequestCode.GET_MIN_OFFSET, queue)
 
     def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
-        """:param timestamp: ms since the epoch; the message stored closest to it is found."""
+        """
+        Ask for the offset of the message stored closest to a time.
+
+        :param timestamp: the time, in ms since the epoch.
+        """
         return self._number(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, timestamp=str(timestamp))
 
     def earliest_msg_store_time(self, queue: MessageQueue) -> int:
-        """Of its first message, ms since the epoch; -1 unknown."""
+        """Ask when a queue's first message was stored, in ms since the epoch; -1 if not known."""
         return self._number(RequestCode.GET_EARLIEST_MSG_STORETIME, queue, "timestamp")
 
     def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """A group's offset, as its broker has it; None when it has none."""
+        """Ask the broker for a group's offset; None if the group has none."""
         full = self._full_queue(queue)
         offset = self.run(committed_offset(self._addresses(full), self._full(group), full))
         return None if offset < 0 else offset
@@ -258,10 +268,10 @@ class BlockingClient:
         group: str = READER_GROUP,
     ) -> PullResult:
         """
-        Messages from an offset on; a slave is asked when the master does not answer.
+        Pull messages from an offset on; a slave is asked if the master does not answer.
 
-        :param hold_ms: how long the broker may wait for a message.
-        :param group: in whose name; nothing is committed.
+        :param hold_ms: how long the broker may wait for a message, in ms.
+        :param group: the group in whose name is pulled; no offset is committed.
         """
         full = self._full_queue(queue)
         terms = PullTerms(self._full(group), max_nums, selector, hold_ms)
@@ -281,11 +291,11 @@ class BlockingClient:
         group: str = READER_GROUP,
     ) -> Iterator[MessageExt]:
         """
-        All messages of a range of offsets that are there, in order: a task of a Spark executor.
+        Yield all messages of a range of offsets in order, for example in a Spark executor's task.
 
-        :param stop: the first offset that is not wanted, at most the queue's `max_offset`.
-        :raises MQClientError: the queue begins behind `start`: messages are gone. Or it ends before
-            `stop` where it was read: on a slave that is behind, while its master is away.
+        :param stop: the first offset that is not wanted; at most the queue's `max_offset`.
+        :raises MQClientError: messages from `start` on were deleted. Or the queue ends before
+            `stop`, as it was read from a slave that lacks messages while its master is away.
         """
         while start < stop:
             result = self.pull(queue, start, min(_FORWARD, stop - start), selector, group=group)
@@ -306,9 +316,9 @@ class BlockingClient:
 
     def view_message(self, offset_msg_id: str) -> MessageExt:
         """
-        The message with an offsetMsgId (`SendResult.offset_msg_id`).
+        Return the message with an offsetMsgId (`SendResult.offset_msg_id`).
 
-        :raises BrokerRefused: it is not there any more.
+        :raises BrokerRefused: the broker does not have the message any more.
         """
         place = PlaceId.parse(offset_msg_id)
         if place is None:
@@ -324,17 +334,18 @@ class BlockingClient:
         end_ms: int = (1 << 63) - 1,
     ) -> list[MessageExt]:
         """
-        Messages with a key, of all brokers.
+        Return the messages with a key, from all brokers.
 
-        :param max_num: of each broker.
-        :param begin_ms: stored since, ms since the epoch.
+        :param max_num: most messages of each broker.
+        :param begin_ms: earliest time of storing, in ms since the epoch.
+        :param end_ms: latest time of storing, in ms since the epoch.
         """
         query = KeyQuery(self._full(topic), key, False, max_num, begin_ms, end_ms)
         messages = self.run(messages_by_key(query, self.route(topic)))
         return [self._without_namespace(message) for message in messages]
 
     def query_message_by_unique_key(self, topic: str, msg_id: str) -> MessageExt | None:
-        """The message with the id that its producer gave it; None when no broker has it."""
+        """Return the message with a unique id of its producer; None if no broker has it."""
         query = KeyQuery(self._full(topic), msg_id, True)
         messages = self.run(messages_by_key(query, self.route(topic)))
         return self._without_namespace(messages[0]) if messages else None
@@ -342,14 +353,14 @@ class BlockingClient:
     # Groups
 
     def consume_stats(self, group: str, topic: str = "") -> GroupLag:
-        """How far a group is, queue by queue."""
+        """Return the offsets and the lag of a group in each queue."""
         return self.run(consume_stats(self._full(group), self._full(topic)))
 
     def reset_offset(self, group: str, topic: str, timestamp: int) -> Reset:
         """
-        Have a group go on at a time: its consumers are told, or if there are none, the brokers.
+        Have a group go on at a time: tell its consumers or, if it has none, set its offsets.
 
-        :param timestamp: ms since the epoch; 0: at the beginning; -1: at the end.
+        :param timestamp: the time, in ms since the epoch; 0 for the first message, -1 for the end.
         """
         return self.run(reset_offset(self._full(group), self._full(topic), timestamp))
 
@@ -357,20 +368,21 @@ class BlockingClient:
 
     def call(self, address: str, command: RemotingCommand, timeout_ms: int = 0) -> RemotingCommand:
         """
-        Ask a broker (or, with an empty address, a name server) anything; raises BrokerRefused.
+        Send any request to a broker or, with an empty address, to a name server.
 
-        :param timeout_ms: `mq_client_api_timeout_ms` when 0.
+        :param timeout_ms: how long to wait, in ms; 0 for `mq_client_api_timeout_ms`.
+        :raises BrokerRefused: the answer has an error code.
         """
         return self.run(expect(Ask(command, address, timeout_ms)))
 
     def run(self, asking: Asking[T]) -> T:
-        """Drive an `Asking`: see `rmq_ha.client.lookup.lookups` and `groups`."""
+        """Run an `Asking`, for example one of `rmq_ha.client.lookups` and `groups`."""
         return drive_at_once(asking, self._ask)
 
     # Parts
 
     def _begin(self) -> None:
-        """What a forked process must not share with its parent."""
+        """Make the parts that a forked process must not share with its parent."""
         self._pid = process_id()
         random = SystemRandom()
         known = self._turn.addresses
@@ -397,7 +409,7 @@ class BlockingClient:
         return self._sending
 
     def _watched(self, messages: Sequence[Message], go: Callable[[], T]) -> T:
-        """With hooks that see deliveries."""
+        """Send with calls of the delivery hooks before and after."""
         if not self._deliveries.hooks:
             return go()
         begun = self._deliveries.begin(messages)
@@ -413,7 +425,7 @@ class BlockingClient:
         return outcome
 
     def _sign(self, command: RemotingCommand, address: str) -> RemotingCommand:
-        self._sender()  # a forked process has numbers of its own
+        self._sender()  # makes a new signer in a forked process
         assert self._signer is not None
         return self._signer.sign(command, address)
 
@@ -428,7 +440,7 @@ class BlockingClient:
         return self.run(self._turn.ask(command, timeout_ms))
 
     def _look_up(self) -> None:
-        """Where the name servers are by now; what cannot be had stays as it was."""
+        """Look the name servers up, at most every two minutes; keep them if that fails."""
         url, now = self._address_server, seconds()
         if now < self._looked_up + ADDRESSES_SECONDS:
             return
@@ -450,12 +462,12 @@ class BlockingClient:
         except NoNameServer:
             if known is None:
                 raise
-            route = known[0]  # brokers may well be there while name servers are not
+            route = known[0]  # brokers may answer while name servers do not
         self._routes[topic] = route, now + self.settings.poll_name_server_interval_ms / 1000
         return route
 
     def _stale(self, topic: str) -> None:
-        """Ask for its route next time; while no name server answers it is better than none."""
+        """Let the next use of a topic fetch its route; the old route is kept as a fallback."""
         known = self._routes.get(topic)
         if known is not None:
             self._routes[topic] = known[0], -inf

@@ -1,7 +1,7 @@
-"""Members of groups for programs without a loop: Django, Celery, scripts, threads.
+"""Consumers for programs without an event loop: Django, Celery, scripts, threads.
 
-What they do is the work of the client on asyncio, in one thread of ours; what they find is taken by
-whatever threads the application has.
+The client for asyncio runs in one thread of the consumer. Any threads of the application take its
+messages.
 """
 
 from abc import abstractmethod
@@ -37,9 +37,9 @@ Inner = TypeVar("Inner", PushConsumer, LitePullConsumer)
 
 class _Member(BlockingPart, Generic[Inner]):
     """
-    A consumer in the thread; `stop` ends its loops and keeps its offsets.
+    A consumer in a thread of its own; `stop` ends its loops and persists its offsets.
 
-    :ivar consumer_group: as given.
+    :ivar consumer_group: the group's name, as the application gave it.
     """
 
     def __init__(self, consumer_group: str, settings: ClientConfig | str) -> None:
@@ -49,24 +49,24 @@ class _Member(BlockingPart, Generic[Inner]):
         self._consumer: Inner | None = None
 
     def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
-        """Consume a topic too, or another choice of it; before or after `start`."""
+        """Consume a topic, or change which of its messages are consumed; also after `start`."""
         self._subscriptions[topic] = expression
         if self._thread is not None:
             self._ask(lambda consumer: consumer.subscribe(topic, expression))
 
     def unsubscribe(self, topic: str) -> None:
-        """Consume it no more."""
+        """Stop consuming a topic; the next rebalance gives its queues up."""
         self._subscriptions.pop(topic, None)
         if self._thread is not None:
             self._ask(lambda consumer: consumer.unsubscribe(topic))
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are ours now."""
+        """Return the queues that this member has now."""
         return self._ask(lambda consumer: consumer.assignment())
 
     @abstractmethod
     def _consumer_of(self, client: Client) -> Inner:
-        """Inside the thread's loop; not started."""
+        """Make the consumer without starting it; called in the thread's event loop."""
 
     async def _make(self, client: Client) -> None:
         self._consumer = self._consumer_of(client)
@@ -84,7 +84,7 @@ class _Member(BlockingPart, Generic[Inner]):
 
 class BlockingConsumer(_Member[PushConsumer]):
     """
-    A member of a group whose messages are taken by threads of yours, one by one::
+    A member of a group whose messages the application's threads take one by one::
 
         consumer = BlockingConsumer("payments", "a:9876;b:9876")
         consumer.subscribe("Orders", "paid")
@@ -111,11 +111,12 @@ class BlockingConsumer(_Member[PushConsumer]):
         **options: Unpack[PushConsumerOptions],
     ) -> None:
         """
-        :param settings: or only the name servers, `host:port`, `;` between them.
-        :param orderly: the messages of each queue one after the other, in whatever threads.
-        :param hooks: see each message from when it could be taken until it is answered, in our
-            thread.
-        :param options: settings of `PushConsumerConfig`, over those of `config`.
+        :param settings: settings, or only the name servers as `host:port;host:port`.
+        :param orderly: whether the messages of each queue are handed out one after the other; any
+            thread may get the next one.
+        :param hooks: called when a message can be taken, and when it is answered; in the consumer's
+            own thread.
+        :param options: settings of `PushConsumerConfig`; they override those of `config`.
         """
         super().__init__(consumer_group, settings)
         self._config = settings_of(PushConsumerConfig, config, options)
@@ -128,9 +129,9 @@ class BlockingConsumer(_Member[PushConsumer]):
 
     def __iter__(self) -> Iterator[MessageExt]:
         """
-        Until `stop`.
+        Loop over messages until `stop`.
 
-        :raises NotStarted: it never was started.
+        :raises NotStarted: the consumer was never started.
         """
         for batch in self._loop_over(1, 0.0):
             yield from batch
@@ -142,10 +143,10 @@ class BlockingConsumer(_Member[PushConsumer]):
         A batch counts as consumed when its loop asks for the next one; `ack` and `reconsume_later`
         answer for one message of it. An ordered queue gives one message at a time.
 
-        :param most: messages of a batch; `consume_concurrency` has to be as large.
-        :param wait_ms: how long a batch that is not full waits for more.
+        :param most: most messages of a batch; `consume_concurrency` must be at least as large.
+        :param wait_ms: how long a batch that is not full waits for more messages, in ms.
         :raises ConfigurationError: `consume_concurrency` is smaller.
-        :raises NotStarted: it never was started.
+        :raises NotStarted: the consumer was never started.
         """
         return self._loop_over(batch_size(most, self._config), wait_ms / 1000)
 
@@ -160,14 +161,19 @@ class BlockingConsumer(_Member[PushConsumer]):
         return MessageBlock(message, self._ended)
 
     def poll(self, timeout_ms: int = 5_000) -> MessageExt | None:
-        """The next message, to be answered by `ack` or `reconsume_later`; None: none came."""
+        """
+        Wait for the next message; answer it by `ack` or `reconsume_later`.
+
+        :param timeout_ms: how long to wait, in ms.
+        :returns: None if no message came in time.
+        """
         return next(iter(self._take([], 1, 0.0, timeout_ms / 1000)), None)
 
     def consume(self, handle: Callable[[MessageExt], object]) -> None:
         """
-        Have a function consume in this thread until `stop`.
+        Call a function for each message in this thread, until `stop`.
 
-        :param handle: what it raises is logged, and the message comes again later.
+        :param handle: the function; after an exception, which is logged, the message comes again.
         """
         for message in self:
             try:
@@ -180,12 +186,12 @@ class BlockingConsumer(_Member[PushConsumer]):
 
     def stop(self) -> None:
         """
-        Leave: loops end, offsets are kept, brokers are told.
+        Leave the group: end loops, persist offsets, and unregister at the brokers.
 
-        It waits for the messages that other threads have in hand, up to
-        `await_termination_when_shutdown_ms`; what is not answered by then is another member's,
-        and that was no attempt. Inside a loop, or in a signal handler of its thread, it only asks
-        for the end: the consumer stops when this loop is done with its message.
+        It waits for messages that other threads have taken, up to
+        `await_termination_when_shutdown_ms`. Another member gets those that are not answered by
+        then, and the attempt does not count. Inside a loop, or in a signal handler of its thread,
+        this method returns at once: the consumer stops when the loop is done with its message.
         """
         if this_thread() in self._looping:
             self._stops_later = True
@@ -196,25 +202,29 @@ class BlockingConsumer(_Member[PushConsumer]):
         super().stop()
 
     def ack(self, message: MessageExt) -> None:
-        """A message is consumed, though no next one is asked for; twice is harmless."""
+        """
+        Answer that a message is consumed, before its loop asks for the next one. A second call
+        changes nothing.
+        """
         self._ask(lambda _: self._loops().consumed(message))
 
     def reconsume_later(self, message: MessageExt, delay_level: int = 0) -> None:
         """
-        A message is to come again; its loop may go on.
+        Answer that a message is to come again; its loop may go on.
 
-        :param delay_level: when; 0: the broker decides, longer each time; -1: not again, to the
-            dead letters. Without meaning for ordered messages, whose queue rests a moment.
-        :raises MQClientError: it was answered already.
+        :param delay_level: the delay level after which it comes again. 0 lets the broker decide,
+            longer each time; -1 sends it to the dead-letter queue. Ignored for ordered messages,
+            whose queue rests a moment.
+        :raises MQClientError: the message was answered already.
         """
         self._ask(lambda _: self._loops().reconsume_later(message, delay_level))
 
     def suspend(self) -> None:
-        """Pull nothing; what is cached is still consumed."""
+        """Stop pulling until `resume`; cached messages are still consumed."""
         self._ask(lambda consumer: consumer.suspend())
 
     def resume(self) -> None:
-        """The reverse."""
+        """Pull again after `suspend`."""
         self._ask(lambda consumer: consumer.resume())
 
     def _consumer_of(self, client: Client) -> PushConsumer:
@@ -241,7 +251,10 @@ class BlockingConsumer(_Member[PushConsumer]):
         return self._hand
 
     def _loop_over(self, most: int, wait_s: float) -> Iterator[list[MessageExt]]:
-        """Loop in this thread: it may be left by an exception, and may have to stop us at last."""
+        """
+        Yield batches to the loop of this thread. When the loop ends, its last messages are given
+        back, and the consumer is stopped if `stop` was called inside the loop.
+        """
         thread, last = this_thread(), list[MessageExt]()
         try:
             while last := self._take(last, most, wait_s, None):
@@ -250,7 +263,7 @@ class BlockingConsumer(_Member[PushConsumer]):
                     yield last
                 finally:
                     self._looping.discard(thread)
-        finally:  # no message is left, or the loop is: by an exception, a `break`
+        finally:  # the messages have ended, or an exception or `break` has left the loop
             with suppress(NotStarted, ThreadStopped):
                 for message in reversed(last):
                     self._leave_message(message)
@@ -261,7 +274,7 @@ class BlockingConsumer(_Member[PushConsumer]):
         self._ask(lambda _: self._loops().leave_message(message))
 
     def _ended(self, message: MessageExt, error: BaseException | None) -> None:
-        with suppress(NotStarted, ThreadStopped):  # then it comes again
+        with suppress(NotStarted, ThreadStopped):  # the message comes again
             self._ask(lambda _: self._loops().ended(message, error))
 
     def _take(
@@ -296,7 +309,7 @@ class BlockingConsumer(_Member[PushConsumer]):
 
 class BlockingPullConsumer(_Member[LitePullConsumer]):
     """
-    A member of a group, or a reader of queues that it was given, that asks for messages::
+    A consumer of topics or of assigned queues, which the application polls::
 
         with BlockingPullConsumer("reports", "a:9876") as consumer:
             consumer.subscribe("Orders")
@@ -304,7 +317,7 @@ class BlockingPullConsumer(_Member[LitePullConsumer]):
                 store(messages)
                 consumer.commit_sync()
 
-    It knows no retries and no dead letters; one thread at a time is right. See
+    It has no retries and no dead-letter queue. Use it from one thread at a time. See
     `rmq_ha.client.LitePullConsumer`.
     """
 
@@ -316,8 +329,8 @@ class BlockingPullConsumer(_Member[LitePullConsumer]):
         **options: Unpack[LitePullConsumerOptions],
     ) -> None:
         """
-        :param settings: or only the name servers, `host:port`, `;` between them.
-        :param options: settings of `LitePullConsumerConfig`, over those of `config`.
+        :param settings: settings, or only the name servers as `host:port;host:port`.
+        :param options: settings of `LitePullConsumerConfig`; they override those of `config`.
         """
         super().__init__(consumer_group, settings)
         self._config = settings_of(LitePullConsumerConfig, config, options)
@@ -330,21 +343,21 @@ class BlockingPullConsumer(_Member[LitePullConsumer]):
         return consumer
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Take these queues, whatever others do; instead of `subscribe`."""
+        """Read exactly these queues, even if other members do too; instead of `subscribe`."""
         self._assigned = list(queues)
         if self._thread is not None:
             self._ask(lambda consumer: consumer.assign(self._assigned))
 
     def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
-        """The next messages; none when none come in time."""
+        """Wait for the next messages; the list is empty if none came in time."""
         return self._wait(lambda consumer: consumer.poll(timeout_ms))
 
     def commit_sync(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit what `poll` returned, or what is given."""
+        """Commit the given offsets or, if None, the positions that `poll` has come to."""
         self._wait(lambda consumer: consumer.commit_sync(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group is; None: it never was there."""
+        """Return the offset that the group has committed in a queue; None if it has none."""
         return self._wait(lambda consumer: consumer.committed(queue))
 
     def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
@@ -352,7 +365,7 @@ class BlockingPullConsumer(_Member[LitePullConsumer]):
         return self._wait(lambda consumer: consumer.fetch_message_queues(topic))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on there."""
+        """Go on reading a queue at another offset."""
         self._wait(lambda consumer: consumer.seek(queue, offset))
 
     def _wait(self, question: Callable[[LitePullConsumer], Awaitable[T]]) -> T:

@@ -1,4 +1,4 @@
-"""What a client for programs without a loop stands on: one thread of ours with a loop in it."""
+"""BlockingPart: an event loop in a thread of its own, for programs without an event loop."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
@@ -14,9 +14,10 @@ T = TypeVar("T")
 
 class BlockingPart(ABC):
     """
-    What begins with `start`, or a `with`: not before, so it may be made before a fork.
+    A producer or consumer in a thread that begins with `start` or `with`, so that the object may be
+    made before a fork.
 
-    :ivar group: as given; it is what errors call it by.
+    :ivar group: the group's name, which errors name too.
     """
 
     def __init__(self, group: str, settings: ClientConfig | str) -> None:
@@ -37,9 +38,9 @@ class BlockingPart(ABC):
 
     def start(self) -> None:
         """
-        Join the group and begin; harmless when it is done already.
+        Join the group and begin; do nothing if it has begun already.
 
-        :raises ConfigurationError: there is no name server, or a setting makes no sense.
+        :raises ConfigurationError: no name server is set, or a setting is not valid.
         """
         with self._lock:
             if self._thread is not None:
@@ -55,9 +56,10 @@ class BlockingPart(ABC):
 
     def stop(self) -> None:
         """
-        Leave in an orderly way.
+        Stop in an orderly way.
 
-        Of any thread; twice is harmless. In a forked process it leaves its parent's alone.
+        Any thread may call this; a second call changes nothing. In a forked process the parent's
+        thread and connections are left alone.
         """
         with self._lock:
             thread = self._thread
@@ -72,7 +74,7 @@ class BlockingPart(ABC):
                 self._is_stopping = False
 
     def _stop(self, thread: LoopThread) -> None:
-        """Other threads may go on meanwhile with what they have begun."""
+        """End the part and its thread; other threads may finish their calls meanwhile."""
         try:
             thread.run(self._end())
         except ThreadStopped:
@@ -82,7 +84,7 @@ class BlockingPart(ABC):
 
     @abstractmethod
     async def _make(self, client: Client) -> None:
-        """Inside the thread's loop: make what is to run on the client, and start it."""
+        """Make and start the producer or consumer; called in the thread's event loop."""
 
     async def _begin(self) -> None:
         client = self._client = Client(self._settings)

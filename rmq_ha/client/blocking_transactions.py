@@ -1,4 +1,4 @@
-"""Transactions for programs without a loop: Django, Celery, scripts, threads.
+"""Transactions for programs without an event loop: Django, Celery, scripts, threads.
 
 with BlockingTransactionProducer(listener, "a:9876;b:9876") as producer:
     producer.send_in_transaction(Message("Orders", body), order)
@@ -21,25 +21,29 @@ from rmq_ha.client.send.transactions import LocalTransactionState, TransactionSe
 
 
 class BlockingTransactionListener(Protocol):
-    """The sender's own work, in plain functions that may take their time."""
+    """The sender's own work, in plain functions that may block."""
 
     def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
         """
-        The half message is stored: do the work. In the thread that sends.
+        Do the work, as the half message is stored. Called in the thread that sends.
 
-        :returns: UNKNOW, or an exception: the broker will ask.
+        :returns: how the work ended; after UNKNOW or an exception the broker will ask.
         """
 
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
         """
-        The broker asks, because it was not told or the answer was lost. In a thread of ours.
+        Say how the work ended; the broker asks because it was not told or the answer was lost.
+        Called in another thread.
 
-        :returns: UNKNOW, or an exception: it will ask again.
+        :returns: how the work ended; after UNKNOW or an exception the broker will ask again.
         """
 
 
 class _Work:
-    """One transaction: the loop says when it begins, the sending thread how it ended."""
+    """
+    The work of one transaction: the event loop says when it begins, the sending thread how it
+    ended.
+    """
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.begun: Future[None] = loop.create_future()
@@ -48,7 +52,7 @@ class _Work:
 
 
 class _Listener:
-    """What the client in the thread's loop has for a listener."""
+    """The listener of the client in the thread, which passes calls on to the application's one."""
 
     def __init__(self, inner: BlockingTransactionListener) -> None:
         self._inner = inner
@@ -67,8 +71,8 @@ class BlockingTransactionProducer(BlockingPart):
     """
     A producer of messages in transactions, for any number of threads.
 
-    The sender's own work is done in the thread that calls `send_in_transaction`, so that it finds
-    its database connection there; a broker's question is answered in another one.
+    The sender's own work is done in the thread that calls `send_in_transaction`, so that it can use
+    this thread's database connection. A broker's question is answered in another thread.
     """
 
     def __init__(
@@ -81,9 +85,9 @@ class BlockingTransactionProducer(BlockingPart):
         **options: Unpack[ProducerOptions],
     ) -> None:
         """
-        :param settings: or only the name servers, `host:port`, `;` between them.
-        :param hooks: see every attempt to send, in the thread of ours.
-        :param options: settings of `ProducerConfig`, over those of `config`.
+        :param settings: settings, or only the name servers as `host:port;host:port`.
+        :param hooks: hooks of attempts or deliveries, called in the producer's own thread.
+        :param options: settings of `ProducerConfig`; they override those of `config`.
         """
         self._config = settings_of(ProducerConfig, config, options).checked()
         super().__init__(self._config.producer_group, settings)
@@ -97,10 +101,11 @@ class BlockingTransactionProducer(BlockingPart):
         """
         Send a half message, do the listener's work here, and tell the broker how that ended.
 
-        :param arg: handed to `execute_local_transaction`.
-        :param timeout_ms: for the half message.
-        :returns: with the exception of the work, if it raised one: then the broker will ask.
-        :raises MQClientError: there is no half message; the work was not begun.
+        :param arg: passed to `execute_local_transaction`.
+        :param timeout_ms: time for sending the half message, in ms.
+        :returns: the result, with the exception of the work if it raised one; the broker will then
+            ask.
+        :raises MQClientError: the half message was not sent; the work was not begun.
         """
         work = self._run(self._half(message, timeout_ms))
         state: LocalTransactionState | BaseException = LocalTransactionState.UNKNOW
@@ -142,7 +147,7 @@ class BlockingTransactionProducer(BlockingPart):
         )
 
     async def _half(self, message: Message, timeout_ms: float | None) -> _Work:
-        """Until the work is to begin, or there is nothing to do."""
+        """Send the half message; return when the work is to begin, or the send has ended."""
         assert self._client is not None
         assert self._producer is not None
         work = _Work(self._client.loop)
@@ -184,6 +189,6 @@ class BlockingTransactionProducer(BlockingPart):
 
 
 def _retrieve_error(sending: "Future[TransactionSendResult]") -> None:
-    """The thread that waited for it is told; when it was stopped, nobody is."""
+    """Mark an error as seen, so that asyncio does not log it if no thread waits any more."""
     if not sending.cancelled():
         sending.exception()

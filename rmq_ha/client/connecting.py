@@ -1,4 +1,4 @@
-"""A client of this process: for applications that have a reactor and name servers, no more."""
+"""`connect`: makes a client for applications with a Twisted reactor."""
 
 from typing import Any, Unpack
 
@@ -13,13 +13,13 @@ def connect(
     reactor: Any, settings: ClientConfig | str = "", **options: Unpack[ClientOptions]
 ) -> ClientInstance:
     """
-    What producers and consumers are made with; they start and stop it.
+    Make a client for producers and consumers, which start and stop it.
 
-    :param reactor: any of Twisted's, asyncio's too.
-    :param settings: or only the name servers, `host:port`, `;` between them; the environment's
-        NAMESRV_ADDR when empty.
-    :param options: settings of `ClientConfig`, over those of `settings`.
-    :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
+    :param reactor: any reactor of Twisted, also its asyncio reactor.
+    :param settings: settings, or only the name servers as `host:port;host:port`; if empty, those of
+        the environment variable NAMESRV_ADDR.
+    :param options: settings of `ClientConfig`; they override those of `settings`.
+    :raises ConfigurationError: no name server is set, or a `tls.*` key is not valid.
     """
     settings = client_settings(settings, options)
     reactor.callWhenRunning(begin_logging)  # twistd, or the application, has begun by then

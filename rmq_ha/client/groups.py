@@ -1,4 +1,4 @@
-"""Public: how far groups are, and having them go on elsewhere, with `client.ask`."""
+"""Public: offsets and lag of groups, and resets of offsets, for `client.ask`."""
 
 from rmq_ha.client.lookup.groups import EARLIEST as EARLIEST
 from rmq_ha.client.lookup.groups import LATEST as LATEST

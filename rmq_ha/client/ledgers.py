@@ -1,4 +1,4 @@
-"""Ledgers as JSON lines: what a hook of a producer or consumer writes down for `audit-messages`."""
+"""Ledgers of messages as JSON lines, which hooks write and `audit-messages` reads."""
 
 import json
 import zlib
@@ -14,10 +14,10 @@ UNSTORED = "FAILED"
 
 def produced_lines(context: SendContext, order_property: str = "") -> Iterator[str]:
     """
-    One line for each message of an attempt to send, for `SendHook.after_send`.
+    Yield one line for each message of an attempt to send; call it in `SendHook.after_send`.
 
     :param order_property: the property whose value names the sequence that the message belongs to
-        (a sharding key); empty: none.
+        (a sharding key); empty if messages have no such property.
     """
     result, queue = context.result, context.queue
     status = UNSTORED if result is None else result.send_status.name
@@ -39,9 +39,9 @@ def delivered_lines(
     group: str, messages: Iterable[MessageExt], now_ms: int, order_property: str = ""
 ) -> Iterator[str]:
     """
-    One line for each message that a listener was given, for `ConsumeHook.before_consume`.
+    Yield one line for each message that a listener gets; call it in `ConsumeHook.before_consume`.
 
-    :param now_ms: the time, ms since the epoch.
+    :param now_ms: the current time, in ms since the epoch.
     """
     for message in messages:
         row: dict[str, Any] = {

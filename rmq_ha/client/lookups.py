@@ -1,4 +1,4 @@
-"""Public: what can be looked up with `client.ask`."""
+"""Public: look-ups of routes, offsets and messages, for `client.ask`."""
 
 from rmq_ha.client.lookup.lookups import KeyQuery as KeyQuery
 from rmq_ha.client.lookup.lookups import PlaceId as PlaceId

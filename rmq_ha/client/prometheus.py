@@ -4,7 +4,7 @@
     producer = await client.producer(hooks=[metrics])
     consumer = client.push_consumer("payments", hooks=[metrics])
 
-They are shown where the application shows its own: `prometheus_client.start_http_server(8000)`.
+The application shows them with its own metrics: `prometheus_client.start_http_server(8000)`.
 """
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -16,10 +16,10 @@ _STORED = "SEND_OK"
 
 
 class PrometheusMetrics:
-    """A hook for producers and push consumers of all kinds; one for each registry."""
+    """A hook for producers and push consumers of all kinds; make one for each registry."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
-        """:param registry: where they are shown."""
+        """:param registry: the registry that the metrics are added to."""
         self._under_way = Gauge(
             "rmqha_client_sends_under_way",
             "Sends that have no outcome yet, those that wait for a broker to come back too.",
@@ -58,11 +58,11 @@ class PrometheusMetrics:
         )
 
     def before_delivery(self, delivery: Delivery) -> None:
-        """One more is under way."""
+        """Count a send that is under way."""
         self._under_way.labels(delivery.producer_group).inc()
 
     def after_delivery(self, delivery: Delivery) -> None:
-        """It has an outcome."""
+        """Count the outcome and the time of a send."""
         self._under_way.labels(delivery.producer_group).dec()
         topic = delivery.messages[0].topic if delivery.messages else ""
         outcome = _STORED
@@ -75,10 +75,10 @@ class PrometheusMetrics:
         self._sent.labels(topic, outcome).inc(len(delivery.messages))
 
     def before_send(self, context: SendContext) -> None:
-        """Attempts count when they are over."""
+        """Do nothing: attempts are counted when they have ended."""
 
     def after_send(self, context: SendContext) -> None:
-        """One attempt is."""
+        """Count an attempt by its outcome."""
         error, result = context.error, context.result
         outcome = type(error).__name__ if error is not None else "NONE"
         if result is not None:
@@ -86,10 +86,10 @@ class PrometheusMetrics:
         self._attempts.labels(context.queue.topic, context.queue.broker_name, outcome).inc()
 
     def before_consume(self, context: ConsumeMessageContext) -> None:
-        """Calls count when they are over."""
+        """Do nothing: calls are counted when they have ended."""
 
     def after_consume(self, context: ConsumeMessageContext) -> None:
-        """One call of the listener is."""
+        """Count the messages and the time of a listener's call."""
         topic = context.messages[0].topic if context.messages else context.message_queue.topic
         group, outcome = context.consumer_group, context.status
         self._process_seconds.labels(group, topic, outcome).observe(context.elapsed_ms / 1000)

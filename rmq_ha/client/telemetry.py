@@ -4,8 +4,8 @@
     producer = await client.producer(hooks=[telemetry])
     consumer = client.push_consumer("payments", hooks=[telemetry])
 
-A message carries the context of its send in its properties (`traceparent`), whatever client sent
-it; the span of who processes it has a link there.
+A message carries the context of its send in its property `traceparent`, from any client that sets
+it. The span of the message's processing links to this context.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,10 +32,10 @@ _ERROR = "error.type"
 
 class OpenTelemetry:
     """
-    A hook for producers and push consumers of all kinds; one may serve all of a process.
+    A hook for producers and push consumers of all kinds; one object may serve a whole process.
 
-    A span `send <topic>` is a send with all its attempts; `process <topic>` is a call of the
-    listener, in whose context it runs, or what a loop does with a message.
+    A span `send <topic>` is a send with all its attempts. A span `process <topic>` is a call of the
+    listener, which runs in the span's context, or the handling of a message in a loop.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class OpenTelemetry:
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
     ) -> None:
-        """Without providers those that are set for the process."""
+        """Without arguments, the providers that are set for the process are used."""
         self._tracer = trace.get_tracer(_NAME, rmq_ha.__version__, tracer_provider)
         meter = metrics.get_meter(_NAME, rmq_ha.__version__, meter_provider)
         self._sends = meter.create_histogram(
@@ -66,7 +66,10 @@ class OpenTelemetry:
         )
 
     def link(self, message: MessageExt) -> Link | None:
-        """To the send of a message, for spans of your own; None: its sender was not traced."""
+        """
+        Return a link to the send of a message, for the application's spans; None if its send was
+        not traced.
+        """
         sent = trace.get_current_span(propagate.extract(message.properties, contexts.Context()))
         context = sent.get_span_context()
         return Link(context) if context.is_valid else None
@@ -74,7 +77,7 @@ class OpenTelemetry:
     # rmq_ha.client.connection.hooks.DeliveryHook
 
     def before_delivery(self, delivery: Delivery) -> None:
-        """Begin a span, and have the messages name it."""
+        """Begin a span, and put its context into the messages' properties."""
         first = delivery.messages[0] if delivery.messages else None
         topic = first.topic if first is not None else ""
         common = {
@@ -166,7 +169,7 @@ def _fail(span: Span, kind: str, why: str) -> None:
 
 
 def _of_messages(messages: Sequence[Message | MessageExt]) -> Mapping[str, Any]:
-    """What the conventions want to know of one message; of several how many there are."""
+    """Return the attributes of one message; of several messages only their number."""
     if len(messages) != 1:
         return {"messaging.batch.message_count": len(messages)}
     message = messages[0]

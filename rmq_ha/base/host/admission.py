@@ -1,4 +1,4 @@
-"""How many connections a process takes: nobody takes all of them, and none takes the disk's."""
+"""Admission: limits a process's connections, in total and for each address."""
 
 import resource
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ IN_ALL, BY_ADDRESS = "maxConnections", "maxConnectionsPerIp"
 
 
 class ConnectionLimits(Protocol):
-    """The keys, which may change at any time; 0: what `Admission` computes."""
+    """The limits' settings, which may change at any time; 0 for the values of `Admission`."""
 
     max_connections: int
     max_connections_per_ip: int
@@ -26,11 +26,11 @@ class Admission:
     many addresses do not keep slaves, name servers and operators out. IPv6 addresses count by
     their first 64 bits: whoever has one of them has all of them.
 
-    :param descriptors: that the process may have; RLIM_INFINITY: any number.
-    :param known: addresses of brokers; names among them are of no use here.
-    :ivar for_files: descriptors that no connection takes.
-    :ivar taken: how many there are.
-    :ivar refused: how many were refused, by key.
+    :param descriptors: how many descriptors the process may have; RLIM_INFINITY for no limit.
+    :param known: addresses of brokers; host names among them have no effect.
+    :ivar for_files: how many descriptors are kept for files.
+    :ivar taken: how many connections are open.
+    :ivar refused: how many connections were refused, by configuration key.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Admission:
 
     @property
     def places(self) -> int | None:
-        """How many connections there may be; None: any number."""
+        """How many connections may be open; None without a limit."""
         room = None
         if self._descriptors != resource.RLIM_INFINITY:
             room = max(1, self._descriptors - self.for_files)
@@ -59,15 +59,15 @@ class Admission:
         return room if not limit else min(limit, room or limit)
 
     def know(self, host: str) -> None:
-        """A broker of this cluster is there: it may take the last places."""
+        """Note the address of a broker of this cluster, which may take the last places."""
         if len(self._known) < MOST_KNOWN:
             self._known.add(_plain(host))
 
     def why_not(self, host: str) -> str | None:
         """
-        Somebody connects.
+        Decide about a new connection, and count it if it is refused.
 
-        :returns: the key that refuses it, which is counted; None: it may come.
+        :returns: the configuration key of the limit that refuses it; None to accept it.
         """
         places, host = self.places, _plain(host)
         per_address = self._limits.max_connections_per_ip
@@ -90,7 +90,7 @@ class Admission:
         self._by_address[block] = self._by_address.get(block, 0) + 1
 
     def connection_lost(self, host: str) -> None:
-        """A connection of it is gone."""
+        """Count that a connection from an address is gone."""
         block = _block(_plain(host))
         self.taken -= 1
         left = self._by_address.pop(block) - 1
@@ -99,12 +99,12 @@ class Admission:
 
 
 def _plain(host: str) -> str:
-    """An IPv4 address as such, also where it came in over IPv6."""
+    """Return an IPv4 address in IPv4 form, also if it was mapped to IPv6."""
     return host.removeprefix("::ffff:") if "." in host else host.partition("%")[0]
 
 
 def _block(host: str) -> str:
-    """What counts as one address: an IPv4 address is one group."""
+    """Return the part that counts as one address: all of an IPv4, the first half of an IPv6."""
     head, gap, tail = host.partition("::")
     groups = head.split(":") if head else []
     if gap:

@@ -1,7 +1,7 @@
-"""Calls over plain sockets that block: no reactor, no thread of its own, and safe to fork.
+"""BlockingCalls: requests over plain blocking sockets, without reactor and threads, safe to fork.
 
-One connection for each address, shared by the threads of a process, one call at a time on each. A
-process that was forked leaves the connections of its parent alone and makes its own.
+The threads of a process share one connection for each address, with one call at a time on it. A
+forked process leaves the connections of its parent alone and makes its own.
 """
 
 import select
@@ -30,26 +30,26 @@ _MOST_OPAQUE = 0x7FFFFFFF
 _BROKEN_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 seconds = time.monotonic
-"""The clock for durations."""
+"""Returns the time of a steady clock, in seconds."""
 sleep = time.sleep
-"""Lets seconds of it pass, for this thread."""
+"""Lets this thread wait for a number of seconds."""
 
 
 def pause(ms: float) -> None:
-    """Lets milliseconds pass; nothing happens when 0 or less."""
+    """Let this thread wait for `ms`; return at once if it is not above 0."""
     sleep(max(0.0, ms / 1000))
 
 
 def now_ms() -> int:
-    """The time of day, ms since the epoch."""
+    """Return the current time, in ms since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 def http_get(url: str, timeout_ms: float) -> tuple[int, bytes]:
     """
-    Status and body of a page.
+    Return status and body of an HTTP page; the body is empty if the status is an error.
 
-    :raises OSError: nobody answers.
+    :raises OSError: the server does not answer.
     """
     import urllib.error  # here, as it takes 20 ms of every script that sends a message
     import urllib.request
@@ -63,9 +63,9 @@ def http_get(url: str, timeout_ms: float) -> tuple[int, bytes]:
 
 class BlockingCalls:
     """
-    Asks any address.
+    Sends requests to any address and waits for the answers.
 
-    :param sign: makes a signed copy of each request to an address; None: no ACL.
+    :param sign: makes a signed copy of a request to an address; None to sign no requests.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class BlockingCalls:
         sign: Callable[[RemotingCommand, str], RemotingCommand] | None = None,
     ) -> None:
         """
-        :param ssl_context: instead of `use_tls` and `tls`.
+        :param ssl_context: the TLS context of all connections, instead of `use_tls` and `tls`.
         :param tls_demanded_by: see `rmq_ha.base.tls.client.ClientTls`.
-        :raises ConfigurationError: a `tls.*` key or a file that it names does not fit.
+        :raises ConfigurationError: a `tls.*` key, or a file that it names, is not valid.
         """
         self._tls: _Tls | None
         if ssl_context is not None:
@@ -95,12 +95,12 @@ class BlockingCalls:
 
     def invoke(self, address: str, command: RemotingCommand, timeout_ms: float) -> RemotingCommand:
         """
-        Ask, and wait for the answer.
+        Send a request and wait for the answer.
 
-        :param timeout_ms: for all of it.
-        :raises RemotingTimeout: it is over.
-        :raises RemotingConnectError: there is no connection, or it was lost.
-        :raises ProtocolViolation: one of the two frames cannot be.
+        :param timeout_ms: time for connecting, sending and the answer together, in ms.
+        :raises RemotingTimeout: the time is over.
+        :raises RemotingConnectError: no connection could be made, or it was lost.
+        :raises ProtocolViolation: the request does not fit into a frame, or the answer is no frame.
         """
         deadline = seconds() + timeout_ms / 1000
         connection = self._connection(address)
@@ -113,10 +113,10 @@ class BlockingCalls:
 
     def oneway(self, address: str, command: RemotingCommand) -> None:
         """
-        Send a request that nobody answers.
+        Send a request that gets no answer.
 
-        :raises RemotingTimeout: the connection does not take it.
-        :raises RemotingConnectError: there is no connection, or it was lost.
+        :raises RemotingTimeout: the peer did not read in time.
+        :raises RemotingConnectError: no connection could be made, or it was lost.
         """
         connection = self._connection(address)
         request = replace(command, flag=command.flag | FLAG_ONEWAY)
@@ -124,7 +124,7 @@ class BlockingCalls:
             connection.tell(self._signed(request, address), seconds() + self._connect_timeout)
 
     def close(self) -> None:
-        """Close all connections of this process. Twice is harmless."""
+        """Close all connections of this process. A second call changes nothing."""
         self._closed = True
         self._mine.close(is_ours=self._mine.pid == process_id())
 
@@ -145,7 +145,7 @@ class BlockingCalls:
     def _of_this_process(self) -> "_ProcessState":
         mine = self._mine
         if mine.pid != process_id():
-            # Locks too may have been held by a thread that did not come along.
+            # Locks are new too: a thread that the fork left behind may have held the old ones.
             mine.close(is_ours=False)
             mine = self._mine = _ProcessState(process_id())
         return mine
@@ -169,7 +169,7 @@ class _Tls(NamedTuple):
 
 
 class _Connection:
-    """To one address; opened when needed, and again when it was lost."""
+    """The connection to one address, opened when needed, and again after it was lost."""
 
     def __init__(self, address: str, tls: _Tls | None, connect_timeout: float) -> None:
         self.address = address
@@ -211,9 +211,10 @@ class _Connection:
 
     def close(self, *, is_ours: bool = True) -> None:
         """
-        Give up the descriptor.
+        Close the descriptor.
 
-        :param is_ours: another process has it too, and its peer shall not hear of this.
+        :param is_ours: whether this process made the connection. Else the parent process still uses
+            it, and its peer must not notice the closing.
         """
         opened, self._socket = self._socket, None
         if opened is not None:
@@ -226,7 +227,7 @@ class _Connection:
 
     def _lost(self, error: OSError) -> RemotingConnectError:
         is_refusal = isinstance(error, ssl.SSLError) and not isinstance(error, _BROKEN_OFF)
-        # Who has answered once refuses neither certificate nor version: what broke off passes.
+        # A peer that has answered has accepted certificate and version, so the fault may pass.
         retriable = self._has_heard or not is_refusal
         return RemotingConnectError(f"{self.address}: {_reason(error)}", retriable=retriable)
 
@@ -250,7 +251,7 @@ class _Connection:
                     return response
 
     def _fresh(self) -> socket.socket | None:
-        """The connection, if its peer has not closed it while nobody looked."""
+        """Return the open connection; None if the peer has closed it since the last call."""
         opened = self._socket
         if opened is None:
             return None
@@ -262,7 +263,7 @@ class _Connection:
                 data = opened.recv(_CHUNK)
                 if not data:
                     break
-                self._reader.receive_data(data)  # what brokers push to clients is not for us
+                self._reader.receive_data(data)  # brokers' own requests are ignored
             except (BlockingIOError, ssl.SSLWantReadError):
                 return opened
             except (OSError, ProtocolViolation):
@@ -317,7 +318,7 @@ def _read(path: str) -> bytes:
 
 
 def _context(keys: Mapping[str, str], use_tls: bool, demanded_by: str) -> _Tls | None:
-    """:raises ConfigurationError: a key or a file does not fit."""
+    """:raises ConfigurationError: a key or a file is not valid."""
     options = TlsOptions(keys, _read)
     is_tls = use_tls or options.is_true("tls.enable")
     if demanded_by:

@@ -1,7 +1,7 @@
-"""Time that nobody sets: durations by the monotonic clock, on any reactor.
+"""Steady time: durations by the monotonic clock, on any reactor.
 
-Twisted's `reactor.seconds` is the time of day. Where an operator or NTP sets that back by an hour,
-no timer comes for an hour; set forward, all deadlines are over at once.
+Twisted's `reactor.seconds` is the time of day. If an operator or NTP sets it back by an hour, no
+timer fires for an hour. If it is set forward, all deadlines are over at once.
 """
 
 import socket
@@ -22,7 +22,7 @@ monotonic = time.monotonic
 if hasattr(time, "CLOCK_BOOTTIME"):
 
     def boot_clock() -> float:
-        """As `monotonic`, and counts on while the machine is suspended."""
+        """Return a monotonic time in seconds that also counts while the machine is suspended."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 else:
@@ -33,29 +33,29 @@ _MOST_STALE = 50
 
 def make_steady(reactor: Any) -> None:
     """
-    Let a reactor that is ours count by the monotonic clock: its sockets' timers, too.
+    Let a reactor of this program use the monotonic clock, also for its sockets' timers.
 
     `callLater`, `timeout` and `runUntilCurrent` all ask the instance. Timers that are armed already
     keep what is left of their time; a second call changes nothing.
     """
     ahead = monotonic() - reactor.seconds()
     reactor.seconds = monotonic
-    # Cancelled ones, too: they keep their places in Twisted's heap.
+    # Change cancelled timers too, which keep their places in Twisted's heap.
     for call in (*reactor._pendingTimedCalls, *reactor._newTimedCalls):
         call.time += ahead
         call.seconds = monotonic
 
 
 def is_steady(reactor: Any) -> bool:
-    """It counts by the monotonic clock."""
+    """Whether a reactor uses the monotonic clock."""
     return reactor.seconds is monotonic
 
 
 def steady_clock(reactor: Any) -> IReactorTime:
     """
-    A steady clock whose calls come in the reactor's thread; it changes nothing about the reactor.
+    Return a steady clock whose timers fire in the reactor's thread. The reactor is not changed.
 
-    :param reactor: anybody's.
+    :param reactor: any reactor, also the application's.
     """
     clock: IReactorTime = reactor if is_steady(reactor) else SteadyClock(reactor)
     return clock
@@ -64,13 +64,13 @@ def steady_clock(reactor: Any) -> IReactorTime:
 @implementer(IReactorTime)
 class SteadyClock:
     """
-    Timers beside a reactor that counts by the time of day, and that belongs to somebody else.
+    Steady timers beside an application's reactor, which uses the time of day.
 
     Where that time is set back, the reactor itself may sleep for as long as the step, and nothing
     in it would notice. So a thread waits until the next timer is due and wakes it. The thread is
     there only while timers are.
 
-    :param reactor: of which only `callFromThread` is used, which knows no time.
+    :param reactor: the reactor, of which only `callFromThread` is used.
     """
 
     log = Logger()
@@ -103,7 +103,7 @@ class SteadyClock:
         return call
 
     def getDelayedCalls(self) -> Sequence[IDelayedCall]:
-        """Timers that have neither fired nor been cancelled."""
+        """Return the timers that have neither fired nor been cancelled."""
         return list(self._pending)
 
     def _forget(self, call: DelayedCall) -> None:
@@ -118,7 +118,7 @@ class SteadyClock:
         heappush(self._heap, (call.time, next(self._numbers), call))
 
     def _queue(self, call: DelayedCall) -> None:
-        """One that moves to a later time keeps its place until that comes up."""
+        """Put a timer into the heap; one that moves to a later time keeps its place until then."""
         self._push(call)
         if self._heap[0][2] is call:
             self._wake_at(call.time)
@@ -140,7 +140,7 @@ class SteadyClock:
             self._reactor.callFromThread(self._turn)
 
     def _turn(self) -> None:
-        """Run what is due now; what that arms is for another turn."""
+        """Run the timers that are due; timers that these set wait for another turn."""
         self._is_turn_asked_for = False
         now, heap = monotonic(), self._heap
         while heap and heap[0][0] <= now:
@@ -184,7 +184,7 @@ class _Alarm:
             self._poke()
 
     def end(self) -> None:
-        """Ring no more; the thread goes, as its end of the sockets has nobody to hear any more."""
+        """Stop ringing; the thread ends, as closing one socket wakes it at the other."""
         self._is_over = True
         self._pokes.close()
 
@@ -192,18 +192,18 @@ class _Alarm:
         try:
             self._pokes.send(b"!")
         except OSError:
-            pass  # many are there already, or the reactor has gone and the thread with it
+            pass  # many pokes wait already, or the thread has ended with the reactor
 
     def _run(self) -> None:
         try:
             while not self._is_over:
                 self._wait()
         except (OSError, RuntimeError):
-            pass  # nobody to ring for: the reactor is closed
+            pass  # the reactor is closed
         self._poked.close()
 
     def _wait(self) -> None:
-        """Of all waits that Python has, a socket's knows no time of day in any C library."""
+        """Wait on a socket: only this wait of Python ignores the time of day in any C library."""
         with self._lock:
             wait = None if self._at is None else self._at - monotonic()
             is_due = wait is not None and wait <= 0

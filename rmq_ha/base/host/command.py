@@ -1,4 +1,4 @@
-"""Runs a command of the operator's. Blocks: for the worker."""
+"""Runs an operator's command; it blocks, so call it in the worker."""
 
 import subprocess
 
@@ -7,9 +7,9 @@ _STDERR = 2
 
 def run_command(text: str) -> int:
     """
-    By the shell; what it prints goes to stderr, so that stdout stays a program's.
+    Run a command by the shell. Its output goes to stderr, as stdout is for this program's output.
 
-    :returns: its exit code.
+    :returns: the command's exit code.
     """
     done = subprocess.run(
         text, shell=True, check=False, stdin=subprocess.DEVNULL, stdout=_STDERR, stderr=_STDERR

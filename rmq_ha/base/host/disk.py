@@ -67,7 +67,7 @@ class RealFile:
         return self._map
 
     def next_data(self, position: int) -> int:
-        """Where the file system has something again, from `position` on."""
+        """Return where the file system has data again, from `position` on."""
         try:
             return os.lseek(self._fd, position, os.SEEK_DATA)
         except OSError as error:
@@ -139,7 +139,8 @@ class RealDisk:
     """
     The file system of this machine; see `rmq_ha.base.seams.Disk`.
 
-    :param is_private: new files and folders are for owner and group only; else as the umask says.
+    :param is_private: whether new files and folders are for owner and group only; else the umask
+        decides.
     """
 
     def __init__(self, is_private: bool = True) -> None:
@@ -170,7 +171,7 @@ class RealDisk:
         return RealFile(fd, path, size, new_in)
 
     def exists(self, path: str) -> bool:
-        """A file or directory is there."""
+        """Whether the path is a file or directory."""
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
@@ -215,7 +216,7 @@ class RealDisk:
         _sync_opened(entries)
 
     def boot_id(self, path: str) -> bytes:
-        """What the kernel says, with device and inode of the directory."""
+        """Return the kernel's boot id with device and inode of the directory."""
         try:
             boot = self.read_bytes("/proc/sys/kernel/random/boot_id").strip()
         except OSError:
@@ -232,7 +233,7 @@ class RealDisk:
         return b"%d %d" % (status.st_dev, status.st_ino)
 
     def sync_tree(self, path: str) -> None:
-        """One after the other, as only a file's own sync tells that something was lost."""
+        """Sync one file after the other, as only a file's own sync tells of lost data."""
         for directory, _, names in os.walk(path, followlinks=True):
             for name in names:
                 with suppress(FileNotFoundError):
@@ -241,10 +242,10 @@ class RealDisk:
 
     def _keep_old(self, path: str, name: str, old: os.stat_result | None) -> None:
         """
-        Another name for a file's content: a link, which spares a third of the time; a copy where
-        the file system has no links.
+        Give a file's content another name: by a link, which saves a third of the time, or by a copy
+        if the file system has no links.
 
-        :raises FileNotFoundError: there is no such file.
+        :raises FileNotFoundError: the file does not exist.
         """
         with suppress(FileNotFoundError):
             os.unlink(name)
@@ -314,13 +315,13 @@ class RealDisk:
         return RealLock(fd)
 
     def may_write(self, path: str) -> bool:
-        """Of the nearest directory above that exists, as the system sees this process's user."""
+        """Whether this process's user may write the nearest existing directory of the path."""
         while not os.path.lexists(path) and os.path.dirname(path) != path:
             path = os.path.dirname(path)
         return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
 
     def usage(self, path: str) -> DiskUsage | None:
-        """Of the partition that holds `path`."""
+        """Return the usage of the partition that holds `path`."""
         try:
             partition = os.statvfs(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -333,7 +334,7 @@ class RealDisk:
         )
 
     def _make_dirs(self, directory: str) -> list[str]:
-        """Create missing directories; the ones that got a new entry, topmost last."""
+        """Create missing directories; return those that got a new entry, topmost last."""
         changed = [directory]
         missing = directory
         while not os.path.isdir(missing):
@@ -349,7 +350,7 @@ class RealDisk:
 
 
 def _stat(path: str) -> os.stat_result | None:
-    """Whose a file is, and who may read and write it; None when it is missing."""
+    """Return owner and mode of a file; None if it does not exist."""
     try:
         return os.stat(path)
     except FileNotFoundError:

@@ -17,7 +17,7 @@ STAGED = "staged:"
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 _WILL_NEED: int | None = getattr(os, "POSIX_FADV_WILLNEED", None)
 _SEQUENTIAL = 1 << 20
-"""From so many bytes on all of a window will be looked at."""
+"""From this many bytes on, a window is read as a whole."""
 
 
 class LocalFiles:
@@ -56,7 +56,7 @@ class LocalFiles:
             return os.pread(file.fileno(), length, offset)
 
     def window(self, path: str, offset: int, length: int) -> Any:
-        """A part of the file, mapped: it counts as the machine's cache, not as our memory."""
+        """Map a part of a file; it counts as page cache, not as memory of the process."""
         with self.open(path) as file:
             length = min(length, os.fstat(file.fileno()).st_size - offset)
             if length <= 0:
@@ -74,7 +74,7 @@ class LocalFiles:
         return memoryview(mapped)[before:]
 
     def _read_ahead(self, descriptor: int, path: str, offset: int, length: int) -> None:
-        """While one window is looked at, the disk reads the next one."""
+        """Let the disk read the next window while the caller reads this one."""
         last_path, last_end = self._last
         self._last = path, offset + length
         if path == last_path and last_end - length < offset <= last_end and _WILL_NEED is not None:
@@ -83,10 +83,10 @@ class LocalFiles:
 
 class ArrowFiles:
     """
-    Of a file system of pyarrow.
+    Files of a pyarrow file system.
 
-    :param uri: any of its URIs; None with `filesystem`.
-    :param filesystem: an open one; it has to survive pickling if Spark is to read.
+    :param uri: a URI of the file system; None if `filesystem` is given.
+    :param filesystem: an open file system; Spark needs one that can be pickled.
     """
 
     def __init__(self, uri: str | None = None, filesystem: Any = None) -> None:
@@ -99,7 +99,7 @@ class ArrowFiles:
 
     @property
     def filesystem(self) -> Any:
-        """The file system, opened once a process."""
+        """The file system, which is opened once in each process."""
         if self._filesystem is None:
             from pyarrow.fs import FileSystem
 
@@ -135,7 +135,7 @@ class ArrowFiles:
         return part
 
     def window(self, path: str, offset: int, length: int) -> Any:
-        """A part of the file, fetched."""
+        """Fetch a part of a file."""
         return memoryview(self.read(path, offset, length))
 
     def _file(self, path: str) -> Any:
@@ -149,9 +149,9 @@ class ArrowFiles:
 
 def files_of(place: str) -> tuple[Files, str]:
     """
-    How to read a place, and its path there.
+    Return the reader of a place, and the place's path in it.
 
-    :raises CannotDecide: nothing here can open it; says what to do.
+    :raises CannotDecide: this program cannot open the place; the message says what to do.
     """
     if place.startswith(STAGED):
         from pyspark import SparkFiles
@@ -176,7 +176,7 @@ def files_of(place: str) -> tuple[Files, str]:
 
 
 def is_same_directory(directory: str, other: str) -> bool:
-    """Two names (a link, another mount) of one directory, or of two with one commit log."""
+    """Whether two paths (by a link or mount) have the same directory or the same commit log."""
     return any(
         _identity(directory + part) == _identity(other + part) for part in ("", "/commitlog")
     )
@@ -194,16 +194,16 @@ def _identity(place: str) -> object:
 
 
 def listing(place: str) -> list[Entry]:
-    """What a directory of any place holds; empty when there is none."""
+    """Return the entries of a directory at any place; empty if it does not exist."""
     files, path = files_of(place)
     return files.list(path)
 
 
 def read_small(place: str) -> bytes:
     """
-    A whole small file of any place.
+    Read a small file at any place.
 
-    :raises FileNotFoundError: there is none.
+    :raises FileNotFoundError: the file does not exist.
     """
     files, path = files_of(place)
     return files.read(path)
@@ -211,7 +211,7 @@ def read_small(place: str) -> bytes:
 
 def write_atomic(path: str, data: bytes) -> None:
     """
-    Write a local file; whoever reads it meanwhile finds the old content or the new one.
+    Write a local file; readers find either the old content or the new one.
 
     :raises OSError: the disk refuses.
     """
@@ -231,10 +231,10 @@ def write_atomic(path: str, data: bytes) -> None:
 
 def put(place: str, data: bytes) -> None:
     """
-    Write a file of any place: whole, or not at all.
+    Write a file at any place, completely or not at all.
 
-    :raises OSError: it is refused.
-    :raises rmq_ha.base.errors.CannotDecide: nothing here can open such a place.
+    :raises OSError: the file could not be written.
+    :raises rmq_ha.base.errors.CannotDecide: this program cannot open such a place.
     """
     files, path = files_of(place)
     if not isinstance(files, ArrowFiles):
@@ -247,5 +247,5 @@ def put(place: str, data: bytes) -> None:
 
 
 def absolute(place: str) -> str:
-    """Of a path, whatever directory others work in; a URI is whole already."""
+    """Return an absolute path, which is right in any working directory; a URI stays unchanged."""
     return place if ":" in place.partition("/")[0] else os.path.abspath(place)

@@ -1,7 +1,7 @@
-"""The audit log: who created, changed, deleted, reset or cloned what, and who became the master.
+"""The audit log: one line for each request that created, changed, deleted, reset or cloned
+something, and for each change of the master.
 
-One line for each, under a namespace of its own, beside what the rest of the server logs.
-docs/security.md has its fields.
+Its lines have a log namespace of their own. docs/security.md lists their fields.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,17 +25,17 @@ NAMESPACE = "rmq_ha.audit"
 NOBODY = "-"
 REFUSAL_PERIOD_S = 10.0
 _MOST_SHOWN = 200
-"""Characters of one name or value."""
+"""Most characters of one name or value in a line."""
 
 
 class Act(NamedTuple):
     """
-    What a request wants done.
+    The change that a request asks for.
 
     :ivar verb: `created`, `changed`, `deleted`, ...
-    :ivar kind: of what: `topic`, `group`, `account`, ...
-    :ivar item: its name.
-    :ivar details: what else tells it from others; no secrets.
+    :ivar kind: the kind of thing that is changed: `topic`, `group`, `account`, ...
+    :ivar item: the name of this thing.
+    :ivar details: further values of the request; no secrets.
     """
 
     verb: str
@@ -51,20 +51,20 @@ class AuditLog:
     """
     Wraps the handlers of requests that change something for all.
 
-    What is refused is told, too, once in ten seconds for each address.
+    Refused requests are logged too, once in ten seconds for each address.
 
     :param acts: by request code; describes a request before it is done, and never fails for one
         that can be done.
     """
 
     def __init__(self, clock: IReactorTime, acts: Mapping[int, Describe]) -> None:
-        self.log = Logger(namespace=NAMESPACE)  # of a class, it would be named after that
+        self.log = Logger(namespace=NAMESPACE)  # a class attribute would get the class's name
         self._clock = clock
         self._acts = acts
         self._refusals = RefusalLog(REFUSAL_PERIOD_S)
 
     def wrap(self, code: int, handler: Handler) -> Handler:
-        """The handler, with a line for each request; itself where the code is of no interest."""
+        """Make a handler that logs a line for each request; unchanged if `acts` lacks the code."""
         describe = self._acts.get(code)
         if describe is None:
             return handler
@@ -108,7 +108,7 @@ class AuditLog:
         certificate = ", ".join(channel.security.names)[:_MOST_SHOWN]
         host = host_of(channel.remote_text)
         fields = {
-            "log_kind": (NAMESPACE, account, host),  # nobody's flood hides what others do
+            "log_kind": (NAMESPACE, account, host),  # one account's flood hides no others
             "account": account,
             "certificate": certificate or NOBODY,
             "who": _caller_text(account, certificate, channel.remote_text),
@@ -135,13 +135,13 @@ class AuditLog:
 
 
 class OwnActs:
-    """What a server does unasked and everybody feels: which role it has, and since when."""
+    """Audit lines for a server's own acts, like a change of its role."""
 
     def __init__(self) -> None:
         self.log = Logger(namespace=NAMESPACE)
 
     def tell(self, verb: str, kind: str, item: str, **details: Any) -> None:
-        """A line with the fields of any other; nobody asked, from nowhere."""
+        """Log a line with the fields of a request's line; account and peer are `-`."""
         self.log.info(
             "this server {verb} {kind} {item!r}{details}",
             log_kind=(NAMESPACE, NOBODY, NOBODY),
@@ -156,7 +156,7 @@ class OwnActs:
 
 
 def _caller_text(account: str, certificate: str, peer: str) -> str:
-    """`ops (CN=ops) at 10.0.0.1:5`; only the address of a peer without account and certificate."""
+    """Return `ops (CN=ops) at 10.0.0.1:5`; only the address without account and certificate."""
     name = certificate if account == NOBODY else account
     if certificate and account != NOBODY:
         name = f"{account} ({certificate})"
@@ -165,10 +165,10 @@ def _caller_text(account: str, certificate: str, peer: str) -> str:
 
 def by_header(verb: str, kind: str, name: str, *details: str) -> Describe:
     """
-    Describes a request by fields of its header.
+    Make a function that describes a request by fields of its header.
 
-    :param name: the field that names the thing.
-    :param details: fields to show where they are there.
+    :param name: the field that names the changed thing.
+    :param details: fields to show if the header has them.
     """
 
     def describe(request: RemotingCommand) -> Act:
@@ -180,21 +180,21 @@ def by_header(verb: str, kind: str, name: str, *details: str) -> Describe:
 
 
 def changed_configuration(request: RemotingCommand) -> Act:
-    """Codes 25 and 318: which keys, and what they shall be."""
+    """Describe a change of settings (request codes 25 and 318) by its keys and new values."""
     items = properties.parse((request.body or b"").decode("utf-8", "replace"))
     changes = {item.key: shown_value(item.key, item.value.strip()) for item in items}
     return Act("changed", "configuration", ", ".join(sorted(changes))[:_MOST_SHOWN], changes)
 
 
 def shown_value(key: str, value: str) -> str:
-    """A value for the log: not too long, and of a secret only that it is there."""
+    """Return a value for the log: cut if it is long, and `***` if it is a secret."""
     if "secret" in key.lower() or "password" in key.lower():
         return "***"
     return value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}..."
 
 
 def _described(describe: Describe, request: RemotingCommand) -> Act:
-    """A request that cannot be read is refused by its handler, which knows better why."""
+    """Describe a request; one that cannot be read is left to its handler, which refuses it."""
     try:
         return describe(request)
     except Exception as error:

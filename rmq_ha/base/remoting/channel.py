@@ -28,18 +28,18 @@ class Channel:
     Sends commands over a transport and waits for responses.
 
     :ivar remote: the peer's address; 0.0.0.0:0 when the transport has none.
-    :ivar remote_text: the same as `ip:port`.
-    :ivar host: the same without its port.
-    :ivar is_open: what is sent may still arrive.
-    :ivar last_io: when something was last read or written; seconds of the clock.
-    :ivar served_at: when the requests that are being served had their turn; the same.
-    :ivar pending: calls of ours that wait for a response.
-    :ivar account: that signed its last request which was let pass; empty: none.
-    :ivar written: bytes of frames since somebody last set it to 0.
-    :ivar held: bytes of requests that take several turns, behind which the next ones wait.
-    :ivar on_release: called when nothing is held any more.
-    :ivar security: TLS or not, and whom a certificate names.
-    :ivar is_full: the peer does not read: the transport buffers what is sent.
+    :ivar remote_text: the peer's address as `ip:port`.
+    :ivar host: the peer's address without its port.
+    :ivar is_open: whether the connection is open, so that sent frames may arrive.
+    :ivar last_io: when bytes were last read or written, in seconds of the clock.
+    :ivar served_at: when the requests that are being served got their turn, in the same seconds.
+    :ivar pending: this end's calls that wait for a response.
+    :ivar account: the account that signed the peer's last accepted request; empty if none did.
+    :ivar written: bytes of written frames since the protocol last set this to 0.
+    :ivar held: bytes of requests that take several turns; the requests after them wait.
+    :ivar on_release: called when no request is held any more.
+    :ivar security: whether the connection is TLS, and the names in the peer's certificate.
+    :ivar is_full: whether the peer reads too slowly, so that the transport buffers sent bytes.
     """
 
     log = Logger()
@@ -75,9 +75,9 @@ class Channel:
 
     def send(self, command: RemotingCommand) -> None:
         """
-        Send a command as it is.
+        Send a command unchanged.
 
-        :raises ProtocolViolation: it does not fit a frame.
+        :raises ProtocolViolation: the command does not fit into a frame.
         """
         self.write(encode_frame(command))
 
@@ -98,10 +98,10 @@ class Channel:
 
     def invoke(self, command: RemotingCommand, timeout_ms: float) -> "Deferred[RemotingCommand]":
         """
-        Ask the peer; the request gets an opaque of ours.
+        Send a request to the peer, with a new opaque, and wait for the response.
 
         :returns: fires with the response, whatever its code; fails with `RemotingTimeout`, with
-            `RemotingConnectError`, or with `ProtocolViolation` when it does not fit a frame.
+            `RemotingConnectError`, or with `ProtocolViolation` if it does not fit into a frame.
         """
         if not self.is_open:
             return fail(RemotingConnectError(f"the connection to {self.remote_text} is closed"))
@@ -115,7 +115,7 @@ class Channel:
         return waiting
 
     def close(self) -> None:
-        """Close the connection once what was written is sent. Twice is harmless."""
+        """Close the connection once all written bytes are sent. A second call changes nothing."""
         if self.is_open:
             self._flush()
             self.is_open = False
@@ -124,7 +124,7 @@ class Channel:
             self._transport.loseConnection()
 
     def abort(self) -> None:
-        """Close the connection now; what is still buffered is lost."""
+        """Close the connection now; buffered bytes are lost."""
         self.is_open = False
         abort = getattr(self._transport, "abortConnection", self._transport.loseConnection)
         abort()
@@ -141,7 +141,7 @@ class Channel:
             self._on_close.append(callback)
 
     def writable(self) -> "Deferred[None]":
-        """Fires when the channel is not (any more) full, or closed; never fails."""
+        """Wait until the channel is not full, or is closed; never fails."""
         later: Deferred[None] = Deferred()
         if self.is_full and not self._is_gone:
             self._on_drain.append(later)
@@ -151,12 +151,12 @@ class Channel:
 
     def hold(self, size: int, work: "Deferred[Any]") -> None:
         """
-        Serve nothing more of this peer before a request is done: they stay in order.
+        Serve no further request of this peer before a request is done, so that they stay in order.
 
-        Those that come in one run with it do not wait.
+        Requests in the same bulk call do not wait.
 
-        :param size: bytes of it.
-        :param work: fires when it is done; cancelled when the connection is gone before.
+        :param size: size of the request, in bytes.
+        :param work: fires when the request is done; cancelled if the connection is lost before.
         """
         self._held[work] = size
         self.held += size
@@ -168,25 +168,25 @@ class Channel:
             self.on_release()
         return result
 
-    # What the protocol does
+    # Called by the protocol
 
     def drained(self) -> None:
-        """The transport has sent what it buffered."""
+        """Note that the transport has sent all buffered bytes."""
         self.is_full = False
         waiting, self._on_drain = self._on_drain, []
         for later in waiting:
             later.callback(None)
 
     def goes_through(self, transport: ITransport) -> None:
-        """From now on another layer lies between this channel and the wire."""
+        """Replace the transport, for example by a TLS layer."""
         self._transport = transport
 
     def cork(self) -> None:
-        """Collect what is written until `uncork`."""
+        """Collect written frames until `uncork`."""
         self._corked = []
 
     def uncork(self, now: float) -> None:
-        """Send what was collected as one write."""
+        """Send the collected frames in one write."""
         frames, self._corked, self._corked_size = self._corked, None, 0
         if frames:
             self.last_io = now
@@ -194,9 +194,9 @@ class Channel:
 
     def closed(self, reason: str, *, retriable: bool = True) -> None:
         """
-        The connection is gone: fail the calls, tell those who want to know.
+        Fail pending calls and call the `on_close` callbacks, as the connection is gone.
 
-        :param retriable: another one may be had.
+        :param retriable: whether a new connection may succeed.
         """
         self.is_open = False
         self._is_gone = True
@@ -213,7 +213,7 @@ class Channel:
                 self.log.failure("after the loss of {peer}", peer=self.remote_text)
 
     def _flush(self) -> None:
-        """What is collected so far leaves; what follows is collected on."""
+        """Send the frames collected so far, and go on collecting."""
         if self._corked:
             self.uncork(self.last_io)
             self.cork()

@@ -1,4 +1,4 @@
-"""RemotingClient: calls to any address, over one connection each.
+"""RemotingClient: sends requests to any address, over one connection per address.
 
 Spec: remoting.md, sections 1.6, 1.10 and 1.11.
 """
@@ -29,20 +29,20 @@ CLOSE_SECONDS = 1.0
 
 
 class ConnectingTls(Protocol):
-    """Whether, and how, connections are TLS: `ClientTls` says it for most."""
+    """Decides whether and how connections use TLS; `ClientTls` is the usual implementation."""
 
     @property
     def enabled(self) -> bool: ...
 
     def session(self, host: str) -> AnySession:
-        """For a connection to this host."""
+        """Make the TLS session for a connection to a host."""
 
 
 class RemotingClient:
     """
-    Connects when something is to be sent; all callers of an address share its connection.
+    Connects with the first request to an address; all callers share the address's connection.
 
-    :ivar routes: request code to handler, for what a peer pushes.
+    :ivar routes: handlers of the peers' own requests, by request code.
     """
 
     log = Logger()
@@ -54,8 +54,9 @@ class RemotingClient:
         tls: Mapping[str, str] | ConnectingTls | None = None,
     ) -> None:
         """
-        :param tls: the `tls.*` keys, with RocketMQ's defaults for missing ones, or rules.
-        :raises ConfigurationError: a `tls.*` key or a file that it names does not fit.
+        :param tls: the `tls.*` keys, with RocketMQ's defaults for missing keys; or a
+            `ConnectingTls`.
+        :raises ConfigurationError: a `tls.*` key, or a file that it names, is not valid.
         """
         self._host = host
         self._config = client_config
@@ -75,9 +76,9 @@ class RemotingClient:
         Ask a peer and wait for its response.
 
         :param address: `host:port`.
-        :param timeout_ms: for connecting and the response together.
+        :param timeout_ms: time for connecting and the response together, in ms.
         :returns: fires with the response, whatever its code; fails with `RemotingTimeout`, with
-            `RemotingConnectError`, or with `ProtocolViolation` when it does not fit a frame.
+            `RemotingConnectError`, or with `ProtocolViolation` if it does not fit into a frame.
         """
         peer = self._peers.get(address)
         if peer is not None and peer.channel is not None and peer.channel.is_open:
@@ -93,10 +94,10 @@ class RemotingClient:
 
     def oneway(self, address: str, command: RemotingCommand) -> "Deferred[None]":
         """
-        Send a request that nobody answers.
+        Send a request that gets no response.
 
-        :returns: fires when it is handed to the connection; fails with `RemotingConnectError`, or
-            with `ProtocolViolation` when it does not fit a frame.
+        :returns: fires when the connection has the request; fails with `RemotingConnectError`, or
+            with `ProtocolViolation` if it does not fit into a frame.
         """
         flag = (command.flag | FLAG_ONEWAY) & ~FLAG_RESPONSE
         request = replace(command, flag=flag)
@@ -104,20 +105,20 @@ class RemotingClient:
         return connected.addCallback(lambda channel: channel.send(request))
 
     def open_channel(self, address: str) -> Channel | None:
-        """The connection to one address, if it is there: for who writes frames of its own."""
+        """Return the open connection to an address or None, for callers that write own frames."""
         peer = self._peers.get(address)
         if peer is None or peer.channel is None or not peer.channel.is_open:
             return None
         return peer.channel
 
     def close(self, address: str) -> None:
-        """Close the connection to one address, if there is one; calls that wait on it fail."""
+        """Close the connection to an address, if it is open; its pending calls fail."""
         peer = self._peers.get(address)
         if peer is not None and peer.channel is not None:
             peer.channel.close()
 
     def stop(self) -> "Deferred[None]":
-        """Close all connections; calls that wait, and later ones, fail."""
+        """Close all connections; pending and later calls fail."""
         self._stopped = True
         peers = list(self._peers.values())
         gone = [peer.stop() for peer in peers]
@@ -138,7 +139,7 @@ class RemotingClient:
         return waiting
 
     def _connect(self, address: str, timeout: float) -> "Deferred[Channel]":
-        """The open channel to an address, made if need be, waited for at most `timeout` s."""
+        """Return the open channel to an address, or connect within `timeout` seconds."""
         if self._stopped:
             return fail(RemotingConnectError(f"{address}: this client is stopped"))
         peer = self._peers.get(address)
@@ -169,7 +170,7 @@ class RemotingClient:
 
 
 class _Peer:
-    """The connection to one address: none yet, being made, or open."""
+    """The connection to one address, which may be missing, being made, or open."""
 
     def __init__(self, client: RemotingClient, address: str, host: str, port: int) -> None:
         self._client = client
@@ -182,7 +183,7 @@ class _Peer:
         self.channel: Channel | None = None
 
     def connect(self, timeout: float) -> "Deferred[Channel]":
-        """The channel, once there is one."""
+        """Return the channel, or connect within `timeout` seconds."""
         if self.channel is not None and self.channel.is_open:
             return succeed(self.channel)
         waiting: Deferred[Channel] = Deferred(self._forget_caller)
@@ -195,7 +196,7 @@ class _Peer:
         return waiting
 
     def stop(self) -> "Deferred[None]":
-        """Close it, or stop making it; fires when it is gone."""
+        """Close the connection, or stop connecting; fires when the connection is gone."""
         self._fail("this client is stopped")
         if self._connecting is not None:
             self._connecting.cancel()
@@ -265,7 +266,7 @@ def _cancel_timer(result: object, timer: IDelayedCall) -> object:
 
 
 def _close_if_silent(failure: Failure, channel: Channel) -> Failure:
-    """A peer that is silent may be gone without a trace: the next call connects anew."""
+    """Close the connection after a timeout: the peer may be gone, and the next call reconnects."""
     if isinstance(failure.value, RemotingTimeout):
         channel.abort()
     return failure

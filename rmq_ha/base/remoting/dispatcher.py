@@ -1,4 +1,4 @@
-"""Which function answers a request, and what becomes of its failure.
+"""RequestDispatcher: finds the handler of a request, and answers requests whose handler fails.
 
 Spec: remoting.md, sections 1.6 and 2.1.
 """
@@ -28,19 +28,19 @@ _CODES = frozenset(map(int, ResponseCode))
 
 class RequestDispatcher:
     """
-    Routes requests by code, and runs of alike frames to a bulk handler.
+    Routes requests to handlers by code, and sequences of frames of one code to bulk handlers.
 
-    A bulk handler gets frames that follow each other and answers them with
-    `channel.write`; one-way requests among them are its business. It gets those only that every
-    validator let pass.
+    A bulk handler gets frames that follow each other, and answers them with `channel.write`. It has
+    to leave one-way requests without an answer. It gets only frames that all validators accept.
 
-    :ivar routes: request code to handler.
-    :ivar bulk: the first bytes of a JSON header (`b'{"code":310,'`) to bulk handler.
-    :ivar default: answers all other codes; without one they are answered with code 3.
-    :ivar answers_unknown: without a `default`, say so at all (a name server stays silent).
-    :ivar negative: how many answers had which code other than 0, `OTHER_CODES` for those that only
-        clients know, whose answers are passed on; those of bulk handlers apart.
-    :ivar violations: connections that were closed because of what the peer sent.
+    :ivar routes: handlers by request code.
+    :ivar bulk: bulk handlers by the first bytes of a JSON header (`b'{"code":310,'`).
+    :ivar default: the handler of all other codes; without it they are answered with code 3.
+    :ivar answers_unknown: whether unknown codes are answered at all if `default` is None; a name
+        server stays silent.
+    :ivar negative: how many answers had each code other than 0, without those of bulk handlers.
+        `OTHER_CODES` stands for codes that this server does not know and only passes on.
+    :ivar violations: how many connections were closed because of bytes that the peer sent.
     """
 
     log = Logger()
@@ -55,10 +55,10 @@ class RequestDispatcher:
         self._validators = tuple(validators)
         if not validators:
             self.dispatch_bulk = self._serve_bulk  # type: ignore[method-assign]
-        self._checked: dict[int, RemotingCommand] = {}  # by the identity of their header
+        self._checked: dict[int, RemotingCommand] = {}  # by the `id` of the header
 
     def bulk_key(self, frame: Frame) -> bytes | None:
-        """The key of the bulk handler for a frame, if one is there."""
+        """Return the key of the bulk handler for a frame; None if it has none."""
         kind, header, _ = frame
         if kind == JSON:
             for key in self.bulk:
@@ -68,18 +68,18 @@ class RequestDispatcher:
 
     def dispatch_bulk(self, channel: Channel, key: bytes, frames: list[Frame]) -> None:
         """
-        Give frames to a bulk handler as one call; if it raises, each gets code 1.
+        Give frames to a bulk handler in one call; if it raises, each frame is answered with code 1.
 
-        All requests of a call are signed by one account, which the channel names.
+        All requests of one call are signed by the account in `channel.account`.
 
-        :raises ProtocolViolation: a header among them cannot be read; those before it are served.
+        :raises ProtocolViolation: a header cannot be read; the frames before it are served.
         """
         run: list[Frame] = []
         account = ""
         checked = self._checked = {}  # of this run, whose frames live as long as it does
         try:
             for frame in frames:
-                # What validator and handler could read in two ways goes the general way.
+                # A header that validator and handler might read differently is not for bulk.
                 request = decode_plain_header(frame[1])
                 if request is None or key != b'{"code":%d,' % request.code:
                     done, run = run, []
@@ -119,15 +119,16 @@ class RequestDispatcher:
                 self._respond(channel, request, _failed(request, failure))
 
     def dispatch(self, channel: Channel, request: RemotingCommand) -> None:
-        """Have a request answered, now or when its handler's Deferred fires."""
+        """Validate and answer a request, now or when its handler's Deferred fires."""
         if not self._validators or self._is_valid(channel, request):
             self._serve(channel, request)
 
     def go_general_way(self, channel: Channel, header: bytes, body: bytes) -> None:
         """
-        Have a frame answered that its bulk handler got and does not take.
+        Answer a frame by its ordinary handler, as the bulk handler does not take it.
 
-        It was validated with its run, and is not again: some requests pass only once.
+        The frame was validated before the bulk call and is not validated again: a validator accepts
+        some requests only once.
         """
         if self._validators:
             request = self._checked.pop(id(header))
@@ -159,7 +160,7 @@ class RequestDispatcher:
                 self._on_failure(_current_failure(), channel, request)
 
     def _is_valid(self, channel: Channel, request: RemotingCommand) -> bool:
-        """Every validator lets it pass; else it is answered with why not."""
+        """Whether all validators accept a request; else answer it with the refusal."""
         request.security = channel.security
         try:
             for validator in self._validators:
@@ -188,7 +189,7 @@ class RequestDispatcher:
         error = failure.value
         if isinstance(error, RequestRejected):
             response = request.response(error.code, error.remark)
-        elif isinstance(error, ProtocolViolation):  # of bytes, not of ours: no traceback
+        elif isinstance(error, ProtocolViolation):  # the peer's fault: no traceback
             self.log.warn(
                 "request {code} from {peer} cannot be served: {error}",
                 code=request.code,

@@ -1,4 +1,4 @@
-"""Calls that wait for their response: by opaque, with one timer for all of them.
+"""PendingCalls: calls that wait for their response, with one timer for all of them.
 
 Spec: remoting.md, sections 1.6 and 1.11.
 """
@@ -19,25 +19,25 @@ _GRANULARITY = 0.01
 
 
 class Waiting(Protocol):
-    """Who wants to know what became of a call; a Deferred is one."""
+    """Gets the response or the error of a call; a Deferred is an example."""
 
     def callback(self, result: RemotingCommand, /) -> Any: ...
 
     def errback(self, fail: Exception, /) -> Any:
-        """None will come: `RemotingTimeout` or `RemotingConnectError`."""
+        """Take a `RemotingTimeout` or `RemotingConnectError`, as no response will come."""
 
 
 class PendingCalls:
     """
     The calls of one connection.
 
-    Calls that time out are looked for when the earliest deadline is reached, at most every 10 ms:
-    a call that is answered in time costs no timer.
+    The timer fires at the earliest deadline, at most every 10 ms, and looks for calls that have
+    timed out. So a call that is answered in time needs no timer of its own.
     """
 
     def __init__(self, clock: IReactorTime, peer: str) -> None:
         """
-        :param peer: who is asked, for the messages of errors.
+        :param peer: the peer's address, for the messages of errors.
         """
         self._clock = clock
         self._peer = peer
@@ -54,8 +54,8 @@ class PendingCalls:
         """
         Note a call that is about to be sent.
 
-        :returns: its opaque, and what fires with the response or fails with `RemotingTimeout` or
-            `RemotingConnectError`.
+        :returns: its opaque, and a Deferred that fires with the response or fails with
+            `RemotingTimeout` or `RemotingConnectError`.
         """
         waiting: Deferred[RemotingCommand] = Deferred(lambda _: self.forget(opaque))
         deadline = self._clock.seconds() + max(0.0, timeout_ms) / 1000.0
@@ -64,11 +64,11 @@ class PendingCalls:
 
     def note(self, waiting: Waiting, deadline: float, timeout_ms: float) -> int:
         """
-        As `add`, for who is told himself.
+        Note a call that is about to be sent, whose response or error goes to `waiting`.
 
-        :param deadline: in the clock's seconds.
-        :param timeout_ms: what that was, for the message of an error.
-        :returns: its opaque.
+        :param deadline: when the call times out, in the clock's seconds.
+        :param timeout_ms: the timeout in ms, for the message of an error.
+        :returns: the call's opaque.
         """
         opaque, calls = self._opaque, self._calls
         while True:
@@ -82,7 +82,7 @@ class PendingCalls:
         return opaque
 
     def resolve(self, response: RemotingCommand) -> bool:
-        """Fire the call that this answers; False when there is none (any more)."""
+        """Give a response to its call; return False if no call waits for it."""
         call = self._calls.pop(response.opaque, None)
         if call is None:
             return False
@@ -90,11 +90,11 @@ class PendingCalls:
         return True
 
     def forget(self, opaque: int) -> None:
-        """Nobody waits for this call any more."""
+        """Forget a call, whose response is not wanted any more."""
         self._calls.pop(opaque, None)
 
     def fail_all(self, reason: str, *, retriable: bool = True) -> None:
-        """The connection is gone: every call fails with `RemotingConnectError`."""
+        """Fail all calls with `RemotingConnectError`, as the connection is gone."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         calls, self._calls = self._calls, {}

@@ -1,4 +1,4 @@
-"""A remoting connection: frames in, requests to the dispatcher, responses to those who wait.
+"""RemotingProtocol: reads frames; gives requests to the dispatcher and responses to their calls.
 
 Spec: remoting.md, sections 1.2, 1.6, 1.10 and 1.11.
 """
@@ -28,7 +28,7 @@ from rmq_ha.base.tls.transport import TlsTransport
 from rmq_ha.base.wire.command import FLAG_RESPONSE
 from rmq_ha.base.wire.frame import JSON, Frame, FrameReader, decode_frame
 
-if TYPE_CHECKING:  # who only connects needs nothing of a server's TLS
+if TYPE_CHECKING:  # clients need no server TLS
     from rmq_ha.base.tls.server import ServerTls
 
 _IDLE_SLACK = 0.001
@@ -40,9 +40,9 @@ class RemotingProtocol(Protocol):
     """
     Either end of a connection.
 
-    The accepting end stops reading while its peer does not read: it is the producer of its own
-    transport. The connecting end goes on reading, or both could wait for each other for ever; it
-    only notes that its peer does not read.
+    The accepting end stops reading while its peer does not read; it is the producer of its own
+    transport. The connecting end goes on reading and only notes that its peer does not read. Else
+    both ends could wait for each other for ever.
 
     :ivar channel: set while connected.
     :ivar host: the peer's address without its port.
@@ -57,8 +57,9 @@ class RemotingProtocol(Protocol):
         self, clock: IReactorTime, dispatcher: RequestDispatcher, idle: float, *, accepts: bool
     ) -> None:
         """
-        :param idle: seconds without read and write after which the connection is closed; 0: never.
-        :param accepts: this is the accepting end.
+        :param idle: seconds without read and write after which the connection is closed; 0 for
+            never.
+        :param accepts: whether this is the accepting end.
         """
         self._clock = clock
         self._dispatcher = dispatcher
@@ -129,7 +130,7 @@ class RemotingProtocol(Protocol):
     # IPushProducer, for the transport's write buffer
 
     def pauseProducing(self) -> None:
-        """The peer reads too slowly: take no more of its requests."""
+        """Read no more requests of a peer that reads too slowly."""
         self.channel.is_full = True
         if not self._accepts:
             return
@@ -137,7 +138,7 @@ class RemotingProtocol(Protocol):
         self._stop_reading()
 
     def resumeProducing(self) -> None:
-        """The write buffer is empty again: first what is left of the last chunk, then read on."""
+        """Go on, as the write buffer is empty: serve the rest of the last chunk, then read on."""
         self._paused = False
         self.channel.drained()
         if not self._accepts:
@@ -145,7 +146,7 @@ class RemotingProtocol(Protocol):
         self._read_on()
 
     def stopProducing(self) -> None:
-        """The transport is gone; `connectionLost` says so."""
+        """Do nothing: `connectionLost` is called when the transport is gone."""
 
     # Frames
 
@@ -183,12 +184,12 @@ class RemotingProtocol(Protocol):
                 self._wait(turns, delay)
 
     def _pay(self, turns: Turns, now: float) -> float:
-        """Seconds that this connection has to wait for what it has taken."""
+        """Charge served requests and bytes; return how many seconds this connection has to wait."""
         channel = self.channel
         requests, size = self._requests, self._bytes + channel.written
         self._requests = self._bytes = channel.written = 0
         is_new, self._charging = self._charging != turns.charging, turns.charging
-        if is_new or not (requests or size):  # from before there was a quota, or waited for already
+        if is_new or not (requests or size):  # older than the quota, or paid already
             return 0.0
         delay, key = turns.quotas.charge(self.host, channel.account, requests, size, now)
         if key and self._refusals is not None:
@@ -206,10 +207,10 @@ class RemotingProtocol(Protocol):
 
     def _wait(self, turns: Turns, seconds: float) -> None:
         """
-        Others are served before the rest of the backlog.
+        Let other connections be served before the rest of this backlog.
 
-        Until the next turn one more chunk may come, and mostly none does: no reading is stopped and
-        begun again, which is a system call each, for every connection of a crowd.
+        If the wait is only one turn, reading goes on: mostly no further chunk comes until then, and
+        stopping and starting to read would cost two system calls for each connection.
         """
         self._waits = True
         if seconds:
@@ -222,7 +223,7 @@ class RemotingProtocol(Protocol):
             self.transport.pauseProducing()
 
     def _released(self) -> None:
-        """The request that took several turns is done: the others go on in the next one."""
+        """Go on in the next turn with the requests after one that took several turns."""
         if self._waits and self.channel.is_open:
             self._clock.callLater(0, self.go_on)
 
@@ -233,33 +234,33 @@ class RemotingProtocol(Protocol):
             self._read_on()
 
     def _read_on(self) -> None:
-        now = self._frame_began = self._clock.seconds()  # until now it was us who did not read
+        now = self._frame_began = self._clock.seconds()  # this end did not read until now
         self._handle([], now)
         if self._frames is not None:
             self._count(self._frames)
         self._resume_reading()
 
     def _resume_reading(self) -> None:
-        """Unless there is a reason, still, not to read."""
+        """Read on, unless another reason not to read remains."""
         has_reason = self._paused or self._waits or self._is_put_off
         if not (self._reads or has_reason) and self.channel.is_open:
             self._reads = True
             self.transport.resumeProducing()
 
-    # What `UnfinishedFrames` asks
+    # Called by `UnfinishedFrames`
 
     @property
     def waits_here(self) -> bool:
-        """Its requests wait for their turn, or for one that takes several turns."""
+        """Whether requests here wait for their turn, or for a request that takes several turns."""
         return self._waits
 
     def put_off(self) -> None:
-        """Older frames of this address come first."""
+        """Stop reading, as older frames of this address come first."""
         self._is_put_off = True
         self._stop_reading()
 
     def let_read(self) -> None:
-        """There is room for the rest of its frame."""
+        """Read on, as there is room for the rest of the frame."""
         self._is_put_off = False
         self._resume_reading()
 
@@ -288,7 +289,7 @@ class RemotingProtocol(Protocol):
             )
 
     def _count(self, frames: UnfinishedFrames) -> None:
-        """What waits for the rest of its frame, and what waits until the peer reads."""
+        """Report the bytes that wait for the rest of their frame, or until the peer reads."""
         size = self._reader.unfinished + self.channel.held
         if self._backlog:
             waiting = sum(len(header) + len(body) for _, header, body in self._backlog)
@@ -298,7 +299,7 @@ class RemotingProtocol(Protocol):
         frames.keep(self, size, self._reader.missing)
 
     def overrun(self, violation: ProtocolViolation) -> None:
-        """Too much waits here: close the connection now, and free it."""
+        """Close the connection now and free its memory, as too many bytes wait here."""
         self._reader.give_up(violation)
         self._violated(violation)
         self.channel.abort()
@@ -351,18 +352,19 @@ class RemotingProtocol(Protocol):
 
 
 def _is_over(deadline: float, now: float) -> bool:
-    """With a slack for what sums of seconds lose."""
+    """Whether a deadline is over, with a slack for rounding errors of seconds."""
     return now > deadline - _IDLE_SLACK
 
 
 class PeerLimits(NamedTuple):
     """
-    What a server counts for all its connections together.
+    The limits that a server keeps for all its connections together.
 
-    :ivar refusals: keeps strangers from filling the log; None: every refusal is told.
-    :ivar frames: bounds what waits for the rest of its frame, on this connection and on others;
-        None: only the largest frame bounds it.
-    :ivar turns: says how much of a turn the requests of a connection may take; None: all of it.
+    :ivar refusals: limits log lines about refusals; None to log every refusal.
+    :ivar frames: limits the bytes of unfinished frames of all connections; None for no limit but
+        the largest size of each frame.
+    :ivar turns: limits the time of a reactor turn that a connection's requests may take; None for
+        no limit.
     """
 
     refusals: Refusals | None = None
@@ -374,7 +376,7 @@ _NO_LIMITS = PeerLimits()
 
 
 class ServerProtocol(RemotingProtocol):
-    """The accepting end, which decides by the first byte whether this is TLS."""
+    """The accepting end, which tells TLS from plain connections by the first byte."""
 
     def __init__(
         self,
@@ -386,8 +388,8 @@ class ServerProtocol(RemotingProtocol):
         limits: PeerLimits = _NO_LIMITS,
     ) -> None:
         """
-        :param connected: the protocol is in there while it is connected.
-        :param tls: None takes plain connections only.
+        :param connected: contains this protocol while it is connected.
+        :param tls: TLS settings of the port; None to accept plain connections only.
         """
         super().__init__(clock, dispatcher, idle, accepts=True)
         self._refusals, frames, self._turns = limits
@@ -455,7 +457,7 @@ class ServerProtocol(RemotingProtocol):
         self._violated(TlsRefused(reason))
 
     def _tell(self, violation: RmqHaError) -> None:
-        """Garbage and bad certificates: a line a minute for each host and reason."""
+        """Log a violation, at most once a minute for each host and reason."""
         host = self.channel.host
         more = "" if self._refusals is None else self._refusals.admit(host, str(violation))
         if more is not None:

@@ -1,4 +1,4 @@
-"""How much an address, and an account, may ask for in a second.
+"""Quotas: how many requests and bytes an address or account may use in a second.
 
 Spec: remoting.md, section 1.2.
 """
@@ -6,9 +6,9 @@ Spec: remoting.md, section 1.2.
 from rmq_ha.base.config.netty import NettyServerConfig
 
 BURST_S = 1.0
-"""What was not used is kept for so long: whoever was silent may send a second's quota at once."""
+"""How long an unused quota is kept: a peer that was silent may use one second's quota at once."""
 LONGEST_S = 60.0
-"""A connection waits no longer, so that nobody takes it for an idle one."""
+"""Longest wait of a connection, in seconds, so that its peer does not take it for an idle one."""
 REQUESTS_PER_IP = "maxRequestsPerSecondPerIp"
 BYTES_PER_IP = "maxBytesPerSecondPerIp"
 REQUESTS_PER_ACCOUNT = "maxRequestsPerSecondPerAccount"
@@ -18,11 +18,11 @@ _FORGET_ABOVE = 1000
 
 class Quotas:
     """
-    What each one has taken, as the moment from which on it is within its quota again.
+    For each address and account, the time from which on it is within its quota again.
 
-    Nothing is refused: whoever has taken too much is read from later.
+    No request is refused: a connection over its quota is read from later.
 
-    :ivar held_back: how often a connection had to wait, by the key that says so.
+    :ivar held_back: how many times a connection had to wait, by the configuration key of the quota.
     """
 
     def __init__(self, config: NettyServerConfig) -> None:
@@ -46,12 +46,13 @@ class Quotas:
         self, host: str, account: str, requests: int, size: int, now: float
     ) -> tuple[float, str]:
         """
-        A connection has taken this.
+        Charge a connection for requests and bytes.
 
-        :param account: that signed its last request; empty: none.
+        :param account: the account that signed its last request; empty if none did.
         :param size: bytes of requests and answers.
-        :param now: seconds.
-        :returns: seconds that it has to wait, and the key that says so; 0.0 and nothing: none.
+        :param now: the clock's time, in seconds.
+        :returns: how many seconds it has to wait, and the configuration key of the quota; 0.0 and
+            an empty key if it need not wait.
         """
         config = self._config
         wait, reason = 0.0, ""

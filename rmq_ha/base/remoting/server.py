@@ -25,11 +25,11 @@ CLOSE_SECONDS = 1.0
 
 class RemotingServer:
     """
-    Any number of listening ports with one dispatcher.
+    A server with any number of listening ports and one dispatcher.
 
-    :ivar channels: the connections there are.
-    :ivar accepted: how many there have been.
-    :ivar frames: what waits for the rest of its frame.
+    :ivar channels: the channels of the open connections.
+    :ivar accepted: how many connections were accepted so far.
+    :ivar frames: counts and limits the bytes of unfinished frames.
     """
 
     log = Logger()
@@ -44,11 +44,11 @@ class RemotingServer:
         turns: Turns | None = None,
     ) -> None:
         """
-        :param tls: the `tls.*` keys, with RocketMQ's defaults for missing ones, or rules that
-            several servers share; None: plain only.
-        :param frames: that several servers share; None: it counts for itself.
-        :param turns: likewise.
-        :raises ConfigurationError: a `tls.*` key or a file that it names does not fit.
+        :param tls: the `tls.*` keys, with RocketMQ's defaults for missing keys, or a `ServerTls`
+            that several servers share; None for plain connections only.
+        :param frames: limits that several servers share; None for limits of this server's own.
+        :param turns: shares of turns for several servers; None for this server's own.
+        :raises ConfigurationError: a `tls.*` key, or a file that it names, is not valid.
         """
         self._host = host
         self._config = server_config
@@ -65,7 +65,7 @@ class RemotingServer:
 
     @property
     def channels(self) -> list[Channel]:
-        """Of all connections, oldest first."""
+        """The channels of all open connections, oldest first."""
         return [protocol.channel for protocol in self._protocols]
 
     @property

@@ -26,9 +26,10 @@ if TYPE_CHECKING:  # the blocking client signs too, and wants no Twisted
 
 class Credentials(NamedTuple):
     """
-    An account, as a client has it.
+    The credentials of an account at a client.
 
-    :ivar security_token: of a temporary account; brokers take it into the signature only.
+    :ivar security_token: the token of a temporary account; brokers only include it in the
+        signature.
     """
 
     access_key: str
@@ -41,12 +42,13 @@ class Credentials(NamedTuple):
 
 class SignedTimes:
     """
-    Times and numbers for requests: what is sent to one address is one session, numbered.
+    Makes the stamps of signed requests. The requests to one address are numbered, and form one
+    session.
 
-    Threads may share it, processes may not.
+    Threads may share an object of this class, processes may not.
 
-    :param now_ms: ms since the epoch.
-    :param random: draws the sessions' names.
+    :param now_ms: returns the current time, in ms since the epoch.
+    :param random: draws the names of sessions.
     """
 
     def __init__(self, now_ms: Callable[[], int], random: Random) -> None:
@@ -55,7 +57,7 @@ class SignedTimes:
         self._sessions: dict[str, tuple[int, Iterator[int]]] = {}
 
     def next(self, address: str) -> str:
-        """The stamp of the next request to an address."""
+        """Return the stamp of the next request to an address."""
         known = self._sessions.get(address)
         if known is None:
             known = self._sessions.setdefault(address, (self._random.getrandbits(64), count(1)))
@@ -65,12 +67,13 @@ class SignedTimes:
 
 class RequestSigner:
     """
-    Signs for one account.
+    Signs requests for one account.
 
-    Sign last: every change of header map or body makes the signature wrong, and so does sending
-    a request twice: sign it again.
+    Sign a request last: every later change of its fields or body makes the signature wrong. Sign a
+    request again before it is sent a second time.
 
-    :param times: None: as RocketMQ 4.9 does; else code, names and time are signed, too.
+    :param times: makes stamps, so that code, field names and time are signed too; None to sign as
+        RocketMQ 4.9 does.
     """
 
     def __init__(self, credentials: Credentials, times: SignedTimes | None = None) -> None:
@@ -83,9 +86,10 @@ class RequestSigner:
 
     def sign(self, command: RemotingCommand, address: str = "") -> RemotingCommand:
         """
-        A copy of a request with the account's key and signature in its header.
+        Return a copy of a request with the account's key and signature in its header.
 
-        :param address: whom it is for; empty: who asked for it.
+        :param address: the address that the request goes to; empty for an answer to a broker's own
+            request.
         """
         credentials = self._credentials
         ext = dict(command.ext or {})
@@ -103,7 +107,7 @@ class RequestSigner:
 
 
 def sign(command: RemotingCommand, credentials: Credentials) -> RemotingCommand:
-    """A copy of a request, signed once as RocketMQ 4.9 does."""
+    """Return a copy of a request that is signed as RocketMQ 4.9 does."""
     return RequestSigner(credentials).sign(command)
 
 

@@ -1,4 +1,4 @@
-"""How a turn of the reactor is divided: no connection, and no address, has all of it.
+"""Turns: shares each turn of the reactor among connections and addresses.
 
 Spec: remoting.md, section 1.2.
 """
@@ -14,7 +14,7 @@ from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.remoting.quotas import Quotas
 
 _WINDOW_S = 0.05
-"""Forgets what was taken, as turns are not counted while nobody takes much."""
+"""After this time used shares are forgotten, as turns are not counted while no peer uses much."""
 
 
 class ServedConnection(Protocol):
@@ -23,23 +23,23 @@ class ServedConnection(Protocol):
         """The peer's address without its port."""
 
     def go_on(self) -> None:
-        """Its turn has come: serve what is left of its requests."""
+        """Serve the remaining requests, as this connection's turn has come."""
 
 
 class Turns:
     """
-    A chunk may hold hundreds of requests of a millisecond each: what does not fit into the share of
-    its connection, or of its address, waits for the next turn, and others are served before.
+    The shares of connections and addresses in the turns of the reactor. A chunk may have hundreds
+    of requests of a millisecond each. Requests beyond the share of their connection or address wait
+    for the next turn, and other connections are served before.
 
-    Who waits goes on in the order in which he came, so that each connection of an address gets its
-    share. A chunk more is read from it meanwhile, at most. What a request took beyond the share of
-    its address is paid back from the shares of the next turns: after one of 60 ms, with a share of
-    5 ms, others have a dozen turns without it. They pass at once when nobody else has anything to
-    do.
+    Waiting connections of an address go on in their order, so that each gets its share. At most one
+    more chunk is read from a waiting connection. Time beyond the share of an address is taken from
+    its shares in the next turns: after a request of 60 ms, with a share of 5 ms, others have a
+    dozen turns for themselves. If no other connection has requests, these turns pass at once.
 
-    :ivar put_off: how often somebody had to wait for the next turn.
-    :ivar quotas: of addresses and accounts, in which a wait is longer.
-    :ivar charging: 0 while there is no quota, and another number each time that there is one again.
+    :ivar put_off: how many times a connection had to wait for the next turn.
+    :ivar quotas: the quotas of addresses and accounts, whose waits are longer than a turn.
+    :ivar charging: 0 while no quota is set; a new number each time that quotas are set again.
     """
 
     def __init__(self, clock: IReactorTime, config: NettyServerConfig) -> None:
@@ -55,7 +55,7 @@ class Turns:
         self._periods = self.charging = int(self.quotas.is_any)
 
     def share(self, host: str, now: float) -> float:
-        """Seconds that a connection of this address may take now; none: it has to wait."""
+        """Return how many seconds a connection of an address may take now; wait if not above 0."""
         if now - self._since > _WINDOW_S and not self._waiting:
             self._begin(now)
         own, of_host = self._config.turn_millis, self._config.turn_millis_per_ip
@@ -63,13 +63,13 @@ class Turns:
         return min(share, of_host / 1000 - self._used.get(host, 0.0)) if of_host else share
 
     def note_turn(self, host: str, seconds: float) -> None:
-        """A connection of this address was served for so long."""
+        """Note for how many seconds a connection of an address was served."""
         used = self._used[host] = self._used.get(host, 0.0) + seconds
         if 0 < self._config.turn_millis_per_ip / 2000 < used:
             self._arm()  # the next turn begins anew: no share is of more than one
 
     def wait(self, connection: ServedConnection, seconds: float) -> None:
-        """It has more than its share: have it go on then, or with 0 in the next turn."""
+        """Let a connection go on after some seconds or, with 0, in the next turn."""
         if seconds:
             call_later: Callable[..., IDelayedCall] = self._clock.callLater
             self._held_back[connection] = call_later(seconds, self._let_go, connection)
@@ -78,7 +78,7 @@ class Turns:
         self._queue(connection)
 
     def forget(self, connection: ServedConnection) -> None:
-        """It is gone, whether it waited or not."""
+        """Forget a connection that is gone, whether it waited or not."""
         waiting = self._waiting.get(connection.host)
         if waiting is not None:
             waiting.pop(connection, None)
@@ -111,7 +111,7 @@ class Turns:
             self.charging = self._periods if self.quotas.is_any else 0
 
     def _next(self) -> None:
-        """Addresses by turns; what the share of one leaves over is not even looked at."""
+        """Serve waiting connections, one of each address in rotation, while its share lasts."""
         self._is_armed = False
         self._begin(self._clock.seconds())
         rounds = deque((host, len(waiting)) for host, waiting in self._waiting.items())

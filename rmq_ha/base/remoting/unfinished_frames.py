@@ -1,4 +1,4 @@
-"""What connections have sent of frames that are not whole yet, and who waits when it is much.
+"""UnfinishedFrames: limits the memory of frames that have not arrived completely.
 
 Spec: remoting.md, section 1.2.
 """
@@ -13,21 +13,23 @@ from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.errors import ProtocolViolation
 
 FREE_BYTES = 4096
-"""Of each connection, which are not counted: the end of a chunk is nearly always within a frame."""
+"""Bytes of each connection that are not counted, as a chunk nearly always ends within a frame."""
 PER_HOST = "maxUnfinishedBytesPerIp"
 IN_ALL = "maxUnfinishedBytes"
 TIMEOUT = "frameTimeoutSeconds"
 LOOK_S = 5.0
 LEAST_BYTES = 65536
-"""A frame for which others wait has to grow by so much from one look to the next."""
+"""Bytes by which a frame has to grow from one look to the next, while other frames wait."""
 
 
 READ_PART = 0.75
-"""Of an address's limit, for the frames that are read; the rest is for the beginnings of those that
-wait, which have come before anybody knew how large their frames are."""
+"""Part of an address's limit for the frames that are being read. The rest is for the beginnings of
+waiting frames, which have arrived before their size was known.
+"""
 SMALL_PART = 64
-"""A frame of such a part of an address's limit, for which there is room, does not wait for larger
-ones: the usual message has some KiB."""
+"""A frame below this part (1/64) of an address's limit does not wait for larger frames, if it has
+room: a usual message has some KiB.
+"""
 
 
 class Sender(Protocol):
@@ -39,25 +41,25 @@ class Sender(Protocol):
 
     @property
     def waits_here(self) -> bool:
-        """Its peer may send, but this side does not read for now, for reasons of its own."""
+        """Whether this end does not read for other reasons, although the peer may send."""
 
     def put_off(self) -> None:
-        """Read nothing more until `let_read`: frames of its address that are older come first."""
+        """Stop reading until `let_read`, as older frames of the same address come first."""
 
     def let_read(self) -> None:
-        """Its frame may be read on."""
+        """Read on the rest of the frame."""
 
     def overrun(self, violation: ProtocolViolation) -> None:
-        """Close it and free what it sent."""
+        """Close the connection and free its bytes."""
 
 
 class _Frame:
     """
-    Of one connection.
+    The unfinished frame of one connection.
 
-    :ivar size: bytes that wait.
+    :ivar size: bytes that have arrived.
     :ivar missing: bytes that are still to come.
-    :ivar looked: what was missing at the last look; -1: there was none.
+    :ivar looked: the missing bytes at the last look; -1 before the first look.
     """
 
     __slots__ = ("looked", "missing", "size")
@@ -72,7 +74,7 @@ class _Address:
     """
     The connections of one address.
 
-    :ivar size: bytes that wait, in all.
+    :ivar size: bytes of all their unfinished frames that have arrived.
     :ivar due: bytes that are still to come of the frames that are being read.
     :ivar reading: connections whose frames are being read, oldest frame first.
     :ivar waiting: connections that are put off, oldest frame first.
@@ -86,18 +88,18 @@ class _Address:
 
 class UnfinishedFrames:
     """
-    Adds up what waits for the rest of its frame, before anybody knows whose it is.
+    Counts and limits the bytes of unfinished frames, whose senders are not authenticated yet.
 
-    It costs nothing to send 16 MiB but one byte on each of a thousand connections. So the frames of
-    one address are read as far as all of them find room. The newest ones wait until an older one
-    is whole, but for small ones that find room. A frame that hardly grows while others wait is
-    dropped; so are the newest ones when not even their beginnings find room. Beyond the limit of
-    all addresses together the oldest frame is dropped: else two addresses could keep all others
-    waiting.
+    A peer could send 16 MiB without the last byte on each of a thousand connections. So the frames
+    of one address are read only as far as all of them have room. The newest frames wait until an
+    older one is complete, except for small frames that have room. A frame that hardly grows while
+    others wait is dropped. The newest frames are dropped if even their beginnings have no room.
+    Above the limit of all addresses together the oldest frame is dropped: else two addresses could
+    keep all others waiting.
 
-    :ivar kept: bytes, in all.
-    :ivar dropped: connections that had to go, by the key that says so.
-    :ivar waits: how often a connection was put off.
+    :ivar kept: bytes of all unfinished frames.
+    :ivar dropped: how many connections were closed, by the configuration key of the limit.
+    :ivar waits: how many times a connection was put off.
     """
 
     def __init__(self, config: NettyServerConfig, clock: IReactorTime) -> None:
@@ -112,20 +114,20 @@ class UnfinishedFrames:
 
     @property
     def timeout(self) -> int:
-        """Seconds within which a frame has to be whole; 0: any."""
+        """Seconds within which a frame has to be complete; 0 for no limit."""
         return self._config.frame_timeout_seconds
 
     @property
     def max_header_size(self) -> int:
-        """Bytes of a frame's header."""
+        """Most bytes of a frame's header."""
         return self._config.max_header_size
 
     def keep(self, sender: Sender, size: int, missing: int = 0) -> None:
         """
-        So many bytes of a connection are waiting now.
+        Note how many bytes of a connection's unfinished frame have arrived.
 
-        :param size: `FREE_BYTES` or less: its frame is whole, or has hardly begun.
-        :param missing: bytes that are still to come of its frame.
+        :param size: these bytes; up to `FREE_BYTES` the frame counts as complete or hardly begun.
+        :param missing: bytes of the frame that are still to come.
         """
         if size <= FREE_BYTES:
             if self._remove(sender):
@@ -158,7 +160,7 @@ class UnfinishedFrames:
             self._drop(next(iter(self._frames)), IN_ALL, most, "the oldest")
 
     def forget(self, sender: Sender) -> None:
-        """Its connection is gone; harmless when there is nothing."""
+        """Forget a connection that is gone; do nothing if it has no unfinished frame."""
         self._remove(sender)
 
     def drop_too_slow(self, sender: Sender) -> ProtocolViolation:
@@ -168,7 +170,7 @@ class UnfinishedFrames:
         return ProtocolViolation(f"a frame is not whole after {self.timeout} s ({TIMEOUT})")
 
     def _remove(self, sender: Sender) -> bool:
-        """Take out what waits, and let others read on in its place; whether it was put off."""
+        """Remove a connection's frame, let others read on, and return whether it was put off."""
         frame = self._frames.pop(sender, None)
         if frame is None:
             return False
@@ -186,7 +188,7 @@ class UnfinishedFrames:
         return waited
 
     def _begin(self, sender: Sender, frame: _Frame, address: _Address, most: int) -> None:
-        """The first bytes of a frame have come: read on, or put it off."""
+        """Read on or put off a frame whose first bytes have arrived."""
         will_be = address.size + address.due + frame.missing
         is_small = frame.size + frame.missing <= most // SMALL_PART
         is_first = not address.waiting and will_be <= most * READ_PART
@@ -202,7 +204,7 @@ class UnfinishedFrames:
         sender.put_off()
 
     def _let_read(self, address: _Address) -> None:
-        """The oldest that wait are read on, as far as there is room for them now."""
+        """Read on the oldest waiting frames, as far as they have room now."""
         most = self._config.max_unfinished_bytes_per_ip
         while address.waiting:
             sender, frame = next(iter(address.waiting.items()))
@@ -215,7 +217,7 @@ class UnfinishedFrames:
             sender.let_read()
 
     def _look_at_all(self) -> None:
-        """Frames that hardly grow while others wait for them: drop them."""
+        """Drop frames that hardly grow while others wait for them."""
         self._look = None
         most = self._config.max_unfinished_bytes_per_ip
         for address in [item for item in self._addresses.values() if item.waiting]:

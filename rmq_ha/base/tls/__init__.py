@@ -1,4 +1,4 @@
-"""TLS for every link: the files, whom to believe, and a thin layer between transport and protocol.
+"""TLS for every connection: its files, the checks of peers, and a layer above the transport.
 
 The layer is our own, because Twisted's waits a reactor turn with small writes. `session.TlsSession`
 is OpenSSL with bytes in and bytes out. `ServerTls` and `ClientTls` have the rules of remoting,

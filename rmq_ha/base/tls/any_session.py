@@ -1,14 +1,14 @@
-"""What a TLS session is to those who carry its bytes, whatever library it stands on."""
+"""Interfaces of TLS sessions, which hide the library that implements them."""
 
 from typing import Protocol
 
 
 class AnyCheck(Protocol):
-    """What is known of the other end; see `rmq_ha.base.tls.peer.PeerCheck`."""
+    """The identity of the other end; see `rmq_ha.base.tls.peer.PeerCheck`."""
 
     @property
     def identity(self) -> str:
-        """Whom its certificate names; empty until one was believed."""
+        """The name in the other end's certificate; empty until a certificate was accepted."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
@@ -22,22 +22,22 @@ class AnySession(Protocol):
 
     @property
     def check(self) -> AnyCheck:
-        """What is known of the other end."""
+        """The identity of the other end."""
 
     @property
     def version(self) -> str:
         """The version of the protocol, such as `TLSv1.3`."""
 
     def start(self) -> None:
-        """Say hello; raises TlsRefused."""
+        """Begin the handshake; raises TlsRefused."""
 
     def receive_data(self, data: bytes) -> bytes:
-        """Bytes of the wire to what they say; raises TlsRefused."""
+        """Decrypt received bytes; raises TlsRefused."""
 
     def send(self, data: bytes) -> None:
-        """Encrypt; only when secured; raises TlsRefused."""
+        """Encrypt bytes to send; only after the handshake; raises TlsRefused."""
 
     def data_to_send(self) -> bytes:
-        """What is to go over the wire."""
+        """Return and remove the encrypted bytes that are to be written to the transport."""
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What connections that we make do about TLS.
+"""ClientTls: TLS settings of the connections that a client makes.
 
 Spec: remoting.md, section 1.10.
 """
@@ -11,14 +11,14 @@ from twisted.logger import Logger
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.tls.options import ReadBytes, TlsOptions, check_proof
 
-if TYPE_CHECKING:  # OpenSSL is loaded for those who use it
+if TYPE_CHECKING:  # OpenSSL is imported only if TLS is used
     from rmq_ha.base.tls.client_material import ClientMaterial
     from rmq_ha.base.tls.notices import Held
     from rmq_ha.base.tls.session import TlsSession
 
 
 class ClientTls:
-    """The rules for all remoting connections that one client makes: TLS, or not."""
+    """Decides for all remoting connections of one client whether and how they use TLS."""
 
     log = Logger()
     subject = "TLS"
@@ -34,11 +34,11 @@ class ClientTls:
     ) -> None:
         """
         :param options: the `tls.*` keys.
-        :param enabled: `useTLS`; `tls.enable` says the same, and a server that enforces TLS
-            implies it, as in RocketMQ.
-        :param demanded_by: the setting that wants TLS with servers that prove who they are, as
-            what is signed for others can be recorded by them; empty: none does.
-        :raises ConfigurationError: a value or a file does not fit.
+        :param enabled: the value of `useTLS`. As in RocketMQ, `tls.enable` or an enforcing
+            `tls.server.mode` switches TLS on too.
+        :param demanded_by: the setting that demands TLS with verified servers, as other servers
+            could record signed requests; empty if no setting demands it.
+        :raises ConfigurationError: a value or a file is not valid.
         """
         self._options = options
         self._read_bytes = read_bytes
@@ -53,7 +53,7 @@ class ClientTls:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What was read: a change of one of them is worth a `reload`."""
+        """The files that were read; after a change of one of them call `reload`."""
         return () if self._material is None else self._material.files
 
     @property
@@ -62,23 +62,24 @@ class ClientTls:
 
     def reload(self) -> None:
         """
-        Read everything again, for connections to come.
+        Read all files again, for later connections.
 
-        :raises ConfigurationError: something does not fit; what there was stays.
+        :raises ConfigurationError: a value or a file is not valid; the old ones stay in use.
         """
         self._material = self._read()
 
     def session(self, host: str) -> "TlsSession":
         """
-        For a connection to this host; with a trust root the server has to prove that it is it.
+        Make the session of a connection to a host. With a trust root the server's certificate has
+        to carry the host's name.
 
-        :param host: name or IP address, as it is connected to.
+        :param host: the name or IP address that is connected to.
         """
         assert self._material is not None
         return self._material.session(host)
 
     def _read(self) -> "ClientMaterial | None":
-        """None: connections are plain, and nothing of OpenSSL is loaded."""
+        """Read the files; None if connections are plain. OpenSSL is then not imported."""
         options = TlsOptions(self._options, self._read_bytes)
         default = options.text("tls.server.mode") == "enforcing"
         enabled = self._enabled or options.is_true("tls.enable", default)

@@ -1,4 +1,4 @@
-"""What connections that we make need for TLS: read from files, once for all of them."""
+"""ClientMaterial: TLS context and certificates for all connections of a client, read once."""
 
 import ipaddress
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from rmq_ha.base.tls.session import TlsSession
 
 
 class ClientMaterial(NamedTuple):
-    """What one reading of all files gave."""
+    """The context and certificates of one reading of all files."""
 
     context: SSL.Context
     is_verified: bool = False
@@ -25,7 +25,7 @@ class ClientMaterial(NamedTuple):
     certificates: tuple[Held, ...] = ()
 
     def session(self, host: str) -> TlsSession:
-        """For a connection to this host."""
+        """Make the session of a connection to a host."""
         return client_session(self.context, host, is_verified=self.is_verified)
 
 
@@ -33,9 +33,9 @@ def read_material(
     options: TlsOptions, read_bytes: ReadBytes, now_ms: Callable[[], int], log: Logger
 ) -> ClientMaterial:
     """
-    By the `tls.client.*` keys.
+    Read the files that the `tls.client.*` keys name.
 
-    :raises ConfigurationError: a value or a file does not fit.
+    :raises ConfigurationError: a value or a file is not valid.
     """
     if options.is_test_mode("client"):
         return ClientMaterial(client_context(None, None))
@@ -62,9 +62,9 @@ def client_session(
     context: SSL.Context, host: str, *, is_verified: bool, certificate_name: str = ""
 ) -> TlsSession:
     """
-    A session to a host.
+    Make the session of a connection to a host.
 
-    :param certificate_name: what its certificate must carry; the host itself when empty.
+    :param certificate_name: the name that the host's certificate must carry; empty for `host`.
     """
     name = certificate_name or host
     session = TlsSession(context, PeerCheck([name], is_verified=is_verified), connects=True)

@@ -27,9 +27,9 @@ def server_context(
     pair: KeyPair, auth: ClientAuth, trust: Sequence[x509.Certificate] | None
 ) -> SSL.Context:
     """
-    For accepted connections.
+    Make the context of accepted connections.
 
-    :param trust: None: a certificate that is asked for is not looked at, as in RocketMQ.
+    :param trust: trusted roots; None to accept any client certificate, as RocketMQ does.
     """
     context = _context(pair, trust)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
@@ -43,9 +43,9 @@ def server_context(
 
 def client_context(pair: KeyPair | None, trust: Sequence[x509.Certificate] | None) -> SSL.Context:
     """
-    For connections that we make.
+    Make the context of connections to servers.
 
-    :param trust: None: any server will do.
+    :param trust: trusted roots; None to accept any server certificate.
     """
     context = _context(pair, trust)
     if trust is not None:
@@ -67,7 +67,7 @@ def _context(pair: KeyPair | None, trust: Sequence[x509.Certificate] | None) -> 
         assert store is not None
         store.set_flags(
             crypto.X509StoreFlags.PARTIAL_CHAIN
-        )  # what is named is believed, as in Java
+        )  # trust every named certificate, also an intermediate one, as in Java
         for item in trust:
             store.add_cert(crypto.X509.from_cryptography(item))
     return context
@@ -77,6 +77,6 @@ def _verify(connection: Any, certificate: Any, error: int, depth: int, is_good: 
     check = connection.get_app_data()
     try:
         return bool(check.judge(certificate.to_cryptography(), 0 if is_good else error, depth))
-    except Exception as failure:  # what a stranger's certificate can break must not go further
+    except Exception as failure:  # no peer's certificate may break more
         check.reason = f"its certificate cannot be read ({type(failure).__name__})"
         return False

@@ -1,4 +1,4 @@
-"""Connections that become a protocol's only after the TLS handshake: a stranger meets none."""
+"""Ends of TLS connections, which make their inner protocol only after the handshake."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,14 +22,14 @@ from rmq_ha.base.tls.first_byte import FirstByte
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.tls.transport import TlsTransport
 
-if TYPE_CHECKING:  # who only connects needs nothing of a server's TLS
+if TYPE_CHECKING:  # clients need no server TLS
     from rmq_ha.base.tls.server import ServerTls
 
 Build = Callable[[], IProtocol]
 
 
 class _End(Protocol):
-    """Builds its inner protocol when the other end has shown who it is."""
+    """One end of a connection, which makes its inner protocol after the handshake."""
 
     transport: Any
 
@@ -40,7 +40,7 @@ class _End(Protocol):
         self._tls: TlsTransport | None = None
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The inner protocol, if there is one, hears why."""
+        """Tell the inner protocol, if it was made, why the connection was lost."""
         if self._tls is not None:
             reason = self._tls.connection_lost(reason)
         if self._inner is not None:
@@ -79,7 +79,7 @@ class _End(Protocol):
             self._tls.abortConnection()
 
     def _gave_up(self, reason: Failure) -> None:
-        """It ended without an inner protocol."""
+        """Called if the connection ended before the inner protocol was made."""
 
 
 class TlsCall(_End):
@@ -103,7 +103,7 @@ class TlsCall(_End):
         self.opened.callback(self._inner)
 
     def _gave_up(self, reason: Failure) -> None:
-        if not self.opened.called:  # nobody cancelled it
+        if not self.opened.called:  # it was not cancelled
             self.opened.errback(reason)
 
 
@@ -121,7 +121,7 @@ def connect_tls(
     endpoint: IStreamClientEndpoint, clock: IReactorTime, build: Build, session: AnySession
 ) -> "Deferred[IProtocol]":
     """
-    Connect, and go on when the other end is the right one.
+    Connect, and make the protocol when the other end was verified.
 
     :param build: makes the protocol.
     :returns: fires with the protocol, connected; fails as the endpoint does, or with `TlsRefused`.
@@ -133,10 +133,11 @@ def connect_tls(
 
 class TlsDoor(_End):
     """
-    The accepting end: plain or TLS by the first byte, and in only with leave.
+    The accepting end. The first byte tells plain connections from TLS; the rules refuse or accept
+    them.
 
-    :param patience: seconds for the first byte.
-    :param pending: the door is in there until somebody is let in or the connection is gone.
+    :param patience: seconds to wait for the first byte.
+    :param pending: contains this object until the peer is accepted or the connection is gone.
     """
 
     log = Logger()
@@ -164,7 +165,7 @@ class TlsDoor(_End):
         self._timer = self._clock.callLater(self._patience, self._silent)
 
     def dataReceived(self, data: bytes) -> None:
-        """The first bytes decide."""
+        """Decide by the first byte: plain, TLS, or refused."""
         self._stop_timer()
         verdict = self._rules.judge(data[0])
         if verdict is FirstByte.PLAIN:
@@ -178,7 +179,7 @@ class TlsDoor(_End):
             self._refuse(self._rules.refusal(data[0]))
 
     def abort(self) -> None:
-        """Nobody is let in any more."""
+        """Close the connection, as no peer is accepted any more."""
         self.transport.abortConnection()
 
     def _secured(self) -> None:

@@ -1,4 +1,4 @@
-"""Keys and certificates from files, each fault with its file, the reason and what to do."""
+"""Reads keys and certificates from files; errors name the file, the reason and the next step."""
 
 import os
 from collections.abc import Iterable
@@ -25,10 +25,10 @@ _YEAR = timedelta(days=365)
 
 class KeyPair(NamedTuple):
     """
-    What one end shows of itself.
+    The key and certificate of this end.
 
-    :ivar chain: certificates between ours and the root.
-    :ivar source: where it comes from, for messages.
+    :ivar chain: certificates between this certificate and its root.
+    :ivar source: the setting that names the file, for messages.
     """
 
     key: Any
@@ -38,7 +38,11 @@ class KeyPair(NamedTuple):
 
 
 class ExpiryNotice(NamedTuple):
-    """:ivar is_error: it has ended, or not begun; else it will end soon."""
+    """
+    A text about the end of a certificate.
+
+    :ivar is_error: whether it has ended or not begun; else it will end soon.
+    """
 
     text: str
     is_error: bool
@@ -46,9 +50,9 @@ class ExpiryNotice(NamedTuple):
 
 class TlsFiles:
     """
-    Reads what settings name.
+    Reads the files that settings name.
 
-    :ivar paths: everything that was read, for who watches it.
+    :ivar paths: all files that were read, so that changes of them can be watched.
     """
 
     def __init__(self, options: TlsOptions, read_bytes: ReadBytes) -> None:
@@ -58,10 +62,10 @@ class TlsFiles:
 
     def key_pair(self, prefix: str) -> KeyPair | None:
         """
-        Key and certificate; None when neither is named.
+        Read key and certificate; None if the settings name neither.
 
-        :param prefix: of the keys: `tls.server`, `tls.client` or `tls.ha`.
-        :raises ConfigurationError: a file is missing, or they are of no use.
+        :param prefix: prefix of the settings: `tls.server`, `tls.client` or `tls.ha`.
+        :raises ConfigurationError: a file is missing or not valid, or key and certificate differ.
         """
         key_path = self._options.text(f"{prefix}.keyPath")
         certificate_path = self._options.text(f"{prefix}.certPath")
@@ -85,9 +89,9 @@ class TlsFiles:
 
     def trust_root(self, prefix: str) -> list[x509.Certificate] | None:
         """
-        The certificates that are believed; None when no file is named.
+        Read the trusted certificates; None if the settings name no file.
 
-        :raises ConfigurationError: the file is missing or holds none.
+        :raises ConfigurationError: the file is missing or has no certificate.
         """
         key = f"{prefix}.trustCertPath"
         path = self._options.text(key)
@@ -148,9 +152,9 @@ def expiry_notices(
     certificates: Iterable[tuple[str, x509.Certificate]], now_ms: int
 ) -> list[ExpiryNotice]:
     """
-    What to say of certificates that have ended, or will within 30 days.
+    Return notices for certificates that have ended, or will end within 30 days.
 
-    :param certificates: each with the setting that it comes from.
+    :param certificates: certificates with the settings that they come from.
     """
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     notices = []
@@ -172,10 +176,10 @@ def expiry_notices(
 
 def certificate_names(certificate: x509.Certificate) -> tuple[str, ...]:
     """
-    DNS names, addresses, URIs and e-mail addresses among its subjectAltNames.
+    Return DNS names, addresses, URIs and e-mail addresses among a certificate's subjectAltNames.
 
-    Only a certificate without subjectAltNames is known by its common name: a root that is told
-    which names it may sign for is not told of that.
+    Only for a certificate without subjectAltNames its common name is returned: the name constraints
+    of a root do not cover common names.
     """
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -191,7 +195,7 @@ def certificate_names(certificate: x509.Certificate) -> tuple[str, ...]:
 
 
 def certificate_text(certificate: x509.Certificate) -> str:
-    """Who a certificate says that it is, in at most 200 printable characters."""
+    """Return the names in a certificate as text of at most 200 printable characters."""
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         names = [str(name.value) for name in extension.value]
@@ -203,9 +207,10 @@ def certificate_text(certificate: x509.Certificate) -> str:
 
 def self_signed(now_ms: int) -> KeyPair:
     """
-    A fresh key and a certificate that nobody has a reason to believe, for test mode.
+    Make a key and a self-signed certificate, which no peer trusts, for test mode.
 
-    :param now_ms: it is valid from a year before to ten years after.
+    :param now_ms: the current time, in ms since the epoch. The certificate is valid from a year
+        before it to ten years after it.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "rmq-ha")])
@@ -224,7 +229,7 @@ def self_signed(now_ms: int) -> KeyPair:
 
 
 def _public_bytes(holder: Any) -> bytes:
-    """Of a key or of a certificate."""
+    """Return the public key of a key or of a certificate as bytes."""
     data: bytes = holder.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )

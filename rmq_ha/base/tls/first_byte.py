@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class FirstByte(Enum):
-    """What becomes of a new connection."""
+    """How a new connection goes on."""
 
     PLAIN = "plain"
     START_TLS = "start TLS"

@@ -1,4 +1,4 @@
-"""TLS of replication, of a pair and of a DLedger group: off unless asked for, as Java speaks plain.
+"""TLS of replication, in a pair or a DLedger group; off by default, as Java has none.
 
 One key and certificate for both roles, as a broker may have either: `tls.ha.keyPath`,
 `tls.ha.keyPassword`, `tls.ha.certPath`. With `tls.ha.trustCertPath` both ends prove who they are;
@@ -19,7 +19,7 @@ from rmq_ha.base.tls.session import TlsSession
 
 
 class HaTls(ServerTls):
-    """The rules of replication: for those who connect to us, and for our link to the master."""
+    """TLS settings of replication, for accepted connections and for the link to the master."""
 
     title = "tls.ha.mode"
     _link_context: SSL.Context | None
@@ -27,15 +27,15 @@ class HaTls(ServerTls):
 
     @property
     def is_enabled(self) -> bool:
-        """Our link speaks TLS (`tls.ha.enable`)."""
+        """Whether the link to the master uses TLS (`tls.ha.enable`)."""
         return self._link_context is not None
 
     def link_session(self, host: str) -> TlsSession:
         """
-        For a connection to the master.
+        Make the session of a connection to the master.
 
-        :param host: name or IP address, as it is connected to; its certificate must carry it, or
-            `tls.ha.masterName`.
+        :param host: the name or IP address that is connected to. The master's certificate must
+            carry it or `tls.ha.masterName`.
         """
         assert self._link_context is not None
         return client_session(
@@ -83,7 +83,7 @@ class HaTls(ServerTls):
         auth = ClientAuth.NONE if trust is None else ClientAuth.REQUIRE
         context = server_context(pair, auth, trust) if pair is not None else None
         held = tell_expiry(self.log, pair, "tls.ha", trust, self._now_ms())
-        # Nothing fails from here on: all changes, or nothing.
+        # Nothing fails from here on, so either all settings change or none.
         self._link_context, self._master_name = link, options.text("tls.ha.masterName")
         return Material(
             mode,
@@ -96,20 +96,20 @@ class HaTls(ServerTls):
 
 
 class HaCalls:
-    """The rules of replication for a `RemotingClient`, which calls a group's other members."""
+    """TLS settings of replication for a `RemotingClient`, which calls other members of a group."""
 
     def __init__(self, rules: HaTls) -> None:
         self._rules = rules
 
     @property
     def enabled(self) -> bool:
-        """Connections that we make speak TLS (`tls.ha.enable`)."""
+        """Whether connections to members use TLS (`tls.ha.enable`)."""
         return self._rules.is_enabled
 
     def session(self, host: str) -> TlsSession:
         """
-        For a connection to a member.
+        Make the session of a connection to a member.
 
-        :param host: as `dLegerPeers` has it.
+        :param host: the member's host as in `dLegerPeers`.
         """
         return self._rules.link_session(host)

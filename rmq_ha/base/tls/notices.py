@@ -1,4 +1,4 @@
-"""What the log says of our own certificates."""
+"""Log lines about this server's own certificates."""
 
 from collections.abc import Sequence
 
@@ -19,9 +19,9 @@ def tell_expiry(
     now_ms: int,
 ) -> tuple[Held, ...]:
     """
-    Say which certificates have ended or soon will.
+    Log which certificates have ended or will end soon.
 
-    :returns: all of them.
+    :returns: all certificates in use.
     """
     held = [] if pair is None else [(f"{prefix}.certPath", pair.certificate)]
     if pair is not None:

@@ -14,23 +14,23 @@ CONFIG_FILE_KEY = "tls.config.file"
 DEFAULT_CONFIG_FILE = "/etc/rocketmq/tls.properties"
 ReadBytes = Callable[[str], bytes]
 
-# RocketMQ does not read these from there, so an operator who wrote them got something else.
+# RocketMQ ignores these keys in `tls.config.file`, so there they would mislead an operator.
 _NOT_FROM_FILE = frozenset({"tls.server.mode", "tls.enable", CONFIG_FILE_KEY})
 
 
 class TlsOptions:
     """
-    What holds, wherever it was written.
+    The `tls.*` settings in force, from both files.
 
-    :ivar config_file: the one that was read; None when there is none.
-    :ivar unknown: keys of that file that nobody reads.
+    :ivar config_file: the `tls.config.file` that was read; None if none was.
+    :ivar unknown: unknown keys in that file.
     """
 
     def __init__(self, options: Mapping[str, str], read_bytes: ReadBytes) -> None:
         """
-        :param options: of the properties file; keys that do not begin with `tls.` do not count.
+        :param options: keys and values of the properties file; keys without `tls.` are ignored.
         :param read_bytes: reads a file.
-        :raises ConfigurationError: `tls.config.file` cannot be read, or a value does not fit.
+        :raises ConfigurationError: `tls.config.file` cannot be read, or a value is not valid.
         """
         self._values = {key: value for key, value in options.items() if key in TLS_KEYS}
         self.unknown: list[str] = []
@@ -43,7 +43,7 @@ class TlsOptions:
                 raise ConfigurationError(f"{key}={value}: {error}") from None
 
     def text(self, key: str, default: str = "") -> str:
-        """A setting; blank counts as not set."""
+        """Return a setting; a blank value counts as not set."""
         return self._values.get(key, "").strip() or default
 
     def is_true(self, key: str, default: bool = False) -> bool:
@@ -54,7 +54,7 @@ class TlsOptions:
 
     def is_test_mode(self, side: str) -> bool:
         """
-        Whether this side makes do without certificates.
+        Whether a side works without certificates.
 
         :param side: `server` or `client`.
         :raises ConfigurationError: files are named which RocketMQ's default would ignore.
@@ -100,10 +100,10 @@ class TlsOptions:
 
 def check_proof(demanded_by: str, options: TlsOptions, *, is_tls: bool) -> None:
     """
-    What is signed goes to servers only that have proven who they are.
+    Check that signed requests go only to verified servers, over TLS.
 
-    :param demanded_by: the setting that says so.
-    :raises ConfigurationError: anybody could be the server, or listen.
+    :param demanded_by: the setting that demands this.
+    :raises ConfigurationError: connections are plain, or servers are not verified.
     """
     if not is_tls:
         raise ConfigurationError(

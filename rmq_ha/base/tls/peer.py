@@ -1,4 +1,4 @@
-"""Whether the certificate of the other end will do, and why not."""
+"""PeerCheck: checks the certificate of the other end, with a reason if it is refused."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -29,17 +29,18 @@ _REASONS = {
 
 class PeerCheck:
     """
-    One handshake's judgement of the other end.
+    The check of the other end in one handshake.
 
-    :ivar identity: whom its certificate names; empty until one was believed.
-    :ivar names: the same, one by one.
-    :ivar reason: why it was refused; empty until then.
+    :ivar identity: the names in its certificate as text; empty until a certificate was accepted.
+    :ivar names: these names one by one.
+    :ivar reason: why the certificate was refused; empty if it was not.
     """
 
     def __init__(self, names: Sequence[str] = (), *, is_verified: bool = False) -> None:
         """
-        :param names: DNS names and IP addresses; the certificate must carry one. None: any.
-        :param is_verified: there is a trust root; without one everything will do.
+        :param names: DNS names and IP addresses, of which the certificate must carry one; empty for
+            any name.
+        :param is_verified: whether a trust root is set; without it any certificate is accepted.
         """
         self._wanted = names
         self._is_verified = is_verified
@@ -49,10 +50,10 @@ class PeerCheck:
 
     def judge(self, certificate: x509.Certificate, error: int, depth: int) -> bool:
         """
-        OpenSSL's verification callback, for each certificate of the chain, the root first.
+        Judge one certificate; OpenSSL calls this for each of the chain, the root first.
 
-        :param error: what OpenSSL found; 0: nothing.
-        :param depth: 0 is the peer's own.
+        :param error: OpenSSL's verification error; 0 for none.
+        :param depth: position in the chain; 0 is the peer's own certificate.
         """
         if not self._is_verified:
             return True
@@ -74,9 +75,9 @@ class PeerCheck:
 
 def has_name(certificate: x509.Certificate, name: str) -> bool:
     """
-    A certificate carries this DNS name or IP address among its subjectAltNames.
+    Whether a certificate carries a DNS name or IP address among its subjectAltNames.
 
-    :param name: as it is connected to.
+    :param name: the name or address that is connected to.
     """
     try:
         try:

@@ -1,4 +1,4 @@
-"""One line in the log for each reason to refuse somebody, however often they come."""
+"""Refusals: limits log lines about refused connections."""
 
 from twisted.internet.interfaces import IReactorTime
 
@@ -8,9 +8,9 @@ LINES_PER_PERIOD = 30
 
 class Refusals:
     """
-    Who was refused lately.
+    The refusals of the last minute.
 
-    The same host for the same reason is told once a minute, and all together at most 30 times.
+    One host and reason gets one line a minute, and all together get at most 30.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -22,9 +22,9 @@ class Refusals:
 
     def admit(self, host: str, reason: str) -> str | None:
         """
-        Somebody is refused.
+        Note a refusal.
 
-        :returns: what to add to the line that says so; None when there is to be none.
+        :returns: text to add to its log line; None if it gets no line.
         """
         now = self._clock.seconds()
         if now - self._since >= PERIOD_SECONDS:

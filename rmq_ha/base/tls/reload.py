@@ -1,4 +1,4 @@
-"""New certificates without a restart: on demand, and when a file changed."""
+"""TlsReload: reads new certificates without a restart, on demand and when a file has changed."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,7 +13,7 @@ from rmq_ha.base.tls.files import certificate_text
 
 WATCH_SECONDS = 1.0
 _Print = tuple[str, int | None, int | None]
-"""A file, and when and how large it was; None: it was not there."""
+"""Path, modification time in ms and size in bytes of a file; None if the file does not exist."""
 
 
 class Part(Protocol):
@@ -22,24 +22,24 @@ class Part(Protocol):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that it was read from."""
+        """The files that this part has read."""
 
     def reload(self) -> None:
-        """:raises ConfigurationError: something does not fit; what there was stays."""
+        """:raises ConfigurationError: a value or a file is not valid; the old ones stay in use."""
 
 
 class TlsReload:
     """
-    Reads the TLS files of a server again; connections that there are go on as they are.
+    Reads the TLS files of a server again; open connections go on unchanged.
 
-    A change is read when nothing has changed for a second more, so that key and certificate may
-    be written one after the other.
+    A change is read when no file has changed for another second, so that key and certificate may be
+    written one after the other.
     """
 
     log = Logger()
 
     def __init__(self, host: Host, parts: Sequence[Part]) -> None:
-        """:param parts: each keeps what it had when its new files do not fit."""
+        """:param parts: users of TLS files; each keeps its old files if new ones are not valid."""
         self._disk = host.disk
         self._worker = host.worker
         self._parts = parts
@@ -58,7 +58,7 @@ class TlsReload:
         return ends
 
     def start(self) -> None:
-        """Watch the files, if there are any."""
+        """Begin to watch the files, if any are in use."""
         if self._paths():
             self._watch.start()
 
@@ -67,10 +67,10 @@ class TlsReload:
 
     def reload(self) -> bool:
         """
-        Read everything now.
+        Read all files now.
 
-        :returns: all fits and is in use; what does not is in the log, and what it would replace
-            stays in use.
+        :returns: whether all files are valid and in use. Faults are logged, and the old files of
+            the part stay in use.
         """
         is_good = True
         for part in self._parts:
@@ -88,7 +88,7 @@ class TlsReload:
         return is_good
 
     def _check(self) -> "Deferred[None]":
-        """A directory may be on another machine: the reactor does not wait for it."""
+        """Look at the files in the worker, as a network file system may block."""
         return self._worker.call(self._look).addCallback(self._looked)
 
     def _looked(self, now: list[_Print]) -> None:

@@ -1,7 +1,7 @@
-"""What a listening port does about TLS.
+"""ServerTls: TLS settings of a listening port.
 
-The first byte of a connection tells TLS (0x16) from remoting and replication: as a length, or as
-the top of an offset, it would be too large.
+The first byte of a connection tells TLS (0x16) from remoting and replication: as the first byte of
+a frame's length or of an offset, 0x16 would be too large.
 
 Spec: remoting.md, section 1.10.
 """
@@ -35,10 +35,10 @@ class TlsMode(Enum):
 
 class Material(NamedTuple):
     """
-    What one reading of all files gave.
+    The context and certificates of one reading of all files.
 
-    :ivar context: None: made when first needed (test mode), or TLS is not possible.
-    :ivar allowed: names of which a client's certificate must carry one; none: any.
+    :ivar context: None if it is made when first needed (test mode), or if TLS is not possible.
+    :ivar allowed: names of which a client's certificate must carry one; empty for any name.
     """
 
     mode: TlsMode
@@ -52,9 +52,9 @@ class Material(NamedTuple):
 
 class ServerTls:
     """
-    The rules of a listening port; the remoting ones.
+    The TLS settings of a remoting port; `HaTls` has those of replication.
 
-    :ivar title: for the log: the setting that decides.
+    :ivar title: the setting that decides about connections, for the log.
     """
 
     log = Logger()
@@ -67,8 +67,8 @@ class ServerTls:
         """
         :param options: the `tls.*` keys; missing ones take RocketMQ's defaults.
         :param read_bytes: reads a key or certificate file.
-        :param now_ms: what certificates' validity is compared with.
-        :raises ConfigurationError: a value or a file does not fit.
+        :param now_ms: returns the time to check certificates' validity, in ms since the epoch.
+        :raises ConfigurationError: a value or a file is not valid.
         """
         self._options = options
         self._read_bytes = read_bytes
@@ -77,12 +77,12 @@ class ServerTls:
 
     @property
     def mode(self) -> TlsMode:
-        """Which kinds of connections are taken."""
+        """Which kinds of connections are accepted."""
         return self._material.mode
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What was read: a change of one of them is worth a `reload`."""
+        """The files that were read; after a change of one of them call `reload`."""
         return self._material.files
 
     @property
@@ -91,18 +91,18 @@ class ServerTls:
 
     def reload(self) -> None:
         """
-        Read everything again, for connections to come.
+        Read all files again, for later connections.
 
-        :raises ConfigurationError: something does not fit; what there was stays.
+        :raises ConfigurationError: a value or a file is not valid; the old ones stay in use.
         """
         self._material = self._read()
 
     def must_be_possible(self, demanded_by: str) -> None:
         """
-        Have a start stopped that nobody could use.
+        Check that TLS connections are accepted, as the server would be of no use without them.
 
-        :param demanded_by: the setting that wants TLS.
-        :raises ConfigurationError: no connection that begins with TLS would be taken.
+        :param demanded_by: the setting that demands TLS.
+        :raises ConfigurationError: no TLS connection would be accepted.
         """
         if self.judge(TLS_HANDSHAKE) is not FirstByte.START_TLS:
             raise ConfigurationError(
@@ -112,9 +112,9 @@ class ServerTls:
 
     def judge(self, first: int) -> FirstByte:
         """
-        Decide about a connection.
+        Decide how a connection goes on.
 
-        :param first: its first byte.
+        :param first: the first byte of the connection.
         """
         material = self._material
         if first != TLS_HANDSHAKE:
@@ -126,7 +126,7 @@ class ServerTls:
         return FirstByte.START_TLS
 
     def refusal(self, first: int) -> str:
-        """Why a connection is closed that begins with this byte."""
+        """Return why a connection that begins with this byte is closed."""
         mode = f"{self.title}={self.mode.value}"
         if first != TLS_HANDSHAKE:
             return f"it does not speak TLS, and {mode}"

@@ -8,7 +8,7 @@ from rmq_ha.base.tls.peer import PeerCheck
 _RECORD = 1 << 14
 _PIECE = 1 << 16
 
-# What OpenSSL says, as a person would.
+# OpenSSL's errors as sentences for people.
 _REASONS = {
     "unsupported protocol": "it offers only TLS versions older than 1.2",
     "version too low": "it offers only TLS versions older than 1.2",
@@ -23,7 +23,7 @@ _REASONS = {
     "tlsv13 alert certificate required": "it wants a certificate of us, and we have none to show",
     "tlsv1 alert unknown ca": "it does not believe our certificate: unknown root",
     "ssl/tls alert bad certificate": "it does not accept our certificate",
-    # What OpenSSL sends when a name does not fit.
+    # OpenSSL sends this alert when a certificate has a wrong name.
     "tlsv1 alert internal error": "it does not accept our certificate: a wrong name?",
     "ssl/tls alert certificate expired": "it does not accept our certificate: expired",
     "ssl/tls alert certificate unknown": "it does not accept our certificate",
@@ -36,13 +36,13 @@ class TlsSession:
     """
     The protocol of one connection, around OpenSSL's memory buffers.
 
-    :ivar is_secured: the handshake is done; what is sent and received is the application's.
-    :ivar is_closed: the other end said that nothing more comes.
-    :ivar check: what is known of the other end.
+    :ivar is_secured: whether the handshake is done, so that application data may be sent.
+    :ivar is_closed: whether the other end has closed its side.
+    :ivar check: the check of the other end's certificate.
     """
 
     def __init__(self, context: SSL.Context, check: PeerCheck, *, connects: bool) -> None:
-        """:param connects: we are the client."""
+        """:param connects: whether this end is the client."""
         self.check = check
         self.is_secured = False
         self.is_closed = False
@@ -54,24 +54,23 @@ class TlsSession:
             self._connection.set_accept_state()
 
     def name_server(self, name: str) -> None:
-        """Say which host is wanted (SNI); before `start`."""
+        """Set the server name that the handshake sends (SNI); call this before `start`."""
         self._connection.set_tlsext_host_name(name.encode("idna"))
 
     def start(self) -> None:
         """
-        Say hello; only the connecting end.
+        Begin the handshake; only for the connecting end.
 
-        :raises TlsRefused: there is no version or cipher to offer.
+        :raises TlsRefused: this end has no version or cipher to offer.
         """
         self._shake_hands()
 
     def receive_data(self, data: bytes) -> bytes:
         """
-        Take bytes of the wire.
+        Decrypt bytes from the transport. Afterwards `data_to_send` may have bytes.
 
-        :returns: what they say to the application; may be empty. Afterwards there may be
-            something to send.
-        :raises TlsRefused: the connection is of no use; an alert may be there to send.
+        :returns: data for the application; may be empty.
+        :raises TlsRefused: the connection cannot be used; `data_to_send` may have an alert.
         """
         self._connection.bio_write(data)
         if not self.is_secured:
@@ -80,9 +79,9 @@ class TlsSession:
 
     def send(self, data: bytes) -> None:
         """
-        Encrypt; only when secured.
+        Encrypt data of the application; only after the handshake.
 
-        :raises TlsRefused: the connection is of no use.
+        :raises TlsRefused: the connection cannot be used.
         """
         left = memoryview(data)
         try:
@@ -92,7 +91,7 @@ class TlsSession:
             raise self._refused(error) from None
 
     def data_to_send(self) -> bytes:
-        """What is to go over the wire."""
+        """Return and remove the encrypted bytes that are to be written to the transport."""
         pieces: list[bytes] = []
         while True:
             try:

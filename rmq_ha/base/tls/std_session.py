@@ -1,4 +1,4 @@
-"""TLS by an `ssl.SSLContext` that the application made: its rules are its own."""
+"""TLS with an `ssl.SSLContext` of the application."""
 
 import ssl
 from typing import Any, NamedTuple
@@ -10,9 +10,9 @@ _PIECE = 1 << 16
 
 class StdCheck(NamedTuple):
     """
-    What the other end's certificate said.
+    The names in the other end's certificate.
 
-    :ivar identity: its subject; empty when nobody looked.
+    :ivar identity: its subject; empty if the context does not check certificates.
     :ivar names: its subjectAltNames.
     """
 
@@ -24,7 +24,7 @@ class StdSession:
     """One TLS connection without a socket: bytes in, bytes out; see `TlsSession`."""
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
-        """:param host: name or IP address, as it is connected to."""
+        """:param host: the name or IP address that is connected to."""
         self.check = StdCheck()
         self.is_secured = False
         self.is_closed = False
@@ -33,19 +33,18 @@ class StdSession:
 
     def start(self) -> None:
         """
-        Say hello.
+        Begin the handshake.
 
-        :raises TlsRefused: there is no version or cipher to offer.
+        :raises TlsRefused: this end has no version or cipher to offer.
         """
         self._shake_hands()
 
     def receive_data(self, data: bytes) -> bytes:
         """
-        Take bytes of the wire.
+        Decrypt bytes from the transport. Afterwards `data_to_send` may have bytes.
 
-        :returns: what they say to the application; may be empty. Afterwards there may be
-            something to send.
-        :raises TlsRefused: the connection is of no use; an alert may be there to send.
+        :returns: data for the application; may be empty.
+        :raises TlsRefused: the connection cannot be used; `data_to_send` may have an alert.
         """
         self._in.write(data)
         if not self.is_secured:
@@ -54,9 +53,9 @@ class StdSession:
 
     def send(self, data: bytes) -> None:
         """
-        Encrypt; only when secured.
+        Encrypt data of the application; only after the handshake.
 
-        :raises TlsRefused: the connection is of no use.
+        :raises TlsRefused: the connection cannot be used.
         """
         left = memoryview(data)
         try:
@@ -66,7 +65,7 @@ class StdSession:
             raise _refused(error) from None
 
     def data_to_send(self) -> bytes:
-        """What is to go over the wire."""
+        """Return and remove the encrypted bytes that are to be written to the transport."""
         return self._out.read()
 
     def close(self) -> None:
@@ -110,9 +109,9 @@ class StdSession:
 
 class ContextTls:
     """
-    All connections are TLS, by the application's rules.
+    TLS for all connections of a client, with the application's context.
 
-    :ivar enabled: always.
+    :ivar enabled: always True.
     """
 
     enabled = True
@@ -121,16 +120,16 @@ class ContextTls:
         self._context = context
 
     def session(self, host: str) -> StdSession:
-        """For a connection to this host."""
+        """Make the session of a connection to a host."""
         return StdSession(self._context, host)
 
 
 def check_context(context: ssl.SSLContext, demanded_by: str) -> None:
     """
-    Whether servers have to prove who they are.
+    Check that a context verifies servers, if a setting demands it.
 
-    :param demanded_by: the setting that wants it; empty: none does.
-    :raises ConfigurationError: they have not.
+    :param demanded_by: the setting that demands it; empty if none does.
+    :raises ConfigurationError: the context does not verify certificate and host name.
     """
     proves = context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
     if demanded_by and not proves:

@@ -1,8 +1,8 @@
 """TLS between any transport and a protocol.
 
 Twisted's own TLS waits with small writes for a turn of the global reactor; responses and
-replication frames are batches already and should leave at once. This one takes the clock that it
-is given, and any transport.
+replication frames are batches already and should leave at once. The transport of this module works
+with any clock and any transport below it.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,10 +28,10 @@ HANDSHAKE_SECONDS = 10.0
 @implementer(ITCPTransport, IConsumer, IPushProducer)
 class TlsTransport:
     """
-    What a protocol gets in place of its transport; the bytes of the wire come by `receive_data`.
+    A TLS layer that a protocol gets as its transport. Received bytes are given to `receive_data`.
 
-    :ivar raw: the transport below. Producers are registered there: it knows what does not leave.
-    :ivar is_secured: the handshake is done.
+    :ivar raw: the transport below. Producers are registered there, as it knows its write buffer.
+    :ivar is_secured: whether the handshake is done.
     """
 
     disconnecting = False
@@ -48,7 +48,7 @@ class TlsTransport:
     ) -> None:
         """
         :param secured: called once, after the handshake.
-        :param deliver: takes what the other end says.
+        :param deliver: called with decrypted data.
         :param failed: called at most once, with the reason; the connection is then to be closed,
             which tells the other end why.
         """
@@ -66,12 +66,12 @@ class TlsTransport:
 
     @property
     def has_failed(self) -> bool:
-        """`failed` was called."""
+        """Whether `failed` was called."""
         return self._failure is not None
 
     @property
     def identity(self) -> str:
-        """Whom the other end's certificate names; empty without one that was verified."""
+        """The names in the other end's verified certificate; empty without one."""
         return self._session.check.identity
 
     @property
@@ -80,11 +80,11 @@ class TlsTransport:
 
     @property
     def description(self) -> str:
-        """For the log: version and identity."""
+        """TLS version and identity, for the log."""
         return f"{self._session.version}, {self.identity or 'no certificate'}"
 
     def start(self) -> None:
-        """Say hello: for the connecting end."""
+        """Begin the handshake; only for the connecting end."""
         try:
             self._session.start()
         except TlsRefused as error:
@@ -93,7 +93,7 @@ class TlsTransport:
         self._flush()
 
     def receive_data(self, data: bytes) -> None:
-        """Bytes of the wire came."""
+        """Decrypt received bytes and deliver the data."""
         if self._failure is not None:
             return
         try:
@@ -102,7 +102,7 @@ class TlsTransport:
             self._fail(error)
             return
         if not self.is_secured:
-            # Later there is nothing to send but what is written, and that flushes.
+            # After the handshake only `write` makes bytes to send, and it flushes them.
             self._flush()
             if self._session.is_secured:
                 self._begin()
@@ -114,9 +114,9 @@ class TlsTransport:
 
     def connection_lost(self, reason: Failure) -> Failure:
         """
-        The transport below is gone.
+        Note that the transport below is gone.
 
-        :returns: what to tell the protocol: our reason, if we had one.
+        :returns: the reason for the protocol: the TLS failure, if one came before.
         """
         self._stop_timer()
         self.disconnecting = True
@@ -133,7 +133,7 @@ class TlsTransport:
     # ITransport
 
     def write(self, data: bytes) -> None:
-        """Encrypt and send now; before the end of the handshake: keep."""
+        """Encrypt and send data now; before the end of the handshake, keep it until then."""
         if self.disconnecting or self._failure is not None or not data:
             return
         if not self.is_secured:
@@ -150,7 +150,7 @@ class TlsTransport:
         self.write(b"".join(data))
 
     def loseConnection(self) -> None:
-        """Close once what was written has left."""
+        """Close the connection once all written data is sent."""
         if self.disconnecting:
             return
         self.disconnecting = True
@@ -166,7 +166,7 @@ class TlsTransport:
         self.raw.abortConnection()
 
     def loseWriteConnection(self) -> None:
-        """TLS has no half that could stay open."""
+        """Close the whole connection: TLS has no half-closed connections."""
         self.loseConnection()
 
     def getPeer(self) -> IPv4Address | IPv6Address:
@@ -192,7 +192,7 @@ class TlsTransport:
     # IConsumer and IPushProducer
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:
-        """Paused while the transport below holds too much."""
+        """Register a producer that is paused while the transport below buffers too much."""
         self.raw.registerProducer(producer, streaming)
 
     def unregisterProducer(self) -> None:
@@ -228,7 +228,7 @@ class TlsTransport:
     def _fail(self, error: TlsRefused) -> None:
         if self._failure is None:
             self._failure = error
-            # Who has answered once refuses neither certificate nor version: what broke off passes.
+            # A peer that has sent data has accepted certificate and version, so the fault may pass.
             error.retriable |= self._has_heard
             self._failed(str(error))
 

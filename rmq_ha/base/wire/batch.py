@@ -32,7 +32,7 @@ BatchMember = tuple[int, bytes, str]
 
 def read_batch(body: bytes) -> Iterator[BatchMember]:
     """
-    Flag, body and property string of one message of a batch after the other.
+    Yield flag, body and property string of each message of a batch.
 
     :raises ProtocolViolation: the lengths do not fit together.
     """

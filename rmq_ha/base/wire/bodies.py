@@ -23,28 +23,28 @@ from rmq_ha.base.wire.text import to_bytes
 
 T = TypeVar("T")
 MOST_ITEMS = 5000
-"""Groups, subscriptions or queues of one request, whatever the configuration says."""
+"""Most groups, subscriptions or queues of one request; no setting raises this."""
 
 
 class Body(msgspec.Struct, rename="camel"):
     """
-    A body whose members are its attributes.
+    A body whose JSON members are its attributes.
 
-    :cvar MOST: as `read_body` has it.
+    :cvar MOST: most values of the body; see `read_body`.
     """
 
     MOST: ClassVar[int | None] = BODY_VALUES
 
     def encode(self) -> bytes:
-        """As fastjson writes it."""
+        """Encode the body as fastjson does."""
         return encode(self)
 
     @classmethod
     def decode(cls, body: bytes) -> Self:
         """
-        From a request or a response.
+        Decode the body of a request or a response.
 
-        :raises ProtocolViolation: it is not such a body.
+        :raises ProtocolViolation: the data does not have this body's form.
         """
         return read_body(body, cls._from_members, cls.MOST)
 
@@ -54,7 +54,7 @@ class Body(msgspec.Struct, rename="camel"):
 
 
 class Answer(Body):
-    """A body of those whom we asked; it is as large as it has to be."""
+    """A body of an answer to this process's own request; its size is not limited."""
 
     MOST = None
 
@@ -73,13 +73,13 @@ class MessageQueue(msgspec.Struct, rename="camel", frozen=True, order=True):
 
     @classmethod
     def from_key(cls, key: Any) -> "MessageQueue":
-        """From the key of a map: an object, or a string with one in it."""
+        """Read a queue from the key of a map: a JSON object, or a string that contains one."""
         members = parse(to_bytes(key)) if isinstance(key, str) else key
         return from_members(cls, dict(members))
 
 
 class ConsumerData(msgspec.Struct, rename="camel"):
-    """What one consumer group of a client says of itself in a heartbeat."""
+    """One consumer group of a client in a heartbeat."""
 
     group_name: str
     consume_type: str | None = None
@@ -96,7 +96,7 @@ class ProducerData(msgspec.Struct, rename="camel"):
 
 
 class HeartbeatData(Body):
-    """What a client says of itself (code 34, B1)."""
+    """A client's heartbeat (request code 34, spec: B1)."""
 
     client_id: str = field(name="clientID", default="")
     consumers: list[ConsumerData] = field(name="consumerDataSet", default_factory=list)
@@ -207,20 +207,20 @@ def decode_queues(body: bytes) -> list[MessageQueue]:
 
 def decode_string_list(body: bytes, member: str) -> list[str]:
     """
-    One list of a body: `topicList`, `groupList`, `consumerIdList` (B20).
+    Decode one list of a body: `topicList`, `groupList`, `consumerIdList` (spec: B20).
 
-    :raises ProtocolViolation: it is not such a body.
+    :raises ProtocolViolation: the data does not have this form.
     """
     return read_body(body, lambda value: [str(item) for item in value.get(member) or ()], None)
 
 
 def decode_queue_table(body: bytes, member: str = "offsetTable") -> dict[MessageQueue, Any]:
     """
-    A table by queue: topic statistics, consume statistics, reset offsets (B10 to B12).
+    Decode a table by queue: topic statistics, consume statistics, reset offsets (B10 to B12).
 
-    A JSON object has no objects as keys, so no class can declare such a table.
+    Its keys are objects, which JSON does not allow, so no class can declare such a table.
 
-    :raises ProtocolViolation: it is not such a body.
+    :raises ProtocolViolation: the data does not have this form.
     """
     return read_body(
         body,
@@ -233,9 +233,9 @@ def decode_queue_table(body: bytes, member: str = "offsetTable") -> dict[Message
 
 def read_as(kind: type[T], body: bytes, most: int | None = BODY_VALUES) -> T:
     """
-    A body that is one declared value, as `read_body` reads it.
+    Read a body as one value of a declared class; see `read_body`.
 
-    :raises ProtocolViolation: it is not such a body.
+    :raises ProtocolViolation: the data does not have this form.
     """
     return read_body(body, partial(from_members, kind), most)
 
@@ -244,11 +244,11 @@ def read_body(
     body: bytes, convert: Callable[[dict[str, Any]], T], most: int | None = BODY_VALUES
 ) -> T:
     """
-    Parse and convert.
+    Parse a JSON body and convert it.
 
-    :param most: values that it may have; None for our own files, and for answers of those whom we
-        asked: their tables are as large as they have to be, and a frame ends them.
-    :raises ProtocolViolation: it is not JSON, or `convert` finds another form than it expects.
+    :param most: most values that the body may have. None for this process's own files, and for
+        answers to its own requests, which only the size of a frame limits.
+    :raises ProtocolViolation: the body is no JSON, or `convert` does not accept its form.
     """
     value = parse(body, most)
     if not isinstance(value, dict):
@@ -263,9 +263,9 @@ def read_body(
 
 def _check_count(what: str, count: int) -> None:
     """
-    Before an object is made of each.
+    Check how many items a body has, before objects are made of them.
 
-    :raises ProtocolViolation: they are too many.
+    :raises ProtocolViolation: the items are too many.
     """
     if count > MOST_ITEMS:
         raise ProtocolViolation(
@@ -275,9 +275,9 @@ def _check_count(what: str, count: int) -> None:
 
 def text(value: Any) -> str:
     """
-    A member that is a string; a number is taken for one, a missing one is empty.
+    Return a member as text; a number becomes text, and a missing member is empty.
 
-    :raises TypeError: it is a list or an object.
+    :raises TypeError: the member is a list or an object.
     """
     if value is None:
         return ""

@@ -1,4 +1,4 @@
-"""What all producers and consumers of one client share: connections, routes, heartbeats.
+"""Connections, routes and heartbeats, which all producers and consumers of one client share.
 
 Enter at `instance`.
 """

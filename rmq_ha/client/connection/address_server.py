@@ -1,4 +1,4 @@
-"""Name servers that are asked for over HTTP, as Java's `rocketmq.namesrv.domain` says.
+"""Look-up of name servers over HTTP, as with Java's `rocketmq.namesrv.domain`.
 
 Spec: remoting.md, section 11.6.
 """
@@ -22,7 +22,7 @@ class _Endpoints:
         self._seconds = seconds
 
     def endpointForURI(self, uri: Any) -> Any:
-        """On whatever network the client stands."""
+        """Return an endpoint on the client's own network, which tests may simulate."""
         return self._network.client(uri.host.decode(), uri.port, self._seconds)
 
 
@@ -30,9 +30,9 @@ async def look_up(
     clock: IReactorTime, network: Network, url: str, timeout_ms: int
 ) -> tuple[str, ...]:
     """
-    The addresses that a server of addresses has at the moment.
+    Ask an address server for the name servers' current addresses.
 
-    :raises NoNameServer: it does not answer, or with something else.
+    :raises NoNameServer: the server does not answer, or its answer is no list of addresses.
     """
     seconds = timeout_ms / 1000
     factory = Agent.usingEndpointFactory

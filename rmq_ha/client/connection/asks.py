@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 class Asker:
     """
-    Has the answers.
+    Sends the questions of an `Asking` and returns the answers to it.
 
-    :param instance: a started client, whose name servers are asked.
+    :param instance: a started client; questions without an address go to its name servers.
     """
 
     def __init__(self, instance: ClientInstance) -> None:
@@ -22,7 +22,7 @@ class Asker:
 
     async def run(self, asking: Asking[T], on_answer: Callable[[], object] | None = None) -> T:
         """
-        Ask it all, and return what it returns; raises what it raises.
+        Send all questions of an `Asking`; return its result, or raise its error.
 
         :param on_answer: called after each answer.
         """

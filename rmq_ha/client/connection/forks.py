@@ -1,4 +1,4 @@
-"""A process with a client in it can fork: the child leaves its parent's connections alone."""
+"""OwnConnections: keeps a forked child process from using its parent's connections."""
 
 from twisted.internet.defer import Deferred, fail, succeed
 
@@ -11,10 +11,10 @@ from rmq_ha.client.rules.errors import ForkedClient
 
 class OwnConnections:
     """
-    A `RemotingClient` that works in the process that made it only.
+    A `RemotingClient` that works only in the process that made it.
 
-    What both wrote to one connection, and read from it, would be of no use to either. A child's
-    reactor is its parent's too, so that there is no going on for it with this client.
+    If parent and child both wrote to one connection and read from it, neither could use it. The
+    child has its parent's reactor too, so the child cannot go on with this client at all.
     """
 
     def __init__(self, remoting: RemotingClient) -> None:
@@ -36,25 +36,25 @@ class OwnConnections:
         return self._remoting.oneway(address, command)
 
     def open_channel(self, address: str) -> Channel | None:
-        """See `RemotingClient`; none in a child."""
+        """See `RemotingClient`; a child gets None."""
         return None if process_id() != self._pid else self._remoting.open_channel(address)
 
     def must_be_ours(self) -> None:
         """
         Refuse a child of the process that made the connections.
 
-        :raises ForkedClient: this process is one.
+        :raises ForkedClient: this process is such a child.
         """
         if process_id() != self._pid:
             raise self._refusal()
 
     def close(self, address: str) -> None:
-        """See `RemotingClient`; nothing in a child."""
+        """See `RemotingClient`; does nothing in a child."""
         if process_id() == self._pid:
             self._remoting.close(address)
 
     def stop(self) -> "Deferred[None]":
-        """See `RemotingClient`; nothing in a child."""
+        """See `RemotingClient`; does nothing in a child."""
         return succeed(None) if process_id() != self._pid else self._remoting.stop()
 
     def _refusal(self) -> ForkedClient:

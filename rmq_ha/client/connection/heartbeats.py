@@ -1,4 +1,4 @@
-"""Heartbeats to brokers: who lives in this client.
+"""Heartbeats, which tell brokers of the producers and consumers of this client.
 
 Spec: remoting.md, sections 7.1, 7.2 and 11.2.
 """
@@ -21,14 +21,14 @@ from rmq_ha.client.rules.errors import code_name
 _PATIENCE_S = 0.25
 _SOON_S = 1.0
 MOST_SUBSCRIPTIONS = 2_000
-"""Of one heartbeat that speaks for several groups: what brokers of ours take by default."""
+"""Most subscriptions in a heartbeat for several groups; rmq-ha's brokers take this by default."""
 
 
 class Heartbeats:
     """
-    Tells all brokers of a client's groups.
+    Tells all brokers which groups a client has.
 
-    :ivar versions: broker address to the version that it last answered with.
+    :ivar versions: from a broker's address to the version in its last answer.
     """
 
     log = Logger()
@@ -42,7 +42,7 @@ class Heartbeats:
         brokers: Callable[[], Mapping[str, dict[int, str]]],
         timeout_ms: int,
     ) -> None:
-        """:param brokers: broker name to broker id to address."""
+        """:param brokers: returns broker addresses, by broker name and then by broker id."""
         self.versions: dict[str, int] = {}
         self._calls = calls
         self._client_id = client_id
@@ -53,14 +53,15 @@ class Heartbeats:
         self._silent: set[str] = set()
 
     def addresses(self) -> list[str]:
-        """Of masters; of slaves too as soon as there are consumers."""
+        """Return the addresses of masters and, if the client has consumers, of slaves."""
         return all_addresses(self._brokers().values(), slaves=bool(self._consumers))
 
     def send(self) -> "Deferred[None]":
         """
-        One to each broker; several, one after the other, when the groups have many subscriptions.
+        Send a heartbeat to each broker; several, one after the other, if the groups have more than
+        `MOST_SUBSCRIPTIONS`.
 
-        :returns: fires when all have answered, or failed; never fails.
+        :returns: fires when all brokers have answered or failed to; never fails.
         """
         addresses = self.addresses()
         if not addresses or not (self._producers or self._consumers):
@@ -71,11 +72,14 @@ class Heartbeats:
         return Deferred.fromCoroutine(self._send_all(addresses))
 
     async def _send_all(self, addresses: list[str]) -> None:
-        for body in self._bodies():  # each is made when brokers have answered the one before
+        for body in self._bodies():  # a body is made when brokers have answered the last
             await _all([self._send(address, body) for address in addresses])
 
     def _bodies(self) -> Iterator[bytes]:
-        """A group has all its subscriptions in one body, as brokers forget those that are not."""
+        """
+        Encode heartbeats for all groups. All subscriptions of one group are in one heartbeat, as
+        brokers forget those that a group's heartbeat leaves out.
+        """
         producers = list(map(ProducerData, self._producers))
         consumers, count = list[ConsumerData](), 0
         for part in list(self._consumers.values()):
@@ -91,7 +95,7 @@ class Heartbeats:
         """
         Tell all brokers that a group has left this client.
 
-        :returns: fires when all have answered, or failed; never fails.
+        :returns: fires when all brokers have answered or failed to; never fails.
         """
         ext = {"clientID": self._client_id}
         if producer_group:
@@ -128,7 +132,7 @@ class Heartbeats:
         self._complain(address, failure.getErrorMessage())
 
     def _complain(self, address: str, reason: str) -> None:
-        """Once, until it answers again."""
+        """Log that a broker takes no heartbeat: once, until it answers again."""
         if address not in self._silent:
             self._silent.add(address)
             self.log.warn("{address} takes no heartbeat: {reason}", address=address, reason=reason)
@@ -136,9 +140,9 @@ class Heartbeats:
 
 class HeartbeatRounds:
     """
-    Rounds of heartbeats of a client, one at a time, however many callers want one.
+    A client's rounds of heartbeats, one at a time, even if many callers want a round.
 
-    :param send: sends a round; what it returns fires when the round is over, and never fails.
+    :param send: sends a round; its Deferred fires when the round is over, and never fails.
     """
 
     def __init__(self, clock: IReactorTime, send: "Callable[[], Deferred[None]]") -> None:
@@ -152,7 +156,7 @@ class HeartbeatRounds:
         self._last_soon = -_SOON_S
 
     def begin(self) -> "Deferred[None]":
-        """Fires when a round that began now or later is over."""
+        """Begin a round now or after the current one; fires when the new round is over."""
         if self._is_under_way:
             if self._next is None:
                 self._next = Deferred()
@@ -165,7 +169,7 @@ class HeartbeatRounds:
         return done
 
     def begin_soon(self) -> None:
-        """Begin a round now, or a second after the round that was last begun so."""
+        """Begin a round now, but not sooner than a second after the last round of this method."""
         if self._is_stopped or (self._soon is not None and self._soon.active()):
             return
         wait = max(0.0, self._last_soon + _SOON_S - self._clock.seconds())
@@ -176,9 +180,9 @@ class HeartbeatRounds:
 
     def call_after_round(self, leave: "Callable[[], Deferred[None]]") -> "Deferred[None]":
         """
-        Call `leave` after the round that is under way, which may take a quarter of a second.
+        Call `leave` after the round that is under way, at the latest in a quarter of a second.
 
-        A heartbeat that a broker reads after a group has left would bring the group back for 2 min.
+        If a broker read a heartbeat after a group has left, it would keep the group for 2 minutes.
         """
         if not self._is_under_way:
             return leave()
@@ -190,7 +194,7 @@ class HeartbeatRounds:
         return left.addCallback(lambda _: leave())
 
     def stop(self) -> None:
-        """Begin no round any more, except those that `begin` is called for."""
+        """Begin no waiting rounds any more; later calls of `begin` still begin a round."""
         self._is_stopped = True
         if self._soon is not None and self._soon.active():
             self._soon.cancel()

@@ -1,4 +1,4 @@
-"""Extension points of the client: who wants to see sends."""
+"""Extension points of the client: hooks that see sends."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,13 @@ class SendContext:
     """
     One attempt to send, as hooks see it.
 
-    :ivar messages: one, or those of a batch.
-    :ivar queue: where it goes; topic without namespace.
-    :ivar result: None before, and when it failed.
-    :ivar error: why it failed.
-    :ivar elapsed_ms: how long it took.
-    :ivar notes: for the hook itself.
+    :ivar messages: one message, or the messages of a batch.
+    :ivar queue: the queue of the attempt; its topic is without namespace.
+    :ivar started_ms: when the attempt began, in ms since the epoch.
+    :ivar result: None before the answer, and if the attempt failed.
+    :ivar error: why the attempt failed.
+    :ivar elapsed_ms: how long the attempt took, in ms.
+    :ivar notes: values that the hook keeps from `before_send` to `after_send`.
     """
 
     producer_group: str
@@ -34,15 +35,17 @@ class SendContext:
 
 
 class SendHook(Protocol):
-    """Sees every attempt to send (SendMessageHook)."""
+    """A hook around every attempt to send (RocketMQ's SendMessageHook)."""
 
     def before_send(self, context: SendContext) -> None:
         """
-        :raises Exception: the message is not sent; the caller gets it.
+        Called before an attempt.
+
+        :raises Exception: the message is not sent, and the caller of `send` gets the exception.
         """
 
     def after_send(self, context: SendContext) -> None:
-        """What it raises is logged."""
+        """Called after an attempt; an exception of the hook is logged."""
 
 
 @dataclass(slots=True)
@@ -50,11 +53,11 @@ class Delivery:
     """
     One call of `send`, with all its attempts, as hooks see it.
 
-    :ivar messages: one, or those of a batch.
-    :ivar results: empty before, when it failed, and of one-way sends.
-    :ivar error: what the caller gets.
-    :ivar elapsed_ms: how long it took.
-    :ivar notes: for the hook itself.
+    :ivar messages: one message, or the messages of a batch.
+    :ivar results: the results; empty before the end, after a failure, and for one-way sends.
+    :ivar error: the exception that the caller gets.
+    :ivar elapsed_ms: how long the call took, in ms.
+    :ivar notes: values that the hook keeps from `before_delivery` to `after_delivery`.
     """
 
     producer_group: str
@@ -67,24 +70,25 @@ class Delivery:
 
 
 class DeliveryHook(Protocol):
-    """Sees a send as its caller does: from the call to the outcome."""
+    """A hook around every call of `send`, from the call to its result or error."""
 
     def before_delivery(self, delivery: Delivery) -> None:
         """
-        In the caller's context; properties that it adds to the messages are sent with them.
+        Called when `send` is called, in its caller's `contextvars` context. Properties that the
+        hook adds to the messages are sent with them.
 
-        :raises Exception: the message is not sent; the caller gets it.
+        :raises Exception: the message is not sent, and the caller of `send` gets the exception.
         """
 
     def after_delivery(self, delivery: Delivery) -> None:
-        """What it raises is logged."""
+        """Called when the send has ended; an exception of the hook is logged."""
 
 
 class Deliveries:
     """
-    Tells hooks of deliveries.
+    Calls the hooks of deliveries.
 
-    :ivar hooks: those among them who want to know.
+    :ivar hooks: the given hooks that have a `before_delivery`.
     """
 
     def __init__(
@@ -96,8 +100,8 @@ class Deliveries:
         failed: Callable[[], object],
     ) -> None:
         """
-        :param seconds: the clock.
-        :param failed: logs what a hook raises; called while it is being handled.
+        :param seconds: returns the time of a steady clock, in seconds.
+        :param failed: logs a hook's exception; called while the exception is being handled.
         """
         self.hooks: list[Any] = [hook for hook in hooks if hasattr(hook, "before_delivery")]
         self._group = group
@@ -107,8 +111,10 @@ class Deliveries:
 
     def begin(self, messages: Sequence[Message]) -> tuple[Delivery, float]:
         """
-        :returns: for `end`.
-        :raises Exception: a hook does not want it.
+        Call the hooks before a delivery.
+
+        :returns: the first argument for `end`.
+        :raises Exception: a hook refuses the delivery.
         """
         delivery = Delivery(self._group, self._client_id, messages)
         begun = delivery, self._seconds()
@@ -122,7 +128,7 @@ class Deliveries:
         results: Sequence[SendResult],
         error: BaseException | None = None,
     ) -> None:
-        """It is over."""
+        """Call the hooks after a delivery."""
         delivery, since = begun
         delivery.results, delivery.error = results, error
         delivery.elapsed_ms = (self._seconds() - since) * 1000

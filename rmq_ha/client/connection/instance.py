@@ -1,4 +1,4 @@
-"""ClientInstance: what all producers and consumers of one client share.
+"""ClientInstance: the connections, routes and heartbeats of one client.
 
 Spec: remoting.md, sections 11.2 and 11.6.
 """
@@ -38,25 +38,25 @@ _FIRST_HEARTBEAT_S = 1.0
 
 class ClientInstance:
     """
-    Connections, routes and heartbeats.
+    The connections, routes and heartbeats that producers and consumers of one client share.
 
-    :ivar host: the `rmq_ha.base.seams.Host` that it stands on.
-    :ivar settings: its `ClientConfig`.
-    :ivar process: the `Process` that it was made in.
-    :ivar client_id: what brokers know it by.
-    :ivar open_channel: the connection to an address, if it is there: for who writes frames of its
-        own.
+    :ivar host: the `rmq_ha.base.seams.Host` with the client's clock, network and disk.
+    :ivar settings: the client's settings.
+    :ivar process: the `Process` that the client was made in.
+    :ivar client_id: the client's id at brokers.
+    :ivar open_channel: returns the open connection to an address, or None; for callers that write
+        their own frames.
     :ivar must_be_ours: raises `ForkedClient` in a fork of the process that made the client.
-    :ivar name_servers: who is asked for routes.
-    :ivar producers: by group; names with namespace.
-    :ivar consumers: by group; names with namespace.
+    :ivar name_servers: the name servers, which are asked for routes.
+    :ivar producers: producers by group, whose name has the namespace.
+    :ivar consumers: consumers by group, whose name has the namespace.
     """
 
     log = Logger()
 
     def __init__(self, host: Host, settings: ClientConfig) -> None:
         """
-        :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
+        :raises ConfigurationError: no name server is set, or a `tls.*` key is not valid.
         """
         self.host = host
         self.settings = settings
@@ -102,14 +102,15 @@ class ClientInstance:
 
     @property
     def is_running(self) -> bool:
-        """Between `start` and `stop`."""
+        """Whether the client has started and was not stopped."""
         return self._state == "running"
 
     async def start(self) -> None:
         """
-        Begin with timers; connections come when something is to be sent. Twice is harmless.
+        Start the timers; connections are made with the first request. A second call changes
+        nothing.
 
-        :raises NotStarted: it was stopped: make a new one.
+        :raises NotStarted: the client was stopped: make a new one.
         :raises ForkedClient: this process is a fork of the one that made it.
         """
         self.must_be_ours()
@@ -121,7 +122,7 @@ class ClientInstance:
                 timer.start()
 
     async def stop(self) -> None:
-        """Leave all groups that are still here, and close the connections. Twice is harmless."""
+        """Leave all remaining groups and close the connections. A second call changes nothing."""
         if self._state != "running":
             self._state = "stopped"
             return
@@ -137,7 +138,7 @@ class ClientInstance:
         await self._remoting.stop()
 
     async def stop_if_unused(self) -> None:
-        """Stop when no group is here any more."""
+        """Stop if the client has no producer and no consumer any more."""
         if not (self.producers or self.consumers):
             await self.stop()
 
@@ -145,7 +146,8 @@ class ClientInstance:
 
     def register_producer(self, group: str, part: ProducerPart) -> None:
         """
-        Tell brokers of a group with the next heartbeat, and hand it what brokers push.
+        Add a producer: the next heartbeat tells brokers of its group, and requests of brokers for
+        this group go to `part`.
 
         :raises MQClientError: this client has a producer of the group already.
         """
@@ -168,7 +170,7 @@ class ClientInstance:
         self._register(self.consumers, group, part)
 
     def unregister_producer(self, group: str) -> "Deferred[None]":
-        """Tell brokers that it left; fires when they know, or do not answer; never fails."""
+        """Take a producer away; fires when brokers were told or do not answer; never fails."""
         if self.producers.pop(group, None) is None:
             return succeed(None)
         return self._rounds.call_after_round(lambda: self._heartbeats.leave(producer_group=group))
@@ -181,32 +183,32 @@ class ClientInstance:
 
     def heartbeat_now(self) -> "Deferred[None]":
         """
-        Tell all known brokers of all groups; one round at a time, the next one right after it.
+        Send a heartbeat for all groups to all known brokers, now or after the current round.
 
-        :returns: fires when a round that began now or later is over; never fails.
+        :returns: fires when the new round is over; never fails.
         """
         return self._rounds.begin()
 
     def heartbeat_soon(self) -> None:
-        """As `heartbeat_now`, for many callers with one reason: at most one round a second."""
+        """Send a heartbeat soon, at most one a second, even if many callers want it at once."""
         self._rounds.begin_soon()
 
     def broker_version(self, address: str) -> int:
-        """What a broker's last answer to a heartbeat said; 0 when there was none yet."""
+        """Return the version in a broker's last answer to a heartbeat; 0 if none has come yet."""
         return self._heartbeats.versions.get(address, 0)
 
     # Routes
 
     def route(self, topic: str) -> "Deferred[TopicRoute]":
         """
-        Where a topic is; from the cache, else from a name server.
+        Return the route of a topic, from the cache or else from a name server.
 
         :returns: fails with `NoRoute`, `NoNameServer` or `BrokerRefused`.
         """
         return self.routes.get(topic)
 
     async def route_or_template(self, topic: str, template: str) -> TopicRoute:
-        """As `route`; where there is none, `template_route`."""
+        """Return the `route` of a topic; if the topic has none, its `template_route`."""
         try:
             return await self.route(topic)
         except NoRoute:
@@ -214,25 +216,26 @@ class ClientInstance:
 
     async def template_route(self, topic: str, template: str) -> TopicRoute:
         """
-        For a topic that has no route: that of the topic which it would be made after.
+        Return the route of the template topic, after which brokers create a topic without a route.
 
-        :raises NoRoute: there is none either.
+        :param topic: the topic without a route, for the error.
+        :raises NoRoute: the template topic has no route either.
         """
         try:
             return await self.routes.fetch(
                 template
-            )  # what is cached may name a master that is gone
+            )  # a cached route may name a master that is gone
         except NoRoute:
             raise NoRoute(
                 topic, "no broker has it, and none makes topics by itself: create it"
             ) from None
 
     def watch_topic(self, topic: str) -> None:
-        """Keep its route fresh."""
+        """Keep the route of a topic fresh."""
         self.routes.watch(topic)
 
     def unwatch_topic(self, topic: str) -> None:
-        """The reverse."""
+        """Undo one `watch_topic` of a topic."""
         self.routes.unwatch(topic)
 
     def on_route_change(self, callback: Callable[[str, TopicRoute], Any]) -> None:
@@ -240,16 +243,18 @@ class ClientInstance:
         self.routes.on_change(callback)
 
     def forget_route_change(self, callback: Callable[[str, TopicRoute], Any]) -> None:
-        """Call it no more."""
+        """Stop calling a callback of `on_route_change`."""
         self.routes.forget(callback)
 
     def broker_address(
         self, broker_name: str, broker_id: int = 0, only_this: bool = False
     ) -> tuple[str, int, bool] | None:
         """
-        A broker of one name: address, broker id, whether it is a slave; None when none is known.
+        Choose one of the brokers of one name.
 
-        :param only_this: else any other of the name will do, when this one is not known.
+        :param broker_id: the preferred broker id; 0 is the master.
+        :param only_this: whether no other broker of this name may be chosen.
+        :returns: address, broker id, and whether it is a slave; None if no such broker is known.
         """
         addresses = self.routes.brokers.get(broker_name)
         return (
@@ -257,7 +262,7 @@ class ClientInstance:
         )
 
     def vip(self, address: str) -> str:
-        """The address to send to: another port when the VIP channel is on."""
+        """Return the address to send to: the port minus 2 if `vip_channel_enabled` is set."""
         if not self.settings.vip_channel_enabled:
             return address
         return str(parse_host_port(address).with_distance(-VIP_DISTANCE))
@@ -268,7 +273,7 @@ class ClientInstance:
         self, address: str, command: RemotingCommand, timeout_ms: float
     ) -> "Deferred[RemotingCommand]":
         """
-        Ask a broker.
+        Send a request to a broker.
 
         :returns: fires with the response, whatever its code; fails with `RemotingTimeout`,
             `RemotingConnectError` or `ProtocolViolation`.
@@ -280,11 +285,11 @@ class ClientInstance:
         self, address: str, command: RemotingCommand, timeout_ms: float = 0
     ) -> RemotingCommand:
         """
-        Ask a broker, and expect success.
+        Send a request to a broker and return its response with the code SUCCESS.
 
-        :param timeout_ms: `mq_client_api_timeout_ms` when 0.
-        :raises BrokerRefused: it answers with another code.
-        :raises RemotingError: it does not answer.
+        :param timeout_ms: how long to wait, in ms; 0 for `mq_client_api_timeout_ms`.
+        :raises BrokerRefused: the broker answers with another code.
+        :raises RemotingError: the broker does not answer.
         """
         timeout_ms = timeout_ms or self.settings.mq_client_api_timeout_ms
         response = await self.invoke(address, command, timeout_ms)
@@ -294,15 +299,15 @@ class ClientInstance:
 
     def oneway(self, address: str, command: RemotingCommand) -> "Deferred[None]":
         """
-        Send a request that nobody answers.
+        Send a request that gets no response.
 
-        :returns: fires when it is handed to the connection; fails with `RemotingConnectError`.
+        :returns: fires when the connection has the request; fails with `RemotingConnectError`.
         """
         command.language = LANGUAGE
         return self._calls.oneway(address, command)
 
     def close(self, address: str) -> None:
-        """Close the connection to an address, if there is one; the next call connects anew."""
+        """Close the connection to an address, if it is open; the next request connects anew."""
         self._remoting.close(address)
 
     # Parts
@@ -334,7 +339,7 @@ class ClientInstance:
         return OwnConnections(remoting)
 
     def _look_up(self, url: str) -> Callable[[], Awaitable[Sequence[str]]]:
-        """By HTTP; its library is loaded for those who use it."""
+        """Return a function that asks the address server at `url` for the name servers."""
         from rmq_ha.client.connection.address_server import look_up
 
         host, timeout_ms = self.host, self.settings.mq_client_api_timeout_ms
@@ -386,7 +391,7 @@ class ClientInstance:
         return self.heartbeat_now()
 
     def _route_changed(self, topic: str, route: TopicRoute) -> None:
-        """A broker that is new should know of us at once: it may want to ask or push."""
+        """Send a heartbeat at once if a broker is new: it may have requests for this client."""
         now_known = {address for item in self.routes.brokers.values() for address in item.values()}
         if not now_known <= self._known_addresses and (self.producers or self.consumers):
             self.heartbeat_now()

@@ -1,4 +1,4 @@
-"""What a `ClientInstance` wants of the producers and consumers that are registered with it.
+"""The interfaces of producers and consumers that a `ClientInstance` calls.
 
 Spec: remoting.md, sections 2.4 and 7.1.
 """
@@ -13,9 +13,9 @@ from rmq_ha.client.rules.messages import MessageExt
 
 class CheckHeader(NamedTuple):
     """
-    What a broker says with its question about a half message (code 39).
+    The header of a broker's question about a half message (request code 39).
 
-    :ivar answer_to: the broker's address, for people.
+    :ivar answer_to: the broker's address, for log lines.
     """
 
     tran_state_table_offset: int
@@ -35,33 +35,39 @@ class ProducerPart(Protocol):
         header: CheckHeader,
         answer: Callable[[RemotingCommand], object],
     ) -> None:
-        """:param answer: sends END_TRANSACTION, one-way, to the broker that asks."""
+        """
+        Find out how a transaction ended, and tell the broker that asks.
+
+        :param answer: sends a one-way END_TRANSACTION to that broker.
+        """
 
     def reply(self, message: MessageExt, correlation_id: str) -> bool:
-        """A reply to a request came; False when it is none of ours."""
+        """Take the reply to a request; return False if this producer did not send the request."""
 
 
 class ConsumerPart(Protocol):
     """A consumer group of this client."""
 
     def heartbeat_data(self) -> ConsumerData:
-        """What the next heartbeat says of it; names with namespace."""
+        """Return the consumer's part of the next heartbeat, with namespaces in its names."""
 
     def on_group_changed(self) -> None:
-        """A member came or left: rebalance soon."""
+        """Rebalance soon, as a member has joined or left the group."""
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """An operator wants it to go on elsewhere."""
+        """Go on at the offsets that an operator wants."""
 
     def consume_status(self, topic: str) -> Mapping[MessageQueue, int]:
-        """How far it is in its queues of a topic."""
+        """Return the consumer's offsets in its queues of a topic."""
 
     def running_info(self, want_stack: bool) -> Mapping[str, Any]:
-        """ConsumerRunningInfo (B13), as JSON members; the client adds what it knows itself."""
+        """
+        Return the fields of a ConsumerRunningInfo (spec: B13). The client adds its own properties.
+        """
 
     def consume_directly(self, message: MessageExt) -> Any:
         """
         Consume one message that an operator sends.
 
-        :returns: ConsumeMessageDirectlyResult (B15) as JSON members, or a Deferred of it.
+        :returns: the fields of a ConsumeMessageDirectlyResult (spec: B15), or a Deferred of them.
         """

@@ -1,4 +1,4 @@
-"""What brokers ask of a client: each request goes to the group that it is about.
+"""Pushes: handles requests of brokers to a client, and passes each to the group that it names.
 
 Spec: remoting.md, sections 2.4, 4.8, 7.6 and 7.10.
 """
@@ -44,8 +44,8 @@ class Pushes:
         about_client: Callable[[], Mapping[str, str]],
     ) -> None:
         """
-        :param sign: what is sent over a connection of the broker's choice needs a signature too.
-        :param about_client: properties for running infos that the client as a whole knows.
+        :param sign: signs the requests that answer a broker's question.
+        :param about_client: returns the client's own properties for running infos.
         """
         self._producers = producers
         self._consumers = consumers
@@ -54,7 +54,7 @@ class Pushes:
         self._about_client = about_client
 
     def handlers(self) -> dict[int, Handler]:
-        """By request code."""
+        """Return the handlers by request code."""
         return {
             RequestCode.CHECK_TRANSACTION_STATE: self._check_transaction,
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._group_changed,
@@ -155,7 +155,7 @@ def _one_message(request: RemotingCommand, broker_name: str = "") -> MessageExt:
 
 
 def _reply_message(request: RemotingCommand, now_ms: int) -> MessageExt:
-    """What arrives in reply to a request: no record, but header fields and a body."""
+    """Make a message of a pushed reply, which has header fields and a body instead of a record."""
     ext = request.ext or {}
     properties = decode_properties(ext.get("properties", ""))
     properties[ARRIVE_TIME] = str(now_ms)

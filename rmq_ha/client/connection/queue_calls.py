@@ -1,4 +1,4 @@
-"""What consumers ask brokers about queues, offsets, members and locks.
+"""QueueCalls: requests of consumers to brokers about queues, offsets, members and locks.
 
 Spec: remoting.md, chapter 7 and section 11.3.
 """
@@ -32,7 +32,7 @@ LOCK_TIMEOUT_MS = 1000
 
 
 class QueueCalls:
-    """Requests of one client about its queues; the master is asked, else a slave."""
+    """Requests of one client about its queues, to the master or, if none is known, to a slave."""
 
     log = Logger()
 
@@ -41,7 +41,7 @@ class QueueCalls:
 
     async def address(self, queue: MessageQueue) -> str:
         """
-        The queue's master, or a slave of it.
+        Return the address of the queue's master or, if none is known, of a slave.
 
         :raises MQClientError: no address is known.
         """
@@ -58,33 +58,38 @@ class QueueCalls:
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """
-        Behind its last message.
+        Ask for the offset after a queue's last message.
 
-        :raises MQClientError: no broker can say.
-        :raises RemotingError: it does not answer.
+        :raises MQClientError: no broker address is known, or the broker refuses.
+        :raises RemotingError: the broker does not answer.
         """
         return await self._number(RequestCode.GET_MAX_OFFSET, queue, "offset")
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Of its first message; raises as `max_offset`."""
+        """Ask for the offset of a queue's first message; raises as `max_offset` does."""
         return await self._number(RequestCode.GET_MIN_OFFSET, queue, "offset")
 
     async def earliest_msg_store_time(self, queue: MessageQueue) -> int:
-        """Of its first message, ms since the epoch; -1 unknown; raises as `max_offset`."""
+        """
+        Ask when a queue's first message was stored, in ms since the epoch; -1 if it is not known.
+        Raises as `max_offset` does.
+        """
         return await self._number(RequestCode.GET_EARLIEST_MSG_STORETIME, queue, "timestamp")
 
     async def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
         """
-        The message stored closest to a time; raises as `max_offset`.
+        Ask for the offset of the message stored closest to a time; raises as `max_offset` does.
 
-        :param timestamp: ms since the epoch.
+        :param timestamp: the time, in ms since the epoch.
         """
         return await self._number(
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, "offset", timestamp=str(timestamp)
         )
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """A group's offset as the broker has it; None when it has none; raises as `max_offset`."""
+        """
+        Ask the broker for a group's offset; None if it has none. Raises as `max_offset` does.
+        """
         addresses = {MASTER_ID: await self.address(queue)}
         offset = await self._run(committed_offset(addresses, group, queue), OFFSET_TIMEOUT_MS)
         return None if offset < 0 else offset
@@ -93,14 +98,14 @@ class QueueCalls:
         self, group: str, queue: MessageQueue, offset: int, *, wait: bool = False
     ) -> None:
         """
-        Tell the broker a group's offset: the master, else a slave.
+        Tell the master a group's offset or, if the master does not answer, a slave.
 
-        A slave is told also when the master does not answer; nothing is ever read there while
-        the name servers know a master, as it may be behind.
+        Offsets are never read from a slave while the name servers know a master, as the slave's may
+        be older.
 
-        :param wait: for its answer.
-        :raises MQClientError: no address is known, or it refuses.
-        :raises RemotingError: it cannot be reached.
+        :param wait: whether to wait for the broker's answer.
+        :raises MQClientError: no address is known, or the broker refuses.
+        :raises RemotingError: the broker cannot be reached.
         """
         command = commit_command(group, queue, offset)
         address = await self.address(queue)
@@ -121,10 +126,11 @@ class QueueCalls:
 
     async def members(self, group: str, address: str, client_id: str) -> list[str] | None:
         """
-        Ids of all clients of a group, as one broker knows them (code 38).
+        Ask one broker for the client ids of all members of a group (request code 38).
 
-        :param client_id: our own: a broker that does not know it yet is told and asked again.
-        :returns: None when the broker does not say.
+        :param client_id: this client's id. If the broker does not know it yet, a heartbeat is sent
+            and the broker is asked again.
+        :returns: the ids; None if the broker does not answer or refuses.
         """
         try:
             client_ids = await self._members(address, group)
@@ -138,9 +144,10 @@ class QueueCalls:
 
     async def addresses(self, topic: str) -> list[str]:
         """
-        One address of each broker of a topic, in random order, masters first; then the slaves.
+        Return the addresses of a topic's brokers in random order: first one of each broker name,
+        its master if known, then all others.
 
-        :raises NoRoute: no broker has it.
+        :raises NoRoute: no broker has the topic.
         """
         return self._candidates(await self._instance.route(topic))
 
@@ -148,9 +155,9 @@ class QueueCalls:
         self, group: str, client_id: str, broker_name: str, queues: Collection[MessageQueue]
     ) -> list[MessageQueue]:
         """
-        Have the master promise queues to this client alone (code 41).
+        Ask the master to lock queues for this client (request code 41).
 
-        :returns: those of the queues that it promised; none when it cannot be reached.
+        :returns: the queues that are locked; none if the master cannot be reached.
         """
         known = self._instance.broker_address(broker_name, MASTER_ID, True)
         if known is None:
@@ -168,7 +175,7 @@ class QueueCalls:
     async def unlock(
         self, group: str, client_id: str, broker_name: str, queues: Iterable[MessageQueue]
     ) -> None:
-        """Take the promise back (code 42), one-way; never fails."""
+        """Unlock queues at the master by a one-way request (code 42); never fails."""
         known = self._instance.broker_address(broker_name, MASTER_ID, True)
         batch = LockBatch(group, client_id, list(queues))
         if known is None or not batch.queues:
@@ -183,9 +190,10 @@ class QueueCalls:
         self, group: str, client_id: str, subscription: SubscriptionData
     ) -> None:
         """
-        Have a broker compile an expression (code 46); silent when none answers.
+        Have a broker compile an expression (request code 46); do nothing if no broker answers.
 
-        :raises BrokerRefused: it does not compile, or the broker does not allow such ones.
+        :raises BrokerRefused: the expression does not compile, or the broker does not allow its
+            kind.
         """
         route = await self._instance.route(subscription.topic)
         body = CheckClient(client_id, group, subscription).encode()
@@ -200,7 +208,7 @@ class QueueCalls:
             return
 
     def next_turn(self) -> "Deferred[None]":
-        """Fires in the next turn of the reactor, for long work in slices."""
+        """Wait for the next turn of the reactor, so that long work is done in slices."""
         return next_turn(self._instance.host.clock)
 
     def _candidates(self, route: TopicRoute) -> list[str]:
@@ -215,7 +223,7 @@ class QueueCalls:
         response = await self._instance.invoke(
             address, command, self._instance.settings.mq_client_api_timeout_ms
         )
-        if response.code == ResponseCode.SYSTEM_ERROR:  # nobody is in the group
+        if response.code == ResponseCode.SYSTEM_ERROR:  # the group has no members
             return []
         if response.code:
             raise BrokerRefused(response.code, response.remark, address)
@@ -236,10 +244,10 @@ class GroupMembers:
     """
     The members of a group, for a round of rebalancing.
 
-    Each broker is asked once a round, however many topics it has: a member costs its brokers a few
-    requests every `rebalance_interval_ms`, and not one for each topic.
+    Each broker is asked once a round, even if it has many topics. So a member sends its brokers a
+    few requests every `rebalance_interval_ms`, and not one for each topic.
 
-    :param client_id: our own.
+    :param client_id: this client's id.
     """
 
     def __init__(self, calls: QueueCalls, group: str, client_id: str) -> None:
@@ -249,14 +257,14 @@ class GroupMembers:
         self._answers: dict[str, list[str] | None] = {}
 
     def begin(self) -> None:
-        """A new round: the answers of the round before count no more."""
+        """Begin a new round: forget the answers of the round before."""
         self._answers.clear()
 
     async def of_topic(self, topic: str) -> list[str] | None:
         """
-        Ids of all clients of the group, from a broker of the topic chosen by chance.
+        Return the client ids of all members of the group, from a random broker of a topic.
 
-        :returns: None when no broker of the topic says.
+        :returns: the ids; None if no broker of the topic answers.
         :raises NoRoute: no broker has the topic.
         """
         answers = self._answers

@@ -1,4 +1,4 @@
-"""Routes and broker addresses that a client knows; fetched once, however many want them.
+"""RouteCache: the routes and broker addresses that a client knows.
 
 Spec: remoting.md, sections 11.1, 11.2 and 11.6.
 """
@@ -21,7 +21,7 @@ from rmq_ha.client.rules.routes import addresses_of, is_changed
 
 
 class NameServers:
-    """Asks those of a client, in turn."""
+    """The name servers of a client, which are asked in turn."""
 
     log = Logger()
 
@@ -33,8 +33,8 @@ class NameServers:
         lookup: Callable[[], Awaitable[Sequence[str]]] | None = None,
     ) -> None:
         """
-        :param start: which one to begin with.
-        :param lookup: finds addresses when there are none; raises `NoNameServer`.
+        :param start: index of the address to begin with.
+        :param lookup: looks up addresses if none are configured; raises `NoNameServer`.
         """
         self._calls = calls
         self._turn = InTurn(addresses, start)
@@ -42,11 +42,11 @@ class NameServers:
 
     @property
     def addresses(self) -> Sequence[str]:
-        """Of all of them."""
+        """The addresses of all name servers."""
         return self._turn.addresses
 
     async def look_up(self) -> None:
-        """Ask where they are by now; what cannot be had stays as it was."""
+        """Look the addresses up again; keep the known addresses if the look-up fails."""
         if self._lookup is None:
             return
         try:
@@ -77,9 +77,9 @@ class _CachedRoute:
 
 class RouteCache:
     """
-    Topic to route, broker name to addresses.
+    A cache of routes by topic, and of broker addresses.
 
-    :ivar brokers: broker name to broker id to address.
+    :ivar brokers: broker addresses, by broker name and then by broker id.
     """
 
     log = Logger()
@@ -88,8 +88,8 @@ class RouteCache:
         self, clock: IReactorTime, name_servers: NameServers, timeout_ms: int, idle_ms: int
     ) -> None:
         """
-        :param timeout_ms: for one call to a name server.
-        :param idle_ms: a route that nobody looked at or watches for so long is dropped.
+        :param timeout_ms: timeout of one request to a name server, in ms.
+        :param idle_ms: a route that is not watched is dropped after this time without use, in ms.
         """
         self.brokers: dict[str, dict[int, str]] = {}
         self._clock = clock
@@ -103,7 +103,7 @@ class RouteCache:
         self._watchers: list[Callable[[str, TopicRoute], Any]] = []
 
     def cached(self, topic: str) -> TopicRoute | None:
-        """What is known already; looking at it keeps it fresh."""
+        """Return the cached route of a topic or None; this counts as a use of the route."""
         known = self._known.get(topic)
         if known is None:
             return None
@@ -111,13 +111,13 @@ class RouteCache:
         return known.route
 
     def get(self, topic: str) -> "Deferred[TopicRoute]":
-        """As `cached`, else as `fetch`."""
+        """Return the cached route of a topic or, if the cache has none, fetch it."""
         route = self.cached(topic)
         return self.fetch(topic) if route is None else succeed(route)
 
     def fetch(self, topic: str) -> "Deferred[TopicRoute]":
         """
-        Ask a name server, or wait for the answer that somebody else is asking for.
+        Ask a name server for a topic's route, or wait for the answer to a request under way.
 
         :returns: fails with `NoRoute`, `NoNameServer` or `BrokerRefused`.
         """
@@ -132,11 +132,11 @@ class RouteCache:
         return waiting
 
     def watch(self, topic: str) -> None:
-        """Keep this topic's route fresh, until `unwatch` is called as often."""
+        """Keep a topic's route fresh, until `unwatch` was called as many times as `watch`."""
         self._watched[topic] = self._watched.get(topic, 0) + 1
 
     def unwatch(self, topic: str) -> None:
-        """The reverse."""
+        """Undo one `watch` of a topic."""
         left = self._watched.get(topic, 0) - 1
         if left > 0:
             self._watched[topic] = left
@@ -148,12 +148,12 @@ class RouteCache:
         self._watchers.append(callback)
 
     def forget(self, callback: Callable[[str, TopicRoute], Any]) -> None:
-        """Call it no more."""
+        """Stop calling a callback of `on_change`."""
         if callback in self._watchers:
             self._watchers.remove(callback)
 
     async def refresh(self) -> None:
-        """Ask for all routes again, one after the other; what cannot be had stays as it was."""
+        """Fetch all routes again, one after the other; keep each route that cannot be fetched."""
         earliest = self._clock.seconds() - self._idle
         for topic, known in list(self._known.items()):
             if known.used < earliest and topic not in self._watched:
@@ -169,11 +169,11 @@ class RouteCache:
                 self.log.debug("{reason}", reason=error)
 
     def close(self) -> None:
-        """The client stops: what fails from now on is nobody's business."""
+        """Log no more failures, as the client is stopping."""
         self._closed = True
 
     def drop_offline(self) -> None:
-        """Forget brokers that no route mentions any more; before each round of heartbeats."""
+        """Forget brokers that no route names any more; called before each round of heartbeats."""
         mentioned: set[str] = set()
         for known in self._known.values():
             mentioned |= addresses_of(known.route)
@@ -185,7 +185,7 @@ class RouteCache:
                 self.brokers[name] = left
 
     def adopt(self, topic: str, route: TopicRoute) -> None:
-        """Take a route that came in another way; watchers are told if it is new."""
+        """Put a route into the cache, and call the watchers if it is new or changed."""
         old = self._known.get(topic)
         now = self._clock.seconds()
         self._known[topic] = _CachedRoute(route, now if old is None else old.used)
@@ -214,7 +214,7 @@ class RouteCache:
 
 
 def all_addresses(brokers: Iterable[dict[int, str]], *, slaves: bool) -> list[str]:
-    """Addresses of all brokers; only of masters unless `slaves`."""
+    """Return the addresses of all masters and, if `slaves` is set, of all slaves."""
     return [
         address
         for addresses in brokers

@@ -1,4 +1,4 @@
-"""From a queue to a listener, or to whoever polls; and what a group's members agree on.
+"""Consumers: how messages get from a queue to a listener or a poll, and how a group shares queues.
 
 Enter at `push_consumer` and `lite_pull_consumer`. A queue's way through a push consumer::
 
@@ -7,6 +7,6 @@ Enter at `push_consumer` and `lite_pull_consumer`. A queue's way through a push 
         +--give_up--> ProcessQueue is dropped                +--> OffsetStore (all below is
 consumed)
 
-A dropped `ProcessQueue` changes nothing any more, whatever still runs for it. A queue that is taken
-again gets a new one.
+A dropped `ProcessQueue` changes nothing any more, even if listener calls with its messages still
+run. A queue that is taken again gets a new `ProcessQueue`.
 """

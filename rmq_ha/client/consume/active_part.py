@@ -1,4 +1,4 @@
-"""ActivePart: what a client and operators learn of a consumer that pulls by itself.
+"""ActivePart: reports a consumer that is pulled by the application to its client and to operators.
 
 Spec: remoting.md, sections 7.1 and 7.6.
 """
@@ -26,8 +26,8 @@ class ActivePart:
         reset: Callable[[Mapping[MessageQueue, int]], object],
     ) -> None:
         """
-        :param group_changed: is called while it runs.
-        :param reset: goes on at the offsets that an operator wants.
+        :param group_changed: called when a member joins or leaves the group of a running consumer.
+        :param reset: called with the offsets from which an operator wants the group to go on.
         """
         self._base = base
         self._config = config
@@ -36,7 +36,7 @@ class ActivePart:
         self._reset = reset
 
     async def leave(self) -> None:
-        """Tell brokers, and stop the client when nobody else needs it."""
+        """Unregister the consumer at the brokers, and stop the client if nothing else uses it."""
         instance, group = self._base.instance, self._base.group
         if instance.consumers.get(group) is self:
             await instance.unregister_consumer(group)

@@ -1,4 +1,4 @@
-"""ConsumeConcurrently: many messages at a time, in no order.
+"""ConsumeConcurrently: shows a listener many messages at a time, in no order.
 
 Spec: remoting.md, section 11.5.
 """
@@ -34,9 +34,9 @@ _RESULTS = {None: "CR_SUCCESS", SUCCESS: "CR_SUCCESS", LATER: "CR_LATER"}
 
 class ConsumeConcurrently:
     """
-    Shows a listener what was pulled, `consume_concurrency` calls at a time.
+    Shows a listener the pulled messages, in at most `consume_concurrency` calls at a time.
 
-    What waits is bounded by the flow control of the queues.
+    The flow control of the queues bounds how many messages wait for a call.
     """
 
     log = Logger()
@@ -59,9 +59,9 @@ class ConsumeConcurrently:
 
     def stop(self, within_ms: int) -> "Deferred[None]":
         """
-        Begin no more calls; fires when those that run are over.
+        Begin no more calls. The Deferred fires when the running calls have ended.
 
-        :param within_ms: then they are cancelled.
+        :param within_ms: after this time, in ms, the running calls are cancelled.
         """
         self._stopped = True
         self._waiting.clear()
@@ -74,7 +74,7 @@ class ConsumeConcurrently:
     def submit(
         self, process_queue: ProcessQueue, queue: MessageQueue, messages: list[MessageExt]
     ) -> None:
-        """Messages that were pulled, in order."""
+        """Take pulled messages, in their order, and begin calls with them while there is room."""
         size = self._config.consume_message_batch_max_size
         for start in range(0, len(messages), size):
             self._waiting.append((process_queue, queue, messages[start : start + size]))
@@ -82,19 +82,24 @@ class ConsumeConcurrently:
             self._work()
 
     def leave(self, process_queue: ProcessQueue, queue: MessageQueue) -> "Deferred[None] | None":
-        """The queue is another member's: nothing to wait for, results for it count no more."""
+        """
+        Forget the waiting messages of a queue that another member gets now.
+
+        :returns: None, since nothing has to be waited for: results of calls that still run for a
+            dropped queue are ignored.
+        """
         waiting = self._waiting
         kept = [item for item in waiting if item[0] is not process_queue]
-        if len(kept) != len(waiting):  # behind a listener that hangs they would pile up
+        if len(kept) != len(waiting):  # while a listener hangs, they would pile up
             waiting.clear()
             waiting.extend(kept)
         return None
 
     def owned(self, queues: "Mapping[MessageQueue, ProcessQueue]") -> None:
-        """No locks to renew."""
+        """Do nothing: queues that are consumed concurrently have no locks to renew."""
 
     def clean_expired(self) -> None:
-        """Give back what the listener has had for too long, and cancel it."""
+        """Cancel calls that have run longer than `consume_timeout_ms`; their messages go back."""
         expired = self._steady_ms() - self._config.consume_timeout_ms
         for call in list(self._caller.running):
             if call.started_ms < expired and call.running is not None:
@@ -183,7 +188,10 @@ class ConsumeConcurrently:
             self._parts.offsets.update_offset(queue, offset, True)
 
     async def _give_back(self, call: ListenerCall, failed: list[MessageExt]) -> None:
-        """What no broker takes back stays ours and comes again after 5 s."""
+        """
+        Send failed messages back to a broker. A message that no broker takes back is shown to the
+        listener again after `AGAIN_SECONDS`.
+        """
         level = call.context.delay_level_when_next_consume
         send_back = self._parts.send_back
         kept = []

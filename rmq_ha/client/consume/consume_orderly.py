@@ -1,4 +1,4 @@
-"""ConsumeOrderly: the messages of each queue one after the other, under a lock at the broker.
+"""ConsumeOrderly: shows a listener the messages of a queue in order, under a lock at the broker.
 
 Spec: remoting.md, sections 7.3 and 11.5.
 """
@@ -48,10 +48,10 @@ _RESULTS = {
 
 class _Lane:
     """
-    One queue: at most one call of the listener at a time.
+    The state of one queue, for which at most one call of the listener runs at a time.
 
-    :ivar busy: with the listener, waiting for its turn, or at rest.
-    :ivar left: fires when the listener is done with a queue that is another member's.
+    :ivar busy: whether the queue is with the listener, waits for its turn, or rests.
+    :ivar left: set when the queue was given up during a call; fires when that call has ended.
     """
 
     __slots__ = ("busy", "left", "process_queue", "queue", "timer")
@@ -65,7 +65,7 @@ class _Lane:
 
 
 class ConsumeOrderly:
-    """Shows a listener what was pulled; of each queue in order, of several queues at a time."""
+    """Shows a listener the pulled messages: those of one queue in order, of several in parallel."""
 
     log = Logger()
     is_orderly = True
@@ -92,15 +92,15 @@ class ConsumeOrderly:
         )
 
     def start(self) -> None:
-        """Begin to renew locks."""
+        """Begin to renew the locks of the queues; a group that broadcasts has none."""
         if self._config.is_clustering:
             self._renewing.start()
 
     def stop(self, within_ms: int) -> "Deferred[None]":
         """
-        Begin no more calls; fires when those that run are over.
+        Begin no more calls. The Deferred fires when the running calls have ended.
 
-        :param within_ms: then they are cancelled.
+        :param within_ms: after this time, in ms, the running calls are cancelled.
         """
         self._stopped = True
         self._ready.clear()
@@ -114,13 +114,13 @@ class ConsumeOrderly:
         return renewed.addCallback(lambda _: self._caller.finish(within_ms))
 
     def owned(self, queues: Mapping[MessageQueue, ProcessQueue]) -> None:
-        """Renew the locks of these queues: of those that are in the mapping at that time."""
+        """Renew the locks of the queues that are in this mapping at the time of each renewal."""
         self._queues = queues
 
     def submit(
         self, process_queue: ProcessQueue, queue: MessageQueue, messages: list[MessageExt]
     ) -> None:
-        """More messages are in the queue's cache."""
+        """Note that the queue's cache got more messages; let the queue wait for its next call."""
         lane = self._lanes.get(process_queue)
         if lane is None:
             lane = self._lanes[process_queue] = _Lane(process_queue, queue)
@@ -128,7 +128,11 @@ class ConsumeOrderly:
             self._enter(lane)
 
     def leave(self, process_queue: ProcessQueue, queue: MessageQueue) -> "Deferred[None] | None":
-        """The queue is another member's: fires when the listener has nothing of it any more."""
+        """
+        Forget a queue that another member gets now.
+
+        :returns: None if no call runs for the queue; else it fires when that call has ended.
+        """
         lane = self._lanes.pop(process_queue, None)
         if lane is None:
             return None
@@ -139,16 +143,16 @@ class ConsumeOrderly:
         return lane.left
 
     def clean_expired(self) -> None:
-        """Order matters more than time: nothing is given back."""
+        """Do nothing: giving back a message that takes long would break the order of its queue."""
 
     async def renew_locks(self) -> None:
-        """Have the brokers confirm all locks; what they do not confirm rests."""
+        """Have the brokers confirm all locks; a queue whose lock is not confirmed rests."""
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue, process_queue in self._queues.items():
             if not process_queue.dropped:
                 by_broker.setdefault(queue.broker_name, []).append(queue)
         for broker_name, all_queues in by_broker.items():
-            # While another broker was asked some may have been given up, and unlocked.
+            # While another broker was asked, some queues may have been given up and unlocked.
             queues = [queue for queue in all_queues if queue in self._queues]
             locked = set(await self._lock(broker_name, queues)) if queues else set()
             for queue in queues:
@@ -191,7 +195,7 @@ class ConsumeOrderly:
         self._work()
 
     def _serve(self, lane: _Lane) -> None:
-        """The next call for one queue, if there is something and it is ours."""
+        """Begin the next call for one queue, if it has messages and its lock is valid."""
         process_queue = lane.process_queue
         if process_queue.dropped:
             return
@@ -266,7 +270,12 @@ class ConsumeOrderly:
         return self._config.suspend_current_queue_time_ms / 1000
 
     async def _suspend(self, call: ListenerCall) -> float | None:
-        """How long the queue rests, s; None: the messages went to the dead-letter queue instead."""
+        """
+        Put the messages of a failed call back into the cache of their queue, or send them to the
+        dead-letter queue if all of them have been tried often enough.
+
+        :returns: how long the queue rests, in seconds; None if the messages were sent away.
+        """
         rests = False
         for message in call.messages:
             times = message.reconsume_times

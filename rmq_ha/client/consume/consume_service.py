@@ -1,4 +1,4 @@
-"""What both ways of consuming share: calling the listener, and knowing what still runs.
+"""Calls of the listener and the hooks around them, for concurrent and for orderly consuming.
 
 Spec: remoting.md, section 11.5.
 """
@@ -28,18 +28,19 @@ from rmq_ha.client.rules.namespaces import unwrap
 from rmq_ha.client.rules.process_queue import ProcessQueue
 
 CALLS_PER_TURN = 64
-"""Listener calls in one reactor turn, when they take no time; others want the reactor too."""
+"""Most listener calls that begin in one reactor turn, so that other work gets its turns too."""
 
 
 @dataclass(slots=True)
 class ConsumeMessageContext:
     """
-    What hooks see of one call of the listener.
+    One call of the listener, as consume hooks see it.
 
-    :ivar status: what it answered, by name; `EXCEPTION`, `TIMEOUT`; empty before the call.
-    :ivar success: all is consumed.
-    :ivar properties: the hook's own, from before to after.
-    :ivar elapsed_ms: how long the listener had it.
+    :ivar status: the name of the status that the listener answered, or `EXCEPTION`; empty before
+        the call.
+    :ivar success: whether all messages are consumed.
+    :ivar properties: values that a hook keeps from `before_consume` to `after_consume`.
+    :ivar elapsed_ms: how long the call took, in ms.
     """
 
     consumer_group: str
@@ -53,21 +54,24 @@ class ConsumeMessageContext:
 
 
 class ConsumeHook(Protocol):
-    """Around every call of a listener (ConsumeMessageHook); what it raises is logged."""
+    """
+    A hook around every call of a listener (RocketMQ's ConsumeMessageHook). An exception that the
+    hook raises is logged and changes nothing else.
+    """
 
     def before_consume(self, context: ConsumeMessageContext) -> None:
-        """The listener is about to be called; in the context that it is called in."""
+        """Called before the listener, in the `contextvars` context of the listener's call."""
 
     def after_consume(self, context: ConsumeMessageContext) -> None:
-        """It has answered."""
+        """Called when the listener has answered or failed."""
 
 
 @dataclass(frozen=True)
 class ConsumeParts:
     """
-    What a consume service works with.
+    The parts of a consumer that a consume service uses.
 
-    :ivar group: with its namespace.
+    :ivar group: the consumer group, with its namespace.
     :ivar listener: see `rmq_ha.client.rules.listening`.
     """
 
@@ -85,8 +89,8 @@ class ListenerCall:
     """
     One call of the listener.
 
-    :ivar started_ms: when, ms of a clock that nobody sets.
-    :ivar context: the listener's own.
+    :ivar started_ms: when the call began, in ms of a steady clock.
+    :ivar context: the context object that is passed to the listener.
     """
 
     __slots__ = (
@@ -118,9 +122,10 @@ class ListenerCall:
 
 class Fate(NamedTuple):
     """
-    What becomes of a message that was not consumed.
+    What happens next with a message that was not consumed.
 
-    :ivar is_last: its group does not see it again.
+    :ivar text: says it in words, for log lines.
+    :ivar is_last: whether the group will not see the message again.
     """
 
     text: str
@@ -129,10 +134,10 @@ class Fate(NamedTuple):
 
 def fate_of(times: int, most: int, group: str) -> Fate:
     """
-    Of a message that is tried again, or not.
+    Say whether a message is tried again or goes to the dead-letter queue.
 
-    :param times: how often it was tried before.
-    :param most: how often it is tried again.
+    :param times: how many times the message was tried before the attempt that just failed.
+    :param most: how many times a message is tried again at most.
     """
     if times < most:
         return Fate(f"it will come again (attempt {times + 1} of {most + 1})")
@@ -142,10 +147,10 @@ def fate_of(times: int, most: int, group: str) -> Fate:
 
 class Caller:
     """
-    Calls the listener and keeps the books: what runs, statistics, hooks.
+    Calls the listener and its hooks, counts the results, and knows which calls still run.
 
-    :ivar running: calls that the listener has not answered, and those whose answer is not carried
-        out.
+    :ivar running: calls that the listener has not answered yet, and calls whose answer has no
+        effect yet: their messages are still being committed or given back.
     :ivar watch_places: see `HeldPlaces.watch`.
     """
 
@@ -159,9 +164,9 @@ class Caller:
         fate: "Callable[[ListenerCall], Fate]",
     ) -> None:
         """
-        :param success: what None from a listener means.
-        :param later: what an exception in it means.
-        :param fate: what becomes of messages that are not consumed now.
+        :param success: the status that stands for None from a listener.
+        :param later: the status that stands for an exception in the listener.
+        :param fate: says what happens next with the messages of a failed call.
         """
         self.running: dict[ListenerCall, None] = {}
         self._parts = parts
@@ -181,7 +186,7 @@ class Caller:
         """
         Call the listener.
 
-        :param answered: gets the call and what the listener made of it.
+        :param answered: called with the call and the listener's status when the listener is done.
         """
         self.running[call] = None
         call.process_queue.last_consume_ms = call.started_ms
@@ -202,7 +207,7 @@ class Caller:
         later.addBoth(self._answer, call, answered)
 
     def end_call(self, call: ListenerCall) -> None:
-        """The answer is carried out."""
+        """Forget a call whose answer has taken effect: its place is free for another call."""
         self.running.pop(call, None)
         if not self.running:
             idle, self._idle = self._idle, []
@@ -210,17 +215,18 @@ class Caller:
                 waiting.callback(None)
 
     def runs_of(self, process_queue: ProcessQueue) -> list[ListenerCall]:
-        """Calls with messages of a queue."""
+        """Return the running calls with messages of a queue."""
         return [call for call in self.running if call.process_queue is process_queue]
 
     def finish(self, within_ms: int) -> "Deferred[None]":
         """
-        Wait for what runs.
+        Wait for the running calls.
 
-        :param within_ms: then cancel it; what it had counts as not consumed.
+        :param within_ms: after this time, in ms, cancel the calls that still run; their messages
+            count as not consumed.
         """
         self._places.stop()
-        done: Deferred[None] = Deferred(self._give_up)  # who stops waits no longer
+        done: Deferred[None] = Deferred(self._give_up)  # cancelling `done` ends the calls at once
         if not self.running:
             done.callback(None)
             return done
@@ -236,9 +242,10 @@ class Caller:
 
     async def try_once(self, message: MessageExt, context: Any) -> dict[str, Any]:
         """
-        Consume one message on an operator's behalf (code 309), touching no offset.
+        Consume one message on an operator's behalf (request code 309), and change no offset.
 
-        :returns: what the listener answered, exceptions as `Failure`, and how long it took, ms.
+        :returns: "outcome", the listener's answer or a `Failure` of its exception, and "spent", the
+            time that it took in ms.
         """
         self._make_visible(message)
         started = self._steady_ms()
@@ -296,7 +303,10 @@ class Caller:
     def _answer_again(
         self, call: ListenerCall, answered: Callable[[ListenerCall, Any], None]
     ) -> None:
-        """Its context holds nonsense, say: without an answer the queue would stand still."""
+        """
+        Treat a call as failed after the handling of its answer raised an exception, for example
+        because the listener set nonsense in the context. Else the queue would stand still.
+        """
         try:
             answered(call, self._later)
         except Exception:
@@ -330,16 +340,16 @@ class Caller:
         return self._later
 
     def _tell_the_end(self, call: ListenerCall, outcome: Any) -> None:
-        """A listener that asks for another try does not know that there is none."""
+        """Log that a message is not tried again, since a listener that asks for it cannot know."""
         if not isinstance(outcome, type(self._success)):
-            return  # said already
+            return  # `_status` has logged the fate
         fate = self._fate(call)
         if fate.is_last:
             first = call.messages[0].msg_id if call.messages else ""
             self.log.warn("{id} of {queue}: {fate}", id=first, queue=call.queue, fate=fate.text)
 
     def _make_visible(self, message: MessageExt) -> None:
-        """A retried message shows its first topic; the namespace is nobody's business."""
+        """Give a retried message its original topic, and take the namespace off the topic."""
         topic = message.topic
         if topic == self._retry_topic:
             topic = message.properties.get(RETRY_TOPIC, topic)
@@ -352,7 +362,7 @@ class Caller:
         return outcome, None if outcome is None else as_deferred(outcome)
 
     def _listen_seen(self, call: ListenerCall) -> "tuple[Any, Deferred[Any] | None]":
-        """What hooks make current is so for this call alone."""
+        """Call hooks and listener; context variables that a hook sets hold for this call alone."""
         self._call_hooks_before(call)
         return self._listen(call)
 
@@ -381,9 +391,9 @@ def directly_result(
     outcome: Any, spent_ms: int, results: Mapping[Any, str], *, order: bool, auto_commit: bool
 ) -> dict[str, Any]:
     """
-    ConsumeMessageDirectlyResult (B15).
+    Return the fields of a ConsumeMessageDirectlyResult (spec: B15).
 
-    :param results: status to its name there; the one of None among them.
+    :param results: from the listener's status, or None, to its name in that result.
     """
     remark = None
     if isinstance(outcome, Failure):

@@ -1,7 +1,7 @@
-"""Traces of what a listener was shown and how that ended, in the form that RocketMQ's tools read.
+"""Traces of the messages that a listener was shown and of its answers, for RocketMQ's tools.
 
-One line a message before the listener is called (SubBefore) and one after it (SubAfter), tied
-together by a request id.
+Each message gets one line before the listener is called (SubBefore) and one line after the call
+(SubAfter). Both lines have the same request id.
 
 Wire: TraceDataEncoder and ConsumeMessageTraceHookImpl of the 4.9 client.
 """
@@ -19,18 +19,18 @@ from rmq_ha.client.send.tracing import END, FIELD, Tracer, TraceRecord
 MSG_REGION = "MSG_REGION"
 TRACE_SWITCH = "TRACE_ON"
 _NOTE = "trace"
-_NO_KEYS = "null"  # Java's decoder loses an empty last field, and then its way
+_NO_KEYS = "null"  # Java's decoder drops an empty last field, and then misreads the line
 _SUCCESS, _EXCEPTION, _FAILED = 0, 2, 4
 
 
 class ConsumeTrace(NamedTuple):
     """
-    One call of a listener.
+    One call of a listener with messages that want a trace.
 
-    :ivar group: without namespace.
-    :ivar started_ms: when, ms since the epoch.
-    :ivar messages: those that want a trace.
-    :ivar began_ms: when it started, by a clock that nobody sets.
+    :ivar group: the consumer group, without namespace.
+    :ivar started_ms: when the call began, in ms since the epoch.
+    :ivar messages: the messages of the call that want a trace.
+    :ivar began_ms: when the call began, in ms of a steady clock.
     """
 
     request_id: str
@@ -41,7 +41,7 @@ class ConsumeTrace(NamedTuple):
 
 
 def before_records(trace: ConsumeTrace) -> list[TraceRecord]:
-    """What is noted before the call."""
+    """Return the trace records that are sent before the call."""
     region = trace.messages[-1].properties.get(MSG_REGION, "")
     return [
         _record(
@@ -63,9 +63,9 @@ def after_records(
     trace: ConsumeTrace, now_ms: int, took_ms: int, code: int, *, success: bool
 ) -> list[TraceRecord]:
     """
-    What is noted after the call.
+    Return the trace records that are sent after the call.
 
-    :param took_ms: for each message.
+    :param took_ms: the time per message, in ms.
     :param code: Java's ConsumeReturnType: 0 success, 1 too late, 2 exception, 4 to come again.
     """
     return [
@@ -87,13 +87,13 @@ def after_records(
 
 class ConsumeTracer:
     """
-    A `ConsumeHook` that sends traces through a `Tracer`, which several of them may share.
+    A `ConsumeHook` that sends traces through a `Tracer`. Several consumers may share one tracer.
 
     Start the tracer before the consumers and stop it after them.
     """
 
     def __init__(self, instance: ClientInstance, tracer: Tracer) -> None:
-        """:param instance: that the consumer lives in."""
+        """:param instance: the client that the consumer belongs to."""
         self._tracer = tracer
         self._now_ms = instance.host.now_ms
         self._steady_ms = instance.host.steady_ms
@@ -104,7 +104,7 @@ class ConsumeTracer:
         )
 
     def before_consume(self, context: ConsumeMessageContext) -> None:
-        """Note what the listener is shown."""
+        """Trace the messages that the listener is about to be shown."""
         messages = [message for message in context.messages if self._is_traced(message)]
         if not messages:
             return
@@ -116,7 +116,7 @@ class ConsumeTracer:
             self._tracer.append(record)
 
     def after_consume(self, context: ConsumeMessageContext) -> None:
-        """Note how it ended."""
+        """Trace how the listener's call ended."""
         trace = context.properties.get(_NOTE)
         if trace is None:
             return
@@ -129,7 +129,10 @@ class ConsumeTracer:
             self._tracer.append(record)
 
     def _is_traced(self, message: MessageExt) -> bool:
-        """Traces of the reading of traces would never end."""
+        """
+        Say whether a message wants a trace. Messages of the trace topic want none: tracing how
+        traces are consumed would never end.
+        """
         if message.topic == self._tracer.topic:
             return False
         return message.properties.get(TRACE_SWITCH) != "false"

@@ -1,4 +1,4 @@
-"""What all kinds of consumer have in common: a group, offsets, and where to begin.
+"""ConsumerBase: the group, offsets and first offsets of a consumer of any kind.
 
 Spec: remoting.md, sections 11.2 and 11.3.
 """
@@ -35,14 +35,14 @@ _DEFAULT_GROUP = "DEFAULT_CONSUMER"
 
 class ConsumerBase:
     """
-    A consumer group of one client.
+    One client's member of a consumer group.
 
-    :ivar consumer_group: as the application knows it.
-    :ivar group: as brokers know it, with its namespace.
-    :ivar instance: the client that it lives in.
-    :ivar offset_store: how far it is.
-    :ivar queues_to_persist: whose offsets matter.
-    :ivar state: new, starting, running, stopping or stopped.
+    :ivar consumer_group: the group's name as the application knows it.
+    :ivar group: the group's name as brokers know it, with its namespace.
+    :ivar instance: the client that the consumer belongs to.
+    :ivar offset_store: keeps the offset that the consumer has come to in each queue.
+    :ivar queues_to_persist: returns the queues whose offsets are persisted.
+    :ivar state: "new", "starting", "running", "stopping" or "stopped".
     """
 
     log = Logger()
@@ -55,8 +55,9 @@ class ConsumerBase:
         offset_store: OffsetStore | None = None,
     ) -> None:
         """
-        :param offset_store: instead of RocketMQ's own.
-        :raises ConfigurationError: the group's name does not fit.
+        :param offset_store: None for RocketMQ's: at the brokers, or in a file if the group
+            broadcasts.
+        :raises ConfigurationError: the group's name is not valid.
         """
         fault = group_fault(consumer_group)
         if fault is None and consumer_group == _DEFAULT_GROUP:
@@ -90,27 +91,27 @@ class ConsumerBase:
 
     @property
     def is_running(self) -> bool:
-        """Between `start` and `stop`."""
+        """Whether the consumer has started and has not begun to stop."""
         return self.state == "running"
 
     def wrap(self, name: str) -> str:
-        """A topic or group as brokers know it."""
+        """Return the name of a topic or group as brokers know it, with the namespace."""
         return wrap(self.instance.settings.namespace, name)
 
     def unwrap_queue(self, queue: MessageQueue) -> MessageQueue:
-        """A queue as the application knows it."""
+        """Return a queue as the application knows it, without namespace."""
         topic = unwrap(self.instance.settings.namespace, queue.topic)
         return msgspec.structs.replace(queue, topic=topic)
 
     def wrap_queue(self, queue: MessageQueue) -> MessageQueue:
-        """A queue as brokers know it."""
+        """Return a queue as brokers know it, with the namespace."""
         return msgspec.structs.replace(queue, topic=self.wrap(queue.topic))
 
     def rebalancer(self, strategy: AllocateStrategy | None, owner: QueueOwner) -> Rebalancer:
         """
-        What tells `owner` which queues are ours.
+        Return a rebalancer that tells `owner` which queues this member gets.
 
-        :param strategy: None: RocketMQ's default.
+        :param strategy: shares the queues out; None for RocketMQ's default.
         """
         return Rebalancer(
             self.instance,
@@ -124,10 +125,10 @@ class ConsumerBase:
 
     async def first_offset(self, queue: MessageQueue) -> int:
         """
-        Where to begin with a queue that was just assigned: where the group was, else by
-        `consume_from_where`.
+        Return the offset at which to begin with a queue that was just assigned: the group's offset,
+        or, if the group has none, the offset that `consume_from_where` asks for.
 
-        :raises RmqHaError: no broker can say.
+        :raises RmqHaError: no broker could tell the offset.
         """
         known = await self.offset_store.read_offset(queue, ReadOffsetType.READ_FROM_STORE)
         if known is not None and known >= 0:
@@ -145,9 +146,9 @@ class ConsumerBase:
 
     async def know_routes(self, topics: list[str]) -> None:
         """
-        Ask where topics are, and keep it fresh; those that are nowhere yet may come.
+        Ask for the routes of topics and keep them fresh. A topic without a route is waited for.
 
-        :raises NoNameServer: none answers.
+        :raises NoNameServer: no name server answers.
         """
         for topic in topics:
             if self.state in ("stopping", "stopped"):
@@ -160,31 +161,31 @@ class ConsumerBase:
                     self.log.warn("{reason}: waiting for it", reason=error)
 
     def watch(self, topic: str) -> None:
-        """Keep its route fresh until `unwatch`, or the end; twice is harmless."""
+        """Keep the route of a topic fresh until `unwatch` or `halt`; a second call does nothing."""
         if topic not in self._watched:
             self._watched.add(topic)
             self.instance.watch_topic(topic)
 
     def unwatch(self, topic: str) -> None:
-        """A topic is consumed no more; harmless when it never was."""
+        """Stop keeping the route of a topic fresh; do nothing if the topic is not watched."""
         if topic in self._watched:
             self._watched.remove(topic)
             self.instance.unwatch_topic(topic)
 
     async def persist_offsets(self) -> None:
-        """Write all offsets down now; never fails, whatever store an application brings."""
+        """Persist all offsets now. An exception of the offset store is logged, never raised."""
         try:
             await self.offset_store.persist_all(self.queues_to_persist())
         except Exception:
             self.log.failure("offsets of {group} are not persisted", group=self.group)
 
     def run(self) -> None:
-        """It is started: persist offsets every so often."""
+        """Note that the consumer has started, and persist its offsets at intervals from now on."""
         self.state = "running"
         self._persisting.start()
 
     async def halt(self) -> None:
-        """It stops: persist offsets for the last time, and follow no routes."""
+        """Persist the offsets of a stopping consumer for the last time, and watch no topic more."""
         await self._persisting.stop()
         await self.persist_offsets()
         for topic in list(self._watched):
@@ -195,9 +196,9 @@ class ConsumerBase:
 
     def begin(self) -> None:
         """
-        It is about to start.
+        Note that the consumer is starting.
 
-        :raises NotStarted: not for the first time.
+        :raises NotStarted: it was started before.
         """
         if self.state != "new":
             raise NotStarted(f"{self!r} was started before: make a new one")
@@ -205,15 +206,19 @@ class ConsumerBase:
 
     def must_go_on(self) -> None:
         """
-        After each wait in a start.
+        Check, after each wait of a start, that the consumer is still to start.
 
-        :raises NotStarted: somebody has stopped it meanwhile.
+        :raises NotStarted: the consumer was stopped during the wait.
         """
         if self.state not in ("starting", "running"):
             raise NotStarted(f"{self!r} was stopped before it had started")
 
     def stops(self) -> bool:
-        """Whether there is something to stop; from now on it is stopping."""
+        """
+        Note that the consumer is stopping.
+
+        :returns: whether it has anything to stop: False if it never started or is stopping already.
+        """
         before = self.state
         if before in ("stopping", "stopped"):
             return False
@@ -222,9 +227,9 @@ class ConsumerBase:
 
     def must_run(self) -> None:
         """
-        Before each call that needs a running consumer.
+        Check, before each call that needs a running consumer, that this consumer runs.
 
-        :raises NotStarted: it does not run.
+        :raises NotStarted: the consumer does not run.
         :raises ForkedClient: this process is a fork of the one that started it.
         """
         self.instance.must_be_ours()
@@ -237,7 +242,8 @@ class ConsumerBase:
         instance = self.instance
         settings, process = instance.settings, instance.process
         directory = config.local_offset_store_dir or f"{process.home}/{_LOCAL_DIR}"
-        # Not the client's id, in which the process's number may be: the next process goes on here.
+        # Not the client's id, which may hold the process's number: the next process must find
+        # the same file.
         client = f"{settings.client_ip or process.address}@{settings.instance_name}"
         if settings.unit_name.strip():
             client += f"@{settings.unit_name}"

@@ -1,4 +1,6 @@
-"""`async for message in consumer`: listener calls on one side, loops that ask on the other."""
+"""HandOver: the listener of a consumer whose messages the application takes in loops, as in
+`async for message in consumer`.
+"""
 
 from asyncio import AbstractEventLoop, Future, Task, _get_running_loop, current_task, timeout
 from collections import deque
@@ -20,7 +22,7 @@ from rmq_ha.client.rules.messages import Answerer, MessageExt
 
 class _Call:
     """
-    One call of the listener: a message, and whoever waits for what became of it.
+    One call of the listener: a message, and the Future of its answer.
 
     :ivar owner: the task or thread that took the message.
     """
@@ -36,18 +38,18 @@ class _Call:
 
 class HandOver:
     """
-    A listener whose messages are taken one by one.
+    A listener whose messages loops take one by one.
 
-    It keeps none back: what nobody takes holds its place among `consume_concurrency` calls, so the
-    consumer stops pulling when the loops are slow.
+    A message that no loop takes occupies one of the `consume_concurrency` calls, so the consumer
+    stops pulling when the loops are slow.
 
-    :ivar loop: that answers are given in.
+    :ivar loop: the event loop in which messages are taken and answered.
     """
 
     def __init__(
         self, loop: AbstractEventLoop, *, orderly: bool, answerer: Answerer | None = None
     ) -> None:
-        """:param answerer: the consumer that a message's own `ack` and `nack` tell."""
+        """:param answerer: the consumer that `ack` and `nack` of a taken message call."""
         self.loop = loop
         self._answerer = answerer
         self._later: Any = ConsumeConcurrentlyStatus.RECONSUME_LATER
@@ -59,7 +61,7 @@ class HandOver:
         self._closed = False
 
     def listen(self, messages: Sequence[MessageExt], context: Any) -> "Future[Any]":
-        """The consumer's listener; its answer comes from the loop that takes the message."""
+        """Be the consumer's listener; the loop that takes the message gives the answer."""
         if self._closed:
             raise NotTaken
         (message,) = messages
@@ -70,9 +72,10 @@ class HandOver:
 
     async def take(self, owner: object = None) -> MessageExt | None:
         """
-        The next message, in hand until it is answered; None when the consumer stops.
+        Wait for the next message and take it, until it is answered.
 
-        :param owner: who takes it; None: the task that asks.
+        :param owner: the task or thread that takes the message; None for the current task.
+        :returns: None when the consumer stops.
         """
         while True:
             message = self.take_now(owner)
@@ -84,14 +87,14 @@ class HandOver:
                 await asker
             except BaseException:
                 if asker.done() and not asker.cancelled():
-                    self._wake()  # it was meant for us: the next one has it
+                    self._wake()  # this task was woken for a message, which the next asker gets now
                 raise
 
     def take_now(self, owner: object = None) -> MessageExt | None:
-        """As `take`; None when no message waits."""
+        """Take the next message, as `take` does, but return None at once when no message waits."""
         while self._waiting:
             call = self._waiting.popleft()
-            if not call.answer.done():  # else nobody took it for `consume_timeout_ms`
+            if not call.answer.done():  # it is done if no loop took it within `consume_timeout_ms`
                 call.owner = current_task() if owner is None else owner
                 self._in_hand[id(call.message)] = call
                 if self._answerer is not None:
@@ -103,9 +106,10 @@ class HandOver:
         self, most: int, wait_s: float = 0.0, owner: object = None
     ) -> list[MessageExt]:
         """
-        The next messages; none when the consumer stops.
+        Wait for the next messages and take them; the list is empty when the consumer stops.
 
-        :param wait_s: how long the first one waits for the others, seconds.
+        :param most: how many messages are taken at most.
+        :param wait_s: how long the first message waits for the others, in seconds.
         """
         first = await self.take(owner)
         if first is None:
@@ -128,14 +132,15 @@ class HandOver:
         return taken
 
     def consumed(self, message: MessageExt) -> bool:
-        """It is done with; False when it was answered before."""
+        """Answer that a message is consumed; return False if it was answered before."""
         return self._answer(message, None)
 
     def reconsume_later(self, message: MessageExt, delay_level: int) -> None:
         """
-        It is to come again.
+        Answer that a message is to come again.
 
-        :raises MQClientError: it is not in hand.
+        :param delay_level: how long until then, as a delay level; only for concurrent consuming.
+        :raises MQClientError: the message was answered before, or was not taken here.
         """
         call = self._in_hand.get(id(message))
         if call is None:
@@ -145,7 +150,10 @@ class HandOver:
         self._answer(message, self._later)
 
     def put_back(self, message: MessageExt) -> None:
-        """Its handling was broken off: the next loop that asks has it; this was no attempt."""
+        """
+        Give a message whose handling was broken off to the next loop that asks. The broken handling
+        does not count as an attempt.
+        """
         call = self._in_hand.pop(id(message), None)
         if call is None or call.answer.done():
             return
@@ -157,10 +165,10 @@ class HandOver:
 
     def ended(self, message: MessageExt, error: BaseException | None) -> None:
         """
-        Its handling has ended; if it was not answered before, this is its answer.
+        Answer a message by how its handling ended, if it was not answered before.
 
-        :param error: what it raised: after an `Exception` the message comes again later, and after
-            a cancellation or an interrupt to the next who asks.
+        :param error: the exception that ended the handling. After an `Exception` the message comes
+            again later; after a cancellation or an interrupt the next loop that asks gets it.
         """
         if error is None:
             self.consumed(message)
@@ -170,7 +178,10 @@ class HandOver:
             self.put_back(message)
 
     def leave_message(self, message: MessageExt) -> None:
-        """The loop that has it was left without an answer: it comes again later, or at once."""
+        """
+        Take back a message whose loop was left without an answer. It comes again later, or at once
+        if the task of the loop is being cancelled.
+        """
         call = self._in_hand.get(id(message))
         if call is None:
             return
@@ -181,12 +192,12 @@ class HandOver:
 
     def close(self, is_gone: Callable[[object], bool] | None = None) -> None:
         """
-        The consumer stops: nobody is given a message any more.
+        Give out no message any more, as the consumer stops.
 
-        What is in hand may still be answered, and the consumer waits for that.
+        Messages that were taken may still be answered, and the consumer waits for these answers.
 
-        :param is_gone: whether an owner will not answer: it has ended, or is the one who stops;
-            None: as `is_over`.
+        :param is_gone: says whether an owner will not answer any more, because it has ended or is
+            itself stopping the consumer; None for `is_over`.
         """
         self._closed = True
         for call in list(self._in_hand.values()):
@@ -216,9 +227,9 @@ class HandOver:
 
 def refuse_batches(config: PushConsumerConfig) -> None:
     """
-    A loop is handed one message at a time, so a listener's batches have no meaning for it.
+    Refuse a consumer of loops that is set to batches for listeners: a loop takes single messages.
 
-    :raises ConfigurationError: the consumer is to hand over batches.
+    :raises ConfigurationError: `consume_message_batch_max_size` is larger than 1.
     """
     size = config.consume_message_batch_max_size
     if size > 1:
@@ -229,12 +240,18 @@ def refuse_batches(config: PushConsumerConfig) -> None:
 
 
 def is_over(owner: object) -> bool:
-    """It is a task that will answer no message: it has ended, or it is the one that asks this."""
+    """
+    Say whether an owner will answer no message any more: it is no task, has ended, or is the task
+    that calls this function.
+    """
     return not isinstance(owner, Task) or owner.done() or owner is current_task()
 
 
 class _Loop:
-    """What a loop has in hand. It outlives the iterator, whose end says that the loop was left."""
+    """
+    The messages that one loop has taken and not answered. This object outlives the loop's iterator:
+    the end of the iterator says that the loop was left.
+    """
 
     def __init__(self, hand_over: HandOver, iterator: object) -> None:
         self.hand_over = hand_over
@@ -242,17 +259,17 @@ class _Loop:
         self._last: Sequence[MessageExt] = ()
 
     async def next(self, most: int, wait_s: float) -> list[MessageExt]:
-        """The next messages; those before count as consumed."""
+        """Take the next messages; the messages of the call before count as consumed."""
         self._went_past()
         messages = await self.hand_over.take_many(most, wait_s)
         if not messages:
             raise StopAsyncIteration
-        if self._iterator() is not None:  # else somebody wanted messages, and no loop
+        if self._iterator() is not None:  # it is None if a caller awaited one step and never loops
             self._last = messages
         return messages
 
     async def next_one(self) -> MessageExt:
-        """As `next`, of one."""
+        """Take the next message, as `next` does."""
         self._went_past()
         message = await self.hand_over.take()
         if message is None:
@@ -267,19 +284,19 @@ class _Loop:
             self.hand_over.consumed(message)
 
     def leave(self) -> None:
-        """Messages that have no answer come again."""
+        """Let the messages that this loop has not answered come again."""
         last, self._last = self._last, ()
         for message in reversed(last):
             self.hand_over.leave_message(message)
 
     def leave_anywhere(self) -> None:
-        """As `left`, in whatever thread the iterator was found to be garbage."""
+        """Call `leave` in the event loop; any thread may have found the iterator to be garbage."""
         if not self._last:
             return
         if _get_running_loop() is self.hand_over.loop:
             self.leave()
             return
-        with suppress(RuntimeError):  # the loop is closed: its consumer is gone
+        with suppress(RuntimeError):  # the event loop is closed, and the consumer gone with it
             self.hand_over.loop.call_soon_threadsafe(self.leave)
 
 
@@ -287,8 +304,8 @@ class Messages:
     """
     One loop over a consumer's messages.
 
-    A message counts as consumed when the next one is asked for. When the loop is left, by an
-    exception say, its message comes again later.
+    A message counts as consumed when the loop asks for the next one. When the loop is left, for
+    example by an exception, its message comes again later.
     """
 
     def __init__(self, hand_over: HandOver) -> None:
@@ -308,8 +325,8 @@ class Batches:
     """
     One loop over batches of a consumer's messages; see `Messages`.
 
-    :param most: messages of a batch.
-    :param wait_s: how long a batch that is not full waits for more, seconds.
+    :param most: how many messages a batch has at most.
+    :param wait_s: how long a batch that is not full waits for more messages, in seconds.
     """
 
     def __init__(self, hand_over: HandOver, most: int, wait_s: float) -> None:
@@ -328,12 +345,12 @@ class Batches:
 
 
 class MessageBlock:
-    """`with`, or `async with`: answers for a message by how its handling ends."""
+    """A context manager, for `with` and `async with`, that answers a message when its body ends."""
 
     def __init__(
         self, message: MessageExt, ended: Callable[[MessageExt, BaseException | None], object]
     ) -> None:
-        """:param ended: told of the message, and of what its handling raised."""
+        """:param ended: called with the message and with the exception that ended the body."""
         self._message = message
         self._ended = ended
 

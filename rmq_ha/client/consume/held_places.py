@@ -1,4 +1,6 @@
-"""A consumer whose places are all held shows no message any more, and a line says so."""
+"""HeldPlaces: logs a line when hanging listener calls hold all places of a consumer, so that it
+shows no further message.
+"""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -17,7 +19,7 @@ class HeldCall(Protocol):
     """
     A call of the listener, which holds a place until it is answered.
 
-    :ivar started_ms: when, ms of a clock that nobody sets.
+    :ivar started_ms: when the call began, in ms of a steady clock.
     """
 
     started_ms: int
@@ -27,10 +29,10 @@ class HeldCall(Protocol):
 
 class HeldPlaces:
     """
-    Looks at the places of `consume_concurrency` while messages wait for one.
+    Watches whether any of the `consume_concurrency` places gets free while messages wait for one.
 
-    :param running: the calls that hold places; it may change.
-    :param most: how many places there are.
+    :param running: the calls that hold places, now and at each later look.
+    :param most: how many places the consumer has.
     """
 
     log = Logger()
@@ -46,13 +48,16 @@ class HeldPlaces:
         self._said: float | None = None
 
     def watch(self) -> None:
-        """A message waits: look again in some seconds whether any place was free meanwhile."""
+        """
+        Note that a message waits for a place. If all are held, look in `HELD_SECONDS` whether any
+        place was freed in the meantime.
+        """
         if self._timer is None and len(self._running) >= self._most:
             newest = max(call.started_ms for call in self._running)
             self._timer = self._clock.callLater(HELD_SECONDS, self._look, newest)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""LitePullConsumer: poll, seek and commit, with or without a group's rebalance.
+"""LitePullConsumer: a consumer with poll, seek and commit, with or without a group's rebalance.
 
 Spec: remoting.md, sections 11.3 and 11.4.
 """
@@ -30,15 +30,16 @@ from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
 
 ChangeListener = Callable[[str, list[MessageQueue]], Any]
-"""`listener(topic, all queues)`, when they changed."""
+"""Called as `listener(topic, queues)` with all queues of a topic, when the queues have changed."""
 
 
 class LitePullConsumer:
     """
-    Pulls ahead in the background; `poll` takes what came (DefaultLitePullConsumer).
+    A consumer that pulls ahead in the background (RocketMQ's DefaultLitePullConsumer).
 
-    Either `subscribe` topics, then the group shares queues out, or `assign` queues.
-    What a `poll` returned is committed by a later `poll` (with `auto_commit`) or by `commit_sync`.
+    Call `subscribe` for topics, whose queues the members of the group share, or `assign` for single
+    queues. `poll` returns pulled messages. A later `poll` (with `auto_commit`) or `commit_sync`
+    commits them.
     """
 
     log = Logger()
@@ -55,9 +56,9 @@ class LitePullConsumer:
         **options: Unpack[LitePullConsumerOptions],
     ) -> None:
         """
-        :param strategy: who gets which queue; all members need the same one.
-        :param options: settings of `LitePullConsumerConfig`, over those of `config`.
-        :raises ConfigurationError: a setting, or the group's name, does not fit.
+        :param strategy: decides which member gets which queue; all members need the same strategy.
+        :param options: settings of `LitePullConsumerConfig`; they override those of `config`.
+        :raises ConfigurationError: a setting, or the group's name, is not valid.
         """
         self.config = settings_of(LitePullConsumerConfig, config, options).checked()
         self._base = ConsumerBase(instance, consumer_group, self.config, offset_store)
@@ -87,21 +88,21 @@ class LitePullConsumer:
 
     @property
     def is_running(self) -> bool:
-        """Between `start` and `stop`."""
+        """Whether the consumer has started and has not begun to stop."""
         return self._base.is_running
 
     @property
     def offset_store(self) -> OffsetStore:
-        """How far it is."""
+        """The store of the offset that the consumer has committed in each queue."""
         return self._base.offset_store
 
     # What to read
 
     def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
         """
-        Read our share of a topic's queues.
+        Read this member's share of a topic's queues.
 
-        :raises ConfigurationError: queues were assigned, or topic or expression do not fit.
+        :raises ConfigurationError: queues were assigned, or topic or expression is not valid.
         """
         if self._by_hand is not None:
             raise ConfigurationError("subscribe() and assign() exclude each other")
@@ -117,7 +118,7 @@ class LitePullConsumer:
             known.addCallback(lambda _: self._rebalancer.rebalance())
 
     def unsubscribe(self, topic: str) -> None:
-        """Read it no more; its queues are given up soon."""
+        """Stop reading a topic; the next rebalance gives its queues up."""
         topic = self._base.wrap(topic)
         self._subscriptions.remove(topic)
         if topic not in self._listeners:
@@ -128,7 +129,7 @@ class LitePullConsumer:
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """
-        Read exactly these queues, whoever else does.
+        Read exactly these queues, even if other members read them too.
 
         :raises ConfigurationError: topics are subscribed.
         """
@@ -140,20 +141,20 @@ class LitePullConsumer:
 
     def set_sub_expression_for_assign(self, topic: str, expression: str | MessageSelector) -> None:
         """
-        Choose messages of a topic whose queues are assigned.
+        Read only the messages of a topic that match an expression; for queues that are assigned.
 
-        :raises ConfigurationError: the expression does not fit.
+        :raises ConfigurationError: the expression is not valid.
         """
         topic = self._base.wrap(topic)
         subscription(topic, expression, 0)
         self._expressions[topic] = expression
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are ours now."""
+        """Return the queues that this consumer reads now."""
         return sorted(self._base.unwrap_queue(queue) for queue in self._queues.assigned())
 
     def fetch_message_queues(self, topic: str) -> "Deferred[list[MessageQueue]]":
-        """All queues of a topic; fails with `NoRoute` or `NoNameServer`."""
+        """Ask for all queues of a topic; fails with `NoRoute` or `NoNameServer`."""
         wrapped = self._base.wrap(topic)
         fetched = self._instance.routes.fetch(wrapped)
         return fetched.addCallback(lambda route: self._queues_of(wrapped, route))
@@ -161,7 +162,7 @@ class LitePullConsumer:
     def register_topic_message_queue_change_listener(
         self, topic: str, listener: ChangeListener
     ) -> None:
-        """Be told when a topic gets or loses queues."""
+        """Call a listener whenever a topic gets or loses queues."""
         topic = self._base.wrap(topic)
         self._listeners[topic] = listener
         self._base.watch(topic)
@@ -169,7 +170,7 @@ class LitePullConsumer:
     # Life
 
     def start(self) -> "Deferred[None]":
-        """Join the group; fails with `MQClientError`, and is stopped then."""
+        """Join the group. On failure, with `MQClientError`, the consumer is stopped."""
         try:
             self._base.begin()
         except MQClientError as error:
@@ -178,9 +179,10 @@ class LitePullConsumer:
 
     def stop(self) -> "Deferred[None]":
         """
-        Persist what is committed and leave; polls that wait get nothing. Never fails.
+        Persist the committed offsets and leave the group; waiting polls get no message. It never
+        fails.
 
-        What the last `poll` returned is not committed by this: call `commit_sync` before.
+        The messages of the last `poll` are not committed by this: call `commit_sync` before.
         """
         return Deferred.fromCoroutine(self._stop())
 
@@ -224,10 +226,11 @@ class LitePullConsumer:
 
     def poll(self, timeout_ms: int | None = None) -> "Deferred[list[MessageExt]]":
         """
-        The next messages of some queue, in its order.
+        Wait for the next messages of one queue, in the order of the queue.
 
-        :param timeout_ms: `poll_timeout_ms` when None.
-        :returns: fires with an empty list when none came in time; fails with `NotStarted`, or with
+        :param timeout_ms: how long to wait, in ms; None for `poll_timeout_ms`.
+        :returns: fires with an empty list if no message came in time; fails with `NotStarted`, or
+            with
             `ConfigurationError` when nothing is subscribed or assigned.
         """
         try:
@@ -243,27 +246,28 @@ class LitePullConsumer:
         return self._queues.poll(timeout).addCallback(self._visible)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Read these no more for now; they stay ours."""
+        """Stop reading these queues until `resume`; they stay with this consumer."""
         self._queues.pause(map(self._base.wrap_queue, queues), paused=True)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Read these again."""
+        """Read paused queues again."""
         self._queues.pause(map(self._base.wrap_queue, queues), paused=False)
 
     def seek(self, queue: MessageQueue, offset: int) -> "Deferred[None]":
         """
-        Go on with a queue elsewhere.
+        Go on reading a queue at another offset.
 
-        :returns: fails with `MQClientError` when the queue is not ours or has no such offset.
+        :returns: fails with `MQClientError` when the queue is not with this consumer or does not
+            have this offset.
         """
         return Deferred.fromCoroutine(self._seek(queue, offset))
 
     def seek_to_begin(self, queue: MessageQueue) -> "Deferred[None]":
-        """Go on at its first message; fails as `seek`."""
+        """Go on at a queue's first message; fails as `seek` does."""
         return Deferred.fromCoroutine(self._seek(queue, None, to_end=False))
 
     def seek_to_end(self, queue: MessageQueue) -> "Deferred[None]":
-        """Go on behind its last message; fails as `seek`."""
+        """Go on after a queue's last message; fails as `seek` does."""
         return Deferred.fromCoroutine(self._seek(queue, None, to_end=True))
 
     async def _seek(self, queue: MessageQueue, offset: int | None, *, to_end: bool = False) -> None:
@@ -299,27 +303,36 @@ class LitePullConsumer:
         self, offsets: Mapping[MessageQueue, int] | None = None, *, persist: bool = True
     ) -> "Deferred[None]":
         """
-        Commit what `poll` returned, or what is given.
+        Commit the given offsets or, if None, the positions that `poll` has come to.
 
-        :param persist: wait until the brokers have it; else the next persisting tells them.
-        :returns: fails with `MQClientError` or `RemotingError` when a broker does not take it.
+        :param persist: whether to wait until the brokers have the offsets; else they get them at
+            the next interval of persisting.
+        :returns: fails with `MQClientError` or `RemotingError` when a broker does not take them.
         """
         return Deferred.fromCoroutine(self._commit(offsets, persist=persist))
 
     def commit(self, queues: Iterable[MessageQueue], *, persist: bool = True) -> "Deferred[None]":
-        """As `commit_sync`, for some queues."""
+        """Commit the positions that `poll` has come to in these queues; see `commit_sync`."""
         wrapped = [self._base.wrap_queue(queue) for queue in queues]
         return Deferred.fromCoroutine(self._commit(None, wrapped, persist=persist))
 
     def committed(self, queue: MessageQueue) -> "Deferred[int | None]":
-        """How far the group is; None: it never was there. Fails as `commit_sync`."""
+        """
+        Return the offset that the group has committed in a queue; None if it has committed none.
+        Fails as `commit_sync` does.
+        """
         read = self.offset_store.read_offset(
             self._base.wrap_queue(queue), ReadOffsetType.MEMORY_FIRST_THEN_STORE
         )
         return Deferred.fromCoroutine(read)
 
     def offset_for_timestamp(self, queue: MessageQueue, timestamp: int) -> "Deferred[int]":
-        """Of the message stored closest to a time, ms since the epoch; fails as `commit_sync`."""
+        """
+        Return the offset of the message that was stored closest to a time.
+
+        :param timestamp: the time, in ms since the epoch.
+        :returns: fails as `commit_sync` does.
+        """
         calls = self._base.calls
         return Deferred.fromCoroutine(calls.search_offset(self._base.wrap_queue(queue), timestamp))
 
@@ -394,7 +407,7 @@ class LitePullConsumer:
         return list(self._subscriptions)
 
     def owned(self) -> Collection[MessageQueue]:
-        """See `QueueOwner`; what is assigned by hand is not the group's business."""
+        """See `QueueOwner`; queues that are assigned by hand take no part in the rebalance."""
         return self._queues.live() if self._by_hand is None else ()
 
     def is_stuck(self, queue: MessageQueue) -> bool:
@@ -428,7 +441,7 @@ class LitePullConsumer:
         self._instance.heartbeat_now()
 
     def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Polls go on where an operator wants."""
+        """Let polls go on at the offsets that an operator wants."""
         for queue, offset in offsets.items():
             if self._queues.has_queue(queue):
                 self._queues.seek(queue, offset)

@@ -1,4 +1,4 @@
-"""LiteQueues: what a lite pull consumer has pulled and not handed out yet.
+"""LiteQueues: the queues of a lite pull consumer, and their messages that no poll has returned yet.
 
 Spec: remoting.md, section 11.4.
 """
@@ -24,9 +24,10 @@ from rmq_ha.client.rules.process_queue import FlowLimits, ProcessQueue
 
 class _Lite:
     """
-    One queue.
+    The state of one queue.
 
-    :ivar position: of the next message to hand out; None before the first, unless it was sought.
+    :ivar position: offset of the next message to hand out; None while no message was handed out and
+        nobody called `seek`.
     """
 
     __slots__ = ("loop", "paused", "position", "process_queue", "timer")
@@ -41,9 +42,9 @@ class _Lite:
 
 class LiteQueues:
     """
-    Pulls assigned queues ahead and hands out what came, one pull's messages at a time.
+    Pulls assigned queues ahead and hands out the pulled messages, those of one pull at a time.
 
-    :param subscription_of: a topic's subscription; None: none.
+    :param subscription_of: returns a topic's subscription; None if the topic has none.
     """
 
     log = Logger()
@@ -72,22 +73,22 @@ class LiteQueues:
     # Assignment
 
     def assigned(self) -> list[MessageQueue]:
-        """Ours."""
+        """Return the queues that the consumer reads now."""
         return list(self._table)
 
     def live(self) -> Collection[MessageQueue]:
-        """As `assigned`, as it is whenever this is looked at."""
+        """Return a live view of `assigned`, which follows later changes."""
         return self._table.keys()
 
     def has_queue(self, queue: MessageQueue) -> bool:
-        """It is ours."""
+        """Whether the consumer reads this queue now."""
         return queue in self._table
 
     def add(self, queue: MessageQueue, offset: int | None = None) -> None:
         """
         Begin with a queue.
 
-        :param offset: where; None: where the group is, by `first_offset`.
+        :param offset: the offset to begin at; None for `ConsumerBase.first_offset`.
         """
         if queue in self._table or self._stopped:
             return
@@ -98,14 +99,14 @@ class LiteQueues:
             self._run(queue, lite, offset)
 
     def remove(self, queue: MessageQueue) -> None:
-        """It is ours no more: what is cached of it is not handed out."""
+        """Stop reading a queue; its cached messages are not handed out."""
         lite = self._table.pop(queue, None)
         if lite is not None:
             self._end(lite)
             self._base.choice.forget(queue)
 
     def stop(self) -> None:
-        """Pull no more; who waits gets nothing."""
+        """Stop pulling; waiting polls get no message."""
         self._stopped = True
         for lite in self._table.values():
             self._end(lite)
@@ -114,7 +115,7 @@ class LiteQueues:
             later.callback([])
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on elsewhere: what is cached is not handed out."""
+        """Go on reading a queue at another offset; its cached messages are not handed out."""
         lite = self._table[queue]
         lite.position = offset
         if lite.loop is not None or lite.timer is not None:
@@ -123,7 +124,7 @@ class LiteQueues:
             self._run(queue, lite, offset)
 
     def pause(self, queues: Iterable[MessageQueue], *, paused: bool) -> None:
-        """Pull these no more, or again; what is cached waits until then."""
+        """Stop or resume pulling these queues; cached messages of a paused queue wait."""
         for queue in queues:
             lite = self._table.get(queue)
             if lite is not None:
@@ -134,7 +135,7 @@ class LiteQueues:
             self._hand_out()
 
     def positions(self) -> dict[MessageQueue, int]:
-        """Of queues of which something was handed out or sought."""
+        """Return the next offset of each queue that had a message handed out or a `seek`."""
         return {
             queue: lite.position for queue, lite in self._table.items() if lite.position is not None
         }
@@ -142,7 +143,7 @@ class LiteQueues:
     # Handing out
 
     def poll(self, timeout_ms: int) -> "Deferred[list[MessageExt]]":
-        """One pull's messages; none when nothing came in time."""
+        """Wait for the messages of one pull; fires with an empty list if none came in time."""
         waiting: Deferred[list[MessageExt]] = Deferred(self._forget)
         self._waiting.append(waiting)
         self._hand_out()
@@ -222,7 +223,7 @@ class LiteQueues:
             lite.position = max(lite.position, offset)
 
     def offset_moved(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
-        """See `PullOwner`; what was pulled before is still handed out."""
+        """See `PullOwner`; messages that were pulled before are still handed out."""
         lite = self._table.get(queue)
         if lite is None or self._stopped:
             return
@@ -230,11 +231,11 @@ class LiteQueues:
         lite.timer = self.clock.callLater(self.error_seconds, self._run, queue, lite, offset)
 
     def unknown_subscription(self) -> None:
-        """See `PullOwner`: all queues may notice it at once, and one heartbeat is enough."""
+        """Send one heartbeat soon, even if the loops of many queues call this; see `PullOwner`."""
         self._base.instance.heartbeat_soon()
 
     def pulled(self, topic: str, count: int, took_ms: int) -> None:
-        """See `PullOwner`: nothing is counted."""
+        """Do nothing: a lite pull consumer has no statistics."""
 
     # Inside
 

@@ -1,7 +1,7 @@
-"""Where a group's offsets live: with the brokers, or in a file of this machine (broadcasting).
+"""Stores of a group's offsets: at the brokers or, when broadcasting, in a file of this machine.
 
-Both keep in memory what was consumed and persist it every few seconds and at the end; a process
-that is killed consumes the rest again.
+Both keep the offsets in memory and persist them every few seconds and at the end. After a process
+was killed, messages consumed since the last persisting are consumed again.
 
 Spec: remoting.md, sections 7.4, 11.2, 11.3 and 11.5.
 """
@@ -32,42 +32,46 @@ class ReadOffsetType(Enum):
 
 
 class OffsetStore(Protocol):
-    """Keeps how far a group is in its queues."""
+    """Keeps the offset that a group has come to in each of its queues."""
 
     async def load(self) -> None:
-        """Before anything else."""
+        """Load stored offsets; called before any other method."""
 
     def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool) -> None:
-        """Remember an offset. :param increase_only: unless a higher one is there."""
+        """
+        Remember an offset in memory.
+
+        :param increase_only: keep the known offset if it is higher.
+        """
 
     def memory(self, queue: MessageQueue) -> int | None:
-        """What this process knows; None: nothing."""
+        """Return the offset in this process's memory; None if it has none of the queue."""
 
     async def read_offset(
         self, queue: MessageQueue, kind: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE
     ) -> int | None:
         """
-        How far the group is.
+        Return the offset that the group has come to in a queue.
 
-        :returns: None when it has never been there.
-        :raises RmqHaError: the store cannot say.
+        :returns: None if the group has no offset of this queue.
+        :raises RmqHaError: the store could not be read.
         """
 
     async def persist_all(self, queues: Collection[MessageQueue]) -> None:
-        """Write down the offsets of these queues and forget those of others; never fails."""
+        """Persist the offsets of these queues and forget the offsets of all others; never fails."""
 
     async def persist(self, queue: MessageQueue) -> None:
-        """Write down one offset; never fails."""
+        """Persist the offset of one queue; never fails."""
 
     def remove_offset(self, queue: MessageQueue) -> None:
-        """The queue is another member's now."""
+        """Forget the offset of a queue that another member gets now."""
 
     def clone_offset_table(self, topic: str) -> dict[MessageQueue, int]:
-        """What this process knows of a topic; of all topics when empty."""
+        """Return the offsets in memory of a topic's queues; of all topics if `topic` is empty."""
 
 
 class _Memory:
-    """What this process knows."""
+    """The offsets in this process's memory."""
 
     def __init__(self) -> None:
         self._table: dict[MessageQueue, int] = {}
@@ -91,12 +95,12 @@ class _Memory:
 
 class RemoteBrokerOffsetStore(_Memory):
     """
-    With the brokers: the master, or a slave while there is no master.
+    An offset store at the brokers: at the master, or at a slave while no master is known.
 
-    Every persisting repeats all offsets, changed or not: a master that comes back with older ones
-    learns better within one interval.
+    Every persisting sends all offsets, changed or not. So a master that comes back with older
+    offsets gets the newer ones within one interval.
 
-    :param group: with its namespace.
+    :param group: the consumer group, with its namespace.
     """
 
     log = Logger()
@@ -107,7 +111,7 @@ class RemoteBrokerOffsetStore(_Memory):
         self._group = group
 
     async def load(self) -> None:
-        """Nothing to do: each queue is asked for when it is assigned."""
+        """Do nothing: the offset of a queue is read when the queue is assigned."""
 
     async def read_offset(
         self, queue: MessageQueue, kind: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE
@@ -133,9 +137,9 @@ class RemoteBrokerOffsetStore(_Memory):
 
     async def persist_surely(self, queues: Collection[MessageQueue]) -> None:
         """
-        Write down the offsets of these queues, and wait for the brokers' word.
+        Persist the offsets of these queues, and wait until the brokers have confirmed them.
 
-        :raises RmqHaError: a broker does not take one.
+        :raises RmqHaError: a broker did not take an offset.
         """
         for queue in queues:
             offset = self._table.get(queue)
@@ -159,7 +163,7 @@ class RemoteBrokerOffsetStore(_Memory):
 
 class LocalFileOffsetStore(_Memory):
     """
-    In a file, in the form of the Java client's, with the one before it as `.bak`.
+    An offset store in a file of the Java client's form; the file before it is kept as `.bak`.
 
     :param path: `<dir>/<client id>/<group>/offsets.json`.
     """
@@ -176,23 +180,24 @@ class LocalFileOffsetStore(_Memory):
 
     async def load(self) -> None:
         """
-        Read the file, or its backup when it is empty or damaged; without both begin anew.
+        Read the file, or its backup if the file is missing, empty or damaged. Begin without offsets
+        if neither exists.
 
-        :raises MQClientError: both are damaged, or cannot be read.
+        :raises MQClientError: a file is damaged or cannot be read, and the other does not help.
         """
         self._table.update(await self._read())
 
     async def read_offset(
         self, queue: MessageQueue, kind: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE
     ) -> int | None:
-        """See `OffsetStore`; nobody else writes the file, so the memory has it all."""
+        """Return the offset in memory, which holds all: no other process writes the file."""
         return self._table.get(queue)
 
     def remove_offset(self, queue: MessageQueue) -> None:
-        """A broker that is away for a while takes no offsets with it."""
+        """Do nothing: the offsets must outlast a broker that is away for a while."""
 
     async def persist_all(self, queues: Collection[MessageQueue]) -> None:
-        """Write down all offsets, those of queues that are away now too; never fails."""
+        """Write all offsets, also those of queues that are away now; never fails."""
         while self._writing is not None:
             again: Deferred[None] = Deferred()
             self._writing.chainDeferred(again)
@@ -211,7 +216,7 @@ class LocalFileOffsetStore(_Memory):
             done.callback(None)
 
     async def persist(self, queue: MessageQueue) -> None:
-        """The next `persist_all` writes it, as Java's."""
+        """Do nothing, as Java's store does: the next `persist_all` writes the offset."""
 
     def _replace(self, data: bytes) -> None:
         self._disk.replace(self.path, data, backup=True)
@@ -236,15 +241,15 @@ class LocalFileOffsetStore(_Memory):
 
 
 def encode_offsets(table: dict[MessageQueue, int]) -> bytes:
-    """The file's content, as Java's OffsetSerializeWrapper."""
+    """Encode offsets as content of the file (Java's OffsetSerializeWrapper)."""
     return pretty({"offsetTable": table})
 
 
 def decode_offsets(data: bytes) -> dict[MessageQueue, int]:
     """
-    The file's content.
+    Decode offsets from the file's content.
 
-    :raises ProtocolViolation: it is not such a file.
+    :raises ProtocolViolation: the content is not in the form of such a file.
     """
     table = decode_queue_table(data)
     try:

@@ -1,4 +1,4 @@
-"""PullApi: one pull, whom it asks, and what its answer means (PullAPIWrapper).
+"""PullApi: sends one pull to the right broker and decodes the answer (RocketMQ's PullAPIWrapper).
 
 Spec: remoting.md, chapter 6 and section 11.4.
 """
@@ -30,9 +30,9 @@ Filter = Callable[[Sequence[MessageExt]], list[MessageExt]]
 
 class PullAnswer(NamedTuple):
     """
-    An answer.
+    The answer to a pull.
 
-    :ivar from_slave: who gave it may lack what the master has.
+    :ivar from_slave: whether a slave gave it, which may lack messages that its master has.
     """
 
     result: PullResult
@@ -41,10 +41,11 @@ class PullAnswer(NamedTuple):
 
 class PullApi:
     """
-    Pulls for one group.
+    Pulls messages for one group.
 
-    :param group: with its namespace.
-    :param filters: see each batch of messages before the consumer does (FilterMessageHook).
+    :param group: the consumer group, with its namespace.
+    :param filters: each returns the messages of a batch that the consumer gets (RocketMQ's
+        FilterMessageHook).
     """
 
     def __init__(
@@ -61,9 +62,9 @@ class PullApi:
 
     def pull(self, pull: Pull) -> "Deferred[PullAnswer]":
         """
-        Ask a broker.
+        Ask a broker for messages.
 
-        :returns: fails with `RemotingError` when it does not answer, with `BrokerRefused` for
+        :returns: fails with `RemotingError` if the broker does not answer, with `BrokerRefused` for
             other codes than those of a `PullStatus`, with `MQClientError` when no address is known,
             and with `CorruptRecord` or `UndecodableBody`.
         """

@@ -1,4 +1,4 @@
-"""PullConsumer: asks for messages itself and keeps its own offsets (DefaultMQPullConsumer).
+"""PullConsumer: a consumer whose application pulls and keeps offsets (DefaultMQPullConsumer).
 
 Spec: remoting.md, sections 6.1, 11.3 and 11.4.
 """
@@ -28,15 +28,16 @@ from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
 
 QueueListener = Callable[[str, list[MessageQueue], list[MessageQueue]], Any]
-"""`listener(topic, all queues, our queues)`, when they changed."""
+"""Called as `listener(topic, all_queues, own_queues)` when this member's queues have changed."""
 
 
 class PullConsumer:
     """
-    A member of a group that pulls when it likes.
+    A member of a consumer group whose application says when to pull.
 
-    Nothing is committed but what `update_consume_offset` says. RocketMQ has deprecated it, and so
-    does this client: `LitePullConsumer` with `assign`, `seek` and `poll` does its work.
+    Only offsets that the application passes to `update_consume_offset` are committed. RocketMQ has
+    deprecated this class, and so does this client: use `LitePullConsumer` with `assign`, `seek` and
+    `poll` instead.
     """
 
     log = Logger()
@@ -52,8 +53,8 @@ class PullConsumer:
         filters: Sequence[Filter] = (),
     ) -> None:
         """
-        :param strategy: who gets which queue of topics with a queue listener.
-        :raises ConfigurationError: a setting, or the group's name, does not fit.
+        :param strategy: decides which member gets which queue of topics with a queue listener.
+        :raises ConfigurationError: a setting, or the group's name, is not valid.
         """
         warn(
             "PullConsumer goes, as in RocketMQ: use LitePullConsumer, whose assign(), seek() and"
@@ -90,18 +91,22 @@ class PullConsumer:
 
     @property
     def is_running(self) -> bool:
-        """Between `start` and `stop`."""
+        """Whether the consumer has started and has not begun to stop."""
         return self._base.is_running
 
     @property
     def offset_store(self) -> OffsetStore:
-        """How far it is."""
+        """The store of the offset that the group has come to in each queue."""
         return self._base.offset_store
 
     def register_message_queue_listener(
         self, topic: str, listener: QueueListener | None = None
     ) -> None:
-        """Share the queues of a topic out among the members of the group; before `start`."""
+        """
+        Share the queues of a topic among the members of the group; call this before `start`.
+
+        :param listener: called when this member's queues have changed; None for no call.
+        """
         wrapped = self._base.wrap(topic)
         self._listeners[wrapped] = listener
         self._subscribe(wrapped)
@@ -109,7 +114,7 @@ class PullConsumer:
     # Life
 
     def start(self) -> "Deferred[None]":
-        """Join the group; fails with `MQClientError`, and is stopped then."""
+        """Join the group. On failure, with `MQClientError`, the consumer is stopped."""
         try:
             self._base.begin()
         except MQClientError as error:
@@ -117,7 +122,7 @@ class PullConsumer:
         return Deferred.fromCoroutine(self._start())
 
     def stop(self) -> "Deferred[None]":
-        """Persist offsets and leave; never fails. Twice is harmless."""
+        """Persist offsets and leave the group; never fails. A second call changes nothing."""
         return Deferred.fromCoroutine(self._stop())
 
     async def _start(self) -> None:
@@ -156,9 +161,10 @@ class PullConsumer:
         timeout_ms: int = 0,
     ) -> "Deferred[PullResult]":
         """
-        Messages of a queue, as many as are there.
+        Pull messages of a queue from an offset on; the result may hold fewer than `max_nums`.
 
-        :param timeout_ms: `consumer_pull_timeout_ms` when 0.
+        :param timeout_ms: how long to wait for the broker's answer, in ms; 0 for
+            `consumer_pull_timeout_ms`.
         :returns: fails with `MQClientError`, `RemotingError`, `CorruptRecord`.
         """
         timeout = timeout_ms or self.config.consumer_pull_timeout_ms
@@ -171,7 +177,7 @@ class PullConsumer:
         offset: int,
         max_nums: int,
     ) -> "Deferred[PullResult]":
-        """As `pull`, but the broker waits up to `broker_suspend_max_time_ms` for a message."""
+        """Pull as `pull` does; the broker waits `broker_suspend_max_time_ms` for a message."""
         timeout = self.config.consumer_timeout_when_suspend_ms
         hold = self.config.broker_suspend_max_time_ms
         return self._pull(queue, expression, offset, max_nums, timeout, hold)
@@ -209,7 +215,7 @@ class PullConsumer:
         return pulled.result
 
     def _subscribe(self, topic: str) -> None:
-        """Brokers shall know that this group reads the topic."""
+        """Tell brokers, if they do not know it yet, that this group reads the topic."""
         if topic not in self._subscriptions:
             self._subscriptions.add(topic, SUB_ALL, self._instance.host.now_ms())
             if self.is_running:
@@ -218,7 +224,7 @@ class PullConsumer:
     # Queues and offsets
 
     def fetch_subscribe_message_queues(self, topic: str) -> "Deferred[list[MessageQueue]]":
-        """All queues of a topic; fails with `NoRoute` or `NoNameServer`."""
+        """Ask for all queues of a topic; fails with `NoRoute` or `NoNameServer`."""
         wrapped = self._base.wrap(topic)
         fetched = self._instance.routes.fetch(wrapped)
         return fetched.addCallback(
@@ -228,14 +234,14 @@ class PullConsumer:
         )
 
     def fetch_message_queues_in_balance(self, topic: str) -> list[MessageQueue]:
-        """Our queues of a topic with a queue listener."""
+        """Return the queues that this member has of a topic with a queue listener."""
         wrapped = self._base.wrap(topic)
         return sorted(
             self._base.unwrap_queue(queue) for queue in self._owned if queue.topic == wrapped
         )
 
     def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
-        """Everything below is consumed; persisted every so often, and by `stop`."""
+        """Note that all messages below an offset are consumed; `stop` and a timer persist it."""
         queue = self._base.wrap_queue(queue)
         self._touched.add(queue)
         self.offset_store.update_offset(queue, offset, False)
@@ -243,7 +249,12 @@ class PullConsumer:
     def fetch_consume_offset(
         self, queue: MessageQueue, *, from_store: bool = False
     ) -> "Deferred[int | None]":
-        """How far the group is; None: it never was there. Fails as `max_offset`."""
+        """
+        Return the offset that the group has come to in a queue; None if it has none. Fails as
+        `max_offset` does.
+
+        :param from_store: ask the store, even if this process remembers an offset.
+        """
         kind = (
             ReadOffsetType.READ_FROM_STORE if from_store else ReadOffsetType.MEMORY_FIRST_THEN_STORE
         )
@@ -251,25 +262,36 @@ class PullConsumer:
         return Deferred.fromCoroutine(read)
 
     def persist(self, queue: MessageQueue) -> "Deferred[None]":
-        """Write down its offset now; never fails."""
+        """Persist the offset of a queue now; never fails."""
         written = self.offset_store.persist(self._base.wrap_queue(queue))
         return Deferred.fromCoroutine(written)
 
     def max_offset(self, queue: MessageQueue) -> "Deferred[int]":
-        """Behind its last message; fails with `MQClientError` or `RemotingError`."""
+        """
+        Ask for the offset after a queue's last message. Fails with `MQClientError` or
+        `RemotingError`.
+        """
         return Deferred.fromCoroutine(self._base.calls.max_offset(self._base.wrap_queue(queue)))
 
     def min_offset(self, queue: MessageQueue) -> "Deferred[int]":
-        """Of its first message; fails as `max_offset`."""
+        """Ask for the offset of a queue's first message; fails as `max_offset` does."""
         return Deferred.fromCoroutine(self._base.calls.min_offset(self._base.wrap_queue(queue)))
 
     def search_offset(self, queue: MessageQueue, timestamp: int) -> "Deferred[int]":
-        """Of the message stored closest to a time, ms since the epoch; fails as `max_offset`."""
+        """
+        Ask for the offset of the message that was stored closest to a time. Fails as `max_offset`
+        does.
+
+        :param timestamp: the time, in ms since the epoch.
+        """
         calls = self._base.calls
         return Deferred.fromCoroutine(calls.search_offset(self._base.wrap_queue(queue), timestamp))
 
     def earliest_msg_store_time(self, queue: MessageQueue) -> "Deferred[int]":
-        """Of its first message, ms since the epoch; fails as `max_offset`."""
+        """
+        Ask when a queue's first message was stored, in ms since the epoch. Fails as `max_offset`
+        does.
+        """
         calls = self._base.calls
         return Deferred.fromCoroutine(calls.earliest_msg_store_time(self._base.wrap_queue(queue)))
 
@@ -279,9 +301,10 @@ class PullConsumer:
         """
         Have a message delivered to the group's push consumers again later.
 
-        :param delay_level: 0: the broker decides; negative: to the dead-letter queue.
-        :param broker_name: the one it came from when None.
-        :returns: fires with False when no broker took it.
+        :param delay_level: how long until then, as a delay level; 0 lets the broker decide, and a
+            negative level sends the message to the dead-letter queue.
+        :param broker_name: the broker to ask; None for the broker that the message came from.
+        :returns: fires with False when no broker took the message.
         """
         broker_name = broker_name or message.broker_name or None
         return Deferred.fromCoroutine(self._send_back.give_back(message, delay_level, broker_name))
@@ -326,8 +349,8 @@ class PullConsumer:
             self.log.failure("the queue listener of {topic} failed", topic=topic)
 
     def round_changed(self) -> None:
-        """See `QueueOwner`: brokers need not know."""
+        """Do nothing: brokers need not know of the change."""
 
     def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Who pulls decides where: as in Java, nothing happens."""
+        """Ignore an operator's reset, as Java does: the application decides where it pulls."""
         self.log.info("a pull consumer keeps its own offsets: the reset is left to its owner")

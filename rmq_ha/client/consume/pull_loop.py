@@ -23,64 +23,78 @@ FULL_SECONDS = 0.05
 PAUSED_SECONDS = 1.0
 FLOW_CONTROL_SECONDS = 0.02
 NOT_HELD_MS = 1000
-"""An answer without progress that comes sooner was not held: asking again at once would spin."""
+"""An answer without progress that comes sooner, in ms, was not held by the broker. Asking again at
+once would ask without end.
+"""
 NOT_HELD_SECONDS = 0.1
 WARN_AFTER_FAILURES = 3
 
 
 class PullOwner(Protocol):
-    """The consumer that a loop works for."""
+    """The consumer that a pull loop works for."""
 
     @property
     def clock(self) -> IReactorTime:
-        """Durations."""
+        """The clock of the loop's timers."""
 
     @property
     def steady_ms(self) -> Callable[[], int]:
-        """ms of a clock that nobody sets."""
+        """Returns the time of a steady clock, in ms."""
 
     @property
     def pull_api(self) -> PullApi:
-        """Who asks."""
+        """Sends the loop's pulls."""
 
     @property
     def error_seconds(self) -> float:
-        """How long to wait after an error."""
+        """How long the loop waits after an error, in seconds."""
 
     def may_pull(self, queue: MessageQueue, process_queue: ProcessQueue) -> float:
-        """0, or in how many seconds to ask again: paused, or not locked."""
+        """
+        Return 0 if the queue may be pulled now. Else it is paused or not locked: return in how many
+        seconds the loop asks again.
+        """
 
     def limits(self, queue: MessageQueue) -> FlowLimits:
-        """When the queue holds enough."""
+        """Return how much the cache of the queue may hold."""
 
     def next_pull(self, queue: MessageQueue, offset: int) -> Pull | None:
-        """What to ask for; None when the topic is subscribed no more."""
+        """Return the next pull; None if the topic is not subscribed any more."""
 
     def found(
         self, queue: MessageQueue, process_queue: ProcessQueue, messages: list[MessageExt]
     ) -> float:
-        """Messages came; returns in how many seconds to pull again."""
+        """Take messages that were pulled; return in how many seconds to pull again."""
 
     def nothing_below(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
-        """Nothing below this offset is wanted, and nothing is cached: it may be committed."""
+        """
+        Note that the broker has no wanted message below this offset. The cache is empty, so this
+        offset may be committed.
+        """
 
     def offset_moved(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
-        """The queue does not have the offset: go on at this one. The loop is over."""
+        """
+        Go on at this offset, in a new loop: the queue does not have the offset that was asked for,
+        and the loop that calls this has ended.
+        """
 
     def unknown_subscription(self) -> None:
-        """A broker does not know what is subscribed: it was restarted, or is not told yet."""
+        """
+        Tell brokers what is subscribed. A broker does not know it, because it was restarted or has
+        not been told yet.
+        """
 
     def pulled(self, topic: str, count: int, took_ms: int) -> None:
-        """For statistics."""
+        """Count pulled messages in the statistics."""
 
 
 class PullLoop:
     """
-    Of one queue; it ends when the `ProcessQueue` is dropped.
+    A loop that pulls one queue; it ends when the `ProcessQueue` is dropped.
 
-    :param offset: of the first message to pull.
-    :ivar offset: of the next one.
-    :ivar full: how often the cache was full.
+    :param offset: the offset of the first message to pull.
+    :ivar offset: the offset of the next message to pull.
+    :ivar full: how many times the loop found the cache full.
     """
 
     log = Logger()
@@ -99,23 +113,23 @@ class PullLoop:
         self._halted = False
 
     def start(self) -> None:
-        """Ask for the first time."""
+        """Pull for the first time."""
         self._pull()
 
     def stop(self) -> None:
-        """Ask no more, and what was pulled counts no more."""
+        """Stop pulling, and drop the process queue: results for its messages are ignored."""
         self.process_queue.dropped = True
         self.halt()
 
     def halt(self) -> None:
-        """Ask no more; the answer that may still come is thrown away."""
+        """Stop pulling; an answer that is still under way is thrown away."""
         self._halted = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def poke(self) -> None:
-        """What it waits for may be over: look at once."""
+        """Look at once whether the loop may pull, if it waits for a timer."""
         if self._timer is not None:
             self._timer.reset(0)
 
@@ -150,7 +164,8 @@ class PullLoop:
         following = result.next_begin_offset
         process_queue.max_offset = result.max_offset
         if pulled.from_slave and following < self.offset:
-            # A slave has not got so far yet: that is no reason to consume things again.
+            # The slave has not got these messages yet. Going back to its offset would consume
+            # messages again.
             self._pull_later(owner.error_seconds)
             return
         if result.pull_status is PullStatus.OFFSET_ILLEGAL:
@@ -198,7 +213,7 @@ class PullLoop:
 
 
 def _is_normal(error: BaseException | None) -> bool:
-    """Right after a change of subscription a broker does not know it yet."""
+    """Whether an error is normal after a subscription changed: a broker does not know it yet."""
     return isinstance(error, BrokerRefused) and error.code in (
         ResponseCode.SUBSCRIPTION_NOT_EXIST,
         ResponseCode.SUBSCRIPTION_NOT_LATEST,

@@ -37,7 +37,7 @@ from rmq_ha.client.rules.options import PushConsumerOptions, settings_of
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions
 
 _CLEAN_SECONDS = 60.0
-"""So often, at least, calls are looked for that take longer than `consume_timeout_ms`."""
+"""Longest interval between two searches for calls that take longer than `consume_timeout_ms`."""
 
 
 class PushConsumer:
@@ -47,7 +47,7 @@ class PushConsumer:
     Subscribe and register the listener, then `start()`. Each message is shown at least once; its
     offset is committed only when it is consumed, or the broker has taken it back.
 
-    :ivar config: its `PushConsumerConfig`.
+    :ivar config: the consumer's settings.
     """
 
     log = Logger()
@@ -65,12 +65,13 @@ class PushConsumer:
         **options: Unpack[PushConsumerOptions],
     ) -> None:
         """
-        :param strategy: who gets which queue; all members need the same one.
-        :param offset_store: instead of RocketMQ's own.
-        :param hooks: see every call of the listener.
-        :param filters: see what was pulled before the listener does, and choose.
-        :param options: settings of `PushConsumerConfig`, over those of `config`.
-        :raises ConfigurationError: a setting, or the group's name, does not fit.
+        :param strategy: decides which member gets which queue; all members need the same strategy.
+        :param offset_store: None for RocketMQ's: at the brokers, or in a file if the group
+            broadcasts.
+        :param hooks: called before and after every call of the listener.
+        :param filters: each returns the messages of a pulled batch that the listener gets.
+        :param options: settings of `PushConsumerConfig`; they override those of `config`.
+        :raises ConfigurationError: a setting, or the group's name, is not valid.
         """
         self.config = settings_of(PushConsumerConfig, config, options).checked()
         self._base = ConsumerBase(instance, consumer_group, self.config, offset_store)
@@ -97,30 +98,30 @@ class PushConsumer:
 
     @property
     def consumer_group(self) -> str:
-        """As the application knows it."""
+        """The group's name as the application knows it, without namespace."""
         return self._base.consumer_group
 
     @property
     def is_running(self) -> bool:
-        """Between `start` and `stop`."""
+        """Whether the consumer has started and has not begun to stop."""
         return self._base.is_running
 
     @property
     def has_listener(self) -> bool:
-        """Somebody is registered who consumes."""
+        """Whether a listener is registered."""
         return self._listener is not None
 
     @property
     def offset_store(self) -> OffsetStore:
-        """How far it is."""
+        """The store of the offset that the group has come to in each queue."""
         return self._base.offset_store
 
     def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
         """
-        Consume a topic too, or another choice of it; before or after `start`.
+        Consume a topic, or change which messages of a topic are consumed; before or after `start`.
 
         :param expression: tags like `TagA || TagB`, or a `MessageSelector`.
-        :raises ConfigurationError: topic or expression do not fit.
+        :raises ConfigurationError: topic or expression is not valid.
         """
         fault = topic_fault(topic)
         if fault:
@@ -134,7 +135,7 @@ class PushConsumer:
             known.addCallback(lambda _: self._rebalance())
 
     def unsubscribe(self, topic: str) -> None:
-        """Consume it no more; its queues are given up soon."""
+        """Stop consuming a topic; the next rebalance gives its queues up."""
         topic = self._base.wrap(topic)
         self._subscriptions.remove(topic)
         self._stats.forget(topic)
@@ -155,11 +156,11 @@ class PushConsumer:
 
     def register_message_listener(self, listener: Listener, *, orderly: bool = False) -> None:
         """
-        Say who consumes; see `rmq_ha.client.rules.listening` for what it gets and answers.
+        Set the listener; `rmq_ha.client.rules.listening` defines its arguments and answers.
 
         :param listener: `listener(messages, context)`, plain or `async def`. A plain one runs in
             the reactor: it must not block.
-        :param orderly: the messages of each queue one after the other.
+        :param orderly: whether the listener gets the messages of each queue one after the other.
         """
         if self._base.state != "new":
             raise ConfigurationError("register the listener before start()")
@@ -167,19 +168,22 @@ class PushConsumer:
         self._orderly = orderly
 
     def suspend(self) -> None:
-        """Pull nothing; what is cached is still consumed."""
+        """Stop pulling until `resume`; cached messages are still consumed."""
         self._queues.is_paused = True
 
     def resume(self) -> None:
-        """The reverse."""
+        """Pull again after `suspend`."""
         self._queues.is_paused = False
 
     def max_offset(self, queue: MessageQueue) -> "Deferred[int]":
-        """Behind the last message of a queue; fails with `MQClientError` or `RemotingError`."""
+        """
+        Ask for the offset after a queue's last message. Fails with `MQClientError` or
+        `RemotingError`.
+        """
         return Deferred.fromCoroutine(self._base.calls.max_offset(self._base.wrap_queue(queue)))
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are ours now; topics as the application knows them."""
+        """Return the queues that this member has now, with topics as the application knows them."""
         return sorted(self._base.unwrap_queue(queue) for queue in self._queues.process_queues())
 
     # Life
@@ -188,8 +192,9 @@ class PushConsumer:
         """
         Join the group and begin to consume.
 
-        :returns: fires after the first rebalance; fails with `MQClientError` (no name server, an
-            expression that a broker refuses, no listener, no topic ...), and is stopped then.
+        :returns: fires after the first rebalance. It fails with `MQClientError` if, for example, no
+            name server answers, a broker refuses an expression, or listener or topic is missing.
+            The consumer is then stopped.
         """
         if self._listener is None:
             return fail(ConfigurationError("register_message_listener() comes before start()"))
@@ -208,9 +213,10 @@ class PushConsumer:
 
     def stop(self) -> "Deferred[None]":
         """
-        Leave: pull no more, let the listener end, persist offsets, unlock queues, tell brokers.
+        Leave the group: stop pulling, wait for the listener, persist offsets, unlock queues and
+        unregister at the brokers.
 
-        :returns: fires when that is done; never fails. Twice is harmless.
+        :returns: fires when all that is done; never fails. A second call changes nothing.
         """
         return Deferred.fromCoroutine(self._stop())
 
@@ -303,7 +309,7 @@ class PushConsumer:
         if topic in self._subscriptions:
             self._rebalance()
 
-    # ConsumerPart: what the client and, through it, operators want to know
+    # ConsumerPart: what the client asks this consumer, for heartbeats and for operators
 
     def heartbeat_data(self) -> ConsumerData:
         return ConsumerData(

@@ -1,4 +1,4 @@
-"""PushQueues: the queues that a push consumer has now, from assignment to hand-over.
+"""PushQueues: the queues that a push consumer has now, from taking them to giving them up.
 
 Spec: remoting.md, sections 11.3 and 11.4.
 """
@@ -31,7 +31,11 @@ Service = ConsumeConcurrently | ConsumeOrderly
 
 
 class _OwnedQueue:
-    """One queue of ours. `leaving`: given up, but the listener still has something of it."""
+    """
+    One queue that this member has.
+
+    :ivar leaving: whether the queue was given up while the listener still has messages of it.
+    """
 
     __slots__ = ("leaving", "loop", "process_queue")
 
@@ -43,10 +47,10 @@ class _OwnedQueue:
 
 class PushQueues:
     """
-    Takes queues, pulls them into the service, and gives them up.
+    Takes queues, pulls their messages into the consume service, and gives queues up.
 
-    :param on_change: is called after a queue that was given up is gone for good.
-    :ivar is_paused: pull nothing; what is cached is consumed.
+    :param on_change: called when the listener has ended with a queue that was given up.
+    :ivar is_paused: while True nothing is pulled; cached messages are still consumed.
     """
 
     log = Logger()
@@ -82,12 +86,12 @@ class PushQueues:
         self._stopped = False
 
     def use(self, service: Service) -> None:
-        """Who consumes."""
+        """Set the service that shows pulled messages to the listener."""
         self._service = service
         service.owned(self._ours)
 
     def stop_pulling(self) -> None:
-        """Take nothing more; what comes is thrown away. The offsets stay."""
+        """Stop pulling; answers that are under way are thrown away. The offsets stay."""
         self._stopped = True
         for timer in self._moved.values():
             timer.cancel()
@@ -95,7 +99,7 @@ class PushQueues:
             owned.loop.halt()
 
     async def release(self) -> None:
-        """Unlock all queues; after `stop_pulling`."""
+        """Unlock all queues of an orderly consumer; call `stop_pulling` before."""
         if self._service is not None and self._service.is_orderly and self._config.is_clustering:
             by_broker: dict[str, list[MessageQueue]] = {}
             for queue in self._table:
@@ -104,15 +108,18 @@ class PushQueues:
                 await self._unlock(broker_name, queues)
 
     def process_queues(self) -> dict[MessageQueue, ProcessQueue]:
-        """The queues that this member has; those that it is giving up are not among them."""
+        """Return the queues that this member has, without those that it is giving up."""
         return dict(self._ours)
 
     def versions_told(self, version: int) -> None:
-        """Brokers know this version of the subscriptions: pulls may mention it."""
+        """Note that brokers know this version of the subscriptions, so that pulls may name it."""
         self._told_version = max(self._told_version, version)
 
     def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on elsewhere: what is cached or with the listener counts no more."""
+        """
+        Go on at these offsets. Cached messages are dropped, and results of running listener calls
+        are ignored.
+        """
         for queue, offset in offsets.items():
             if queue in self._table:
                 self._go_on_at(queue, offset)
@@ -136,7 +143,7 @@ class PushQueues:
 
     async def take(self, queue: MessageQueue) -> bool:
         if queue in self._table or self._service is None:
-            return False  # it is still being given up
+            return False  # the queue is still being given up
         needs_lock = self._service.is_orderly and self._config.is_clustering
         if needs_lock and not await self._lock(queue):
             self.log.info("{queue} is still locked by another member", queue=queue)
@@ -189,7 +196,7 @@ class PushQueues:
         self.tell()
 
     def tell(self) -> "Deferred[None]":
-        """Let brokers know the subscriptions."""
+        """Tell brokers the subscriptions, by a heartbeat."""
         version = self._subscriptions.version
         told = self._base.instance.heartbeat_now()
         return told.addCallback(lambda _: self.versions_told(version))
@@ -244,7 +251,7 @@ class PushQueues:
         self._moved[queue] = timer
 
     def unknown_subscription(self) -> None:
-        """See `PullOwner`: all queues may notice it at once, and one heartbeat is enough."""
+        """Send one heartbeat soon, even if the loops of many queues call this; see `PullOwner`."""
         self._base.instance.heartbeat_soon()
 
     def pulled(self, topic: str, count: int, took_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Rebalancer: finds out which queues are ours, and has its owner take and give up.
+"""Rebalancer: finds out which queues a consumer gets, and has it take queues and give them up.
 
 Spec: remoting.md, section 11.3.
 """
@@ -29,38 +29,50 @@ _TOPICS_A_TURN = 100
 
 
 class QueueOwner(Protocol):
-    """A consumer with queues."""
+    """A consumer that takes and gives up queues when its rebalancer says so."""
 
     def topics(self) -> Collection[str]:
-        """What it subscribes, with namespace; its retry topic too."""
+        """Return the subscribed topics, with namespace; the group's retry topic is among them."""
 
     def owned(self) -> Collection[MessageQueue]:
-        """Queues that it has, or is about to give up: as they are whenever this is looked at."""
+        """Return a live view of the queues that the consumer has or is about to give up."""
 
     def is_stuck(self, queue: MessageQueue) -> bool:
-        """It is ours, but not pulled any more: it is given up and taken again."""
+        """
+        Whether the consumer has the queue but has stopped pulling it. The rebalancer gives such a
+        queue up and takes it again.
+        """
 
     async def take(self, queue: MessageQueue) -> bool:
-        """It is ours now; False when it could not be taken yet."""
+        """Take a queue that this member gets; return False if it could not be taken yet."""
 
     async def give_up(self, queue: MessageQueue) -> None:
-        """It is ours no more."""
+        """Give up a queue that another member gets."""
 
     def share_changed(
         self, topic: str, queues: Collection[MessageQueue], share: Collection[MessageQueue]
     ) -> None:
-        """After queues of a topic were taken or given up."""
+        """
+        Called after queues of a topic were taken or given up.
+
+        :param queues: all queues of the topic.
+        :param share: the queues that this member gets.
+        """
 
     def round_changed(self) -> None:
-        """After a round of all topics in which `share_changed` was called: brokers are told now."""
+        """
+        Called after a round over all topics in which `share_changed` was called at least once, for
+        the consumer to tell brokers.
+        """
 
 
 class Rebalancer:
     """
-    Shares queues out every so often, and as soon as members come or go.
+    Shares queues out at intervals, and as soon as members come or go.
 
-    :param group: with its namespace.
-    :param clustering: else every member has all queues.
+    :param group: the consumer group, with its namespace.
+    :param clustering: whether members share the queues; else every member gets all queues.
+    :param interval_ms: time between two rebalances, in ms.
     """
 
     log = Logger()
@@ -97,12 +109,12 @@ class Rebalancer:
         self._stopped = False
 
     def start(self) -> "Deferred[None]":
-        """Rebalance at once, then in intervals; fires after the first time, never fails."""
+        """Rebalance now and then at intervals; fires after the first rebalance and never fails."""
         self._periodic.start()
         return self.rebalance()
 
     async def stop(self) -> None:
-        """Take nothing any more; returns when what was under way is over."""
+        """Stop rebalancing; returns when a rebalance that is under way has ended."""
         self._stopped = True
         if self._retry is not None:
             self._retry.cancel()
@@ -114,7 +126,7 @@ class Rebalancer:
             await over
 
     def rebalance_soon(self) -> None:
-        """A member came or went, a route changed."""
+        """Rebalance because, for example, a member came or went, or a route changed."""
         self.rebalance()
 
     def rebalance(self) -> "Deferred[None]":
@@ -149,9 +161,9 @@ class Rebalancer:
             self._owned = by_topic(self._owner.owned())
             for number, topic in enumerate(self._owner.topics(), 1):
                 if self._stopped:
-                    return  # each topic may take as long as its brokers are silent
+                    return  # stop early, as each topic may wait long for a silent broker
                 complete = await self._topic(topic) and complete
-                if number % _TOPICS_A_TURN == 0:  # what is known already needs no wait
+                if number % _TOPICS_A_TURN == 0:  # topics with a known route may never wait
                     await next_turn(self._clock)
             await self._not_subscribed()
             if self._has_changed and not self._stopped:
@@ -164,10 +176,10 @@ class Rebalancer:
 
     def _pause(self, complete: bool) -> float:
         """
-        Seconds to the next try; 0: the next round is soon enough.
+        Return the seconds until the next try; 0 if the next interval is soon enough.
 
-        A topic that was just created has a route within moments; one that nobody creates is asked
-        for more and more rarely.
+        A topic that was just created gets a route within moments, so the first tries follow soon. A
+        topic that nobody creates is asked for more and more rarely.
         """
         if not self._is_unrouted:
             self._patience = AGAIN_SECONDS
@@ -185,7 +197,7 @@ class Rebalancer:
             running.callback(None)
 
     async def _topic(self, topic: str) -> bool:
-        """False when it has to be tried again soon."""
+        """Rebalance one topic; return False if the topic has to be tried again soon."""
         try:
             route = await self._instance.route(topic)
             queues = subscribe_queues(topic, route)
@@ -232,7 +244,7 @@ class Rebalancer:
     async def _share(
         self, topic: str, queues: Sequence[MessageQueue]
     ) -> Sequence[MessageQueue] | None:
-        """None: it stays as it is."""
+        """Return the queues of a topic that this member gets; None to keep its present queues."""
         if not self._clustering:
             return queues
         clients = await self._asked.of_topic(topic)

@@ -42,10 +42,11 @@ _STORED = (
 
 class SendBack:
     """
-    For one group.
+    Gives messages of one group back.
 
-    :param group: with its namespace.
-    :param max_reconsume_times: then a message goes to the dead-letter queue.
+    :param group: the consumer group, with its namespace.
+    :param max_reconsume_times: how many times a message is tried again before it goes to the
+        dead-letter queue.
     """
 
     log = Logger()
@@ -62,11 +63,13 @@ class SendBack:
         self, message: MessageExt, delay_level: int, broker_name: str | None
     ) -> bool:
         """
-        Have the broker deliver it again; where it cannot, send a copy to the retry topic.
+        Have the broker deliver a message again later. If the broker does not take it, send a copy
+        to the retry topic.
 
-        :param delay_level: 0: the broker decides; negative: to the dead-letter queue.
-        :param broker_name: of the queue that it came from; None: where it is stored.
-        :returns: False when neither worked: it is still ours.
+        :param delay_level: how long until then, as a delay level; 0 lets the broker decide, and a
+            negative level sends the message to the dead-letter queue.
+        :param broker_name: the broker of the message's queue; None for the address that stored it.
+        :returns: False if neither worked; the consumer still has the message.
         """
         try:
             await self._ask(message, delay_level, broker_name)
@@ -80,7 +83,7 @@ class SendBack:
         return True
 
     async def send_copy(self, message: MessageExt) -> bool:
-        """Send a copy to the retry topic; False when it is not stored for certain."""
+        """Send a copy to the retry topic; return whether a broker confirms that it is stored."""
         topic = RETRY_PREFIX + self._group
         try:
             route = await self._instance.route_or_template(topic, DEFAULT_TOPIC)

@@ -1,4 +1,4 @@
-"""What is asked of brokers and name servers, as generators that somebody else drives.
+"""Requests to brokers and name servers as generators without I/O.
 
-Enter at `asking`. `rmq_ha.client.lookups` and `rmq_ha.client.groups` name what is public here.
+Enter at `asking`. `rmq_ha.client.lookups` and `rmq_ha.client.groups` name the public functions.
 """

@@ -1,4 +1,4 @@
-"""Accounts of brokers with access control, seen and changed from outside.
+"""Requests that read and change the accounts of brokers with access control.
 
 Spec: remoting.md, sections 2.2 and 10.3.
 """
@@ -14,9 +14,9 @@ from rmq_ha.client.lookup.asking import Ask, Asking, expect
 
 class Account(NamedTuple):
     """
-    What one account may do, as a broker tells it; None: its file says nothing.
+    The permissions of one account, as a broker tells them; None for values that its file lacks.
 
-    :ivar topic_perms: `name=PERMISSION`.
+    :ivar topic_perms: texts of the form `name=PERMISSION`.
     """
 
     access_key: str
@@ -31,9 +31,9 @@ class Account(NamedTuple):
 
 class AclRules(NamedTuple):
     """
-    All that a broker's files of accounts say.
+    The content of a broker's files of accounts.
 
-    :ivar white_addresses: from where nobody needs an account.
+    :ivar white_addresses: client addresses that need no account.
     """
 
     white_addresses: list[str]
@@ -41,7 +41,11 @@ class AclRules(NamedTuple):
 
 
 class FileVersion(NamedTuple):
-    """:ivar broker_name: of the broker that has the file."""
+    """
+    The version of one file of accounts.
+
+    :ivar broker_name: the broker that has the file.
+    """
 
     broker_name: str
     path: str
@@ -51,10 +55,10 @@ class FileVersion(NamedTuple):
 
 def acl_rules(address: str) -> Asking[AclRules]:
     """
-    Accounts with their secrets, and white addresses.
+    Ask a broker for its accounts with their secrets, and its white addresses.
 
-    :raises BrokerRefused: it does not tell.
-    :raises RemotingError: it does not answer; Java's never does without access control.
+    :raises BrokerRefused: the broker refuses.
+    :raises RemotingError: the broker does not answer; Java's never does without access control.
     """
     command = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
     response = yield from expect(Ask(command, address))
@@ -82,7 +86,9 @@ def _account(value: Mapping[str, Any]) -> Account:
 
 
 def acl_versions(address: str) -> Asking[list[FileVersion]]:
-    """How often each file of accounts was changed, and when last; raises as `acl_rules`."""
+    """
+    Ask how many times each file of accounts was changed, and when last; raises as `acl_rules` does.
+    """
     command = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
     ext = (yield from expect(Ask(command, address))).ext or {}
     return read_body(
@@ -99,10 +105,10 @@ def acl_versions(address: str) -> Asking[list[FileVersion]]:
 
 def put_account(address: str, account: Account) -> Asking[None]:
     """
-    Create or change an account on one broker; what is None or empty stays as it is there.
+    Create or change an account on one broker; values that are None or empty stay unchanged there.
 
-    :raises BrokerRefused: it does not, and why.
-    :raises RemotingError: it does not answer.
+    :raises BrokerRefused: the broker refuses; the error says why.
+    :raises RemotingError: the broker does not answer.
     """
     ext = {
         "accessKey": account.access_key,
@@ -120,16 +126,16 @@ def put_account(address: str, account: Account) -> Asking[None]:
 
 
 def delete_account(address: str, access_key: str) -> Asking[None]:
-    """On one broker; raises as `put_account`."""
+    """Delete an account on one broker; raises as `put_account` does."""
     command = RemotingCommand(RequestCode.DELETE_ACL_CONFIG, {"accessKey": access_key})
     yield from expect(Ask(command, address))
 
 
 def put_white_addresses(address: str, addresses: str) -> Asking[None]:
     """
-    From where nobody needs an account, on one broker; raises as `put_account`.
+    Set the addresses that need no account on one broker; raises as `put_account` does.
 
-    :param addresses: separated by commas; all that there were go.
+    :param addresses: addresses separated by commas; they replace all former ones.
     """
     ext = {"globalWhiteAddrs": addresses}
     command = RemotingCommand(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, ext)

@@ -1,4 +1,4 @@
-"""What changes brokers from outside, and who is connected to them.
+"""Requests that change topics, groups and settings of brokers, and that list connected clients.
 
 Spec: remoting.md, sections 2.2, 7.5, 7.7 and 7.9.
 """
@@ -24,8 +24,8 @@ def put_topic(address: str, topic: TopicConfig) -> Asking[None]:
     """
     Create or change a topic on one broker.
 
-    :raises BrokerRefused: it does not; a slave never does.
-    :raises RemotingError: it does not answer.
+    :raises BrokerRefused: the broker refuses, as a slave always does.
+    :raises RemotingError: the broker does not answer.
     """
     ext = {
         "topic": topic.topic_name,
@@ -41,46 +41,50 @@ def put_topic(address: str, topic: TopicConfig) -> Asking[None]:
 
 
 def delete_topic(address: str, topic: str) -> Asking[None]:
-    """With all that is in it, on one broker; raises as `put_topic`."""
+    """Delete a topic and its messages on one broker; raises as `put_topic` does."""
     command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
     yield from expect(Ask(command, address))
 
 
 def forget_topic(name_server: str, topic: str) -> Asking[None]:
-    """One name server sends nobody to it any more; raises as `put_topic`."""
+    """Delete the routes of a topic at one name server; raises as `put_topic` does."""
     command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
     yield from expect(Ask(command, name_server))
 
 
 def put_group(address: str, group: SubscriptionGroupConfig) -> Asking[None]:
-    """Create or change a consumer group on one broker; raises as `put_topic`."""
+    """Create or change a consumer group on one broker; raises as `put_topic` does."""
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
     yield from expect(Ask(RemotingCommand(code, None, encode(group)), address))
 
 
 def delete_group(address: str, group: str, *, offsets: bool) -> Asking[None]:
-    """On one broker; raises as `put_topic`. :param offsets: those as well."""
+    """
+    Delete a consumer group on one broker; raises as `put_topic` does.
+
+    :param offsets: whether to delete the group's offsets too.
+    """
     ext = {"groupName": group, "removeOffset": "true" if offsets else "false"}
     yield from expect(Ask(RemotingCommand(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext), address))
 
 
 def change_config(address: str, changes: Mapping[str, str]) -> Asking[None]:
-    """Settings of a running broker; raises as `put_topic`."""
+    """Change settings of a running broker; raises as `put_topic` does."""
     body = properties.format_properties(changes.items()).encode()
     command = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, None, body)
     yield from expect(Ask(command, address))
 
 
 def clean(address: str, code: RequestCode) -> Asking[None]:
-    """Have one broker delete now what it would in time; raises as `put_topic`."""
+    """Have one broker do a periodic deletion now; raises as `put_topic` does."""
     yield from expect(Ask(RemotingCommand(code), address))
 
 
 class Members(NamedTuple):
     """
-    Who is in a consumer group, as one broker sees it.
+    The members of a consumer group, as one broker knows them.
 
-    :ivar how: consumeType, messageModel and consumeFromWhere.
+    :ivar how: the values of consumeType, messageModel and consumeFromWhere.
     """
 
     connections: list[Connection]
@@ -89,7 +93,7 @@ class Members(NamedTuple):
 
 
 def members_of(address: str, group: str) -> Asking[Members]:
-    """Empty when nobody is there; raises as `put_topic`."""
+    """Ask for a group's members; empty if it has none. Raises as `put_topic` does."""
     command = RemotingCommand(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
     response = yield from expect(Ask(command, address), _NOBODY)
     if response.code:
@@ -104,7 +108,7 @@ def members_of(address: str, group: str) -> Asking[Members]:
 
 
 def producers_at(address: str) -> Asking[dict[str, list[Connection]]]:
-    """All producers of one broker, by group; raises as `put_topic`."""
+    """Ask for all producers of one broker, by group; raises as `put_topic` does."""
     response = yield from expect(Ask(RemotingCommand(RequestCode.GET_ALL_PRODUCER_INFO), address))
     return {
         group: [
@@ -116,7 +120,7 @@ def producers_at(address: str) -> Asking[dict[str, list[Connection]]]:
 
 
 def lag_by_group(address: str) -> Asking[dict[str, int]]:
-    """Messages that each group has yet to consume on one broker; raises as `put_topic`."""
+    """Ask how many messages each group has to consume yet; raises as `put_topic` does."""
     command = RemotingCommand(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"})
     response = yield from expect(Ask(command, address))
     return read_body(

@@ -1,9 +1,9 @@
-"""Asking: what is asked of whom, step by step, apart from how it gets there.
+"""Asking: a sequence of requests to brokers and name servers, without I/O.
 
-An `Asking` is a generator: it yields an `Ask`, is sent the answer, and returns its result. Whoever
-drives it has connections: `rmq_ha.client.connection.asks` in a reactor, `rmq_ha.client.blocking`
+An `Asking` is a generator: it yields an `Ask`, is sent the answer, and returns its result. Its
+driver has the connections: `rmq_ha.client.connection.asks` in a reactor, `rmq_ha.client.blocking`
 without one.
-A driver throws `RemotingError` into it when nobody answers, which an Asking may catch and go on.
+If a server does not answer, the driver throws `RemotingError` into the Asking, which may catch it.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
@@ -22,8 +22,8 @@ class Ask(NamedTuple):
     """
     One request.
 
-    :ivar address: `host:port`; empty: any name server that answers.
-    :ivar timeout_ms: 0: the client's own.
+    :ivar address: `host:port` of a server; empty for any name server that answers.
+    :ivar timeout_ms: how long to wait for the answer, in ms; 0 for the client's setting.
     """
 
     command: RemotingCommand
@@ -36,10 +36,11 @@ Asking = Generator[Ask, RemotingCommand, T]
 
 async def drive(asking: Generator[S, R, T], answer: Callable[[S], Awaitable[R]]) -> T:
     """
-    Ask it all, and return what it returns; raises what it raises.
+    Run an Asking to its end; return its result, or raise its error.
 
-    :param asking: an `Asking`, or another generator whose steps somebody answers.
-    :param answer: gets one answer; what it raises is thrown into the asking, if it is ours.
+    :param asking: an `Asking`, or another generator that yields steps and is sent their answers.
+    :param answer: returns the answer to one step; a `RemotingError` or `MQClientError` that it
+        raises is thrown into the generator.
     """
     step: Callable[[Any], S] = asking.send
     value: Any = None
@@ -56,7 +57,7 @@ async def drive(asking: Generator[S, R, T], answer: Callable[[S], Awaitable[R]])
 
 
 def drive_at_once(asking: Generator[S, R, T], answer: Callable[[S], R]) -> T:
-    """As `drive`, where each answer is there when `answer` returns."""
+    """Run an Asking as `drive` does, with an `answer` that does not have to be awaited."""
 
     async def answered(ask: S) -> R:
         return answer(ask)
@@ -73,20 +74,20 @@ class InTurn:
     """
     Name servers, of which one is asked as long as it answers, and then the next.
 
-    :ivar addresses: of all; they may change at any time.
+    :ivar addresses: the addresses of all name servers; they may change at any time.
     """
 
     def __init__(self, addresses: Iterable[str], start: int) -> None:
-        """:param start: which one to begin with."""
+        """:param start: index of the address to begin with."""
         self.addresses: Sequence[str] = tuple(addresses)
         self._current = start
 
     def ask(self, command: RemotingCommand, timeout_ms: int) -> Asking[RemotingCommand]:
         """
-        The answer of the first that gives one.
+        Return the answer of the first name server that answers.
 
-        :param timeout_ms: for each of them.
-        :raises NoNameServer: none does.
+        :param timeout_ms: how long to wait for each of them, in ms.
+        :raises NoNameServer: none of them answers.
         """
         addresses = self.addresses
         problems: list[RemotingError] = []
@@ -107,10 +108,10 @@ class InTurn:
 
 def expect(ask: Ask, allowed: Collection[int] = ()) -> Asking[RemotingCommand]:
     """
-    The answer, which has to be success.
+    Send a request, and return its answer with the code SUCCESS.
 
-    :param allowed: other codes that the caller knows what to do about.
-    :raises BrokerRefused: another code.
+    :param allowed: other codes that are returned too.
+    :raises BrokerRefused: the answer has another code.
     """
     response = yield ask
     if response.code and response.code not in allowed:
@@ -122,10 +123,10 @@ def expect_any(
     command: RemotingCommand, addresses: Iterable[str], allowed: Collection[int] = ()
 ) -> Asking[RemotingCommand]:
     """
-    As `expect`, of the first address that answers at all.
+    Send a request as `expect` does, to the first address that answers.
 
-    :raises RemotingError: none does.
-    :raises MQClientError: there is no address.
+    :raises RemotingError: no address answers.
+    :raises MQClientError: `addresses` is empty.
     """
     last: RemotingError | None = None
     for address in addresses:
@@ -140,9 +141,9 @@ def expect_any(
 
 def number(response: RemotingCommand, field: str, address: str = "the broker") -> int:
     """
-    A number of an answer's header.
+    Return a number in an answer's header.
 
-    :raises BrokerRefused: it is not there.
+    :raises BrokerRefused: the header lacks the field, or it is no number.
     """
     try:
         return int((response.ext or {})[field])

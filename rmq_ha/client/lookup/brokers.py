@@ -1,4 +1,4 @@
-"""Brokers from outside: what they say of themselves, and their tables.
+"""Requests for a broker's settings, runtime info and tables.
 
 Spec: remoting.md, sections 7.5, 7.7 and 7.9, chapter 8.
 """
@@ -24,15 +24,15 @@ from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY, TopicOffset
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
 
 Offsets = dict[str, dict[int, int]]
-"""`topic@group` to queue id to offset."""
+"""Offsets by `topic@group`, and then by queue id."""
 
 
 def broker_config(address: str) -> Asking[dict[str, str]]:
     """
-    What a broker runs with, its defaults included.
+    Ask for a broker's settings, including defaults.
 
-    :raises BrokerRefused: it does not tell.
-    :raises RemotingError: it does not answer.
+    :raises BrokerRefused: the broker refuses.
+    :raises RemotingError: the broker does not answer.
     """
     response = yield from expect(Ask(RemotingCommand(RequestCode.GET_BROKER_CONFIG), address))
     text = (response.body or b"").decode("utf-8", "replace")
@@ -40,47 +40,47 @@ def broker_config(address: str) -> Asking[dict[str, str]]:
 
 
 def runtime_info(address: str) -> Asking[dict[str, str]]:
-    """Its counters, rates and places of the log; raises as `broker_config`."""
+    """Ask for a broker's counters, rates and log offsets; raises as `broker_config` does."""
     command = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO, {REPLICATION_KEY: "true"})
     response = yield from expect(Ask(command, address))
     return decode_kv_table(response.body or b"{}")
 
 
 def replication_of(info: dict[str, str]) -> dict[str, Any]:
-    """What a broker of ours says of its pair; empty for one of Java's."""
+    """Return what a broker of rmq-ha tells of its replication; empty for a broker of RocketMQ."""
     try:
         replication = json.loads(info.get(REPLICATION_KEY, "{}"))
-    except (ValueError, RecursionError):  # of what nests too deeply
+    except (ValueError, RecursionError):  # RecursionError: the JSON is nested too deeply
         return {}
     return replication if isinstance(replication, dict) else {}
 
 
 def topic_configs(address: str) -> Asking[dict[str, TopicConfig]]:
-    """All topics of a broker; raises as `broker_config`."""
+    """Ask for all topics of a broker; raises as `broker_config` does."""
     return (yield from topic_table(address)).topics
 
 
 def topic_table(address: str) -> Asking[TopicTable]:
-    """The same with its version, which says when it was changed last."""
+    """Ask for all topics with the table's version, which says when it was changed last."""
     bodies = yield from _pages(address, RequestCode.GET_ALL_TOPIC_CONFIG)
     pages = [TopicTable.decode(body) for body in bodies]
     return TopicTable(pages[-1].version, {k: v for page in pages for k, v in page.topics.items()})
 
 
 def group_configs(address: str) -> Asking[dict[str, SubscriptionGroupConfig]]:
-    """All consumer groups of a broker; raises as `broker_config`."""
+    """Ask for all consumer groups of a broker; raises as `broker_config` does."""
     bodies = yield from _pages(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     return {k: v for body in bodies for k, v in GroupTable.decode(body).groups.items()}
 
 
 def consumer_offsets(address: str) -> Asking[Offsets]:
-    """How far all groups are; raises as `broker_config`."""
+    """Ask for the offsets of all groups; raises as `broker_config` does."""
     bodies = yield from _pages(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
     return {k: v for body in bodies for k, v in decode_offset_table(body).items()}
 
 
 def topic_offsets(address: str, topic: str) -> Asking[dict[MessageQueue, TopicOffset]]:
-    """Where its queues of a topic begin and end; none, if it has no such topic."""
+    """Ask for the first and last offsets of a topic's queues; empty if the topic does not exist."""
     command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
     response = yield from expect(Ask(command, address), (ResponseCode.TOPIC_NOT_EXIST,))
     if response.code:
@@ -97,7 +97,7 @@ def topic_offsets(address: str, topic: str) -> Asking[dict[MessageQueue, TopicOf
 
 
 def _pages(address: str, code: RequestCode) -> Asking[list[bytes]]:
-    """A table's pages; one of a broker that knows of no pages."""
+    """Ask for all pages of a table; a broker without paging answers with one page."""
     bodies: list[bytes] = []
     first: int | None = 0
     while first is not None:

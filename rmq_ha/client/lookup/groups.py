@@ -1,4 +1,4 @@
-"""Groups of consumers from outside: how far they are, and having them go on elsewhere.
+"""Requests for the offsets and lag of consumer groups, and resets of their offsets.
 
 Spec: remoting.md, sections 7.5 and 7.6.
 """
@@ -32,11 +32,12 @@ LATEST = -1
 
 class QueueLag(NamedTuple):
     """
-    A group and one queue.
+    The offsets of a group in one queue.
 
-    :ivar broker_offset: behind the last message.
-    :ivar consumer_offset: of the next message that the group has not consumed.
-    :ivar last_timestamp: when the last consumed message was stored, ms; 0 unknown.
+    :ivar broker_offset: the offset after the queue's last message.
+    :ivar consumer_offset: the offset of the next message that the group has not consumed.
+    :ivar last_timestamp: when the last consumed message was stored, in ms since the epoch; 0 if not
+        known.
     """
 
     queue: MessageQueue
@@ -46,15 +47,15 @@ class QueueLag(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Messages that the group has yet to consume."""
+        """How many messages the group has to consume yet."""
         return self.broker_offset - self.consumer_offset
 
 
 class GroupLag(NamedTuple):
     """
-    A group and all its queues, in order.
+    The offsets of a group in all its queues, in order.
 
-    :ivar consume_tps: messages a second, as the brokers count.
+    :ivar consume_tps: consumed messages per second, as the brokers count them.
     """
 
     queues: list[QueueLag]
@@ -62,15 +63,15 @@ class GroupLag(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Over all queues."""
+        """How many messages of all queues the group has to consume yet."""
         return sum(item.lag for item in self.queues)
 
 
 def consume_stats(group: str, topic: str = "") -> Asking[GroupLag]:
     """
-    How far a group is; a slave is asked when a master does not answer.
+    Ask for a group's offsets; a slave is asked if a master does not answer.
 
-    :param topic: only this one; all when empty.
+    :param topic: the topic; empty for all topics of the group.
     :raises BrokerRefused: a broker refuses.
     :raises RemotingError: neither master nor slave of a broker answers.
     """
@@ -91,7 +92,7 @@ def consume_stats(group: str, topic: str = "") -> Asking[GroupLag]:
 
 
 def _brokers_of(group: str, topic: str) -> Asking[list[dict[int, str]]]:
-    """Those of its retry topic, else of the topic, else all."""
+    """Return the brokers of the group's retry topic; else those of the topic; else all brokers."""
     for name in (RETRY_PREFIX + group, topic):
         try:
             if name:
@@ -125,9 +126,9 @@ def _tps(body: bytes) -> float:
 
 class OffsetMove(NamedTuple):
     """
-    One queue of a reset.
+    The offsets of one queue before and after a reset.
 
-    :ivar before: -1: the group had no offset.
+    :ivar before: the offset before; -1 if the group had none.
     """
 
     queue: MessageQueue
@@ -137,9 +138,9 @@ class OffsetMove(NamedTuple):
 
 class Reset(NamedTuple):
     """
-    What a reset did.
+    The result of a reset.
 
-    :ivar told: consumers were there and were told; else the brokers' offsets were set.
+    :ivar told: whether connected consumers were told; else the brokers' offsets were set.
     """
 
     moved: list[OffsetMove]
@@ -148,11 +149,11 @@ class Reset(NamedTuple):
 
 def reset_offset(group: str, topic: str, timestamp: int, *, apply: bool = True) -> Asking[Reset]:
     """
-    Have a group go on at a time: consumers that are there are told, else brokers set its offsets.
+    Have a group go on at a time: tell its connected consumers or, without any, set its offsets.
 
-    :param timestamp: ms since the epoch; EARLIEST or LATEST.
-    :param apply: False: only say what would be done.
-    :raises NoRoute: there is no such topic.
+    :param timestamp: the time, in ms since the epoch; or EARLIEST or LATEST.
+    :param apply: False to return the result without changing anything.
+    :raises NoRoute: the topic has no route.
     :raises MQClientError: a broker has no master, which alone may do it.
     :raises BrokerRefused: a broker refuses.
     :raises RemotingError: a master does not answer.
@@ -188,11 +189,11 @@ def reset_offset(group: str, topic: str, timestamp: int, *, apply: bool = True) 
 
 def offset_at(addresses: dict[int, str], queue: MessageQueue, timestamp: int) -> Asking[int]:
     """
-    Where a time is in a queue; a slave is asked when the master does not answer.
+    Ask for the offset of a time in a queue; a slave is asked if the master does not answer.
 
-    :param timestamp: ms since the epoch; EARLIEST or LATEST.
+    :param timestamp: the time, in ms since the epoch; or EARLIEST or LATEST.
     :raises BrokerRefused: a broker refuses.
-    :raises RemotingError: none answers.
+    :raises RemotingError: no address answers.
     """
     if timestamp == LATEST:
         return (yield from queue_number(RequestCode.GET_MAX_OFFSET, addresses, queue))
@@ -208,7 +209,10 @@ def offset_at(addresses: dict[int, str], queue: MessageQueue, timestamp: int) ->
 def _tell(
     address: str, group: str, topic: str, timestamp: int
 ) -> Asking[Mapping[MessageQueue, int] | None]:
-    """None when no consumer of the group is there."""
+    """
+    Have a broker tell a group's consumers to go on at a time; return their new offsets, or None if
+    no consumer is connected.
+    """
     connections = RemotingCommand(
         RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}
     )

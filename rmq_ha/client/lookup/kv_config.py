@@ -1,4 +1,4 @@
-"""A name server's keys and values, its settings, and whom it sends writers to.
+"""Requests about a name server's keys and values, its settings, and brokers' write permission.
 
 Spec: remoting.md, sections 2.3 and 9.6.
 """
@@ -14,10 +14,10 @@ from rmq_ha.client.lookup.asking import Ask, Asking, expect, number
 
 def kv_of(name_server: str, namespace: str) -> Asking[dict[str, str]]:
     """
-    All keys of a namespace on one name server; empty when it has none.
+    Ask a name server for all keys of a namespace; empty if the namespace has none.
 
-    :raises BrokerRefused: it does not tell.
-    :raises RemotingError: it does not answer.
+    :raises BrokerRefused: the name server refuses.
+    :raises RemotingError: the name server does not answer.
     """
     command = RemotingCommand(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": namespace})
     response = yield from expect(Ask(command, name_server), (ResponseCode.QUERY_NOT_FOUND,))
@@ -31,23 +31,24 @@ def kv_of(name_server: str, namespace: str) -> Asking[dict[str, str]]:
 
 
 def put_kv(name_server: str, namespace: str, key: str, value: str) -> Asking[None]:
-    """Raises as `kv_of`."""
+    """Set a key of a namespace; raises as `kv_of` does."""
     ext = {"namespace": namespace, "key": key, "value": value}
     yield from expect(Ask(RemotingCommand(RequestCode.PUT_KV_CONFIG, ext), name_server))
 
 
 def delete_kv(name_server: str, namespace: str, key: str) -> Asking[None]:
-    """Raises as `kv_of`."""
+    """Delete a key of a namespace; raises as `kv_of` does."""
     ext = {"namespace": namespace, "key": key}
     yield from expect(Ask(RemotingCommand(RequestCode.DELETE_KV_CONFIG, ext), name_server))
 
 
 def set_writes(name_server: str, broker_name: str, *, allowed: bool) -> Asking[int]:
     """
-    Send writers to a broker, or none any more; its next registration undoes neither.
+    Let producers send to a broker, or no producer any more. The broker's next registration does not
+    undo it.
 
-    :returns: of how many topics that changed the routes.
-    :raises BrokerRefused: as `kv_of`.
+    :returns: how many topics have changed routes.
+    :raises BrokerRefused: the name server refuses.
     """
     code = (
         RequestCode.ADD_WRITE_PERM_OF_BROKER if allowed else RequestCode.WIPE_WRITE_PERM_OF_BROKER
@@ -58,14 +59,14 @@ def set_writes(name_server: str, broker_name: str, *, allowed: bool) -> Asking[i
 
 
 def namesrv_config(name_server: str) -> Asking[dict[str, str]]:
-    """What it runs with; raises as `kv_of`."""
+    """Ask for a name server's settings; raises as `kv_of` does."""
     response = yield from expect(Ask(RemotingCommand(RequestCode.GET_NAMESRV_CONFIG), name_server))
     text = (response.body or b"").decode("utf-8", "replace")
     return {item.key: item.value for item in properties.parse(text)}
 
 
 def change_namesrv_config(name_server: str, changes: Mapping[str, str]) -> Asking[None]:
-    """Of one that runs, and in its file; raises as `kv_of`."""
+    """Change settings of a running name server, and in its file; raises as `kv_of` does."""
     body = properties.format_properties(changes.items()).encode()
     command = RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, None, body)
     yield from expect(Ask(command, name_server))

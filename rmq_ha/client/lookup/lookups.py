@@ -1,4 +1,4 @@
-"""Looking things up: routes, offsets of queues, stored messages.
+"""Requests for routes, offsets of queues, and stored messages.
 
 Spec: remoting.md, sections 7.4, 7.8 and 9.5.
 """
@@ -30,16 +30,17 @@ from rmq_ha.client.rules.subscriptions import MessageSelector, chosen, subscript
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 HOLD_MARGIN_MS = 10_000
-"""A broker looks at held pulls every 5 s, so its answer may be that late."""
+"""Time added to `hold_ms` for the answer, in ms: a broker looks at held pulls every 5 s."""
 _FOREVER = (1 << 63) - 1
 
 
 class PullTerms(NamedTuple):
     """
-    What a pull wants of its queue.
+    The arguments of a pull besides its queue and offset.
 
-    :ivar group: in whose name; nothing is committed for it.
-    :ivar hold_ms: how long the broker may wait for a message.
+    :ivar group: the group in whose name is pulled; no offset is committed.
+    :ivar max_nums: how many messages are wanted at most.
+    :ivar hold_ms: how long the broker may wait for a message, in ms.
     """
 
     group: str
@@ -50,10 +51,10 @@ class PullTerms(NamedTuple):
 
 def topic_route(topic: str) -> Asking[TopicRoute]:
     """
-    Where a topic is.
+    Ask a name server for the route of a topic.
 
-    :raises NoRoute: the name server does not know it, or says something else than a route.
-    :raises BrokerRefused: the name server is in trouble.
+    :raises NoRoute: the name server does not know the topic, or its answer is no route.
+    :raises BrokerRefused: the name server answers with another error code.
     """
     response = yield from expect(Ask(route_request(topic)), (ResponseCode.TOPIC_NOT_EXIST,))
     if response.code:
@@ -67,7 +68,7 @@ def topic_route(topic: str) -> Asking[TopicRoute]:
 
 
 def cluster_info() -> Asking[ClusterInfo]:
-    """All brokers, as a name server knows them; raises BrokerRefused."""
+    """Ask a name server for all brokers; raises `BrokerRefused`."""
     command = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)
     response = yield from expect(Ask(command))
     return ClusterInfo.decode(response.body or b"{}")
@@ -75,7 +76,7 @@ def cluster_info() -> Asking[ClusterInfo]:
 
 def addresses_in(route: TopicRoute, broker_name: str) -> dict[int, str]:
     """
-    Of one broker, by id.
+    Return the addresses of one broker name, by broker id.
 
     :raises MQClientError: the route has no such broker.
     """
@@ -87,7 +88,7 @@ def addresses_in(route: TopicRoute, broker_name: str) -> dict[int, str]:
 
 
 def in_order(addresses: dict[int, str]) -> list[str]:
-    """The master first, if there is one."""
+    """Return addresses in the order of broker ids, so that a master comes first."""
     return [addresses[broker_id] for broker_id in sorted(addresses)]
 
 
@@ -95,10 +96,11 @@ def queue_number(
     code: int, addresses: dict[int, str], queue: MessageQueue, field: str = "offset", **more: str
 ) -> Asking[int]:
     """
-    What the master, or else a slave, says about a queue.
+    Ask the master, or else a slave, for a number about a queue.
 
-    :raises BrokerRefused: it answers with another code than success.
-    :raises RemotingError: none answers.
+    :param field: the field of the answer's header that has the number.
+    :raises BrokerRefused: the broker answers with another code than success.
+    :raises RemotingError: no address answers.
     """
     ext = {"topic": queue.topic, "queueId": str(queue.queue_id), **more}
     response = yield from expect_any(RemotingCommand(code, ext), in_order(addresses))
@@ -106,7 +108,7 @@ def queue_number(
 
 
 def committed_offset(addresses: dict[int, str], group: str, queue: MessageQueue) -> Asking[int]:
-    """A group's offset; -1 when it has none; raises as `queue_number`."""
+    """Ask for a group's offset; -1 if it has none. Raises as `queue_number` does."""
     try:
         return (
             yield from queue_number(
@@ -125,14 +127,14 @@ def commit_offset(
     """
     Have the master, or else a slave, keep a group's offset.
 
-    :raises BrokerRefused: it does not.
-    :raises RemotingError: none answers.
+    :raises BrokerRefused: the broker refuses.
+    :raises RemotingError: no address answers.
     """
     yield from expect_any(commit_command(group, queue, offset), in_order(addresses))
 
 
 def commit_command(group: str, queue: MessageQueue, offset: int) -> RemotingCommand:
-    """UPDATE_CONSUMER_OFFSET."""
+    """Make an UPDATE_CONSUMER_OFFSET request."""
     ext = {
         "consumerGroup": group,
         "topic": queue.topic,
@@ -150,12 +152,12 @@ def pull(
     terms: PullTerms,
 ) -> Asking[PullResult]:
     """
-    Messages from an offset on; a slave is asked when the master does not answer.
+    Pull messages from an offset on; a slave is asked if the master does not answer.
 
-    :param choice: whom to ask first; it learns from the answers.
-    :raises BrokerRefused: another code than those of a `PullStatus`.
-    :raises RemotingError: none of the addresses answers.
-    :raises CorruptRecord: the answer has other things than records.
+    :param choice: chooses the address to ask first; it learns from the answers.
+    :raises BrokerRefused: the answer's code stands for no `PullStatus`.
+    :raises RemotingError: no address answers.
+    :raises CorruptRecord: the answer's body is no sequence of records.
     """
     data = subscription(queue.topic, terms.selector, 0)
     pulled = yield from pull_records(choice, addresses, queue, offset, terms)
@@ -177,7 +179,10 @@ def pull_records(
     offset: int,
     terms: PullTerms,
 ) -> Asking[PulledRecords]:
-    """As `pull`, but nothing is decoded; brokers choose by the hash of a tag only."""
+    """
+    Pull as `pull` does, but return encoded records. They may have other tags than those wanted, as
+    brokers choose by the hash of a tag.
+    """
     data = subscription(queue.topic, terms.selector, 0)
     timeout_ms = terms.hold_ms + HOLD_MARGIN_MS if terms.hold_ms else 0
     wish = Pull(queue, data, offset, terms.max_nums, timeout_ms)
@@ -211,7 +216,7 @@ class PlaceId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "PlaceId | None":
-        """None when it is another kind of id: the port's upper half must be 0."""
+        """Parse an id; return None if it is of another kind, whose bytes make no valid port."""
         if len(text) not in (32, 56):
             return None
         try:
@@ -228,10 +233,10 @@ class PlaceId(NamedTuple):
 
 def message_at(place: PlaceId) -> Asking[MessageExt]:
     """
-    The message whose record begins there.
+    Ask a broker for the message whose record begins at an offset.
 
-    :raises BrokerRefused: the broker has none there.
-    :raises RemotingError: it does not answer.
+    :raises BrokerRefused: no record begins there.
+    :raises RemotingError: the broker does not answer.
     """
     command = RemotingCommand(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(place.offset)})
     response = yield from expect(Ask(command, place.address))
@@ -243,11 +248,12 @@ def message_at(place: PlaceId) -> Asking[MessageExt]:
 
 class KeyQuery(NamedTuple):
     """
-    What to look for in the index.
+    A query of the brokers' index.
 
-    :ivar unique: `key` is the id that the message's producer gave it.
-    :ivar max_num: of each broker.
-    :ivar begin_ms: stored since, ms since the epoch.
+    :ivar unique: whether `key` is the unique id that the message's producer gave it.
+    :ivar max_num: most messages of each broker.
+    :ivar begin_ms: earliest time of storing, in ms since the epoch.
+    :ivar end_ms: latest time of storing, in ms since the epoch.
     """
 
     topic: str
@@ -258,7 +264,11 @@ class KeyQuery(NamedTuple):
     end_ms: int = _FOREVER
 
     def command(self) -> RemotingCommand:
-        """:raises IllegalMessage: there is no key."""
+        """
+        Make the request.
+
+        :raises IllegalMessage: the key is empty.
+        """
         if not self.key:
             raise IllegalMessage("a key to look for is not empty")
         ext = {
@@ -273,7 +283,7 @@ class KeyQuery(NamedTuple):
         return RemotingCommand(RequestCode.QUERY_MESSAGE, ext)
 
     def matches(self, message: MessageExt) -> bool:
-        """Brokers compare hashes only."""
+        """Whether a message really has the key: brokers compare only hashes."""
         if message.topic != self.topic:
             return False
         if self.unique:
@@ -283,7 +293,7 @@ class KeyQuery(NamedTuple):
 
 def messages_by_key(query: KeyQuery, route: TopicRoute) -> Asking[list[MessageExt]]:
     """
-    Of all brokers of the route, ordered by the time that they were stored.
+    Ask all brokers of a route for the messages of a query, in the order of storing.
 
     :raises BrokerRefused: a broker refuses.
     :raises RemotingError: neither master nor slave of a broker answers.

@@ -1,4 +1,4 @@
-"""A pull as a request, and its answer, before anything is decoded.
+"""Pull requests, and their answers with encoded records.
 
 Spec: remoting.md, chapter 6.
 """
@@ -27,15 +27,17 @@ _STATUS = {
 @dataclass(slots=True)
 class Pull:
     """
-    What to ask for.
+    The arguments of a pull.
 
-    :ivar offset: of the first message wanted.
-    :ivar commit_offset: to commit on the way; None: none.
-    :ivar hold_ms: how long the broker may wait for messages; 0: it answers at once.
-    :ivar timeout_ms: for the answer.
-    :ivar send_expression: with the request; else the broker takes it from the heartbeat.
-    :ivar sub_version: that the broker has for certain; None: that of `subscription`.
-    :ivar is_lite: a lite pull consumer asks.
+    :ivar offset: the offset of the first message wanted.
+    :ivar commit_offset: an offset that the broker commits with the pull; None for no commit.
+    :ivar hold_ms: how long the broker may wait for messages, in ms; 0 for an answer at once.
+    :ivar timeout_ms: how long to wait for the answer, in ms.
+    :ivar send_expression: whether the request has the expression; else the broker takes it from the
+        heartbeat.
+    :ivar sub_version: a version of the subscription that the broker has; None for that of
+        `subscription`.
+    :ivar is_lite: whether a lite pull consumer asks.
     """
 
     queue: MessageQueue
@@ -52,10 +54,10 @@ class Pull:
 
 class PulledRecords(NamedTuple):
     """
-    An answer.
+    The answer to a pull.
 
-    :ivar body: records, one after the other.
-    :ivar broker_id: of the one who answered.
+    :ivar body: encoded records, one after the other.
+    :ivar broker_id: the id of the broker that answered.
     """
 
     status: PullStatus
@@ -70,9 +72,10 @@ class PulledRecords(NamedTuple):
 
 def pull_request(group: str, pull: Pull, *, is_master: bool) -> RemotingCommand:
     """
-    PULL_MESSAGE.
+    Make a PULL_MESSAGE request.
 
-    :param is_master: else an offset to commit is left out: slaves do not take it that way.
+    :param is_master: whether a master is asked. For a slave the offset to commit is left out, as
+        slaves do not commit offsets with pulls.
     """
     flag = PULL_SUSPEND if pull.hold_ms else 0
     if pull.commit_offset is not None and is_master:
@@ -102,9 +105,9 @@ def pull_request(group: str, pull: Pull, *, is_master: bool) -> RemotingCommand:
 
 def read_pulled(response: RemotingCommand, address: str, broker_id: int) -> PulledRecords:
     """
-    What a broker answered.
+    Read a broker's answer to a pull.
 
-    :raises BrokerRefused: another code than those of a `PullStatus`, or no offsets.
+    :raises BrokerRefused: the code stands for no `PullStatus`, or the offsets are missing.
     """
     status = _STATUS.get(response.code)  # type: ignore[call-overload]
     if status is None:

@@ -14,10 +14,10 @@ def send_request(
     group: str, topic: str, queue_id: int, body: bytes, properties: str, born_timestamp: int
 ) -> RemotingCommand:
     """
-    SEND_MESSAGE_V2 of one message.
+    Make a SEND_MESSAGE_V2 request with one message.
 
     :param properties: the property string, with UNIQ_KEY if the message shall be found by id.
-    :param born_timestamp: ms since the epoch.
+    :param born_timestamp: when the message was made, in ms since the epoch.
     """
     header = SendHeader(
         producer_group=group,
@@ -35,9 +35,9 @@ def pull_request(
     group: str, topic: str, queue_id: int, queue_offset: int, max_nums: int = 32, hold_ms: int = 0
 ) -> RemotingCommand:
     """
-    PULL_MESSAGE of everything in a queue, without committing an offset.
+    Make a PULL_MESSAGE request for all messages of a queue, which commits no offset.
 
-    :param hold_ms: how long the broker may hold the request when there is nothing new.
+    :param hold_ms: how long the broker may hold the request if it finds no message, in ms.
     """
     ext = {
         "consumerGroup": group,
@@ -56,7 +56,7 @@ def pull_request(
 
 
 def route_request(topic: str) -> RemotingCommand:
-    """GET_ROUTEINFO_BY_TOPIC; the answer's body has quoted broker ids."""
+    """Make a GET_ROUTEINFO_BY_TOPIC request; the answer's body has quoted broker ids."""
     return RemotingCommand(
         RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"}
     )

@@ -1,4 +1,4 @@
-"""What a member of a consumer group says of itself: its queues, its rates, its threads.
+"""Requests for a consumer's running info: its queues, rates and threads.
 
 Spec: remoting.md, appendix B (B13).
 """
@@ -11,13 +11,15 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
 
 _TIMEOUT_MS = 10_000
-"""A Java client with many threads writes their stacks for a while."""
+"""Timeout in ms; a Java client with many threads needs a while to write their stacks."""
 
 
 class HeldQueue(NamedTuple):
     """
-    :ivar offset: that it has committed, or will.
-    :ivar cached: messages that it has, and has not consumed.
+    A queue that a consumer has.
+
+    :ivar offset: the offset that the consumer has committed, or will commit next.
+    :ivar cached: how many messages it has pulled and not consumed.
     """
 
     queue: MessageQueue
@@ -26,7 +28,7 @@ class HeldQueue(NamedTuple):
 
 
 class TopicPace(NamedTuple):
-    """Of one member and topic: messages a second, and how long one takes, ms."""
+    """One member's rates for a topic, in messages per second, and its time per message in ms."""
 
     topic: str
     consumed: float
@@ -35,7 +37,11 @@ class TopicPace(NamedTuple):
 
 
 class RunningInfo(NamedTuple):
-    """:ivar stacks: of its threads; empty unless they were asked for."""
+    """
+    A consumer's running info.
+
+    :ivar stacks: the stacks of its threads; empty unless they were asked for.
+    """
 
     queues: list[HeldQueue]
     pace: list[TopicPace]
@@ -46,9 +52,9 @@ def running_info(
     address: str, group: str, client_id: str, *, stacks: bool = False
 ) -> Asking[RunningInfo]:
     """
-    The broker asks the member.
+    Ask a broker, which asks the member.
 
-    :raises BrokerRefused: it is not there, or too old to know the question.
+    :raises BrokerRefused: the member is not connected, or too old to know the question.
     :raises RemotingError: the broker does not answer.
     :raises ProtocolViolation: the member's answer has another form.
     """

@@ -1,4 +1,4 @@
-"""What a broker counts by topic and group: messages in and out, and what waits.
+"""Requests for a broker's counts by topic and group: messages sent, read and still to consume.
 
 Spec: remoting.md, section 2.2.
 """
@@ -16,9 +16,10 @@ TOPIC_PUTS, GROUP_GETS = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 
 class Growth(NamedTuple):
     """
-    Messages of the last minute a second, and of the last day.
+    A count of messages.
 
-    :ivar per_second: 0 for what a broker has not counted yet.
+    :ivar per_second: messages per second in the last minute; 0 if the broker has counted none.
+    :ivar day: messages in the last day.
     """
 
     per_second: float = 0.0
@@ -27,22 +28,24 @@ class Growth(NamedTuple):
 
 def growth(address: str, name: str, key: str) -> Asking[Growth]:
     """
-    One figure of a broker.
+    Ask a broker for one of its counts.
 
+    :param name: which count, like TOPIC_PUTS.
     :param key: a topic, or `topic@group`.
-    :raises BrokerRefused: it does not tell.
-    :raises RemotingError: it does not answer.
+    :raises BrokerRefused: the broker refuses.
+    :raises RemotingError: the broker does not answer.
     """
     ext = {"statsName": name, "statsKey": key}
     command = RemotingCommand(RequestCode.VIEW_BROKER_STATS_DATA, ext)
     response = yield from expect(Ask(command, address), (ResponseCode.SYSTEM_ERROR,))
-    if response.code:  # nobody has sent or read there since it started
+    if response.code:  # no message was sent or read there since the broker has started
         return Growth()
     return read_body(
         response.body or b"{}",
         lambda value: Growth(
             float(value["statsMinute"]["tps"]),
-            # A day is looked at once an hour, an hour every ten minutes: the shorter may know more.
+            # A broker samples the day once an hour and the hour every ten minutes, so the sum of
+            # the shorter span may be the larger one.
             max(int(value[span]["sum"]) for span in ("statsMinute", "statsHour", "statsDay")),
         ),
         None,
@@ -50,7 +53,7 @@ def growth(address: str, name: str, key: str) -> Asking[Growth]:
 
 
 def waiting(address: str) -> Asking[dict[tuple[str, str], int]]:
-    """Messages that each group has yet to consume of each topic; raises as `growth`."""
+    """Ask how many messages of each topic each group has to consume yet; raises as `growth`."""
     command = RemotingCommand(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"})
     response = yield from expect(Ask(command, address))
     sums: Counter[tuple[str, str]] = Counter()

@@ -1,1 +1,1 @@
-"""Who consumes which queue: the strategies of RocketMQ 4.9 and what follows from a new share."""
+"""RocketMQ 4.9's strategies that give queues to members, and what a new share changes."""

@@ -1,4 +1,4 @@
-"""What a new share of a topic's queues means for the queues that a member has."""
+"""Changes: the queues that a member has to take and to give up for a new share of a topic."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
@@ -9,10 +9,10 @@ from rmq_ha.client.rebalance.strategies import AllocateStrategy
 
 class Assignment(NamedTuple):
     """
-    The step from one share to the next.
+    The difference between the queues that a member has and its new share.
 
-    :ivar removed: owned up to now, and no more.
-    :ivar added: newly owned.
+    :ivar removed: queues that it has and has to give up.
+    :ivar added: queues that it has to take.
     """
 
     removed: list[MessageQueue]
@@ -20,14 +20,14 @@ class Assignment(NamedTuple):
 
 
 def sort_queues(queues: Collection[MessageQueue]) -> list[MessageQueue]:
-    """As Java's MessageQueue compares: topic, broker, number; texts by UTF-16 unit."""
+    """Sort as Java's MessageQueue compares: by topic, broker, number; texts by UTF-16 unit."""
     return sorted(
         queues, key=lambda queue: (_units(queue.topic), _units(queue.broker_name), queue.queue_id)
     )
 
 
 def sort_clients(clients: Collection[str]) -> list[str]:
-    """As Java's String compares."""
+    """Sort client ids as Java's String compares."""
     return sorted(clients, key=_units)
 
 
@@ -39,7 +39,7 @@ def share_of(
     clients: Collection[str],
 ) -> list[MessageQueue]:
     """
-    What one member shall have.
+    Return the queues of a topic that one member is to have.
 
     :raises ValueError: see `AllocateStrategy.allocate`.
     """
@@ -47,7 +47,7 @@ def share_of(
 
 
 def by_topic(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    """The queues of each topic."""
+    """Group queues by topic."""
     grouped: dict[str, list[MessageQueue]] = {}
     for queue in queues:
         grouped.setdefault(queue.topic, []).append(queue)
@@ -56,9 +56,10 @@ def by_topic(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
 
 def compare(owned: Collection[MessageQueue], share: Sequence[MessageQueue]) -> Assignment:
     """
-    What has to go and to come.
+    Return the queues that a member has to give up and to take.
 
-    :param owned: the member's queues of the topic.
+    :param owned: the queues of the topic that the member has.
+    :param share: the queues of the topic that it is to have.
     """
     assigned, have = set(share), set(owned)
     removed = [queue for queue in owned if queue not in assigned]

@@ -14,15 +14,15 @@ VIRTUAL_NODES = 10
 
 
 def md5_hash(key: str) -> int:
-    """The first four bytes of the MD5 of a key, big-endian."""
+    """Return the first four bytes of a key's MD5 as a big-endian number."""
     return int.from_bytes(md5(key.encode(), usedforsecurity=False).digest()[:4], "big")
 
 
 class HashRing:
     """
-    Keys to nodes: each goes to the next virtual node at or after its hash.
+    A ring that maps each key to the next virtual node at or after the key's hash.
 
-    :param replicas: virtual nodes of each node.
+    :param replicas: how many virtual nodes each node has.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class HashRing:
         self._nodes = [ring[value] for value in self._hashes]
 
     def node_of(self, key: str) -> str | None:
-        """Where a key belongs; None for an empty ring."""
+        """Return the node of a key; None if the ring is empty."""
         if not self._hashes:
             return None
         return self._nodes[bisect_left(self._hashes, self._hash(key)) % len(self._hashes)]
@@ -46,10 +46,10 @@ class HashRing:
 
 class AllocateConsistentHash:
     """
-    By a ring of hashes (CONSISTENT_HASH).
+    Gives queues to members by a ring of hashes (CONSISTENT_HASH).
 
-    :param virtual_nodes: of each member; the same number everywhere.
-    :param hash_function: a number for a text; the same one everywhere.
+    :param virtual_nodes: virtual nodes of each member; the same number at all members.
+    :param hash_function: returns a number for a text; the same function at all members.
     """
 
     name = "CONSISTENT_HASH"
@@ -75,7 +75,7 @@ class AllocateConsistentHash:
 
 
 def _java_text(queue: MessageQueue) -> str:
-    """What Java's `MessageQueue.toString()` says: the key on the ring."""
+    """Return the text of Java's `MessageQueue.toString()`, which is the queue's key on the ring."""
     return (
         f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, "
         f"queueId={queue.queue_id}]"

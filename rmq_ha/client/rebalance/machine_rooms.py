@@ -1,4 +1,4 @@
-"""The strategies that know where brokers and members stand.
+"""Strategies that know the machine rooms of brokers and members.
 
 Spec: remoting.md, section 11.3.
 """
@@ -11,7 +11,7 @@ from rmq_ha.client.rebalance.strategies import AllocateStrategy, is_member
 
 class AllocateByMachineRoom:
     """
-    Only queues of brokers whose name is `<room>@<rest>` with one of these rooms (MACHINE_ROOM).
+    Gives out only queues of brokers named `<room>@<rest>` with one of these rooms (MACHINE_ROOM).
 
     :param rooms: the rooms from which to consume.
     """
@@ -43,11 +43,11 @@ class AllocateByMachineRoom:
 
 class AllocateMachineRoomNearby:
     """
-    Queues go to members in the same room; those of rooms without members, to all.
+    Gives queues to members in the same room, and queues of rooms without members to all members.
 
-    :param strategy: shares out what belongs together.
-    :param room_of_broker: a queue's room.
-    :param room_of_client: a member's room, from its id.
+    :param strategy: shares the queues of one room among its members, or among all members.
+    :param room_of_broker: returns the room of a queue's broker.
+    :param room_of_client: returns the room of a member, from its client id.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class AllocateMachineRoomNearby:
 
     @property
     def name(self) -> str:
-        """As Java's."""
+        """The strategy's name in Java."""
         return f"MACHINE_ROOM_NEARBY-{self._strategy.name}"
 
     def allocate(

@@ -1,4 +1,4 @@
-"""The strategies that cut the queues of a topic up by position.
+"""Strategies that share the queues of a topic out by position.
 
 Spec: remoting.md, section 11.3.
 """
@@ -13,31 +13,31 @@ class AllocateStrategy(Protocol):
     """
     Decides which queues of a topic one member of a group has (AllocateMessageQueueStrategy).
 
-    All members must use the same one: each works out its own share from the same two lists.
+    All members must use the same strategy: each computes its own share from the same two lists.
     """
 
     @property
     def name(self) -> str:
-        """As Java's `getName()`."""
+        """The text that Java's `getName()` returns."""
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
     ) -> list[MessageQueue]:
         """
-        This member's queues; none when it is not among the members.
+        Return this member's queues; none if `client_id` is not among the members.
 
-        :param queues: all of them, sorted; not empty.
-        :param clients: ids of all members, sorted; not empty.
-        :raises ValueError: what it was given cannot be right; the assignment stays as it is.
+        :param queues: all queues of the topic, sorted; not empty.
+        :param clients: client ids of all members, sorted; not empty.
+        :raises ValueError: an argument cannot be right; the member keeps its present queues.
         """
 
 
 def is_member(client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> bool:
     """
-    Java's check before every allocation.
+    Check the arguments of an allocation as Java does.
 
-    :returns: False when the broker does not know this member (yet): it gets nothing.
-    :raises ValueError: there is no own id, no queue or no member.
+    :returns: False if the broker does not know this member (yet), so that it gets no queue.
+    :raises ValueError: the member's own id, the queues or the members are empty.
     """
     if not client_id:
         raise ValueError("the own client id is empty")
@@ -49,7 +49,10 @@ def is_member(client_id: str, queues: Sequence[MessageQueue], clients: Sequence[
 
 
 class AllocateAveragely:
-    """Contiguous blocks; the first members get one more where it does not come out even (AVG)."""
+    """
+    Gives contiguous blocks of queues to members; if the blocks are not equal, the first members get
+    one queue more (AVG).
+    """
 
     name = "AVG"
 
@@ -66,7 +69,7 @@ class AllocateAveragely:
 
 
 class AllocateAveragelyByCircle:
-    """Dealt out like cards (AVG_BY_CIRCLE)."""
+    """Deals queues out one by one, like cards (AVG_BY_CIRCLE)."""
 
     name = "AVG_BY_CIRCLE"
 
@@ -81,9 +84,9 @@ class AllocateAveragelyByCircle:
 
 class AllocateByConfig:
     """
-    Always the same queues (CONFIG).
+    Gives this member always the same queues (CONFIG).
 
-    :param queues: this member's; nobody checks that members do not overlap.
+    :param queues: this member's queues; whether other members have them too is not checked.
     """
 
     name = "CONFIG"

@@ -1,4 +1,4 @@
-"""What a client is told, decides and says: settings, messages, errors, and choices without I/O.
+"""The client's settings, messages, errors and decisions, without I/O.
 
-Enter at `messages` and `settings`; every other room of the client stands on this one.
+Enter at `messages` and `settings`; every other package of the client builds on this one.
 """

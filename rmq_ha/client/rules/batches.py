@@ -1,4 +1,4 @@
-"""Several messages in one request, and how many of them fit.
+"""Batches: several messages in one request, split into as many requests as their size needs.
 
 Spec: remoting.md, sections 5.7 and 11.1 (MessageBatch).
 """
@@ -19,11 +19,11 @@ _OVERHEAD = 22
 
 class BatchPart(NamedTuple):
     """
-    What one request carries.
+    The messages of one request.
 
-    :ivar message_ids: unique ids, with commas.
-    :ivar length: how many messages.
-    :ivar properties: of the request: what all messages share.
+    :ivar message_ids: the messages' unique ids, separated by commas.
+    :ivar length: how many messages the request carries.
+    :ivar properties: the request's own properties, which all its messages share.
     """
 
     body: bytes
@@ -34,9 +34,9 @@ class BatchPart(NamedTuple):
 
 def check_batch(messages: Sequence[Message]) -> None:
     """
-    The Java client's own rules.
+    Check a batch by the rules of the Java client.
 
-    :raises IllegalMessage: it is empty, or its messages do not go together.
+    :raises IllegalMessage: the batch is empty, or its messages may not be sent in one request.
     """
     if not messages:
         raise IllegalMessage("a batch without messages")
@@ -56,10 +56,10 @@ def check_batch(messages: Sequence[Message]) -> None:
 
 def split(messages: Sequence[Message], max_size: int) -> list[BatchPart]:
     """
-    As few requests as possible, the messages in their order.
+    Split messages, in their order, into as few requests as possible.
 
-    :param messages: each with its unique id; `check_batch` let them pass.
-    :param max_size: bytes of a request's body.
+    :param messages: messages with unique ids that `check_batch` has accepted.
+    :param max_size: most bytes of a request's body.
     :raises IllegalMessage: one message alone is larger, or its properties are too long.
     """
     parts: list[BatchPart] = []

@@ -1,7 +1,7 @@
-"""BrokerChoice: master or slave, for the next pull of a queue (pullFromWhichNodeTable).
+"""BrokerChoice: chooses master or slave for the next pull of a queue (pullFromWhichNodeTable).
 
-RocketMQ asks the master until the name servers forget it, which takes up to two minutes and a half
-of silence. Here a master that cannot be reached is passed over at once, for a while.
+RocketMQ asks a silent master until the name servers forget it, which takes up to two and a half
+minutes. This client asks another broker of that name at once, for `AVOID_SECONDS`.
 
 Spec: remoting.md, sections 6.4 and 11.4.
 """
@@ -17,10 +17,10 @@ AVOID_SECONDS = 5.0
 
 class BrokerChoice:
     """
-    Which of a broker's addresses to pull from.
+    Chooses which of a broker's addresses to pull from.
 
-    :param seconds: the clock.
-    :ivar connect_broker_by_user: always `default_broker_id`, whatever brokers suggest.
+    :param seconds: returns the time of a steady clock, in seconds.
+    :ivar connect_broker_by_user: always pull from `default_broker_id`, whatever brokers suggest.
     """
 
     def __init__(
@@ -37,45 +37,46 @@ class BrokerChoice:
         self._avoided: dict[str, float] = {}
 
     def broker_id(self, queue: MessageQueue) -> int:
-        """Whom to ask."""
+        """Return the id of the broker to pull a queue from."""
         if self.connect_broker_by_user:
             return self.default_broker_id
         return self._suggested.get(queue, MASTER_ID)
 
     def suggest(self, queue: MessageQueue, broker_id: int) -> None:
-        """A pull's answer said whom to ask next (suggestWhichBrokerId)."""
+        """Note the broker that an answer suggests for the next pull (suggestWhichBrokerId)."""
         if broker_id == MASTER_ID:
             self._suggested.pop(queue, None)
         else:
             self._suggested[queue] = broker_id
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue is another member's now."""
+        """Forget the suggestion for a queue that another member gets now."""
         self._suggested.pop(queue, None)
 
     def failed(self, address: str) -> None:
-        """An address could not be reached: others come first for a while."""
+        """Note that an address could not be reached: others come first for `AVOID_SECONDS`."""
         now = self._seconds()
         self._avoided = {key: until for key, until in self._avoided.items() if until > now}
         self._avoided[address] = now + AVOID_SECONDS
 
     def answered(self, address: str) -> None:
-        """An address is there."""
+        """Note that an address has answered, so it need not be avoided any more."""
         if self._avoided:
             self._avoided.pop(address, None)
 
     def is_avoided(self, address: str) -> bool:
-        """It could not be reached a short while ago."""
+        """Whether an address could not be reached during the last `AVOID_SECONDS`."""
         return self._avoided.get(address, 0.0) > self._seconds()
 
     def address(self, queue: MessageQueue, addresses: dict[int, str]) -> tuple[str, int] | None:
         """
-        Where the next pull goes.
+        Choose the address for the next pull of a queue.
 
-        As `choose_address`; one that could not be reached is passed over while there is another.
+        The choice is that of `choose_address`, but an address that could not be reached is passed
+        over if another address is left.
 
-        :param addresses: of the queue's broker, by broker id.
-        :returns: the address and its broker id; None when there is none.
+        :param addresses: from broker id to address, for the broker name of the queue.
+        :returns: the address and its broker id; None if `addresses` is empty.
         """
         suggested = choose_address(addresses, self.broker_id(queue), only_this=False)
         if suggested is None:

@@ -1,9 +1,9 @@
-"""Bodies that are compressed: with zlib, LZ4 or ZSTD, as Java's clients do.
+"""Compression of bodies with zlib, LZ4 or ZSTD, as in Java's clients.
 
-What a body is compressed with is said by bits of its system flag; brokers pass both on as they are.
+Bits of the system flag name the compression of a body; brokers pass flag and body on unchanged.
 
-The libraries for LZ4 and ZSTD are loaded by the first body that needs them: most programs have
-none.
+The libraries for LZ4 and ZSTD are imported with the first body that needs them, as most programs
+need neither.
 
 Spec: remoting.md, section 5.3.
 """
@@ -25,21 +25,22 @@ from rmq_ha.client.rules.errors import MQClientError
 
 MAX_INFLATED = 64 << 20
 _ZSTD_SLICE = 512
-"""A block of four bytes may become 128 KiB: so many of them are decompressed before we look."""
+"""Compressed bytes between two checks of the decompressed size. Four bytes may become 128 KiB."""
 _HOW_TO_GET = "pip install 'rmq-ha[compression]'"
 
 Deflate = Callable[[bytes], bytes]
 
 
 class UndecodableBody(MQClientError):
-    """A body that cannot be decompressed, or read as what it should be."""
+    """A body could not be decompressed, or could not be decoded as the expected type."""
 
 
 class Compression(NamedTuple):
     """
-    How a producer compresses.
+    The compression of a producer.
 
-    :ivar sys_flag: what consumers are told.
+    :ivar sys_flag: the bits of the system flag that tell consumers of the compression.
+    :ivar deflate: compresses a body.
     """
 
     sys_flag: int
@@ -48,10 +49,10 @@ class Compression(NamedTuple):
 
 def compression_of(kind: str, level: int) -> Compression:
     """
-    What RocketMQ calls `compressType` and `compressLevel`.
+    Return the compression of RocketMQ's settings `compressType` and `compressLevel`.
 
     :param kind: ZLIB, LZ4 or ZSTD.
-    :raises ConfigurationError: it is none of them, its library is missing, or it has no such level.
+    :raises ConfigurationError: the kind is unknown, has no such level, or its library is missing.
     """
     name = kind.strip().upper() if isinstance(kind, str) else ""
     if name not in _MAKERS:
@@ -74,8 +75,8 @@ def inflate(body: bytes, sys_flag: int) -> bytes:
     """
     Decompress a body.
 
-    :raises UndecodableBody: it is damaged, would be larger than 64 MiB, is compressed in a way that
-        nobody knows, or the library for it is missing.
+    :raises UndecodableBody: the body is damaged, would be larger than 64 MiB, has an unknown
+        compression, or the library for its compression is missing.
     """
     kind = sys_flag & COMPRESSION_MASK
     opener = _OPENERS.get(kind)
@@ -92,7 +93,10 @@ def _zlib(level: int) -> Deflate:
 
 
 def _lz4(level: int) -> Deflate:
-    """Java reads no frames whose blocks depend on each other, and has no levels here."""
+    """
+    Make a function that compresses in independent blocks: Java cannot read linked ones. The level
+    is ignored, as Java has no levels for LZ4.
+    """
     try:
         from lz4 import frame as lz4_frame
     except ImportError:
@@ -111,7 +115,7 @@ def _zstd(level: int) -> Deflate:
             f"compress_type=ZSTD needs the library zstandard: {_HOW_TO_GET}"
         ) from None
     made = zstandard.ZstdCompressor
-    return lambda body: made(level=level).compress(body)  # one for each: threads share producers
+    return lambda body: made(level=level).compress(body)  # new ones: threads share producers
 
 
 def _open_zlib(body: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""ConsumeStats: what operators see of a consumer's work in the last minute (statusTable of B13)."""
+"""ConsumeStats: rates of a consumer in the last minute, for operators (statusTable of spec B13)."""
 
 from collections import deque
 from typing import Any
@@ -8,7 +8,7 @@ _STEP_MS = 5_000
 
 
 class _Sums:
-    """Totals of one stretch of time."""
+    """Totals of the time from `since` on, for one step of the window."""
 
     __slots__ = ("failed", "ok", "ok_ms", "pull_ms", "pulled", "pulls", "since")
 
@@ -20,37 +20,37 @@ class _Sums:
 
 class ConsumeStats:
     """
-    Rates of one consumer by topic; bounded: one minute in steps of 5 s.
+    Rates of one consumer by topic, over the last minute in steps of 5 s.
 
-    `now_ms` is of a clock that nobody sets.
+    `now_ms` is always the time of a steady clock.
     """
 
     def __init__(self) -> None:
         self._topics: dict[str, deque[_Sums]] = {}
 
     def consumed(self, topic: str, count: int, took_ms: int, now_ms: int) -> None:
-        """The listener was happy with `count` messages after `took_ms`."""
+        """Count messages that the listener has consumed in a call of `took_ms`."""
         sums = self._now(topic, now_ms)
         sums.ok += count
         sums.ok_ms += took_ms * count
 
     def failed(self, topic: str, count: int, now_ms: int) -> None:
-        """`count` messages are to be consumed again."""
+        """Count messages that are to be consumed again."""
         self._now(topic, now_ms).failed += count
 
     def pulled(self, topic: str, count: int, took_ms: int, now_ms: int) -> None:
-        """A pull brought `count` messages after `took_ms`."""
+        """Count the messages of one pull that took `took_ms`."""
         sums = self._now(topic, now_ms)
         sums.pulled += count
         sums.pulls += 1
         sums.pull_ms += took_ms
 
     def forget(self, topic: str) -> None:
-        """It is subscribed no more."""
+        """Forget the rates of a topic that is not subscribed any more."""
         self._topics.pop(topic, None)
 
     def status(self, topic: str, now_ms: int) -> dict[str, Any]:
-        """ConsumeStatus; per second, and ms on average."""
+        """Return a topic's ConsumeStatus: TPS fields per second, RT fields in ms on average."""
         window = [sums for sums in self._topics.get(topic, ()) if sums.since > now_ms - _WINDOW_MS]
         seconds = _WINDOW_MS / 1000
         ok = sum(sums.ok for sums in window)

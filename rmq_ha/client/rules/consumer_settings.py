@@ -21,14 +21,14 @@ _CONSUME_TIMEOUT_MS = 15 * _MINUTE_MS
 
 
 class MessageModel(Enum):
-    """Share the messages of a topic out among the members of a group, or all for each."""
+    """Whether the members of a group share the messages of a topic, or each gets all of them."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
 
 
 class ConsumeFromWhere(Enum):
-    """Where a group begins with a queue of which it has no offset."""
+    """Where a group begins in a queue of which it has no offset."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
@@ -47,9 +47,9 @@ class Beginning(NamedTuple):
 
     def time_ms(self, now_ms: int) -> int:
         """
-        What the timestamp says, ms since the epoch.
+        Return the time of the timestamp, in ms since the epoch.
 
-        :raises ConfigurationError: it is not of that form.
+        :raises ConfigurationError: the timestamp does not have its form.
         """
         if not self.timestamp:
             return now_ms - _HALF_AN_HOUR_MS
@@ -66,16 +66,16 @@ class Beginning(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig:
     """
-    What all kinds of consumer share.
+    Settings of all kinds of consumer.
 
     :ivar consume_timestamp: see `Beginning`.
-    :ivar unit_mode: of the group; for its retry topic.
+    :ivar unit_mode: whether the group, and so its retry topic, is in unit mode.
     :ivar connect_broker_by_user: always pull from the broker with `default_broker_id`.
-    :ivar rebalance_interval_ms: ms between two looks at who owns which queue.
-    :ivar local_offset_store_dir: for BROADCASTING; `.rocketmq_offsets` in the home directory when
-        empty.
-    :ivar pull_threshold_for_queue: messages cached of one queue.
-    :ivar pull_threshold_size_for_queue: bodies cached of one queue, MiB.
+    :ivar rebalance_interval_ms: time between two rebalances, in ms.
+    :ivar local_offset_store_dir: directory of the offset files, for BROADCASTING; if empty,
+        `.rocketmq_offsets` in the home directory.
+    :ivar pull_threshold_for_queue: how many messages of one queue are cached at most.
+    :ivar pull_threshold_size_for_queue: how many MiB of bodies of one queue are cached at most.
     """
 
     message_model: MessageModel = MessageModel.CLUSTERING
@@ -91,12 +91,12 @@ class ConsumerConfig:
 
     @property
     def is_clustering(self) -> bool:
-        """Members share the queues, and brokers keep the offsets."""
+        """Whether members share the queues, so that brokers keep the offsets."""
         return self.message_model is MessageModel.CLUSTERING
 
     @property
     def beginning(self) -> Beginning:
-        """Where to begin with a queue of which there is no offset."""
+        """Where to begin in a queue of which the group has no offset."""
         return Beginning(self.consume_from_where, self.consume_timestamp)
 
 
@@ -109,21 +109,25 @@ class ConsumerConfig:
 @dataclass(frozen=True, kw_only=True)
 class PushConsumerConfig(ConsumerConfig):
     """
-    A push consumer's own settings.
+    Settings of a push consumer.
 
-    :ivar consume_concurrency: listeners that run at a time (consumeThreadMax).
-    :ivar consume_message_batch_max_size: messages that one call of the listener gets.
-    :ivar consume_concurrently_max_span: of the offsets cached of one queue; not when orderly.
-    :ivar pull_threshold_for_topic: as for a queue, but shared out among this member's queues of a
-        topic; -1: no such limit.
-    :ivar pull_threshold_size_for_topic: MiB, in the same way.
-    :ivar pull_interval_ms: ms from one pull of a queue that found something to the next.
+    :ivar consume_concurrency: how many calls of the listener run at a time (consumeThreadMax).
+    :ivar consume_message_batch_max_size: most messages that one call of the listener gets.
+    :ivar consume_concurrently_max_span: most offsets between the first and the last cached message
+        of a queue; ignored by orderly consumers.
+    :ivar pull_threshold_for_topic: most cached messages of a topic, divided by the number of its
+        queues that this member has; replaces `pull_threshold_for_queue` unless it is -1.
+    :ivar pull_threshold_size_for_topic: most cached MiB of a topic, divided in the same way;
+        replaces `pull_threshold_size_for_queue` unless it is -1.
+    :ivar pull_interval_ms: time from a pull that brought messages to the queue's next pull, in ms.
     :ivar post_subscription_when_pull: send tag expressions with each pull.
-    :ivar max_reconsume_times: -1: 16, and without end when orderly.
-    :ivar suspend_current_queue_time_ms: ms that a queue rests after its listener asked for it.
-    :ivar consume_timeout_ms: after so long a message that is still with the listener is given
-        back; the call is cancelled then.
-    :ivar await_termination_when_shutdown_ms: ms that `stop()` gives listeners that run.
+    :ivar max_reconsume_times: how many times a message is tried again; -1 means 16, and without end
+        for orderly consumers.
+    :ivar suspend_current_queue_time_ms: how long a queue rests when its listener asks for a rest,
+        in ms.
+    :ivar consume_timeout_ms: after this time with the listener, in ms, a message is given back and
+        the call is cancelled.
+    :ivar await_termination_when_shutdown_ms: how long `stop()` waits for running calls, in ms.
     """
 
     consume_concurrency: int = 20
@@ -141,9 +145,9 @@ class PushConsumerConfig(ConsumerConfig):
 
     def limits(self, queues_of_topic: int, *, orderly: bool) -> FlowLimits:
         """
-        When a queue holds enough.
+        Return how much of one queue may be cached.
 
-        :param queues_of_topic: how many of them this member has.
+        :param queues_of_topic: how many queues of the topic this member has.
         """
         messages, mib = self.pull_threshold_for_queue, self.pull_threshold_size_for_queue
         share = max(1, queues_of_topic)
@@ -155,9 +159,9 @@ class PushConsumerConfig(ConsumerConfig):
 
     def checked(self) -> "PushConsumerConfig":
         """
-        Itself, if its numbers make sense; Java's limits.
+        Return these settings after a check of their ranges, which are Java's.
 
-        :raises ConfigurationError: one does not.
+        :raises ConfigurationError: a setting is out of its range.
         """
         ranges = {
             "consume_concurrency": (1, 1000),
@@ -182,12 +186,14 @@ class PushConsumerConfig(ConsumerConfig):
 @dataclass(frozen=True, kw_only=True)
 class PullConsumerConfig(ConsumerConfig):
     """
-    A pull consumer's own settings.
+    Settings of a pull consumer.
 
-    :ivar broker_suspend_max_time_ms: how long a broker may hold a pull that finds nothing, ms.
-    :ivar consumer_timeout_when_suspend_ms: for such a pull, ms.
-    :ivar consumer_pull_timeout_ms: for any other, ms.
-    :ivar max_reconsume_times: of messages that are sent back.
+    :ivar broker_suspend_max_time_ms: how long a broker may hold a pull that finds no message, in
+        ms.
+    :ivar consumer_timeout_when_suspend_ms: how long to wait for the answer to a pull that a broker
+        may hold, in ms.
+    :ivar consumer_pull_timeout_ms: how long to wait for the answer to any other pull, in ms.
+    :ivar max_reconsume_times: how many times a message that is sent back is tried again.
     """
 
     broker_suspend_max_time_ms: int = 20_000
@@ -197,9 +203,9 @@ class PullConsumerConfig(ConsumerConfig):
 
     def checked(self) -> "PullConsumerConfig":
         """
-        Itself, if its numbers make sense.
+        Return these settings after a check of the timeouts.
 
-        :raises ConfigurationError: one does not.
+        :raises ConfigurationError: the timeout is shorter than the time that a broker may hold.
         """
         if self.consumer_timeout_when_suspend_ms < self.broker_suspend_max_time_ms:
             raise ConfigurationError(
@@ -216,13 +222,13 @@ class PullConsumerConfig(ConsumerConfig):
 @dataclass(frozen=True, kw_only=True)
 class LitePullConsumerConfig(PullConsumerConfig):
     """
-    A lite pull consumer's own settings.
+    Settings of a lite pull consumer.
 
-    :ivar auto_commit: what `poll` returned counts as consumed at the next `poll` or commit.
-    :ivar auto_commit_interval_ms: ms, at least 1000.
-    :ivar poll_timeout_ms: how long `poll` waits for messages when it is not told, ms.
-    :ivar pull_threshold_for_all: pulls whose messages wait to be polled, of all queues together.
-    :ivar topic_metadata_check_interval_ms: ms between two looks for changed queues.
+    :ivar auto_commit: whether a `poll` commits the messages that earlier polls returned.
+    :ivar auto_commit_interval_ms: time between two such commits, in ms; at least 1000.
+    :ivar poll_timeout_ms: how long `poll` waits for messages unless its caller says, in ms.
+    :ivar pull_threshold_for_all: most messages of all queues together that wait for `poll`.
+    :ivar topic_metadata_check_interval_ms: time between two looks for changed queues, in ms.
     """
 
     auto_commit: bool = True
@@ -234,7 +240,7 @@ class LitePullConsumerConfig(PullConsumerConfig):
     topic_metadata_check_interval_ms: int = 30_000
 
     def limits(self) -> FlowLimits:
-        """When a queue holds enough."""
+        """Return how much of one queue may be cached."""
         return FlowLimits(
             self.pull_threshold_for_queue,
             self.pull_threshold_size_for_queue << 20,
@@ -243,9 +249,9 @@ class LitePullConsumerConfig(PullConsumerConfig):
 
     def checked(self) -> "LitePullConsumerConfig":
         """
-        Itself, if its numbers make sense.
+        Return these settings after a check of their ranges.
 
-        :raises ConfigurationError: one does not.
+        :raises ConfigurationError: a setting is out of its range.
         """
         super().checked()
         ranges = {

@@ -1,4 +1,4 @@
-"""Delays by their names: RocketMQ knows some, and counts them."""
+"""Delays as RocketMQ's delay levels: numbers that stand for a few fixed times."""
 
 from datetime import timedelta
 
@@ -12,10 +12,11 @@ _LEVEL_OF_MS = {ms: level for level, ms in enumerate(parse_delay_levels(DELAY_LE
 
 def check_delay(text: str) -> None:
     """
-    What an application wrote as DELAY; a broker may have more levels than those that we name.
+    Check a DELAY property that an application has set itself. Any number passes, as a broker may
+    have more levels than RocketMQ's default.
 
-    :raises IllegalMessage: no broker has such a level: it would refuse the message, or deliver it
-        at once.
+    :raises IllegalMessage: the text is no whole number. A broker would refuse the message or
+        deliver it at once.
     """
     if not (text.isascii() and text.isdecimal()):
         raise IllegalMessage(
@@ -26,9 +27,9 @@ def check_delay(text: str) -> None:
 
 def delay_level(level: int, delay: timedelta | None) -> int:
     """
-    The level that is meant; 0: at once.
+    Return the delay level for one of two arguments; 0 stands for delivery at once.
 
-    :raises IllegalMessage: there is no such level, or none of that time; or both are given.
+    :raises IllegalMessage: the level does not exist, no level has that delay, or both are given.
     """
     if delay is None:
         if type(level) is not int or not 0 <= level <= len(_NAMES):

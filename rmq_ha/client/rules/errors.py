@@ -1,4 +1,4 @@
-"""What a client's calls fail with: each says why, and what to do about it.
+"""Errors of the client's calls. Each says why the call failed and what to do about it.
 
 Spec: remoting.md, chapter 3 and section 11.1.
 """
@@ -20,16 +20,16 @@ _NEXT_STEPS = {
 }
 _PASSING = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
 _NO_QUORUM = "broker busy"
-"""In what SYSTEM_ERROR says when the page cache is busy, or a DLedger group does not confirm."""
+"""Part of a SYSTEM_ERROR's remark if the page cache is busy or a DLedger group does not confirm."""
 _NO_ACCESS = "AclException"
 
 
 class MQClientError(RmqHaError):
-    """Base of everything that the client fails with on purpose."""
+    """Base class of the errors that the client raises on purpose."""
 
 
 class NotStarted(MQClientError):
-    """Call and wait for `start()` first; after `stop()` nothing can be sent."""
+    """A call came before `start()` has ended, or after `stop()`."""
 
 
 class ForkedClient(NotStarted):
@@ -37,14 +37,14 @@ class ForkedClient(NotStarted):
 
 
 class IllegalMessage(MQClientError):
-    """What was given to send breaks a rule of RocketMQ; no broker was asked."""
+    """A message or an argument of a send breaks a rule of RocketMQ; no broker was asked."""
 
 
 class NoNameServer(MQClientError):
     """
     No name server is configured, or none of them answers.
 
-    :ivar retriable: one of them may answer later though nobody changes anything.
+    :ivar retriable: whether a name server may answer later without a change of the configuration.
     """
 
     def __init__(self, reason: str, *, retriable: bool = True) -> None:
@@ -56,8 +56,8 @@ class NoRoute(MQClientError):
     """
     No broker serves the topic, as far as the name servers know.
 
-    :ivar topic: with its namespace.
-    :ivar retriable: it has brokers; none of them takes messages at the moment.
+    :ivar topic: the topic, with its namespace.
+    :ivar retriable: whether the topic has brokers, none of which takes messages at the moment.
     """
 
     def __init__(self, topic: str, reason: str, *, retriable: bool = False) -> None:
@@ -67,20 +67,20 @@ class NoRoute(MQClientError):
 
 
 class NoMaster(MQClientError):
-    """The name servers know a broker, but no master of it: it is away, or being replaced."""
+    """The name servers know a broker but not its master, which is away or being replaced."""
 
     retriable = True
 
 
 class BrokerRefused(MQClientError):
     """
-    A peer answered with another code than success.
+    A broker or name server answered with an error code.
 
     :ivar code: the response code.
-    :ivar remark: what the peer said.
-    :ivar address: who said it.
-    :ivar retriable: it is busy, or takes no writes at the moment.
-    :ivar is_access: an account lacks rights, or none signed.
+    :ivar remark: the remark of the answer.
+    :ivar address: the server that answered.
+    :ivar retriable: whether the server is only busy, or takes no writes at the moment.
+    :ivar is_access: whether an account lacks a right, or the request was not signed.
     """
 
     def __init__(self, code: int, remark: str | None, address: str) -> None:
@@ -97,11 +97,11 @@ class BrokerRefused(MQClientError):
 
 class SendFailed(MQClientError):
     """
-    A message could not be sent, though it was tried; it may be stored nevertheless.
+    All attempts to send a message have failed; the message may be stored nevertheless.
 
-    :ivar code: the last response code; None when no broker answered.
-    :ivar brokers: who was asked, in order.
-    :ivar retriable: as of the last attempt's error.
+    :ivar code: the last response code; None if no broker answered.
+    :ivar brokers: the names of the brokers that were asked, in order.
+    :ivar retriable: whether the error of the last attempt was retriable.
     """
 
     def __init__(
@@ -119,7 +119,9 @@ class SendFailed(MQClientError):
 
 
 class SendTimeout(SendFailed):
-    """The time allowed for a send and all its retries is over; it may be stored nevertheless."""
+    """
+    The time allowed for a send and all its retries is over; the message may be stored nevertheless.
+    """
 
     def __init__(self, reason: str, brokers: tuple[str, ...] = (), code: int | None = None) -> None:
         super().__init__(reason, brokers, code, retriable=True)
@@ -127,10 +129,10 @@ class SendTimeout(SendFailed):
 
 class BatchFailed(SendFailed):
     """
-    A part of a batch that had to be split could not be sent.
+    A batch was split into several requests, and one of these could not be sent.
 
-    :ivar results: of the parts before it, which are stored.
-    :ivar unsent: how many messages at the end of the batch nobody stored for certain.
+    :ivar results: the results of the requests before it, whose messages are stored.
+    :ivar unsent: how many messages, at the end of the batch, no broker has confirmed.
     """
 
     def __init__(self, cause: Exception, results: "tuple[object, ...]", unsent: int) -> None:
@@ -149,7 +151,7 @@ class DuplicatesPossible(MQClientError):
     """
     An idempotent producer met a broker that would store a repeated send twice.
 
-    Nothing was sent there; or, when it says so, nothing was sent again.
+    No message was sent to that broker; or, if the error says so, none was sent again.
     """
 
 
@@ -166,7 +168,7 @@ class RequestTimeout(MQClientError):
 
 
 def code_name(code: int) -> str:
-    """A response code for people: `TOPIC_NOT_EXIST (17)`."""
+    """Return a response code as text for people, like `TOPIC_NOT_EXIST (17)`."""
     try:
         return f"{ResponseCode(code).name} ({code})"
     except ValueError:

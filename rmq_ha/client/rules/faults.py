@@ -1,4 +1,4 @@
-"""The latency table: which brokers to keep away from, and for how long.
+"""LatencyFaults: which slow or failed brokers a producer avoids, and for how long.
 
 Spec: remoting.md, section 11.1 (MQFaultStrategy).
 """
@@ -16,30 +16,31 @@ class _Item(NamedTuple):
 
 
 class LatencyFaults:
-    """Broker name to how slow its last answer was; all times in ms of any one clock."""
+    """The latency of each broker's last answer, by broker name; times are in ms of one clock."""
 
     def __init__(self, first: int = 0) -> None:
-        """:param first: where the walk over the worst ones begins."""
+        """:param first: start value of the counter by which `least_bad` takes turns."""
         self._items: dict[str, _Item] = {}
         self._turn = first
 
     def update(self, broker: str, latency_ms: float, now_ms: float, *, isolated: bool) -> None:
         """
-        Note how a send went.
+        Note the latency of a send to a broker.
 
-        :param isolated: it failed: that counts as 30 s.
+        :param isolated: whether the send failed, which counts as a latency of 30 s.
         """
         counted = ISOLATED_MS if isolated else latency_ms
         self._items[broker] = _Item(latency_ms, now_ms + absence_ms(counted))
 
     def is_available(self, broker: str, now_ms: float) -> bool:
-        """No send to it was so slow that we still keep away."""
+        """Whether the last send to a broker was fast enough, or its absence time is over."""
         item = self._items.get(broker)
         return item is None or item.until_ms <= now_ms
 
     def least_bad(self, now_ms: float) -> str | None:
         """
-        In turn one of the better half of those that were ever sent to; None when there is none.
+        Return, in turn, one of the better half of the brokers that were ever sent to; None if no
+        broker was.
         """
         ranked = sorted(
             self._items,
@@ -58,12 +59,12 @@ class LatencyFaults:
         return ranked[self._turn % half]
 
     def remove(self, broker: str) -> None:
-        """It has no queues of the topic any more."""
+        """Forget a broker that has no queues of the topic any more."""
         self._items.pop(broker, None)
 
 
 def absence_ms(latency_ms: float) -> int:
-    """How long to keep away from a broker that took so long."""
+    """Return how long, in ms, to avoid a broker whose answer took `latency_ms`."""
     away_ms = 0
     for latency, absence in zip(_LATENCIES_MS, _ABSENCES_MS, strict=True):
         if latency_ms >= latency:

@@ -1,4 +1,4 @@
-"""How many sends may wait for answers, and who waits for a place among them."""
+"""InFlight: limits how many sends wait for answers, and queues the sends beyond that limit."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -9,7 +9,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Admission(Enum):
-    """What becomes of a send at first."""
+    """What a new send has to do: go, wait for a place, or be refused."""
 
     GO = 0
     WAIT = 1
@@ -18,7 +18,8 @@ class Admission(Enum):
 
 class InFlight(Generic[T]):
     """
-    Counts sends and their bytes. One that is larger than all bytes goes when it is alone.
+    Counts sends and their bytes. A send that is larger than the limit of bytes goes when no other
+    is in flight.
 
     :ivar count: sends in flight.
     :ivar size: bytes in flight.
@@ -36,20 +37,20 @@ class InFlight(Generic[T]):
 
     @property
     def has_room(self) -> bool:
-        """One more would go at once, unless it is large."""
+        """Whether one more small send would go at once."""
         return not self._waiting and self._fits(0)
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """How many sends wait for a place."""
         return len(self._waiting)
 
     def admit(self, item: T, size: int, *, again: bool = False) -> Admission:
         """
-        Let it go, or wait.
+        Let a send go, or wait, or refuse it.
 
-        :param size: bytes.
-        :param again: it was here before, and is not refused.
+        :param size: the size of the send, in bytes.
+        :param again: whether the send was admitted before; then it is never refused.
         """
         if not self._waiting and self._fits(size):
             self.count += 1
@@ -61,13 +62,13 @@ class InFlight(Generic[T]):
         return Admission.WAIT
 
     def release(self, size: int) -> bool:
-        """One that was in flight is done; True when others wait."""
+        """Free the place of a send that is done; return whether other sends wait."""
         self.count -= 1
         self.size -= size
         return bool(self._waiting)
 
     def next(self) -> T | None:
-        """The first that waits, if there is a place for it; it has the place then."""
+        """Give a place to the first waiting send and return it; None if none waits or fits."""
         if not self._waiting:
             return None
         item, size = next(iter(self._waiting.items()))
@@ -79,11 +80,11 @@ class InFlight(Generic[T]):
         return item
 
     def forget(self, item: T) -> bool:
-        """It waits no more; False when it did not wait."""
+        """Take a send out of the waiting ones; return False if it did not wait."""
         return self._waiting.pop(item, None) is not None
 
     def items_waiting(self) -> list[T]:
-        """In their order."""
+        """Return the waiting sends, in their order."""
         return list(self._waiting)
 
     def _fits(self, size: int) -> bool:

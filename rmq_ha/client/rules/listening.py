@@ -1,8 +1,8 @@
-"""What a push consumer's listener is told and what it may answer.
+"""The arguments and answers of a push consumer's listener.
 
-A listener is a plain function or `async def listener(messages, context)`. What it returns decides:
-None and the SUCCESS of its kind mean that all messages are consumed. An exception means that they
-are to be consumed again later.
+A listener is a plain function or `async def listener(messages, context)`. If it returns None or the
+success status of its kind, all messages are consumed. If it raises an exception, they are to be
+consumed again later.
 
 Spec: remoting.md, section 11.5.
 """
@@ -21,19 +21,19 @@ from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rules.messages import MessageExt
 
 Listener = Callable[[Sequence[MessageExt], Any], Any]
-"""Either of the two below."""
+"""A `ConcurrentListener` or an `OrderlyListener`."""
 MAX_INT = 0x7FFFFFFF
 
 
 class ConsumeConcurrentlyStatus(Enum):
-    """What a concurrent listener answers."""
+    """The answer of a concurrent listener."""
 
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
 
 
 class ConsumeOrderlyStatus(Enum):
-    """What an orderly listener answers; COMMIT and ROLLBACK without `auto_commit` only."""
+    """The answer of an orderly listener; COMMIT and ROLLBACK are for `auto_commit=False` only."""
 
     SUCCESS = "SUCCESS"
     ROLLBACK = "ROLLBACK"
@@ -44,11 +44,11 @@ class ConsumeOrderlyStatus(Enum):
 @dataclass(slots=True)
 class ConsumeConcurrentlyContext:
     """
-    Of one call of a concurrent listener, which may change it.
+    The context of one call of a concurrent listener. The listener may change its fields.
 
-    :ivar delay_level_when_next_consume: -1: no more, to the dead-letter queue; 0: the broker
-        decides, longer each time; else the delay level.
-    :ivar ack_index: position of the last message that is consumed; those behind it come again.
+    :ivar delay_level_when_next_consume: the delay level after which failed messages come again. 0
+        lets the broker decide, longer each time; -1 sends them to the dead-letter queue.
+    :ivar ack_index: position of the last consumed message; messages after it come again.
     """
 
     message_queue: MessageQueue
@@ -59,11 +59,11 @@ class ConsumeConcurrentlyContext:
 @dataclass(slots=True)
 class ConsumeOrderlyContext:
     """
-    Of one call of an orderly listener, which may change it.
+    The context of one call of an orderly listener. The listener may change its fields.
 
-    :ivar auto_commit: SUCCESS commits; else only COMMIT does.
-    :ivar suspend_current_queue_time_ms: how long the queue rests after SUSPEND or ROLLBACK;
-        -1: the consumer's setting.
+    :ivar auto_commit: whether SUCCESS commits the messages; else only COMMIT does.
+    :ivar suspend_current_queue_time_ms: how long the queue rests after SUSPEND or ROLLBACK, in ms;
+        -1 for the consumer's setting.
     """
 
     message_queue: MessageQueue
@@ -99,11 +99,17 @@ def _warn_of_old_name() -> None:
 
 
 class NotTaken(Exception):
-    """Nobody has seen these messages: they stay where they are, for who has their queue next."""
+    """
+    A listener was never shown these messages. They are neither consumed nor failed, and the next
+    owner of their queue gets them.
+    """
 
 
 def as_deferred(outcome: Any) -> "Deferred[Any] | None":
-    """What a coroutine, a Deferred or asyncio's Future will say; None: `outcome` is the answer."""
+    """
+    Return a coroutine, Deferred or other awaitable as a Deferred; None if `outcome` is itself the
+    answer.
+    """
     if isinstance(outcome, Enum):
         return None
     if isinstance(outcome, Deferred):

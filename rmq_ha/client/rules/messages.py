@@ -51,8 +51,8 @@ class Message:
     """
     A message to be sent.
 
-    `properties` holds what the caller and the client put into it, also under RocketMQ's own names
-    (`TAGS`, `KEYS`, `DELAY`, ...).
+    `properties` holds the caller's properties and those of RocketMQ's own names, like `TAGS`,
+    `KEYS` and `DELAY`.
 
     :ivar body: bytes. A bytearray or a memoryview is copied into bytes.
     :ivar flag: the application's own 32-bit number.
@@ -74,13 +74,16 @@ class Message:
         wait_store_msg_ok: bool = True,
     ) -> None:
         """
-        :param keys: what it can be queried by: one text with blanks between them, or several.
-        :param properties: the application's own; other arguments win over RocketMQ's names in it.
-        :param delay_time_level: 1 to 18 (1s 5s 10s 30s 1m ... 2h by default); 0: at once.
-        :param delay: the same by its time: `timedelta(hours=2)`.
-        :param wait_store_msg_ok: the broker answers when flush and replica are done too.
-        :raises IllegalMessage: no level has that delay, or DELAY is none; topic, tags, keys or
-            properties are no texts; the flag is no number of 32 bits.
+        :param keys: the keys by which the message can be queried: several texts, or one text with
+            blanks between the keys.
+        :param properties: the application's own properties; where they use RocketMQ's names, the
+            other arguments win.
+        :param delay_time_level: 1 to 18 (1s 5s 10s 30s 1m ... 2h by default); 0 for no delay.
+        :param delay: the delay as a time, like `timedelta(hours=2)`, instead of a level.
+        :param wait_store_msg_ok: whether the broker answers only after flush and replication, where
+            these are configured.
+        :raises IllegalMessage: no level has that delay; the property DELAY is no level; topic,
+            tags, keys or properties are no texts; or the flag is no number of 32 bits.
         """
         if not (isinstance(topic, str) and isinstance(tags, str)):
             raise IllegalMessage(f"topic and tags are texts, not {topic!r} and {tags!r}")
@@ -130,7 +133,7 @@ class Message:
 
     @property
     def wait_store_msg_ok(self) -> bool:
-        """The broker waits for flush and replica."""
+        """Whether the broker answers only after flush and replication."""
         return waits(self.properties.get(WAIT))
 
     @property
@@ -140,7 +143,7 @@ class Message:
 
 
 def body_of(value: bytes | bytearray | memoryview) -> bytes:
-    """The bytes in a buffer. Any other value comes back as it is, for `check_message` to refuse."""
+    """Return a buffer as bytes. Return any other value unchanged, for `check_message` to refuse."""
     return bytes(value) if isinstance(value, bytearray | memoryview) else value
 
 
@@ -152,23 +155,24 @@ def _joined(keys: Iterable[str]) -> str:
 
 
 class Answerer(Protocol):
-    """A consumer whose loop hands messages over, and is told what became of them."""
+    """A consumer that hands messages to loops and takes their answers."""
 
     def ack(self, message: Any, /) -> None:
-        """It is consumed."""
+        """Note that a message is consumed."""
 
     def reconsume_later(self, message: Any, delay_level: int = 0, /) -> None:
-        """It is to come again."""
+        """Note that a message is to come again."""
 
     def processing(self, message: Any, /) -> Any:
-        """A block that answers by how it ends."""
+        """Return a context manager that answers a message by how its block ends."""
 
 
 class _Answerable:
     """
-    What a message can be answered by, when a loop took it.
+    The methods by which a loop answers a message that it took.
 
-    It is no field of the message: a copy, a pickle or a comparison of messages leaves it out.
+    The consumer to answer is no field of the message: a copy, a pickle or a comparison of messages
+    leaves it out.
     """
 
     __slots__ = ("_answerer",)
@@ -180,36 +184,37 @@ class _Answerable:
         return state
 
     def taken_by(self, answerer: Answerer) -> None:
-        """A loop of this consumer has it."""
+        """Note the consumer whose loop has taken this message."""
         self._answerer = answerer
 
     def ack(self) -> None:
         """
-        The message is consumed, as with `consumer.ack(message)`; twice is harmless.
+        Answer that the message is consumed, as `consumer.ack(message)` does. A second call changes
+        nothing.
 
-        Nothing is to be awaited: the broker is told with the next offsets.
+        The call need not be awaited: the broker learns of it with the next offsets.
 
-        :raises MQClientError: no loop took it.
+        :raises MQClientError: no loop took the message.
         """
         self._must_be_taken().ack(self)
 
     def nack(self, delay_level: int = 0) -> None:
         """
-        The message is to come again, as with `consumer.reconsume_later(message)`.
+        Answer that the message is to come again, as `consumer.reconsume_later(message)` does.
 
-        :param delay_level: when; 0: the broker decides, longer each time; -1: not again, to the
-            dead letters. Without meaning for ordered messages, whose queue rests a moment.
-        :raises MQClientError: no loop took it, or it was answered already.
+        :param delay_level: the delay level after which it comes again. 0 lets the broker decide,
+            longer each time; -1 sends it to the dead-letter queue. Ignored for ordered messages,
+            whose queue rests a moment.
+        :raises MQClientError: no loop took the message, or it was answered already.
         """
         self._must_be_taken().reconsume_later(self, delay_level)
 
     def processing(self) -> Any:
         """
-        `async with message.processing():` answers by how the block ends; in a thread `with`.
+        Return a context manager that answers the message by how its block ends, as the consumer's
+        `processing` does. Use it with `async with`, or with `with` in a thread.
 
-        See `processing` of the consumer.
-
-        :raises MQClientError: no loop took it.
+        :raises MQClientError: no loop took the message.
         """
         return self._must_be_taken().processing(self)
 
@@ -226,14 +231,14 @@ class _Answerable:
 @dataclass(slots=True)
 class MessageExt(_Answerable):
     """
-    A message that was stored, as a consumer gets it.
+    A stored message, as a consumer gets it.
 
     :ivar msg_id: the id that its producer gave it, else `offset_msg_id`.
-    :ivar offset_msg_id: where it is stored.
-    :ivar born_timestamp: the producer's clock, ms since the epoch.
-    :ivar store_timestamp: the broker's clock, ms since the epoch.
-    :ivar store_size: bytes of the record.
-    :ivar body: decompressed.
+    :ivar offset_msg_id: an id that encodes the broker's address and the record's offset there.
+    :ivar born_timestamp: when it was sent, by the producer's clock, in ms since the epoch.
+    :ivar store_timestamp: when it was stored, by the broker's clock, in ms since the epoch.
+    :ivar store_size: size of the stored record, in bytes.
+    :ivar body: the body, decompressed.
     """
 
     topic: str
@@ -275,12 +280,15 @@ class MessageExt(_Answerable):
 
     @property
     def queue(self) -> MessageQueue:
-        """Where it came from."""
+        """The queue that the message was read from."""
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
 
 class SendStatus(Enum):
-    """How a message that was sent is stored; all but the first mean: stored, but less safely."""
+    """
+    How safely a sent message is stored. All values but SEND_OK mean that it is stored, but not yet
+    flushed or replicated as configured.
+    """
 
     SEND_OK = 0
     FLUSH_DISK_TIMEOUT = 10
@@ -290,16 +298,18 @@ class SendStatus(Enum):
 
 class SendResult(NamedTuple):
     """
-    What became of a send.
+    The result of a send that a broker has stored.
 
-    :ivar msg_id: the unique id; of a batch all of them, with commas.
-    :ivar message_queue: where it was put; the topic without its namespace.
-    :ivar queue_offset: there; of delayed messages in the queue of their delay.
-    :ivar offset_msg_id: the address of the record.
-    :ivar region_id: of the broker.
-    :ivar trace_on: the broker wants traces.
-    :ivar duplicate: it was stored before, by an attempt whose answer was lost, and not again: what
-        is said is said of the first (`ProducerConfig.idempotent`).
+    :ivar msg_id: the message's unique id; for a batch the ids of all messages, with commas.
+    :ivar message_queue: the queue of the message; its topic is without namespace.
+    :ivar queue_offset: the offset in that queue; a delayed message has the offset in the queue of
+        its delay level.
+    :ivar offset_msg_id: an id that encodes the broker's address and the record's offset there.
+    :ivar region_id: the region of the broker.
+    :ivar trace_on: whether the broker wants traces.
+    :ivar duplicate: whether an earlier attempt, whose answer was lost, had already stored the
+        message, so that it was not stored again. The other fields then tell of the first storing
+        (`ProducerConfig.idempotent`).
     """
 
     send_status: SendStatus
@@ -314,7 +324,7 @@ class SendResult(NamedTuple):
 
 
 class PullStatus(Enum):
-    """What a pull found."""
+    """Whether a pull found messages, and if not, why."""
 
     FOUND = "FOUND"
     NO_NEW_MSG = "NO_NEW_MSG"
@@ -324,10 +334,10 @@ class PullStatus(Enum):
 
 class PullResult(NamedTuple):
     """
-    What a pull brought.
+    The result of a pull.
 
-    :ivar next_begin_offset: where the next one goes on.
-    :ivar suggest_which_broker_id: whom to ask next.
+    :ivar next_begin_offset: the offset for the next pull.
+    :ivar suggest_which_broker_id: id of the broker that the next pull should ask.
     """
 
     pull_status: PullStatus
@@ -340,11 +350,12 @@ class PullResult(NamedTuple):
 
 def decode_messages(data: bytes, broker_name: str = "") -> list[MessageExt]:
     """
-    The body of an answer, or of a push with one message.
+    Decode the messages in the body of an answer or of a broker's request.
 
-    Once `INFLATED_AT_ONCE` is reached, bodies stay as they are, and so do their bits in `sys_flag`.
+    Once `INFLATED_AT_ONCE` is reached, further bodies stay compressed, and their bits in `sys_flag`
+    stay set.
 
-    :raises CorruptRecord: something else than records is in it.
+    :raises CorruptRecord: the data is not a sequence of records.
     """
     messages: list[MessageExt] = []
     inflated = 0
@@ -360,15 +371,16 @@ def decode_pulled(
     data: bytes, broker_name: str = "", most: int = INFLATED_AT_ONCE
 ) -> tuple[list[MessageExt], int | None]:
     """
-    The body of a pull response, as far as it fits into memory.
+    Decode the messages in the body of a pull response, as many as should be in memory at a time.
 
-    64 KiB of an answer may become 64 MiB, and it may hold many of those. What is left out is pulled
-    again, so that nothing is lost.
+    64 KiB of a response may decompress to 64 MiB, and a response may hold many such bodies.
+    Messages that are left out are pulled again, so none is lost.
 
-    :param most: bytes of decompressed bodies behind which nothing more is taken; one message is
-        always taken.
-    :returns: messages, and the queue offset of the first that was left out, None for none.
-    :raises CorruptRecord: something else than records is in it.
+    :param most: once decompressed bodies have this many bytes, no further message is decoded; one
+        message always is.
+    :returns: the messages, and the queue offset of the first message that was left out; None if all
+        were decoded.
+    :raises CorruptRecord: the data is not a sequence of records.
     """
     messages: list[MessageExt] = []
     inflated = 0
@@ -384,12 +396,12 @@ def decode_pulled(
 
 def message_of(record: Record, broker_name: str = "", *, inflates: bool = True) -> MessageExt:
     """
-    One record as a message; its body decompressed.
+    Return a record as a message with its body decompressed.
 
-    A body that does not decompress stays as it is, and so does its bit in `sys_flag`: one bad
+    A body that cannot be decompressed stays as it is, and its bit in `sys_flag` stays set: one bad
     message must not stop its queue.
 
-    :param inflates: whether to try.
+    :param inflates: whether to decompress the body.
     """
     properties = decode_properties(record.properties_string)
     body, sys_flag = record.body, record.sys_flag

@@ -16,7 +16,7 @@ SEPARATOR = "%"
 
 def wrap(namespace: str, name: str) -> str:
     """
-    A topic or group as brokers know it; RocketMQ's own names stay as they are.
+    Return a topic or group as brokers know it; names of RocketMQ itself stay unchanged.
 
     `%RETRY%g` becomes `%RETRY%ns%g`.
     """
@@ -29,7 +29,7 @@ def wrap(namespace: str, name: str) -> str:
 
 
 def unwrap(namespace: str, name: str) -> str:
-    """The reverse: a topic or group as the application knows it."""
+    """Return a topic or group as the application knows it; the reverse of `wrap`."""
     if not namespace:
         return name
     prefix, bare = _split(name)
@@ -37,7 +37,7 @@ def unwrap(namespace: str, name: str) -> str:
 
 
 def is_system(name: str) -> bool:
-    """RocketMQ itself uses this topic or group."""
+    """Whether RocketMQ itself uses this topic or group."""
     return name in SYSTEM_TOPICS or name.startswith((SYSTEM_GROUP_PREFIX, SYSTEM_PREFIX))
 
 

@@ -1,4 +1,4 @@
-"""Old names of settings: they are taken with a DeprecationWarning that names the new one."""
+"""Old names of settings, which are accepted with a DeprecationWarning that gives the new name."""
 
 import dataclasses
 import sys
@@ -16,10 +16,10 @@ _OWN_FILES = (__file__.rpartition("rules")[0], dataclasses.__file__)
 
 class NewName(NamedTuple):
     """
-    A setting's new name.
+    The new name of a setting.
 
-    :ivar unit: of the old setting, where it was another one; the new one is in ms.
-    :ivar unit_ms: ms in that unit.
+    :ivar unit: the unit of the old setting, if it was not ms; the new setting is in ms.
+    :ivar unit_ms: how many ms the old unit has.
     """
 
     name: str
@@ -29,9 +29,9 @@ class NewName(NamedTuple):
 
 def with_old_spellings(**renamed: str | NewName) -> Callable[[type[T]], type[T]]:
     """
-    Let a dataclass of settings take their old names, too, and those of its base classes.
+    Let a dataclass of settings accept old names too, including the old names of its base classes.
 
-    :param renamed: old name to new name.
+    :param renamed: from old name to new name.
     """
 
     def decorate(cls: type[T]) -> type[T]:
@@ -73,7 +73,10 @@ def _take(old: str, new: NewName, options: dict[str, Any], defaults: dict[str, A
 
 
 def level_of_caller() -> int:
-    """For `warn` in the function that asks: the first frame that is not the client's own."""
+    """
+    Return the `stacklevel` with which the calling function's `warn` names the first frame outside
+    of the client.
+    """
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_FILES):
         level, frame = level + 1, frame.f_back

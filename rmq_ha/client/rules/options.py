@@ -1,6 +1,6 @@
 """Settings as keywords of `connect`, of producers and of consumers, with their types.
 
-Each of these has the settings of the dataclass that it names; a test holds them together.
+Each class here has the settings of the dataclass that its docstring names; a test compares them.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ C = TypeVar("C")
 
 
 class ClientOptions(TypedDict, total=False):
-    """Those of a client; see `ClientConfig`."""
+    """Settings of a client; see `ClientConfig`."""
 
     namesrv_addr: str
     namesrv_domain: str
@@ -49,7 +49,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class ProducerOptions(TypedDict, total=False):
-    """Those of a producer; see `ProducerConfig`."""
+    """Settings of a producer; see `ProducerConfig`."""
 
     producer_group: str
     create_topic_key: str
@@ -77,7 +77,7 @@ class ProducerOptions(TypedDict, total=False):
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """Those of any consumer; see `ConsumerConfig`."""
+    """Settings of any consumer; see `ConsumerConfig`."""
 
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
@@ -92,7 +92,7 @@ class ConsumerOptions(TypedDict, total=False):
 
 
 class PushConsumerOptions(ConsumerOptions, total=False):
-    """Those of a push consumer; see `PushConsumerConfig`."""
+    """Settings of a push consumer; see `PushConsumerConfig`."""
 
     consume_concurrency: int
     consume_message_batch_max_size: int
@@ -109,7 +109,7 @@ class PushConsumerOptions(ConsumerOptions, total=False):
 
 
 class PullConsumerOptions(ConsumerOptions, total=False):
-    """Those of a pull consumer; see `PullConsumerConfig`."""
+    """Settings of a pull consumer; see `PullConsumerConfig`."""
 
     broker_suspend_max_time_ms: int
     consumer_timeout_when_suspend_ms: int
@@ -118,7 +118,7 @@ class PullConsumerOptions(ConsumerOptions, total=False):
 
 
 class LitePullConsumerOptions(PullConsumerOptions, total=False):
-    """Those of a lite pull consumer; see `LitePullConsumerConfig`."""
+    """Settings of a lite pull consumer; see `LitePullConsumerConfig`."""
 
     auto_commit: bool
     auto_commit_interval_ms: int
@@ -130,15 +130,15 @@ class LitePullConsumerOptions(PullConsumerOptions, total=False):
 
 
 class BlockingClientOptions(ClientOptions, ProducerOptions, total=False):
-    """Those of a `BlockingClient`, which is a client and a producer."""
+    """Settings of a `BlockingClient`, which is a client and a producer."""
 
 
 def settings_of(kind: type[C], config: C | None, options: Mapping[str, Any]) -> C:
     """
-    A dataclass of settings.
+    Return settings of the given kind with some options set.
 
-    :param config: what the options change; None: the defaults.
-    :raises TypeError: there is no such setting.
+    :param config: the settings that the options change; None for the defaults.
+    :raises TypeError: an option is no setting of this kind.
     """
     if not options:
         return kind() if config is None else config
@@ -154,9 +154,9 @@ def settings_of(kind: type[C], config: C | None, options: Mapping[str, Any]) -> 
 
 def client_settings(settings: ClientConfig | str, options: Mapping[str, Any]) -> ClientConfig:
     """
-    The settings of a client.
+    Return the settings of a client with some options set.
 
-    :param settings: or only the name servers, `host:port`, `;` between them.
+    :param settings: settings, or only the name servers as `host:port;host:port`.
     """
     if isinstance(settings, str):
         options = {"namesrv_addr": settings, **options}
@@ -167,7 +167,7 @@ def client_settings(settings: ClientConfig | str, options: Mapping[str, Any]) ->
 def split_options(
     options: Mapping[str, Any], kind: type[C]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those that are settings of `kind`, and the others."""
+    """Return the options that are settings of `kind`, and the other options."""
     names = {item.name for item in fields(kind)} | getattr(kind, "_old_spellings", {}).keys()  # type: ignore[arg-type]
     own = {name: value for name, value in options.items() if name in names}
     return own, {name: value for name, value in options.items() if name not in names}

@@ -1,4 +1,4 @@
-"""ProcessQueue: what was pulled of one queue and is not consumed yet, and when to pull no more.
+"""ProcessQueue: the pulled messages of one queue that are not consumed yet, and flow control.
 
 Spec: remoting.md, sections 11.4 and 11.5.
 """
@@ -17,11 +17,11 @@ LOCK_EXPIRED_MS = 30_000
 @dataclass(frozen=True)
 class FlowLimits:
     """
-    When a queue holds enough.
+    How much of one queue may be cached before pulling stops.
 
-    :ivar messages: cached ones.
-    :ivar size: of their bodies, bytes.
-    :ivar span: between the first and the last queue offset of them; 0: any.
+    :ivar messages: how many messages.
+    :ivar size: how many bytes their bodies have.
+    :ivar span: how far the first and the last of their queue offsets are apart; 0 for no limit.
     """
 
     messages: int = 1000
@@ -31,15 +31,16 @@ class FlowLimits:
 
 class ProcessQueue:
     """
-    The cache of one queue; messages leave it in any order, the offset to commit only grows.
+    The cached messages of one queue. They leave it in any order; the offset to commit only grows.
 
-    :ivar dropped: this member lost the queue: what is still running here counts no more.
-    :ivar locked: the broker promised that no other member consumes it (orderly).
-    :ivar last_pull_ms: when it was last asked for, ms of a clock that nobody sets.
-    :ivar last_consume_ms: when the listener last had something of it, of the same clock.
-    :ivar last_lock_ms: when the broker last confirmed the lock, of the same clock.
+    :ivar dropped: whether this member has lost the queue; results of calls with its messages are
+        then ignored.
+    :ivar locked: whether the broker has promised that no other member consumes the queue (orderly).
+    :ivar last_pull_ms: when the queue was last pulled, in ms of a steady clock.
+    :ivar last_consume_ms: when a call with its messages last began, in ms of the same clock.
+    :ivar last_lock_ms: when the broker last confirmed the lock, in ms of the same clock.
     :ivar size: bytes of the cached bodies.
-    :ivar max_offset: of the queue as of the last pull, exclusive; 0 unknown.
+    :ivar max_offset: the offset after the queue's last message at the last pull; 0 if not known.
     """
 
     def __init__(self, now_ms: int = 0) -> None:
@@ -48,27 +49,27 @@ class ProcessQueue:
         self.last_pull_ms = self.last_consume_ms = self.last_lock_ms = now_ms
         self.size = 0
         self.max_offset = 0
-        self._end = 0  # behind the highest offset that was ever put
+        self._end = 0  # one more than the highest offset that was ever put
         self._messages: dict[int, MessageExt] = {}
         self._order: deque[int] = deque()  # offsets, those of removed messages among them
-        self._taken: dict[int, MessageExt] = {}  # orderly: with the listener, not committed
+        self._taken: dict[int, MessageExt] = {}  # orderly: taken, not committed yet
 
     @property
     def count(self) -> int:
-        """Messages that are pulled and not consumed; those with the listener among them."""
+        """How many messages are pulled and not consumed, including those with the listener."""
         return len(self._messages) + len(self._taken)
 
     @property
     def span(self) -> int:
-        """From the first to the last message that waits."""
+        """How many offsets the first and the last waiting message are apart."""
         first = self._first_offset()
         return 0 if first is None else self._order[-1] - first
 
     def put(self, messages: Iterable[MessageExt]) -> list[MessageExt]:
         """
-        Add what a pull found.
+        Add the messages of a pull.
 
-        :returns: those that were not there already.
+        :returns: the messages that were not in the cache already.
         """
         added = []
         for message in messages:
@@ -84,9 +85,10 @@ class ProcessQueue:
 
     def remove(self, messages: Iterable[MessageExt]) -> int:
         """
-        Take out what is consumed.
+        Take consumed messages out.
 
-        :returns: the offset to commit, everything below it is consumed; -1: it was empty.
+        :returns: the offset to commit, below which all messages are consumed; -1 if the cache was
+            empty.
         """
         if not self._messages:
             return -1
@@ -98,16 +100,16 @@ class ProcessQueue:
 
     def go_on_at(self, offset: int) -> None:
         """
-        The queue does not have what was to come next, but goes on here, which may be lower.
+        Go on at an offset, which may be lower, as the queue does not have the next offset.
 
-        What is cached is still consumed, but says no more how far the queue is.
+        Cached messages are still consumed, but the end for `remove` is now this offset.
         """
         self._end = offset
 
     # Orderly
 
     def take(self, count: int) -> list[MessageExt]:
-        """The next messages, which are now with the listener until commit or rollback."""
+        """Take the next messages for the listener; they stay taken until commit or rollback."""
         taken: list[MessageExt] = []
         while len(taken) < count:
             first = self._first_offset()
@@ -119,9 +121,9 @@ class ProcessQueue:
 
     def commit(self) -> int:
         """
-        What was taken is consumed.
+        Note that all taken messages are consumed.
 
-        :returns: the offset to commit; -1: nothing was taken.
+        :returns: the offset to commit; -1 if no message was taken.
         """
         if not self._taken:
             return -1
@@ -131,24 +133,24 @@ class ProcessQueue:
         return offset
 
     def rollback(self) -> None:
-        """What was taken waits again, before the rest."""
+        """Let all taken messages wait again, before the others."""
         self.give_back(list(self._taken.values()))
 
     def give_back(self, messages: Sequence[MessageExt]) -> None:
-        """Some of what was taken waits again, before the rest."""
+        """Let some taken messages wait again, before the others."""
         for message in messages:
             if self._taken.pop(message.queue_offset, None) is not None:
                 self._insert(message.queue_offset, message)
 
     @property
     def has_taken(self) -> bool:
-        """Messages are with the listener, or were and are not committed."""
+        """Whether messages are with the listener, or were and are not committed yet."""
         return bool(self._taken)
 
     # Judgements
 
     def is_full(self, limits: FlowLimits) -> str | None:
-        """Why nothing should be pulled now, or None."""
+        """Return the reason why nothing should be pulled now; None if there is room."""
         if self.count > limits.messages:
             return f"{self.count} messages are cached"
         if self.size > limits.size:
@@ -158,15 +160,18 @@ class ProcessQueue:
         return None
 
     def is_pull_expired(self, now_ms: int) -> bool:
-        """Nothing asked for it for two minutes: something is broken."""
+        """Whether the queue was not pulled for two minutes, so that its loop must be broken."""
         return now_ms - self.last_pull_ms > PULL_EXPIRED_MS
 
     def is_lock_expired(self, now_ms: int) -> bool:
-        """The lock was not renewed for so long that the broker may have given it to another."""
+        """
+        Whether the lock was not renewed for so long that the broker may have given it to another
+        member.
+        """
         return now_ms - self.last_lock_ms > LOCK_EXPIRED_MS
 
     def first_waiting(self) -> MessageExt | None:
-        """The message with the lowest offset."""
+        """Return the waiting message with the lowest offset."""
         first = self._first_offset()
         return None if first is None else self._messages[first]
 
@@ -174,9 +179,9 @@ class ProcessQueue:
         self, commit_offset: int, try_unlock_times: int = 0, epoch_ms: int = 0
     ) -> dict[str, Any]:
         """
-        ProcessQueueInfo, as operators see it (B13).
+        Return the fields of a ProcessQueueInfo, as operators see it (spec: B13).
 
-        :param epoch_ms: the time of day when the clock of our stamps began.
+        :param epoch_ms: when the steady clock began, in ms since the epoch.
         """
         first = self._first_offset()
         taken = self._taken

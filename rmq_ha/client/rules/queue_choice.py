@@ -1,7 +1,7 @@
-"""Which queue a message goes to.
+"""QueueChoice: which queue a message goes to.
 
-Java counts per thread, from a random start; we have one reactor, so we count per topic, from a
-random start: queue after queue in the order of (broker name, queue id).
+Java takes one queue after the other with a counter per thread. This client has one reactor and so a
+counter per topic. It has a random start and follows the order of (broker name, queue id).
 
 Spec: remoting.md, section 11.1 (TopicPublishInfo, MQFaultStrategy, SelectMessageQueueByHash).
 """
@@ -21,9 +21,9 @@ Selector = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
 
 class QueueChoice:
     """
-    The walk over the queues of one topic.
+    A round robin over the queues of one topic.
 
-    :param start: a random number from 0 on.
+    :param start: a random number, not negative.
     """
 
     __slots__ = ("_index",)
@@ -33,9 +33,10 @@ class QueueChoice:
 
     def next(self, info: PublishInfo, avoid: str | None = None) -> MessageQueue:
         """
-        The next queue.
+        Return the next queue.
 
-        :param avoid: the broker of the attempt before, if there is another one.
+        :param avoid: the broker of the attempt before; its queues are taken only if no other broker
+            has any.
         """
         queues = info.queues
         size = len(queues)
@@ -51,7 +52,7 @@ class QueueChoice:
     def next_available(
         self, info: PublishInfo, faults: LatencyFaults, now_ms: float
     ) -> MessageQueue:
-        """The next queue of a broker that is available; if none is, one of the least bad."""
+        """Return the next queue of an available broker; if none is, one of the least bad broker."""
         queues = info.queues
         size = len(queues)
         self._index += 1
@@ -73,9 +74,9 @@ def select_by_hash(
     queues: Sequence[MessageQueue], message: Message, arg: str | int | None
 ) -> MessageQueue:
     """
-    The queue of Java's SelectMessageQueueByHash: equal keys go to one queue.
+    Return the queue that Java's SelectMessageQueueByHash chooses: equal keys go to one queue.
 
-    :param arg: the key: a text, or an integer (as Java's Integer if it fits, else as Long).
+    :param arg: the key: a text, or an integer (hashed as Java's Integer if it fits, else as Long).
     """
     code = hash_code(arg)
     # Java: the remainder has the sign of the hash, and abs() takes it away.
@@ -84,9 +85,9 @@ def select_by_hash(
 
 def hash_code(arg: str | int | None) -> int:
     """
-    Java's hashCode of a String, Integer or Long.
+    Return Java's hashCode of a String, Integer or Long.
 
-    :raises IllegalMessage: it is something else.
+    :raises IllegalMessage: the argument is neither a text nor an integer of 64 bits.
     """
     if isinstance(arg, bool) or not isinstance(arg, str | int):
         raise IllegalMessage(f"a key to select a queue by is a str or an int, not {arg!r}")

@@ -1,7 +1,7 @@
-"""Sends that wait for a broker to come back: one of them tries, the others wait for what it finds.
+"""Resting: sends that wait for a broker to come back. One of them tries; the others wait for it.
 
-If each of thousands knocked for itself, processor and network would be busy while nobody is there,
-and a broker that starts would meet all of them at once.
+If each of thousands of sends tried for itself, processor and network would be busy while no broker
+answers, and a starting broker would get all sends at once.
 """
 
 from collections import OrderedDict
@@ -15,10 +15,10 @@ _MOST_DOUBLINGS = 20
 
 class Pauses:
     """
-    Longer each time, and never the same for two clients.
+    Pauses between attempts: longer each time, and random, so that clients do not act together.
 
-    :param first_ms: of about this length is the first one.
-    :param most_ms: no longer than this.
+    :param first_ms: about the length of the first pause, in ms.
+    :param most_ms: the longest pause, in ms.
     """
 
     def __init__(self, random: Random, first_ms: int, most_ms: int) -> None:
@@ -27,17 +27,22 @@ class Pauses:
         self._most_s = most_ms / 1000
 
     def seconds(self, before: int) -> float:
-        """:param before: how many there were before."""
+        """
+        Return the length of the next pause, in seconds.
+
+        :param before: how many pauses there were before.
+        """
         longest: float = min(self._first_s * 2 ** min(before, _MOST_DOUBLINGS), self._most_s)
         return longest * (0.5 + self._random.random() / 2)
 
 
 class _Rest(Generic[T]):
     """
-    Those who wait for one thing.
+    The sends that wait for one key.
 
-    :ivar due: when the next one tries; None while one does.
-    :ivar tried: how many of them found nobody.
+    :ivar since: when the first of them began to wait.
+    :ivar due: when the next send tries; None while one tries.
+    :ivar tried: how many attempts have failed.
     """
 
     __slots__ = ("due", "since", "tried", "waiting")
@@ -51,9 +56,9 @@ class _Rest(Generic[T]):
 
 class Resting(Generic[T]):
     """
-    Who waits for what: by key, a topic say, since somebody found that nobody serves it.
+    The waiting sends, by key. A key is for example a topic that no broker serves at the moment.
 
-    :ivar rests: by key; empty while all is well.
+    :ivar rests: the waiting sends of each key; empty while all keys are served.
     """
 
     def __init__(self, pauses: Pauses) -> None:
@@ -64,18 +69,18 @@ class Resting(Generic[T]):
 
     @property
     def count(self) -> int:
-        """How many wait."""
+        """How many sends wait."""
         return len(self._keys)
 
     def holds(self, item: T, key: Hashable) -> bool:
-        """Somebody else finds out whether it is worth trying."""
+        """Whether an item has to wait, because another one tries the key or is due to."""
         return key in self.rests and self._triers.get(item) != key
 
     def add(self, item: T, key: Hashable, now: float) -> bool:
         """
-        It found nobody, or `holds`: it waits.
+        Let an item wait, because its attempt failed or `holds` is true for it.
 
-        :returns: True for the first one.
+        :returns: whether it is the first that waits for the key.
         """
         is_first = key not in self.rests
         if is_first:
@@ -86,7 +91,7 @@ class Resting(Generic[T]):
         return is_first
 
     def forget(self, item: T) -> bool:
-        """It waits no more; False when it did not wait."""
+        """Take an item out of the waiting ones; return False if it did not wait."""
         key = self._keys.pop(item, None)
         if key is None:
             return False
@@ -96,7 +101,10 @@ class Resting(Generic[T]):
         return True
 
     def due(self, now: float) -> list[T]:
-        """Those who are to try now, one for each key; `ended` or `add` has to follow."""
+        """
+        Return the items that are to try now, at most one for each key. Call `ended`, `add` or
+        `back` for each of them afterwards.
+        """
         triers = []
         for key, rest in self.rests.items():
             if rest.due is not None and rest.due <= now:
@@ -108,7 +116,10 @@ class Resting(Generic[T]):
         return triers
 
     def ended(self, item: T, now: float) -> None:
-        """It found nothing out; if it was the one to try, the next one is, after a pause."""
+        """
+        Note that an item has ended without an answer. If it was the one to try its key, the next
+        item tries after a pause.
+        """
         key = self._triers.pop(item, None)
         rest = self.rests.get(key)
         if rest is None:
@@ -119,9 +130,10 @@ class Resting(Generic[T]):
 
     def back(self, item: T, key: Hashable, now: float) -> tuple[list[T], float]:
         """
-        It was answered: what it tried, and `key`, is there.
+        Note that an item was answered: the key that it tried, and `key`, are served again.
 
-        :returns: who waited, in order, and for how long the first of them, s.
+        :returns: the items that waited, in order, and how long the first of them waited, in
+            seconds.
         """
         waiters: list[T] = []
         lasted = 0.0
@@ -136,11 +148,11 @@ class Resting(Generic[T]):
         return waiters, lasted
 
     def items(self) -> list[T]:
-        """All who wait."""
+        """Return all waiting items."""
         return list(self._keys)
 
     def next_due(self) -> float | None:
-        """When to ask `due`."""
+        """Return when to call `due` next; None if no item is to try."""
         return min((rest.due for rest in self.rests.values() if rest.due is not None), default=None)
 
     def _drop_if_empty(self, key: Hashable, rest: _Rest[T]) -> None:

@@ -1,4 +1,4 @@
-"""What a topic's route means for those who send and those who pull.
+"""The queues of a topic's route that producers write to and consumers read from.
 
 Spec: remoting.md, sections 9.5 and 11.1 to 11.3.
 """
@@ -10,15 +10,15 @@ from rmq_ha.base.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 
-_MOST_QUEUES = 0xFFFF  # of one broker; no name server shall fill our memory
+_MOST_QUEUES = 0xFFFF  # of one broker; a wrong number of a name server must not fill the memory
 
 
 @dataclass(frozen=True, slots=True)
 class PublishInfo:
     """
-    Where messages of a topic can be sent.
+    The queues that messages of a topic can be sent to.
 
-    :ivar queues: all of them, brokers in the order of their names.
+    :ivar queues: all queues, brokers in the order of their names.
     :ivar write_queues: how many queues each broker has.
     :ivar is_ordered: a fixed order of queues is configured at the name server.
     """
@@ -29,7 +29,7 @@ class PublishInfo:
 
 
 def publish_info(topic: str, route: TopicRoute) -> PublishInfo:
-    """The queues that can be written; those of brokers without a master cannot."""
+    """Return the queues that can be written to; queues of brokers without a master cannot."""
     if route.order_conf:
         pairs = _ordered(route.order_conf)
         return PublishInfo(_numbered(topic, pairs), dict(pairs), True)
@@ -44,7 +44,7 @@ def publish_info(topic: str, route: TopicRoute) -> PublishInfo:
 
 
 def why_not_published(topic: str, route: TopicRoute) -> str:
-    """Why a route has no queue that can be written."""
+    """Return the reason why a route has no queue that can be written to."""
     if not any(item.perm & PERM_WRITE for item in route.queues):
         return (
             "its queues may only be read: the topic's perm says so (rmqha-admin topic update "
@@ -56,7 +56,7 @@ def why_not_published(topic: str, route: TopicRoute) -> str:
 
 
 def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """The queues that can be read, sorted; those of brokers without a master too."""
+    """Return the queues that can be read, sorted, including those of brokers without a master."""
     pairs = [
         (item.broker_name, item.read_queue_nums) for item in route.queues if item.perm & PERM_READ
     ]
@@ -65,9 +65,10 @@ def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 def borrowed_route(route: TopicRoute, default_queue_nums: int) -> TopicRoute:
     """
-    For a topic that does not exist yet: the route of the topic that it will be made after.
+    Return a route for a topic that does not exist yet, from the route of its template topic.
 
-    :param default_queue_nums: how many queues the producer would like.
+    :param route: the route of the topic after which brokers create the new one.
+    :param default_queue_nums: how many queues the producer wants at each broker.
     """
     queues = [
         QueueRoute(
@@ -83,12 +84,12 @@ def borrowed_route(route: TopicRoute, default_queue_nums: int) -> TopicRoute:
 
 
 def is_changed(old: TopicRoute | None, new: TopicRoute) -> bool:
-    """Whether they differ in more than the order of their parts."""
+    """Whether two routes differ in more than the order of their parts."""
     return old is None or _sorted(old) != _sorted(new)
 
 
 def addresses_of(route: TopicRoute) -> set[str]:
-    """Of all brokers, slaves too."""
+    """Return the addresses of all brokers, including slaves."""
     return {address for item in route.brokers for address in item.addresses.values()}
 
 
@@ -96,11 +97,11 @@ def choose_address(
     addresses: dict[int, str], broker_id: int, *, only_this: bool
 ) -> tuple[str, int, bool] | None:
     """
-    A broker of one name to ask, as Java's findBrokerAddressInSubscribe.
+    Choose one of the brokers of one name, as Java's findBrokerAddressInSubscribe does.
 
-    :param broker_id: 0 is the master.
-    :param only_this: no other will do.
-    :returns: address, broker id, whether it is a slave; None when there is none.
+    :param broker_id: the preferred broker id; 0 is the master.
+    :param only_this: whether no other broker may be chosen.
+    :returns: address, broker id, and whether it is a slave; None if no broker fits.
     """
     if broker_id not in addresses and broker_id != MASTER_ID and broker_id + 1 in addresses:
         broker_id += 1
@@ -125,7 +126,7 @@ def _numbered(topic: str, pairs: list[tuple[str, int]]) -> tuple[MessageQueue, .
 
 
 def _ordered(text: str) -> list[tuple[str, int]]:
-    """`broker:queues;...`; pieces of another form are left out."""
+    """Parse `broker:queues;broker:queues`; skip pieces of another form."""
     pairs = []
     for piece in text.split(";"):
         name, _, count = piece.partition(":")

@@ -1,4 +1,4 @@
-"""Frames of sends, straight from values to bytes.
+"""Frames of sends, encoded from values straight to bytes, for speed.
 
 Spec: remoting.md, sections 1.2, 1.3, 4.1 and 5.1.
 """
@@ -29,7 +29,7 @@ _plain = msgspec.json.encode
 
 @dataclass(frozen=True)
 class Destination:
-    """What all sends to one broker's queues of a topic have in common."""
+    """The values that all sends to one broker's queues of a topic have in common."""
 
     code: int
     group: str
@@ -41,17 +41,17 @@ class Destination:
 
     @property
     def is_batch(self) -> bool:
-        """The body is a batch."""
+        """Whether the body is a batch."""
         return self.code == RequestCode.SEND_BATCH_MESSAGE
 
     def frame(
         self, queue_id: int, message: "Outgoing", now_ms: int, opaque: int, *, oneway: bool = False
     ) -> bytes:
         """
-        A send to one of its queues, as a whole frame.
+        Return the frame of a send to one queue of this destination.
 
-        :param now_ms: when the message was born, ms since the epoch.
-        :raises ProtocolViolation: it would be too large for any peer.
+        :param now_ms: when the message was born, in ms since the epoch.
+        :raises ProtocolViolation: the frame would be too large for any peer.
         """
         most = message.max_reconsume_times
         header = self._template % (
@@ -73,7 +73,7 @@ class Destination:
 
     @cached_property
     def _template(self) -> bytes:
-        """What does not change of the header."""
+        """The header, with places for the values that differ from send to send."""
         fields = [
             f'"a":{_text(self.group)}',
             f'"b":{_text(self.topic)}',
@@ -96,7 +96,7 @@ class Destination:
 
 
 class Outgoing(NamedTuple):
-    """What one send adds to its destination."""
+    """The values of one send that are not in its `Destination`."""
 
     sys_flag: int
     flag: int
@@ -107,7 +107,7 @@ class Outgoing(NamedTuple):
 
 
 def send_command(to: Destination, queue_id: int, message: Outgoing, now_ms: int) -> RemotingCommand:
-    """The same as a command, for what has to be signed or has no connection yet."""
+    """Return the send as a command, for sends that are signed or have no connection yet."""
     header = SendHeader(
         producer_group=to.group,
         topic=to.topic,
@@ -130,7 +130,7 @@ def send_command(to: Destination, queue_id: int, message: Outgoing, now_ms: int)
 
 
 def quoted(text: str) -> bytes:
-    """A JSON string; half of a surrogate pair, which has no UTF-8, becomes `?`."""
+    """Encode a JSON string; half of a surrogate pair has no UTF-8 and becomes `?`."""
     try:
         return _plain(text)
     except UnicodeEncodeError:
@@ -139,7 +139,7 @@ def quoted(text: str) -> bytes:
 
 def properties_text(properties: Mapping[str, str]) -> str:
     """
-    The property string, in the order in which Java's HashMap walks over these names.
+    Encode the property string, with the names in the order of Java's HashMap.
 
     :raises IllegalMessage: a name or value is empty, contains a separator (U+0001, U+0002) or is
         no text, or all together are too long.
@@ -167,9 +167,10 @@ def properties_text(properties: Mapping[str, str]) -> str:
 
 def java_map_order(names: tuple[str, ...]) -> list[str]:
     """
-    Names in the order of a Java HashMap that they were put into one by one.
+    Return names in the order of a Java HashMap that they were put into one by one.
 
-    By bucket, in each by time; the table doubles when it is more than three quarters full.
+    The order is by bucket, and in a bucket by time. The table doubles when it is more than three
+    quarters full.
     """
     size = 16
     while len(names) > size * 3 // 4:
@@ -187,7 +188,10 @@ Pick = Callable[[Mapping[str, str]], tuple[str, ...]]
 
 @lru_cache(maxsize=1024)
 def _layout(names: tuple[str, ...]) -> tuple[list[str], Pick | None]:
-    """The pieces of a text, with places for values between them, and what picks these."""
+    """
+    Return the pieces of a property string, with empty places for values between them, and a
+    function that returns the values for these places.
+    """
     if not names:
         return [], None
     if not all(isinstance(name, str) and name for name in names):

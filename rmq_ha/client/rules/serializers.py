@@ -1,4 +1,4 @@
-"""Bodies that are more than bytes: text, JSON, Avro, protobuf.
+"""Serializers: message bodies as values of text, JSON, Avro or protobuf.
 
     ORDERS = JsonSerializer(Order)
     await producer.send(ORDERS.message("Orders", order, keys=order.number))
@@ -28,22 +28,30 @@ _MOST_SCHEMAS = 1024
 
 
 class Serializer(ABC, Generic[T]):
-    """Makes bytes of values, and values of bytes; make one of your own by these two methods."""
+    """Converts values to bytes and back. Subclasses implement `dumps` and `loads`."""
 
     @abstractmethod
     def dumps(self, value: T) -> bytes:
-        """:raises Exception: it is no value of this kind."""
+        """
+        Return a value as bytes.
+
+        :raises Exception: the value is not of the serializer's kind.
+        """
 
     @abstractmethod
     def loads(self, data: bytes) -> T:
-        """:raises Exception: they are no value of this kind."""
+        """
+        Return the value of bytes.
+
+        :raises Exception: the bytes are no value of the serializer's kind.
+        """
 
     def message(self, topic: str, value: T, tags: str = "", **more: Any) -> Message:
         """
-        A message with this value.
+        Make a message with this value as its body.
 
-        :param more: as `Message`.
-        :raises IllegalMessage: the value cannot be said so.
+        :param more: further arguments of `Message`.
+        :raises IllegalMessage: the value cannot be serialized.
         """
         try:
             body = self.dumps(value)
@@ -55,9 +63,9 @@ class Serializer(ABC, Generic[T]):
 
     def value(self, message: MessageExt) -> T:
         """
-        What a message is about.
+        Return the value in a message's body.
 
-        :raises UndecodableBody: its body is of another kind.
+        :raises UndecodableBody: the body is no value of the serializer's kind.
         """
         try:
             return self.loads(message.body)
@@ -69,16 +77,16 @@ class Serializer(ABC, Generic[T]):
 
 
 class BytesSerializer(Serializer[bytes]):
-    """Bytes as they are, and what can be seen as bytes."""
+    """Bytes unchanged, also from a bytearray or a memoryview."""
 
     def dumps(self, value: bytes | bytearray | memoryview) -> bytes:
-        """:raises TypeError: it is something else; a number would become so many zeros."""
+        """:raises TypeError: the value is no buffer; `bytes` would make zeros of a number."""
         if not isinstance(value, bytes | bytearray | memoryview):
             raise TypeError("these are no bytes")
         return bytes(value)
 
     def loads(self, data: bytes) -> bytes:
-        """The same."""
+        """Return the bytes unchanged."""
         return data
 
 
@@ -93,44 +101,44 @@ class TextSerializer(Serializer[str]):
         return value.encode(self.encoding)
 
     def loads(self, data: bytes) -> str:
-        """:raises ValueError: they are no text in this encoding."""
+        """:raises ValueError: the bytes are no text in this encoding."""
         return data.decode(self.encoding)
 
 
 class JsonSerializer(Serializer[T]):
     """
-    JSON of dataclasses, attrs, TypedDicts, structs of msgspec, datetimes, and what JSON knows.
+    JSON of dataclasses, attrs, TypedDicts, structs of msgspec, datetimes and JSON's own types.
 
-    What is read is checked: a field that is missing or of another type is an error.
+    Bodies that are read are checked: a field that is missing or has another type is an error.
     """
 
     def __init__(self, kind: type[T]) -> None:
-        """:param kind: of the values; `dict` or `object` for any."""
+        """:param kind: the type of the values; `dict` for any object, `object` for any JSON."""
         self.kind = kind
         self._encode = msgspec.json.Encoder().encode
         decoder: Any = msgspec.json.Decoder(Any if kind is object else kind)
         self._decode: Callable[[bytes], T] = decoder.decode
 
     def dumps(self, value: T) -> bytes:
-        """:raises TypeError: something in it is unknown to JSON."""
+        """:raises TypeError: JSON has no form for a part of the value."""
         return self._encode(value)
 
     def loads(self, data: bytes) -> T:
-        """:raises msgspec.MsgspecError: they are no JSON, or of another kind."""
+        """:raises msgspec.MsgspecError: the bytes are no JSON, or not of this kind."""
         return self._decode(data)
 
 
 class AvroSerializer(Serializer[Mapping[str, Any]]):
     """
-    Avro records without a header: who reads has to know the schema (`rmq-ha[avro]`).
+    Avro records without a header, so a reader has to know the schema. It needs `rmq-ha[avro]`.
 
-    :ivar schema: what is written, as a dict.
+    :ivar schema: the parsed schema that values are written with.
     """
 
     def __init__(self, schema: Mapping[str, Any], writer: Mapping[str, Any] | None = None) -> None:
         """
-        :param writer: what was written with, when what is read is older or newer.
-        :raises ConfigurationError: fastavro is not installed, or the schema is none.
+        :param writer: the schema that the read bodies were written with, if it is not `schema`.
+        :raises ConfigurationError: fastavro is not installed, or a schema is not valid.
         """
         try:
             self._avro: Any = import_module("fastavro")
@@ -145,13 +153,16 @@ class AvroSerializer(Serializer[Mapping[str, Any]]):
             raise ConfigurationError(f"this is no Avro schema: {error}") from error
 
     def dumps(self, value: Mapping[str, Any]) -> bytes:
-        """:raises ValueError: it does not fit the schema."""
+        """:raises ValueError: the value does not fit the schema."""
         out = BytesIO()
         self._avro.schemaless_writer(out, self.schema, value)
         return out.getvalue()
 
     def loads(self, data: bytes) -> Mapping[str, Any]:
-        """:raises EOFError: they are cut short."""
+        """
+        :raises EOFError: the bytes are cut short.
+        :raises ValueError: further bytes follow the record.
+        """
         stream = BytesIO(data)
         record: Mapping[str, Any] = self._avro.schemaless_reader(stream, self._writer, self.schema)
         left = len(data) - stream.tell()
@@ -162,19 +173,21 @@ class AvroSerializer(Serializer[Mapping[str, Any]]):
 
 class RegisteredSerializer(Serializer[T]):
     """
-    Bodies that name their schema of a registry: a zero, its number in four bytes, the rest.
+    Bodies that name their schema in a registry: a zero byte, the schema's number in four bytes, and
+    the serialized value.
 
-    So Confluent's serializers for Avro and JSON write them, and registries that do as it does.
+    Confluent's serializers for Avro and JSON write this form.
     """
 
     def __init__(
         self, number: int, own: Serializer[T], reader: Callable[[int], Serializer[T]]
     ) -> None:
         """
-        :param number: the schema's at the registry, for what is written.
-        :param own: writes it.
-        :param reader: a schema's number to what reads bodies of it; called once for each.
-        :raises ConfigurationError: the number is none of a registry's.
+        :param number: the registry's number of the schema that values are written with.
+        :param own: serializes values with this schema.
+        :param reader: returns the serializer for bodies of a schema's number; called once for each
+            number.
+        :raises ConfigurationError: the number does not fit into four bytes.
         """
         if not 0 <= number < 1 << 32:
             raise ConfigurationError(f"{number}: schemas have numbers from 0 to {(1 << 32) - 1}")
@@ -184,11 +197,14 @@ class RegisteredSerializer(Serializer[T]):
         self._readers: dict[int, Serializer[T]] = {number: own}
 
     def dumps(self, value: T) -> bytes:
-        """:raises Exception: what its own serializer raises."""
+        """:raises Exception: as raised by the serializer `own`."""
         return _MAGIC + self.number.to_bytes(4, "big") + self._own.dumps(value)
 
     def loads(self, data: bytes) -> T:
-        """:raises ValueError: no number is there; else what `reader` or its serializer raises."""
+        """
+        :raises ValueError: the bytes do not begin with a zero and a schema's number.
+        :raises Exception: as raised by `reader` or by its serializer.
+        """
         if len(data) < _NUMBERED or data[:1] != _MAGIC:
             raise ValueError("it does not begin with a zero and the number of a schema")
         number = int.from_bytes(data[1:_NUMBERED], "big")
@@ -201,31 +217,31 @@ class RegisteredSerializer(Serializer[T]):
 
 
 class ProtobufMessage(Protocol):
-    """What `protoc` makes."""
+    """A message class that `protoc` has generated."""
 
     def SerializeToString(self) -> bytes:
-        """Its bytes."""
+        """Return the message as bytes."""
 
     @classmethod
     def FromString(cls, s: bytes, /) -> Self:
-        """The reverse."""
+        """Return the message of bytes."""
 
 
 P = TypeVar("P", bound=ProtobufMessage)
 
 
 class ProtobufSerializer(Serializer[P]):
-    """Protobuf, by the class that `protoc` made (`rmq-ha[protobuf]`)."""
+    """Protobuf messages of a class that `protoc` has generated. It needs `rmq-ha[protobuf]`."""
 
     def __init__(self, kind: type[P]) -> None:
         self.kind = kind
 
     def dumps(self, value: P) -> bytes:
-        """:raises TypeError: it is of another class, whose bytes would be read as something."""
+        """:raises TypeError: the value is of another class; readers would misread its bytes."""
         if not isinstance(value, self.kind):
             raise TypeError(f"a {self.kind.__name__} is wanted")
         return value.SerializeToString()
 
     def loads(self, data: bytes) -> P:
-        """:raises google.protobuf.message.DecodeError: they are none."""
+        """:raises google.protobuf.message.DecodeError: the bytes are no such message."""
         return self.kind.FromString(data)

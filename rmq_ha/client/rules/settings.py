@@ -23,7 +23,7 @@ from rmq_ha.client.rules.old_spellings import with_old_spellings
 DEFAULT_NAMESRV_PORT = 9876
 ADDRESS_SERVER_PORT = 8080
 ADDRESSES_SECONDS = 120.0
-"""How long addresses of name servers count that were looked up, as in Java."""
+"""How long looked-up addresses of name servers are used before the next look-up, as in Java."""
 _HTTP_OK = 200
 _NO_HOST = re.compile(r"[^\w.:\[\]-]")
 
@@ -40,36 +40,38 @@ _NO_HOST = re.compile(r"[^\w.:\[\]-]")
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
     """
-    What all producers and consumers of one `ClientInstance` share.
+    Settings that all producers and consumers of one `ClientInstance` share.
 
-    :ivar namesrv_addr: `host:port` of name servers, `;` between them; the environment's
-        NAMESRV_ADDR when empty.
-    :ivar namesrv_domain: `host` or `host:port` of a server that says over HTTP where the name
-        servers are, for who has no list of them; asked again every two minutes.
-    :ivar namesrv_domain_subgroup: which list, as Java's `rocketmq.namesrv.domain.subgroup`.
-    :ivar client_ip: part of the client id; this machine's address when empty.
-    :ivar instance_name: part of the client id; unique for the process when `DEFAULT`.
+    :ivar namesrv_addr: addresses of name servers as `host:port;host:port`; if empty, those of the
+        environment variable NAMESRV_ADDR.
+    :ivar namesrv_domain: `host` or `host:port` of an HTTP server that lists the name servers. It is
+        asked if no addresses are set, and again every two minutes.
+    :ivar namesrv_domain_subgroup: which list of that server to ask for, as Java's
+        `rocketmq.namesrv.domain.subgroup`.
+    :ivar client_ip: part of the client id; this machine's address if empty.
+    :ivar instance_name: part of the client id; `DEFAULT` stands for a unique name of the process.
     :ivar namespace: put before topics and groups, as `<namespace>%`.
-    :ivar credentials: for brokers with ACL.
-    :ivar sign_time: sign code, time and number of each request, too, for brokers of ours; others
-        do not notice.
-    :ivar sign_only_over_tls: with credentials, a client is not made that would sign over plain TCP,
-        or for servers that prove nothing: whoever listens there can send its requests again.
-    :ivar use_tls: connect with TLS; `tls` says how.
-    :ivar tls: RocketMQ's `tls.*` keys. With `tls.client.trustCertPath` servers have to prove that
-        they are whom we connect to; without it a warning says that nobody checks. Unlike in
-        RocketMQ `tls.test.mode.enable` is false, or these keys would have no effect.
-    :ivar ssl_context: instead of `use_tls` and `tls`: connect with TLS by these rules. It cannot be
-        pickled.
+    :ivar credentials: the account that signs requests, for brokers with ACL.
+    :ivar sign_time: also sign code, time and number of each request. Brokers of rmq-ha check them;
+        other brokers ignore them.
+    :ivar sign_only_over_tls: refuse to make a client with credentials that would sign over plain
+        TCP, or to servers that do not prove who they are. Whoever listens on such a connection
+        could repeat its requests.
+    :ivar use_tls: connect with TLS, by the keys in `tls`.
+    :ivar tls: RocketMQ's `tls.*` keys. With `tls.client.trustCertPath` servers have to prove who
+        they are; without it a warning says that no server is checked. Unlike in RocketMQ
+        `tls.test.mode.enable` is false, or these keys would have no effect.
+    :ivar ssl_context: connect with TLS by this context, instead of `use_tls` and `tls`. It cannot
+        be pickled.
     :ivar vip_channel_enabled: send to the brokers' port minus 2.
-    :ivar poll_name_server_interval_ms: the time between two looks at the routes.
-    :ivar heartbeat_broker_interval_ms: the time between two heartbeats.
-    :ivar persist_consumer_offset_interval_ms: the time between two writes of consumers' offsets.
-    :ivar pull_time_delay_when_exception_ms: how long a pull waits after an error.
-    :ivar mq_client_api_timeout_ms: for calls that are neither sends nor pulls.
-    :ivar connect_timeout_ms: for one attempt to connect.
-    :ivar route_idle_ms: a route that nobody used for so long is forgotten.
-    :ivar process: None for the one we are in.
+    :ivar poll_name_server_interval_ms: time between two updates of the routes, in ms.
+    :ivar heartbeat_broker_interval_ms: time between two heartbeats, in ms.
+    :ivar persist_consumer_offset_interval_ms: time between two writes of consumers' offsets, in ms.
+    :ivar pull_time_delay_when_exception_ms: how long a pull waits after an error, in ms.
+    :ivar mq_client_api_timeout_ms: timeout of calls that are neither sends nor pulls, in ms.
+    :ivar connect_timeout_ms: timeout of one attempt to connect, in ms.
+    :ivar route_idle_ms: after this time without use a route is forgotten, in ms.
+    :ivar process: the process in the client's id; None for the current process.
     """
 
     namesrv_addr: str = ""
@@ -98,18 +100,19 @@ class ClientConfig:
 
     def servers(self, environ: Mapping[str, str]) -> list[str]:
         """
-        Addresses of name servers; none when they are to be looked up.
+        Return the addresses of name servers; an empty list if `namesrv_domain` lists them.
 
-        :raises ConfigurationError: there are none, and nobody to ask for them; or one is none.
+        :raises ConfigurationError: neither addresses nor `namesrv_domain` are set, or an address is
+            not valid.
         """
         known = self.namesrv_addr or environ.get("NAMESRV_ADDR", "")
         return [] if self.namesrv_domain and not known else name_servers(known)
 
     def address_server(self) -> str:
         """
-        Who is asked for name servers, as Java asks.
+        Return the URL that lists the name servers, in Java's form.
 
-        :raises ConfigurationError: `namesrv_domain` is no host.
+        :raises ConfigurationError: `namesrv_domain` is neither `host` nor `host:port`.
         """
         domain = self.namesrv_domain
         if not domain or _NO_HOST.search(domain):
@@ -122,11 +125,11 @@ class ClientConfig:
         return f"http://{place}/rocketmq/{self.namesrv_domain_subgroup}{unit}"
 
     def tls_options(self) -> dict[str, str]:
-        """The `tls.*` keys with our defaults."""
+        """Return the `tls.*` keys with this client's defaults."""
         return {"tls.test.mode.enable": "false", **self.tls}
 
     def signer(self, now_ms: Callable[[], int], random: Random) -> RequestSigner | None:
-        """Signs for the account, if there is one; each process needs one of its own."""
+        """Make a signer for the account; None without credentials. Processes do not share one."""
         if self.credentials is None:
             return None
         return RequestSigner(
@@ -135,9 +138,10 @@ class ClientConfig:
 
     def context(self) -> SSLContext | None:
         """
-        The application's own rules for TLS, if it has some.
+        Return the application's SSL context; None if it has none.
 
-        :raises ConfigurationError: there are others beside it, or it proves less than is wanted.
+        :raises ConfigurationError: `use_tls` or `tls` is set too, or the context checks less than
+            `sign_only_over_tls` demands.
         """
         context = self.ssl_context
         if context is None:
@@ -153,12 +157,12 @@ class ClientConfig:
         return context
 
     def tls_demanded_by(self) -> str:
-        """The setting that wants servers to prove who they are; empty: none does."""
+        """Return the setting that demands that servers prove who they are; empty if none does."""
         demands = self.sign_only_over_tls and self.credentials is not None
         return "sign_only_over_tls=True" if demands else ""
 
     def remoting(self) -> NettyClientConfig:
-        """For the connections."""
+        """Return the settings of the client's connections."""
         return NettyClientConfig(
             connect_timeout_millis=self.connect_timeout_ms, use_tls=self.use_tls
         )
@@ -168,40 +172,43 @@ class ClientConfig:
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig:
     """
-    One producer's own settings.
+    Settings of one producer.
 
-    :ivar producer_group: of brokers with transactions, whom they ask about them.
-    :ivar create_topic_key: the topic whose route a topic without one borrows.
-    :ivar send_msg_timeout_ms: ms for one send with all its retries, as in RocketMQ: that is, for a
-        round of attempts, from the first one on.
-    :ivar delivery_timeout_ms: how long a send goes on with further rounds, with pauses between
-        them, when what failed may pass: a broker that restarts. 0: as RocketMQ, one round.
-    :ivar retry_backoff_ms: about how long the first pause is; the next ones are longer.
-    :ivar retry_backoff_max_ms: no pause is longer.
-    :ivar retry_chosen_queue: a send whose queue or selector is given goes on as well, with one
-        attempt a round, always at the same queue. False: one attempt in all, as RocketMQ.
-    :ivar chosen_queue_may_move: each further round asks a send's selector again, which then chooses
-        among the queues that brokers serve. The order of a key is lost there.
-    :ivar idempotent: a message is stored once, however often it has to be sent: only brokers that
-        compare ids (ours, with `duplicateWindowMillis`) are sent to, and what may be at one is
-        repeated there, or where that broker's name is taken over, and nowhere else.
-    :ivar refuse_unserved_properties: do not send properties that only RocketMQ 5 acts on, such as
-        TIMER_DELAY_SEC: brokers of 4.9 answer SEND_OK and deliver at once. False where the brokers
-        are of 5, or where at once will do.
-    :ivar compress_msg_body_over_howmuch: bodies of at least so many bytes are compressed.
-    :ivar compress_type: ZLIB, which every consumer reads; LZ4 or ZSTD, which those of Java
-        4.9.7 and 5.x and ours do (`rmq-ha[compression]`).
-    :ivar compress_level: zlib's, 0 to 9; ZSTD's, 1 to 22; LZ4 has none.
-    :ivar retry_times_when_send_failed: after the first attempt.
-    :ivar retry_another_broker_when_not_store_ok: also when a message is stored, but not safely.
-    :ivar max_message_size: bytes of a body; larger ones are not sent.
-    :ivar max_batch_size: bytes of a batch's body; a larger one is split.
-    :ivar send_latency_fault_enable: keep away from brokers that were slow or failed.
-    :ivar max_in_flight: sends that wait for a broker's answer.
-    :ivar max_in_flight_bytes: of their bodies.
-    :ivar max_waiting: sends that wait for one of these, or for a broker to come back; 0: they are
-        refused at once.
-    :ivar stop_timeout_ms: ms that `stop()` gives sends in flight.
+    :ivar producer_group: the group whose members brokers ask how a transaction ended.
+    :ivar create_topic_key: the topic whose route is used for a topic without a route.
+    :ivar send_msg_timeout_ms: time for one round of attempts of a send, in ms; as in RocketMQ it
+        holds for the first attempt and its retries together.
+    :ivar delivery_timeout_ms: how long a send goes on with further rounds, and pauses between them,
+        after an error that may pass, like a restarting broker; in ms. 0 allows one round, as
+        RocketMQ does.
+    :ivar retry_backoff_ms: about the length of the first pause, in ms; later pauses are longer.
+    :ivar retry_backoff_max_ms: the longest pause, in ms.
+    :ivar retry_chosen_queue: whether a send to a given queue, or with a selector, has further
+        rounds too: one attempt a round, always at the same queue. False allows one attempt in all,
+        as RocketMQ does.
+    :ivar chosen_queue_may_move: whether each further round asks a send's selector again. It then
+        chooses among the queues that brokers serve at the time, and the order of a key is lost.
+    :ivar idempotent: whether a message is stored once, even if it is sent several times. Only
+        brokers that compare ids (rmq-ha with `duplicateWindowMillis`) are then sent to. A send that
+        may have reached a broker is repeated only at that broker name.
+    :ivar refuse_unserved_properties: whether to refuse properties that only RocketMQ 5 acts on,
+        such as TIMER_DELAY_SEC: brokers of 4.9 answer SEND_OK and deliver at once. Set it to False
+        if the brokers are of version 5, or if delivery at once is acceptable.
+    :ivar compress_msg_body_over_howmuch: bodies of at least this many bytes are compressed.
+    :ivar compress_type: ZLIB, which every consumer reads; or LZ4 or ZSTD (`rmq-ha[compression]`),
+        which consumers of Java 4.9.7 and 5.x and of rmq-ha read.
+    :ivar compress_level: 0 to 9 for ZLIB, 1 to 22 for ZSTD; ignored for LZ4.
+    :ivar retry_times_when_send_failed: how many attempts may follow the first one.
+    :ivar retry_another_broker_when_not_store_ok: whether to try another broker when a message is
+        stored but not yet flushed or replicated.
+    :ivar max_message_size: most bytes of a body; larger messages are refused.
+    :ivar max_batch_size: most bytes of a batch's body; a larger batch is split.
+    :ivar send_latency_fault_enable: whether to avoid brokers that were slow or failed.
+    :ivar max_in_flight: how many sends may wait for a broker's answer.
+    :ivar max_in_flight_bytes: how many bytes the bodies of these sends may have.
+    :ivar max_waiting: how many sends may wait for a place in flight, or for a broker to come back;
+        further sends are refused at once.
+    :ivar stop_timeout_ms: how long `stop()` waits for sends in flight, in ms.
     """
 
     producer_group: str = "DEFAULT_PRODUCER"
@@ -231,17 +238,18 @@ class ProducerConfig:
     @property
     def compression(self) -> Compression:
         """
-        How bodies are compressed.
+        The compression of bodies.
 
-        :raises ConfigurationError: there is no such way, or no such level.
+        :raises ConfigurationError: `compress_type` or `compress_level` is not valid.
         """
         return compression_of(self.compress_type, self.compress_level)
 
     def checked(self) -> "ProducerConfig":
         """
-        Itself, if its numbers make sense.
+        Return these settings after a check.
 
-        :raises ConfigurationError: one does not, or a library for `compress_type` is missing.
+        :raises ConfigurationError: a setting is out of its range, two settings contradict each
+            other, or a library for `compress_type` is missing.
         """
         check_ranges(self, _PRODUCER_RANGES)
         if self.idempotent and not self.delivery_timeout_ms:
@@ -278,9 +286,10 @@ _PRODUCER_RANGES = {
 
 def check_ranges(config: object, ranges: Mapping[str, tuple[int, int]]) -> None:
     """
-    Every number lies between two others.
+    Check that settings are in their ranges.
 
-    :raises ConfigurationError: one does not, or is no number.
+    :param ranges: from the name of a setting to its lowest and highest value.
+    :raises ConfigurationError: a setting is out of its range, or is no number.
     """
     for name, (least, most) in ranges.items():
         value = getattr(config, name)
@@ -290,9 +299,9 @@ def check_ranges(config: object, ranges: Mapping[str, tuple[int, int]]) -> None:
 
 def name_servers(text: str) -> list[str]:
     """
-    Addresses in a list like `a:9876;b`; the port may be left out.
+    Parse a list of addresses like `a:9876;b`; the port may be left out.
 
-    :raises ConfigurationError: there is none, or one is no address.
+    :raises ConfigurationError: the list is empty, or an address is not valid.
     """
     addresses: list[str] = []
     for piece in text.split(";"):
@@ -316,9 +325,9 @@ def name_servers(text: str) -> list[str]:
 
 def name_servers_in(url: str, status: int, body: bytes) -> tuple[str, ...]:
     """
-    What a server of addresses answered: its first line.
+    Return the addresses in the first line of an address server's answer.
 
-    :raises NoNameServer: it is no list of addresses.
+    :raises NoNameServer: the status is not 200, or the line is no list of addresses.
     """
     lines = body.decode("utf-8", "replace").strip().splitlines()
     try:
@@ -332,7 +341,7 @@ def name_servers_in(url: str, status: int, body: bytes) -> tuple[str, ...]:
 
 def client_id(config: ClientConfig, process: Process, unique: int) -> str:
     """
-    `ip@instanceName[@unitName]`, as Java's.
+    Return a client id of Java's form: `ip@instanceName[@unitName]`.
 
     :param unique: tells instances of one process from each other.
     """

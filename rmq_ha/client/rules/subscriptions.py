@@ -1,4 +1,4 @@
-"""What a consumer wants of its topics: expressions, and the filter on the client's side.
+"""Subscriptions: the expressions of a consumer's topics, and the filter on the client's side.
 
 Spec: remoting.md, sections 6.2 and 6.7.
 """
@@ -25,12 +25,15 @@ class MessageSelector(NamedTuple):
 
     @classmethod
     def by_tag(cls, expression: str = SUB_ALL) -> "MessageSelector":
-        """`TagA || TagB`; `*` for all."""
+        """Choose messages by tags, like `TagA || TagB`; `*` chooses all."""
         return cls(TAG, expression or SUB_ALL)
 
     @classmethod
     def by_sql(cls, expression: str) -> "MessageSelector":
-        """`price > 10 AND region = 'eu'`; brokers need `enablePropertyFilter`."""
+        """
+        Choose messages by properties, like `price > 10 AND region = 'eu'`. Brokers need
+        `enablePropertyFilter`.
+        """
         return cls(SQL92, expression)
 
 
@@ -38,9 +41,9 @@ def subscription(
     topic: str, selector: str | MessageSelector | None, version: int
 ) -> SubscriptionData:
     """
-    As brokers are told of it.
+    Return a subscription in the form that brokers get.
 
-    :param version: brokers keep the highest; ms since the epoch.
+    :param version: a time in ms since the epoch; brokers keep the subscription of the highest.
     :raises ConfigurationError: an SQL92 expression is empty.
     """
     if not isinstance(selector, MessageSelector):
@@ -55,7 +58,10 @@ def subscription(
 
 
 def chosen(messages: list[MessageExt], subscription_data: SubscriptionData) -> list[MessageExt]:
-    """Brokers compare hashes of tags only: what has the hash but another tag goes here."""
+    """
+    Return the messages whose tag is subscribed. Brokers compare only hashes of tags, so a message
+    with another tag of the same hash is dropped here.
+    """
     tags = subscription_data.tags_set
     if not tags or subscription_data.class_filter_mode:
         return messages
@@ -64,9 +70,10 @@ def chosen(messages: list[MessageExt], subscription_data: SubscriptionData) -> l
 
 class Subscriptions:
     """
-    Topic to expression; all versions change together, as brokers have to learn of every change.
+    The subscriptions of one consumer, by topic. Every change raises their common version, so that
+    brokers take notice.
 
-    :ivar version: of all of them, ms; never the same twice.
+    :ivar version: the version of the last change, in ms since the epoch; never the same twice.
     """
 
     def __init__(self) -> None:
@@ -83,11 +90,11 @@ class Subscriptions:
         return len(self._built)
 
     def get(self, topic: str) -> SubscriptionData | None:
-        """One topic's; None when it is not subscribed."""
+        """Return the subscription of a topic; None if it is not subscribed."""
         return self._built.get(topic)
 
     def all(self) -> list[SubscriptionData]:
-        """For heartbeats."""
+        """Return all subscriptions, for heartbeats."""
         return list(self._built.values())
 
     def add(self, topic: str, selector: str | MessageSelector | None, now_ms: int) -> None:
@@ -100,11 +107,11 @@ class Subscriptions:
         self._built[topic] = subscription(topic, selector, self.version)
 
     def remove(self, topic: str) -> None:
-        """Unsubscribe; harmless when it is not."""
+        """Remove a subscription; do nothing if the topic is not subscribed."""
         self._built.pop(topic, None)
 
     def touch(self, topics: Iterable[str], now_ms: int) -> None:
-        """New versions: the queues changed, brokers shall compile filters anew."""
+        """Give topics whose queues changed a new version, so that brokers compile filters anew."""
         self.version = max(self.version + 1, now_ms)
         for topic in topics:
             if topic in self._built:

@@ -1,7 +1,8 @@
 """Ids that a client gives its messages (UNIQ_KEY).
 
-Upper-case hex of: address (4 or 16 bytes), pid (2), a number of the process (4), ms since the first
-of the month, local time (4), counter (2). Tools read the time from it, so it has to be as Java's.
+An id is upper-case hex of: address (4 or 16 bytes), pid (2), a number that tells producers apart
+(4), ms since the first of the month in local time (4), counter (2). Tools read the time from an id,
+so its form has to be Java's.
 
 Spec: remoting.md, section 5.6.
 """
@@ -15,11 +16,11 @@ _LEAST_LATE = -1_000_000
 
 class UniqueIds:
     """
-    Makes ids; two of one ms differ by the counter.
+    Makes ids; two ids of the same ms differ by the counter.
 
-    :param address: of this machine; anything that is no IP address counts as the loopback.
-    :param salt: tells producers of one process from each other; 32 bits of it count.
-    :param first: what the counter begins with.
+    :param address: this machine's address; a text that is no IP address counts as 127.0.0.1.
+    :param salt: a number that tells producers of one process apart; its lower 32 bits are used.
+    :param first: the first value of the counter.
     """
 
     __slots__ = ("_counter", "_end", "_prefix", "_start")
@@ -35,18 +36,22 @@ class UniqueIds:
         self._end = 0
 
     def next(self, now_ms: int) -> str:
-        """:param now_ms: the time of day, ms since the epoch."""
+        """
+        Return a new id.
+
+        :param now_ms: the current time, in ms since the epoch.
+        """
         if now_ms >= self._end:
             self._start, self._end = _month(now_ms)
         since = now_ms - self._start
         if _LEAST_LATE < since < 0:
-            since = 0  # the clock was set back a little, over the first of the month
+            since = 0  # the clock was set back a little, to the month before
         counter = self._counter = self._counter + 1 & 0xFFFF
         return f"{self._prefix}{since & 0xFFFFFFFF:08X}{counter:04X}"
 
 
 def _month(now_ms: int) -> tuple[int, int]:
-    """First ms of this local month and of the next."""
+    """Return the first ms of the local month of a time, and the first ms of the month after it."""
     local = time.localtime(now_ms / 1000)
     return _month_start_ms(local.tm_year, local.tm_mon), _month_start_ms(
         local.tm_year, local.tm_mon + 1

@@ -1,1 +1,1 @@
-"""From a message to its `SendResult`: with a reactor (`producer`), and without (`send_asking`)."""
+"""Sending messages: with a reactor (`producer`), and without one (`send_asking`)."""

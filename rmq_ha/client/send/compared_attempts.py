@@ -1,4 +1,4 @@
-"""Attempts of a producer whose messages are stored once: see `ProducerConfig.idempotent`.
+"""ComparedAttempts: attempts of a producer with `ProducerConfig.idempotent`.
 
 Spec: remoting.md, section 11.1.
 """
@@ -17,9 +17,11 @@ from rmq_ha.client.send.send_attempts import Attempts
 
 class ComparedAttempts(Attempts):
     """
-    Goes to brokers that compare ids, and repeats a send only where it was sent before.
+    Sends only to brokers that compare ids, and repeats a send only at the broker name that it was
+    sent to before.
 
-    What is written goes over a connection that the broker's answer came by, so nobody else gets it.
+    A message is written to the connection that the broker's answer came by, so no other process can
+    get it.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -28,7 +30,7 @@ class ComparedAttempts(Attempts):
         self._asking: dict[str, list[Deferred[None]]] = {}
 
     def go(self, send: Send, now: float) -> None:
-        """As `Attempts.go`, once it is certain that the broker compares."""
+        """Attempt a send as `Attempts.go` does, once the broker has said that it compares ids."""
         send.started = now
         try:
             queue = send.queue = super()._choose(send)
@@ -45,16 +47,19 @@ class ComparedAttempts(Attempts):
         asked.addCallbacks(self._go, self._not_asked, (send, queue), {}, (send,))
 
     def failed(self, send: Send, error: BaseException) -> None:
-        """As `Attempts.failed`; it stays where it may be."""
+        """Note a failure as `Attempts.failed` does; the send keeps a queue that may have it."""
         super().failed(send, error)
         self._brokers.failed(send)
 
     def _choose(self, send: Send) -> MessageQueue:
-        """It was chosen before the broker was asked; a one-way send asks nobody."""
+        """
+        Return the queue that was chosen before its broker was asked. A one-way send asks no broker,
+        so its queue is chosen here.
+        """
         return super()._choose(send) if send.oneway or send.queue is None else send.queue
 
     def _ask(self, send: Send, address: str) -> "Deferred[None]":
-        """One question at a time to each of them, whoever waits for its answer."""
+        """Ask a broker whether it compares ids; sends to one broker share one question."""
         later: Deferred[None] = Deferred()
         left_s = max(0.0, send.until - self._clock.seconds())
         later.addTimeout(left_s, self._clock, lambda _, __: _late(address))
@@ -90,7 +95,7 @@ class ComparedAttempts(Attempts):
         self._in_vain(send, failure.value)
 
     def _in_vain(self, send: Send, error: Any) -> None:
-        """It counts as an attempt, or there would be no end of them."""
+        """End an attempt before the broker got the message; else attempts would never end."""
         send.tries += 1
         if send.queue is not None:
             send.brokers += (send.queue.broker_name,)

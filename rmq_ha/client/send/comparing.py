@@ -1,7 +1,7 @@
-"""Which brokers compare ids, so that a send may be repeated there and is stored once.
+"""ComparingBrokers: brokers that compare ids, so that a repeated send is stored once.
 
-They say so themselves, when they answer a heartbeat that names no group: one that RocketMQ's
-brokers answer as well, and say nothing.
+A broker of rmq-ha says so in its answer to a heartbeat that names no group. A broker of RocketMQ
+answers such a heartbeat without saying it.
 """
 
 from rmq_ha.base.wire.bodies import HeartbeatData
@@ -12,12 +12,12 @@ from rmq_ha.client.rules.errors import BrokerRefused, DuplicatesPossible
 from rmq_ha.client.send.send import Send
 
 _MARGIN = 2
-"""As many times as long as a send goes on, at least: its last repetition may lie unread a while."""
+"""How many times longer than a send a broker must remember ids: it may read a repetition late."""
 _MOST_BROKERS = 10_000
 
 
 class ComparingBrokers:
-    """What brokers said of themselves, by address, as long as nothing failed there."""
+    """For how long each broker compares ids, by address; forgotten when a send fails there."""
 
     def __init__(self, client_id: str) -> None:
         self._question = HeartbeatData(client_id, [], []).encode()
@@ -25,21 +25,21 @@ class ComparingBrokers:
 
     def must_ask(self, send: Send, address: str) -> bool:
         """
-        Before this send goes there: whoever is there now has not been asked.
+        Return whether the broker at an address must be asked before a send goes there.
 
-        A repetition asks each time: another broker, or another process, may have taken the address.
+        A repetition asks each time, as another broker or process may have taken the address.
         """
         return send.is_out or address not in self._windows
 
     def question(self) -> RemotingCommand:
-        """To be asked of that address."""
+        """Return the request that asks a broker whether it compares ids."""
         return RemotingCommand(RequestCode.HEART_BEAT, None, self._question)
 
     def heard(self, response: RemotingCommand, address: str) -> None:
         """
-        What it answered.
+        Note a broker's answer to `question`.
 
-        :raises BrokerRefused: it answers nothing at the moment, or not us.
+        :raises BrokerRefused: the broker answered with an error code.
         """
         if response.code:
             raise BrokerRefused(response.code, response.remark, address)
@@ -50,10 +50,9 @@ class ComparingBrokers:
 
     def check(self, send: Send, address: str) -> None:
         """
-        It may go there.
+        Check that a send may go to an address.
 
-        :raises DuplicatesPossible: it would be stored twice there, if it had to be repeated; or
-            this is a repetition already.
+        :raises DuplicatesPossible: the broker there might store a repetition of the send twice.
         """
         window_ms = self._windows.get(address, 0)
         lasts_ms = (send.deadline - send.since) * 1000
@@ -77,7 +76,10 @@ class ComparingBrokers:
         )
 
     def failed(self, send: Send) -> None:
-        """No answer, or one that says no: who is there is not known, and it has to stay there."""
+        """
+        Note that a send failed: forget what its broker said of itself. If the broker may have the
+        message, the send has to stay at its queue.
+        """
         self._windows.pop(send.address, None)
         if send.is_out:
             send.fixed_queue = send.queue

@@ -37,14 +37,14 @@ from rmq_ha.client.send.sender import Sender
 
 class Producer:
     """
-    Sends messages; any number of sends may be under way.
+    Sends messages; many sends may be under way at a time.
 
-    What is awaited is stored as `SendResult.send_status` says. A message whose send failed may be
-    stored nevertheless: a retry can store it twice, as in every RocketMQ client, unless
+    A send that was awaited is stored as `SendResult.send_status` says. A message whose send failed
+    may be stored nevertheless. So a retry can store it twice, as in every RocketMQ client, unless
     `ProducerConfig.idempotent` is set.
 
-    :ivar config: its `ProducerConfig`.
-    :ivar group: the producer group, with namespace.
+    :ivar config: the producer's settings.
+    :ivar group: the producer group, with its namespace.
     """
 
     log = Logger()
@@ -63,7 +63,7 @@ class Producer:
             depending on which methods a hook has.
         :param options: settings of `ProducerConfig`, over those of `config`.
         :raises IllegalMessage: the group's name breaks a rule.
-        :raises ConfigurationError: a setting does not fit.
+        :raises ConfigurationError: a setting is not valid.
         """
         self.config = config = settings_of(ProducerConfig, config, options).checked()
         fault = group_fault(config.producer_group)
@@ -104,14 +104,14 @@ class Producer:
 
     @property
     def in_flight(self) -> int:
-        """How many sends wait for their brokers."""
+        """How many sends wait for their brokers' answers."""
         return self._sender.in_flight
 
     async def start(self) -> None:
         """
-        Join the client. Connections come with the first send. Twice is harmless.
+        Join the client. Connections are made with the first send. A second call changes nothing.
 
-        :raises NotStarted: it was stopped before: make a new one.
+        :raises NotStarted: the producer was stopped before: make a new one.
         :raises MQClientError: the client has a producer of this group already.
         """
         if self._state == "running":
@@ -125,9 +125,9 @@ class Producer:
 
     async def stop(self) -> None:
         """
-        Take no more sends, and leave the group when those under way are over.
+        Take no more sends, and leave the group when the sends under way have ended.
 
-        What has no answer after `stop_timeout_ms` fails.
+        A send without an answer after `stop_timeout_ms` fails.
         """
         if self._state != "running":
             return
@@ -143,9 +143,9 @@ class Producer:
 
     def ready(self) -> "Deferred[None]":
         """
-        Wait for a place in flight, for who would rather wait than have sends pile up.
+        Wait until a send would go at once, so that waiting sends do not pile up.
 
-        :returns: fires when a send would go at once; one waiter for each place.
+        :returns: fires when a place in flight is free; each free place wakes one waiter.
         """
         return self._sender.ready()
 
@@ -161,18 +161,19 @@ class Producer:
         """
         Send one message and wait until it is stored.
 
-        Without `queue` and `selector` the queues take turns, other brokers are tried when one
-        fails, and all of them again while none is there, until `delivery_timeout_ms`. With one of
-        them the send waits for its queue for so long, and goes nowhere else: order matters more.
-        Await each send before the next of its key.
+        Without `queue` and `selector` the queues take turns. If a broker fails, others are tried,
+        and all of them again while none answers, until `delivery_timeout_ms`. With `queue` or
+        `selector` the send waits for its queue until then, and goes to no other queue, to keep the
+        order. Await each send before the next send of the same key.
 
-        :param queue: exactly there.
+        :param queue: the queue to send to.
         :param selector: called with (queues, message, arg), returns the queue; `select_by_hash`
             of `queue_choice` sends equal keys to one queue.
-        :param timeout_ms: for everything, waiting for a place in flight too. When None brokers have
-            `send_msg_timeout_ms` in each round of attempts, and all of it `delivery_timeout_ms`.
-        :returns: fails with `IllegalMessage`, `NotStarted`, `NoRoute`, `BrokerRefused` (one
-            attempt), `SendFailed` (several), `SendTimeout` or `TooManyInFlight`.
+        :param timeout_ms: time for the whole send, including the wait for a place in flight, in ms.
+            None allows `send_msg_timeout_ms` for each round of attempts, and `delivery_timeout_ms`
+            for the whole send.
+        :returns: fails with `IllegalMessage`, `NotStarted`, `NoRoute`, `BrokerRefused` (after one
+            attempt), `SendFailed` (after several), `SendTimeout` or `TooManyInFlight`.
         """
         if self._deliveries.hooks:
             return self._watched(
@@ -189,10 +190,10 @@ class Producer:
         arg: Any = None,
     ) -> "Deferred[None]":
         """
-        Send one message and do not ask what became of it.
+        Send one message without asking for an answer of the broker.
 
-        :returns: fires when it is handed to a connection; fails as `send`, but for what a broker
-            would say.
+        :returns: fires when a connection has the message; fails as `send` does, except for errors
+            that a broker answers.
         """
         if self._deliveries.hooks:
             return self._watched(
@@ -208,11 +209,11 @@ class Producer:
         timeout_ms: float | None = None,
     ) -> "Deferred[list[SendResult]]":
         """
-        Send messages of one topic together; in as many requests as `max_batch_size` needs.
+        Send messages of one topic together, in as many requests as `max_batch_size` needs.
 
-        :param timeout_ms: for each request.
-        :returns: fires with one result for each request. Fails as `send`; when requests before
-            the one that failed were stored, with `BatchFailed`.
+        :param timeout_ms: time for each request, in ms; None as in `send`.
+        :returns: fires with one result for each request. Fails as `send` does; if requests before
+            the failed one were stored, with `BatchFailed`.
         """
         if self._deliveries.hooks:
             return self._watched(messages, lambda: self._send_all(messages, queue, timeout_ms))
@@ -222,10 +223,10 @@ class Producer:
         self, message: Message, timeout_ms: float, *, queue: MessageQueue | None = None
     ) -> "Deferred[MessageExt]":
         """
-        Send a message and wait for the reply that a consumer of it sends.
+        Send a message and wait for the reply that a consumer of the message sends.
 
-        :param timeout_ms: until the reply is here.
-        :returns: fails as `send`, or with `RequestTimeout`.
+        :param timeout_ms: time until the reply has to be here, in ms.
+        :returns: fails as `send` does, or with `RequestTimeout`.
         """
         correlation_id, reply = self._requests.open(message, timeout_ms)
         sent = self.send(message, queue=queue, timeout_ms=timeout_ms)
@@ -239,7 +240,7 @@ class Producer:
 
     def fetch_publish_message_queues(self, topic: str) -> "Deferred[list[MessageQueue]]":
         """
-        The queues that messages of a topic can go to.
+        Return the queues that messages of a topic can be sent to.
 
         :returns: fails with `NoRoute`, `NoNameServer` or `IllegalMessage`.
         """
@@ -250,7 +251,7 @@ class Producer:
         looked_up = succeed(None) if known.info is not None else self._topics.find(known)
         return looked_up.addCallback(lambda _: list(known.info.queues if known.info else ()))
 
-    # What brokers ask (rmq_ha.client.connection.parts.ProducerPart)
+    # Requests of brokers (rmq_ha.client.connection.parts.ProducerPart)
 
     def check_transaction(
         self,
@@ -258,7 +259,7 @@ class Producer:
         header: CheckHeader,
         answer: Callable[[RemotingCommand], object],
     ) -> None:
-        """Only a `TransactionProducer` knows about transactions."""
+        """Log a broker's question, which only a `TransactionProducer` can answer."""
         self.log.warn(
             "{broker} asks {group} about a transaction, but it is no TransactionProducer",
             broker=header.answer_to,
@@ -266,7 +267,7 @@ class Producer:
         )
 
     def reply(self, message: MessageExt, correlation_id: str) -> bool:
-        """A reply to a request came; False when it is none of ours."""
+        """Take the reply to a request; return False if no request of this producer waits for it."""
         return self._requests.resolve(message, correlation_id)
 
     # Making a send
@@ -305,7 +306,7 @@ class Producer:
     def _watched(
         self, messages: Sequence[Message], send: "Callable[[], Deferred[Any]]"
     ) -> "Deferred[Any]":
-        """With hooks that see deliveries."""
+        """Send with calls of the delivery hooks before and after."""
         try:
             begun = self._deliveries.begin(messages)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The topics that a producer sends to, and their queues.
+"""PublishTopics: the topics that a producer sends to, and their queues.
 
 Spec: remoting.md, section 11.1.
 """
@@ -20,7 +20,10 @@ _MOST_TOPICS = 10_000
 
 
 class PublishTopics:
-    """Topics by the name that the application uses; the least recently new ones are forgotten."""
+    """
+    Topics by the name that the application uses. Beyond `_MOST_TOPICS` the topic that was added
+    first is forgotten.
+    """
 
     def __init__(self, instance: ClientInstance, config: ProducerConfig) -> None:
         self._instance = instance
@@ -28,20 +31,20 @@ class PublishTopics:
         self._topics: OrderedDict[str, PublishTopic] = OrderedDict()
 
     def start(self) -> None:
-        """Follow the routes."""
+        """Begin to follow changes of routes."""
         self._instance.on_route_change(self._route_changed)
 
     def stop(self) -> None:
-        """Follow them no more."""
+        """Stop following changes of routes, and forget all topics."""
         self._instance.forget_route_change(self._route_changed)
         while self._topics:
             self._forget_one()
 
     def get(self, topic: str) -> PublishTopic:
         """
-        What is known of a topic, its route perhaps not yet.
+        Return a topic, whose route may not be known yet.
 
-        :raises IllegalMessage: clients cannot send to it.
+        :raises IllegalMessage: clients cannot send to this topic.
         """
         known = self._topics.get(topic)
         if known is not None:
@@ -62,11 +65,14 @@ class PublishTopics:
 
     @property
     def has_met_brokers(self) -> bool:
-        """Some route was there once: that no name server answers is no mistake in its address."""
+        """
+        Whether the client has ever got a route. If so, silence of the name servers does not come
+        from a wrong address in the settings.
+        """
         return bool(self._instance.routes.brokers)
 
     def look_again(self, topic: PublishTopic, now: float) -> None:
-        """Somebody found nobody where the route says: ask whether it is still so."""
+        """Fetch the route of a topic again, as its brokers did not answer; at most every 0.5 s."""
         if now < topic.looked + LOOK_AGAIN_S:
             return
         topic.looked = now

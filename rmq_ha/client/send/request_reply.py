@@ -1,4 +1,4 @@
-"""Request and reply: a message that asks, and the one that answers it.
+"""Request and reply: messages that ask, and messages that answer them.
 
 Spec: remoting.md, section 4.8.
 """
@@ -37,7 +37,7 @@ class Requests:
         """
         Make a request of a message that is about to be sent.
 
-        :returns: its correlation id, and what fires with the reply; it fails with
+        :returns: the correlation id, and a Deferred that fires with the reply or fails with
             `RequestTimeout`.
         """
         correlation_id = str(UUID(int=self._random.getrandbits(128), version=4))
@@ -55,7 +55,7 @@ class Requests:
         return correlation_id, reply
 
     def resolve(self, reply: MessageExt, correlation_id: str) -> bool:
-        """A reply came; False when nobody waits for it."""
+        """Give a reply to its request; return False if no request waits for it."""
         waiting = self._waiting.get(correlation_id)
         if waiting is None or waiting.called:
             return False
@@ -63,17 +63,17 @@ class Requests:
         return True
 
     def not_sent(self, failure: Failure, correlation_id: str) -> None:
-        """The request could not be sent: an errback of the send."""
+        """Fail a request that could not be sent; an errback of the send."""
         self.fail(correlation_id, failure)
 
     def fail(self, correlation_id: str, error: Failure | Exception) -> None:
-        """Nobody will reply to it."""
+        """Fail a request that will get no reply."""
         waiting = self._waiting.get(correlation_id)
         if waiting is not None and not waiting.called:
             waiting.errback(error)
 
     def fail_all(self, error: Exception) -> None:
-        """The producer stops."""
+        """Fail all requests, as the producer stops."""
         for correlation_id in list(self._waiting):
             self.fail(correlation_id, error)
 
@@ -92,10 +92,10 @@ def _too_late(topic: str, timeout_ms: float) -> Failure:
 
 def create_reply_message(request: MessageExt, body: bytes) -> Message:
     """
-    The message that answers a request; send it with any producer.
+    Make the message that answers a request; send it with any producer.
 
-    :param request: as a consumer got it.
-    :raises IllegalMessage: it is no request.
+    :param request: the request, as a consumer got it.
+    :raises IllegalMessage: the message is no request.
     """
     cluster = request.properties.get(CLUSTER)
     if not cluster or REPLY_TO_CLIENT not in request.properties:

@@ -1,6 +1,6 @@
-"""What comes after an attempt to send: RocketMQ's retries, and our patience on top of them.
+"""Decides what follows an attempt to send: a retry as in RocketMQ, a later round, or the end.
 
-`Sender`, in a reactor, and `SendAsking`, without one, both ask here and do as they are told.
+`Sender`, with a reactor, and `SendAsking`, without one, both follow these decisions.
 
 Spec: remoting.md, section 11.1 (sendDefaultImpl).
 """
@@ -36,18 +36,18 @@ RETRY_CODES = frozenset(
 
 
 class Next(Enum):
-    """What a send does now."""
+    """The next step of a send."""
 
     ATTEMPT = auto()
-    """It is tried at once, at another broker if there is one."""
+    """Try again at once, at another broker if the topic has one."""
     REST = auto()
-    """It waits for a broker to come back, and then begins a new round of attempts."""
+    """Wait for a broker to come back, and then begin a new round of attempts."""
     OVER = auto()
-    """Its caller is told."""
+    """End the send and tell its caller."""
 
 
 def after_answer(send: Send, result: SendResult, now: float, config: ProducerConfig) -> Next:
-    """It is stored, but not as safely as it should be: whether another broker is tried."""
+    """Decide whether a message that is stored, but not yet safely, is sent to another broker."""
     if config.retry_another_broker_when_not_store_ok and _has_another(send, now, config):
         send.stored = result
         return Next.ATTEMPT
@@ -55,12 +55,12 @@ def after_answer(send: Send, result: SendResult, now: float, config: ProducerCon
 
 
 def after_failure(send: Send, error: Exception, now: float, config: ProducerConfig) -> Next:
-    """An attempt was in vain. `final_error` says what its caller gets if this is the end."""
+    """Decide what follows a failed attempt; at the end the caller gets the `final_error`."""
     send.error = error
     if _may_retry(error) and _has_another(send, now, config):
         return Next.ATTEMPT
     if isinstance(error, RemotingTimeout):
-        send.timeout_ms *= 2  # a broker that is only slow may store each copy
+        send.timeout_ms *= 2  # else a broker that is only slow might store many copies
     return Next.REST if _may_rest(send, error, now, config) else Next.OVER
 
 
@@ -68,10 +68,10 @@ def after_no_route(
     send: Send, error: BaseException, now: float, config: ProducerConfig, *, has_met: bool
 ) -> Next:
     """
-    There is no route of its topic. The error is for its caller as it is, if this is the end.
+    Decide what follows when the topic has no route; at the end the caller gets `error` unchanged.
 
-    :param has_met: a broker was ever heard of. Whoever has never met one may have a wrong address
-        of the name servers, and is told at once.
+    :param has_met: whether the client has ever got a route. If not, the address of the name servers
+        may be wrong, and the caller is told at once.
     """
     if not has_met and isinstance(error, NoNameServer):
         return Next.OVER
@@ -82,7 +82,7 @@ def after_no_route(
 
 
 def final_error(send: Send, error: Exception | None, now: float) -> Exception:
-    """What the caller gets when all attempts were in vain."""
+    """Return the error that the caller gets when all attempts have failed."""
     if send.given_up is not None:
         return send.given_up
     if isinstance(error, NotStarted):
@@ -90,7 +90,7 @@ def final_error(send: Send, error: Exception | None, now: float) -> Exception:
     is_own = error is not None and not isinstance(error, RemotingError)
     if is_own and (send.tries < 2 or not isinstance(error, MQClientError)):
         assert error is not None
-        return error  # of a selector or a hook, or what the only attempt was told
+        return error  # an error of a selector or hook, or of the only attempt
     waited = (now - send.since) * 1000
     tries = "1 attempt" if send.tries == 1 else f"{send.tries} attempts"
     text = (
@@ -104,12 +104,12 @@ def final_error(send: Send, error: Exception | None, now: float) -> Exception:
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same send may succeed later, though nobody changes anything."""
+    """Whether the same send may succeed later without any change."""
     return isinstance(error, RmqHaError) and error.retriable
 
 
 def _may_rest(send: Send, error: BaseException, now: float, config: ProducerConfig) -> bool:
-    """Whether it waits for better times, after a round of attempts in vain."""
+    """Whether a send waits for a further round after a failed round of attempts."""
     return (
         is_retriable(error)
         and config.delivery_timeout_ms > 0
@@ -121,7 +121,7 @@ def _may_rest(send: Send, error: BaseException, now: float, config: ProducerConf
 
 
 def _may_retry(error: Exception) -> bool:
-    """Whether another broker might take it: no answer, or one of these codes."""
+    """Whether another broker might take the message: after no answer or a code in RETRY_CODES."""
     if isinstance(error, BrokerRefused):
         return error.code in RETRY_CODES and not error.is_access
     return isinstance(error, RemotingError | MQClientError) and not isinstance(
@@ -130,7 +130,7 @@ def _may_retry(error: Exception) -> bool:
 
 
 def _has_another(send: Send, now: float, config: ProducerConfig) -> bool:
-    """Whether this round of attempts has one left."""
+    """Whether this round has another attempt left."""
     return (
         not send.is_fixed
         and send.given_up is None

@@ -1,4 +1,4 @@
-"""One send on its way, and what its answer means.
+"""Send: the state of one send, the checks before it, and the result in the broker's answer.
 
 Spec: remoting.md, sections 4.1, 4.2 and 11.1.
 """
@@ -25,7 +25,7 @@ from rmq_ha.client.rules.routes import PublishInfo
 from rmq_ha.client.rules.send_frames import Destination, Outgoing, properties_text
 from rmq_ha.client.rules.settings import ProducerConfig
 
-if TYPE_CHECKING:  # the blocking client sends too, and wants no Twisted
+if TYPE_CHECKING:  # the blocking client imports this module without Twisted
     from twisted.internet.defer import Deferred
 
     from rmq_ha.base.remoting.pending import PendingCalls
@@ -39,13 +39,14 @@ _STATUSES = {status.value: status for status in SendStatus}
 
 class PublishTopic:
     """
-    A topic that is sent to.
+    A topic that a producer sends to.
 
-    :ivar name: with namespace.
-    :ivar shown: without.
-    :ivar is_borrowed: the topic does not exist yet; the route is another topic's.
-    :ivar looked: when its route was last asked for because it was of no use; in seconds.
-    :ivar was_there: some broker took its messages once: that none does passes.
+    :ivar name: the topic's name with its namespace.
+    :ivar shown: the topic's name without namespace.
+    :ivar is_borrowed: whether the topic does not exist yet and uses its template topic's route.
+    :ivar looked: when the route was last fetched because its brokers did not answer, in seconds.
+    :ivar was_there: whether a broker has ever taken messages of the topic. If so, having none now
+        is expected to pass.
     """
 
     __slots__ = (
@@ -71,41 +72,44 @@ class PublishTopic:
 
 
 class Decider(Protocol):
-    """Who decides what comes after an attempt of a send."""
+    """Decides what follows an attempt of a send."""
 
     def answered(self, send: "Send", response: RemotingCommand, /) -> None:
-        """What its broker says."""
+        """Take the broker's answer to an attempt."""
 
     def failed(self, send: "Send", error: BaseException, /) -> None:
-        """Its broker says nothing, or was not asked."""
+        """Take the error of an attempt that got no answer, or did not reach a broker."""
 
 
 class Send:
     """
-    What is to be sent, and how far it is.
+    One send and its progress. A round is a sequence of attempts without pauses. Times without a
+    unit are in seconds of the producer's clock.
 
-    :ivar since: when it was asked for; in the clock's seconds.
-    :ivar deadline: for everything, waiting for a place in flight too; infinite: there is none.
-    :ivar timeout_ms: for a round of attempts, from its first one on; twice as long after one in
-        which nobody answered.
-    :ivar until: when this round is over.
-    :ivar size: bytes of its body.
-    :ivar queue: of this attempt.
-    :ivar address: of this attempt's broker.
-    :ivar started: this attempt; in the clock's seconds.
-    :ivar tries: attempts so far.
-    :ivar tried: those of rounds before this one.
-    :ivar brokers: of these attempts.
-    :ivar decider: is told how its attempts end.
-    :ivar later: what its caller waits for.
-    :ivar call: this attempt, by the calls of its connection.
-    :ivar current: what it waits for, if that is no such call.
-    :ivar given_up: why the producer wants it to end.
-    :ivar error: of its last attempt.
-    :ivar stored: it is stored already, if not as safely as it should be.
-    :ivar is_handed: this attempt was given to the connections; one may have to be made first.
-    :ivar is_cancelled: its caller cancelled it: nobody hears how it ends.
-    :ivar is_out: of an idempotent producer: it was given to a broker once, and may be there.
+    :ivar since: when the caller asked for the send.
+    :ivar deadline: when the whole send has to end, including the wait for a place in flight;
+        infinite if it has no limit.
+    :ivar timeout_ms: time for one round, in ms; doubled after a round that ended in a timeout.
+    :ivar until: when the current round has to end.
+    :ivar size: size of the body, in bytes.
+    :ivar queue: the queue of the current attempt.
+    :ivar address: the broker address of the current attempt.
+    :ivar started: when the current attempt began.
+    :ivar tries: how many attempts there were so far.
+    :ivar tried: how many of these were in the rounds before the current one.
+    :ivar brokers: the broker names of all attempts, in order.
+    :ivar decider: told of the end of each attempt.
+    :ivar later: the Deferred that the caller waits for.
+    :ivar call: the pending calls of a connection and the number of the current attempt in them.
+    :ivar current: the Deferred that the send waits for, if it does not wait for `call`.
+    :ivar given_up: the error with which the producer ends the send.
+    :ivar error: the error of the last attempt.
+    :ivar stored: the result if a broker has stored the message, but not yet safely.
+    :ivar is_handed: whether the current attempt was given to the client's connections, which may
+        have to connect first.
+    :ivar is_cancelled: whether the caller has cancelled the send; then its result is dropped.
+    :ivar is_out: whether an idempotent producer has written the message to a broker, which may have
+        stored it.
     """
 
     __slots__ = (
@@ -186,37 +190,37 @@ class Send:
         self.is_out = False
 
     def begin(self, now: float) -> None:
-        """Its own queue is behind it: the time for brokers begins, and a round of attempts."""
+        """Begin a round of attempts, and its time."""
         self.until = min(self.deadline, now + self.timeout_ms / 1000)
         self.tried = self.tries
 
     @property
     def is_fixed(self) -> bool:
-        """Its queue is chosen by the caller: it is tried once a round."""
+        """Whether the caller chooses the queue; such a send has one attempt a round."""
         return self.fixed_queue is not None or self.selector is not None
 
     @property
     def stands_on(self) -> Hashable:
-        """What has to be there for it: its topic's brokers, or the one of its queue."""
+        """A key for what the send needs: any broker of its topic, or the broker of its queue."""
         if not self.is_fixed:
             return self.topic
         queue = self.fixed_queue or self.queue
         return (self.topic.name,) if queue is None else queue.broker_name
 
     def callback(self, response: RemotingCommand) -> None:
-        """Its broker answers; as a Deferred is told, see `rmq_ha.base.remoting.pending.Waiting`."""
+        """Take the broker's answer, like a Deferred (`rmq_ha.base.remoting.pending.Waiting`)."""
         if self.decider is not None:
             self.decider.answered(self, response)
 
     def errback(self, error: BaseException) -> None:
-        """This attempt brought no answer."""
+        """Take the error of an attempt without an answer, like a Deferred."""
         if self.decider is not None:
             self.decider.failed(self, error)
 
 
 def check_message(message: Message, config: ProducerConfig) -> None:
     """
-    The Java client's own rules.
+    Check a message by the rules of the Java client.
 
     :raises IllegalMessage: the message breaks a rule.
     """
@@ -226,7 +230,7 @@ def check_message(message: Message, config: ProducerConfig) -> None:
         raise IllegalMessage(
             f"a producer sends a Message, not {type(message).__name__}: Message(topic, body)"
         ) from None
-    if not isinstance(body, bytes):  # it was changed after the message was made
+    if not isinstance(body, bytes):  # the application replaced the body
         body = message.body = body_of(body)
         if not isinstance(body, bytes):
             raise IllegalMessage(f"a body is bytes, not {type(body).__name__}: encode it")
@@ -241,7 +245,7 @@ def check_message(message: Message, config: ProducerConfig) -> None:
 
 def check_properties(properties: Mapping[str, str], config: ProducerConfig) -> None:
     """
-    Whether brokers do what a message asks for.
+    Check that a message has no property that brokers would ignore.
 
     :raises IllegalMessage: brokers of 4.9 ignore one of the properties.
     """
@@ -255,9 +259,9 @@ def check_properties(properties: Mapping[str, str], config: ProducerConfig) -> N
 
 def check_topic(topic: str) -> None:
     """
-    Whether clients may send to it.
+    Check that clients may send to a topic.
 
-    :raises IllegalMessage: no.
+    :raises IllegalMessage: the name is not valid, or the topic is for brokers only.
     """
     fault = topic_fault(topic)
     if fault is not None:
@@ -268,7 +272,7 @@ def check_topic(topic: str) -> None:
 
 def outgoing_of(message: Message, config: ProducerConfig) -> tuple[int, Outgoing]:
     """
-    Request code and what goes over the wire; a large body compressed.
+    Return the request code and the values of a send; a large body is compressed.
 
     :raises IllegalMessage: a property cannot be sent.
     """
@@ -279,7 +283,7 @@ def outgoing_of(message: Message, config: ProducerConfig) -> tuple[int, Outgoing
     if TRAN_MSG in properties and properties[TRAN_MSG].lower() == "true":
         sys_flag |= TRANSACTION_PREPARED
     text = properties_text(properties)
-    if _TIMER in text or _PRIORITY in text or _LITE in text:  # no calls: each message comes here
+    if _TIMER in text or _PRIORITY in text or _LITE in text:  # inline: each message comes here
         check_properties(properties, config)
     code = RequestCode.SEND_MESSAGE_V2
     if MESSAGE_TYPE in properties and properties[MESSAGE_TYPE] == REPLY:
@@ -297,7 +301,7 @@ def outgoing_of(message: Message, config: ProducerConfig) -> tuple[int, Outgoing
 
 def result_of(send: Send, response: RemotingCommand) -> SendResult:
     """
-    What the broker's answer means.
+    Return the result in a broker's answer.
 
     :raises BrokerRefused: the message is not stored.
     """
@@ -332,12 +336,12 @@ def choose_by(
     selector: Selector, queues: Sequence[MessageQueue], send: Send, config: ProducerConfig
 ) -> MessageQueue:
     """
-    Ask the caller's own selector, in the first round of a send.
+    Return the queue that the caller's selector chooses in the first round of a send.
 
-    A later round goes to the same queue, whatever the route says by then, as order matters; unless
-    `chosen_queue_may_move`.
+    Later rounds go to the same queue to keep the order, even if the route has changed, unless
+    `chosen_queue_may_move` is set.
 
-    :raises IllegalMessage: it returns something else than one of the queues.
+    :raises IllegalMessage: the selector did not return one of the queues.
     """
     if send.queue is not None and not config.chosen_queue_may_move:
         return send.queue

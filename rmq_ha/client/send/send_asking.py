@@ -1,4 +1,4 @@
-"""Sending as an `Asking`: a producer's rules, without a reactor.
+"""SendAsking: a producer's sends as an `Asking`, without a reactor.
 
 Spec: remoting.md, chapter 4 and section 11.1.
 """
@@ -37,13 +37,13 @@ _MOST_TOPICS = 10_000
 
 class SendAsking:
     """
-    Names messages, chooses queues, tries again.
+    Gives messages their ids, chooses queues, and repeats failed attempts.
 
-    :param route: topic (with namespace) to its route, from a cache or not.
-    :param stale: told of a topic (with namespace) whose route was of no use.
-    :param seconds: the clock for deadlines.
-    :param sleep: lets seconds of it pass.
-    :param now_ms: the time of day.
+    :param route: asks for the route of a topic (with namespace), and may cache it.
+    :param stale: called with a topic (with namespace) whose brokers did not answer.
+    :param seconds: returns the time of the clock for deadlines, in seconds.
+    :param sleep: waits for a number of seconds.
+    :param now_ms: returns the current time, in ms since the epoch.
     """
 
     def __init__(
@@ -82,17 +82,17 @@ class SendAsking:
         arg: Any = None,
     ) -> Asking[SendResult]:
         """
-        One message, with retries unless its queue is chosen by the caller.
+        Send one message, with the retries of `ProducerConfig`.
 
-        :raises IllegalMessage: it breaks a rule of RocketMQ.
-        :raises MQClientError: it is not stored for certain; the error says what to do.
+        :raises IllegalMessage: the message breaks a rule of RocketMQ.
+        :raises MQClientError: no broker has confirmed the message; the error says what to do.
         """
         return (yield from self.deliver(self._maker.of_message(message, queue, selector, arg)))
 
     def oneway(
         self, message: Message, queue: MessageQueue | None = None
     ) -> Asking[tuple[str, Any]]:
-        """Address and request for a send that nobody answers; raises as `send`."""
+        """Return address and request of a send that gets no answer; raises as `send` does."""
         send = self._maker.of_message(message, queue)
         masters = yield from self._find(send)
         address = self._aim(send, masters)
@@ -101,7 +101,7 @@ class SendAsking:
     def in_parts(
         self, messages: Sequence[Message], queue: MessageQueue | None = None
     ) -> Generator[Send, SendResult, list[SendResult]]:
-        """As `SendMaker.in_parts`: each is to be given to `deliver`."""
+        """Yield the sends of a batch (`SendMaker.in_parts`); give each of them to `deliver`."""
         return self._maker.in_parts(messages, queue)
 
     def _topic(self, topic: str) -> PublishTopic:
@@ -119,9 +119,9 @@ class SendAsking:
 
     def deliver(self, send: Send) -> Asking[SendResult]:
         """
-        Rounds of attempts, with longer and longer pauses between them.
+        Send in rounds of attempts, with longer and longer pauses between them.
 
-        :raises MQClientError: as `send`.
+        :raises MQClientError: as raised by `send`.
         """
         rounds = 0
         while True:
@@ -135,10 +135,10 @@ class SendAsking:
 
     def _round(self, send: Send) -> Asking[SendResult | None]:
         """
-        Attempts in a row.
+        Make the attempts of one round.
 
-        :returns: None: it rests, and then there is another round.
-        :raises MQClientError: it is over.
+        :returns: the result; None if another round is to follow after a pause.
+        :raises MQClientError: the send has failed for good.
         """
         try:
             masters = yield from self._find(send)
@@ -173,7 +173,7 @@ class SendAsking:
             return outcome
         if send.stored is not None:
             return send.stored
-        if step is Next.ATTEMPT:  # and no time for it
+        if step is Next.ATTEMPT:  # but the round has no time for it
             step = after_failure(send, outcome, send.until, self.config)
         if step is Next.REST:
             return None
@@ -181,9 +181,9 @@ class SendAsking:
 
     def _when_sure(self, brokers: ComparingBrokers, send: Send, left_ms: int) -> Asking[int]:
         """
-        The broker compares ids; returns what is left of the time.
+        Make sure that the broker compares ids; return how much of the time is left, in ms.
 
-        :raises DuplicatesPossible: it does not.
+        :raises DuplicatesPossible: the broker does not compare ids, or not for long enough.
         """
         began = self._seconds()
         if brokers.must_ask(send, send.address):
@@ -193,7 +193,10 @@ class SendAsking:
         return max(1, left_ms - int((self._seconds() - began) * 1000))
 
     def _find(self, send: Send) -> Asking[dict[str, str]]:
-        """The route, or that of the topic that ours would be made after; masters by name."""
+        """
+        Find the route of a send's topic or else of its template topic; return the addresses of the
+        masters by broker name.
+        """
         topic = send.topic
         try:
             route = yield from self._route(topic.name)
@@ -218,7 +221,7 @@ class SendAsking:
         }
 
     def _aim(self, send: Send, masters: Mapping[str, str]) -> str:
-        """Choose the queue; answers with its master's address."""
+        """Choose the queue, and return the address of its master."""
         info = send.topic.info
         assert info is not None
         if send.fixed_queue is not None:

@@ -1,4 +1,4 @@
-"""One attempt to send: chooses queue and broker, writes the frame, notes how it went.
+"""Attempts: chooses queue and broker of an attempt, writes its frame, and notes its result.
 
 Spec: remoting.md, section 11.1 (sendKernelImpl).
 """
@@ -26,7 +26,7 @@ _MASTER = 0
 
 class Attempts:
     """
-    The part of a producer that knows brokers.
+    The part of a producer that makes single attempts at brokers.
 
     :ivar faults: the latency table; used when `send_latency_fault_enable` is on.
     """
@@ -42,8 +42,9 @@ class Attempts:
         look_again: Callable[[PublishTopic, float], object] = lambda topic, now: None,
     ) -> None:
         """
-        :param group: with namespace.
-        :param look_again: told of a topic, and the clock's seconds, when its route was of no use.
+        :param group: the producer group, with its namespace.
+        :param look_again: called with a topic whose brokers did not answer, and with the clock's
+            time in seconds.
         """
         self.faults = LatencyFaults(instance.host.random.randrange(1 << 16))
         self._instance = instance
@@ -59,10 +60,10 @@ class Attempts:
 
     def go(self, send: Send, now: float) -> None:
         """
-        Send it to a queue of its topic, whose route is known.
+        Attempt a send to a queue of its topic, whose route is known.
 
-        Its `callback` gets the answer, whatever its code; its `errback` `RemotingError`,
-        `MQClientError` or what a selector or hook raises.
+        The `callback` of the send gets the answer, whatever its code. Its `errback` gets a
+        `RemotingError`, an `MQClientError` or an exception of a selector or hook.
         """
         send.started = now
         send.tries += 1
@@ -88,16 +89,16 @@ class Attempts:
         waiting.addCallbacks(send.callback, lambda failure: send.errback(failure.value))
 
     def has_left(self, send: Send) -> bool:
-        """Whether this attempt's broker may have it, so that its answer is still to come."""
+        """Whether the broker of the current attempt may have got it and may still answer."""
         return send.call is not None or (
             send.is_handed and self._instance.open_channel(send.address) is not None
         )
 
     def go_oneway(self, send: Send) -> "Deferred[None]":
         """
-        The same, when nobody answers.
+        Attempt a one-way send, which gets no answer.
 
-        :returns: fires when it is handed to the connection; fails as `go`.
+        :returns: fires when the connection has the send; fails with the errors of `go`.
         """
         send.tries += 1
         try:
@@ -111,7 +112,10 @@ class Attempts:
             return fail(error)
 
     def _hand_over_when_read(self, send: Send, queue: MessageQueue) -> "Deferred[None]":
-        """A broker that does not read would fill our memory."""
+        """
+        Hand a one-way send over once the connection is not full: sends to a broker that does not
+        read would fill the memory.
+        """
         channel = self._instance.open_channel(send.address)
         if channel is None or not channel.is_full:
             return self._hand_over(send, queue)
@@ -120,7 +124,7 @@ class Attempts:
         return ready.addCallback(lambda _: self._hand_over_when_read(send, queue))
 
     def _hand_over(self, send: Send, queue: MessageQueue) -> "Deferred[None]":
-        """Write a one-way send, eagerly."""
+        """Write a one-way send to its connection now, if one is open."""
         to, address = self._destination(send, queue.broker_name), send.address
         channel = None if self._signs else self._instance.open_channel(address)
         if channel is None:
@@ -130,7 +134,7 @@ class Attempts:
         return succeed(None)
 
     def succeeded(self, send: Send, result: SendResult) -> None:
-        """The message is stored."""
+        """Note that the message is stored."""
         now = self._clock.seconds()
         self._answered[send.address] = now
         if self._config.send_latency_fault_enable:
@@ -139,13 +143,13 @@ class Attempts:
             self._call_hooks_after(send, result, None)
 
     def failed(self, send: Send, error: BaseException) -> None:
-        """No answer, or one that says no."""
+        """Note that an attempt got no answer, or one with an error code."""
         now = self._clock.seconds()
         if self._config.send_latency_fault_enable and send.brokers:
             self._note(send, now, isolated=True)
         if is_retriable(error):
             self._look_again(send.topic, now)
-        # A broker that answered nobody meanwhile may be gone without a trace.
+        # If a broker has answered no send since then, its connection may be dead without a sign.
         heard = self._answered.get(send.address, -1.0)
         if isinstance(error, RemotingTimeout) and heard < send.started:
             self._instance.close(send.address)
@@ -193,7 +197,7 @@ class Attempts:
     def _write(
         self, channel: Channel, to: Destination, queue_id: int, send: Send, left_ms: float
     ) -> None:
-        """As `Channel.invoke`, with bytes that are made in one go."""
+        """Send as `Channel.invoke` does, but with a frame that is encoded in one step."""
         calls = channel.pending
         opaque = calls.note(send, send.until, left_ms)
         try:

@@ -1,4 +1,4 @@
-"""Sends made of messages: checked, named, with a time until which they may go on.
+"""SendMaker: makes sends of messages, with checks, ids and deadlines.
 
 Spec: remoting.md, section 11.1.
 """
@@ -26,7 +26,7 @@ INSTANCE_ID = "INSTANCE_ID"
 
 
 class SendMaker:
-    """A producer's rules for what it is given to send; all of it raises `IllegalMessage`."""
+    """Makes a producer's sends; refuses messages that break a rule by `IllegalMessage`."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class SendMaker:
         now_ms: Callable[[], int],
     ) -> None:
         """
-        :param topic: an application's name of a topic to what is known of it.
-        :param seconds: the clock for deadlines.
-        :param now_ms: the time of day.
+        :param topic: returns the topic of a name that the application uses.
+        :param seconds: returns the time of the clock for deadlines, in seconds.
+        :param now_ms: returns the current time, in ms since the epoch.
         """
         self._config = config
         self._namespace = settings.namespace
@@ -60,9 +60,9 @@ class SendMaker:
         timeout_ms: float | None = None,
     ) -> Send:
         """
-        A message alone.
+        Make the send of one message.
 
-        :param timeout_ms: for everything; None: as configured.
+        :param timeout_ms: time for the whole send, in ms; None for the settings' timeouts.
         """
         check_message(message, self._config)
         properties = message.properties
@@ -84,12 +84,12 @@ class SendMaker:
         timeout_ms: float | None = None,
     ) -> Generator[Send, SendResult, list[SendResult]]:
         """
-        Messages of one topic to one queue, in as few requests as fit.
+        Make the sends of a batch: messages of one topic, in as few requests as possible.
 
-        :returns: yields one send after the other, is sent its result or has its error thrown in;
-            returns all results.
-        :raises IllegalMessage: they break a rule of RocketMQ; before the first send.
-        :raises BatchFailed: some requests went through, this one did not.
+        :returns: a generator that yields one send after the other. Its caller sends each result, or
+            throws each error, into it. It returns all results.
+        :raises IllegalMessage: the messages break a rule of RocketMQ; raised before the first send.
+        :raises BatchFailed: a request has failed after others were stored.
         """
         parts = self._parts(messages)
         results: list[SendResult] = []
@@ -106,7 +106,7 @@ class SendMaker:
         return results
 
     def _parts(self, messages: Sequence[Message]) -> list[BatchPart]:
-        """A batch in as few requests as fit."""
+        """Check a batch, and split it into as few requests as possible."""
         for message in messages:
             check_message(message, self._config)
         check_batch(messages)
@@ -124,9 +124,9 @@ class SendMaker:
         timeout_ms: float | None = None,
     ) -> Send:
         """
-        One request of a batch; its time begins now.
+        Make the send of one request of a batch; its time begins now.
 
-        :param messages: those of the part.
+        :param messages: the messages of this request.
         """
         outgoing = Outgoing(0, 0, part.properties, part.body)
         code, topic = RequestCode.SEND_BATCH_MESSAGE, messages[0].topic

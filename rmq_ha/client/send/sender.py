@@ -1,4 +1,4 @@
-"""Sends under way: places in flight, attempts, deadlines.
+"""Sender: a producer's sends under way, with their places in flight, attempts and deadlines.
 
 Spec: remoting.md, section 11.1 (sendDefaultImpl).
 """
@@ -42,14 +42,14 @@ _GRANULARITY_S = 0.05
 
 class Sender:
     """
-    What a producer does with a send, from its place in flight to its end.
+    Carries sends out, from their place in flight to their end.
 
-    A send is in one of three places: it waits for a place in flight, it is in flight, where it is
-    attempted up to `1 + retry_times_when_send_failed` times in a row, or it rests until somebody
-    found out that a broker is back.
+    A send is in one of three states. It waits for a place in flight; or it is in flight, with up to
+    `1 + retry_times_when_send_failed` attempts in a row; or it rests until an attempt of another
+    send has found that a broker is back.
 
-    A send that its caller cancels ends in its place. If a broker has it already, it keeps its place
-    in flight until the broker answers or its time is over: the limit counts what brokers have.
+    A send that its caller cancels ends at once. If a broker may have it already, it keeps its place
+    in flight until the broker answers or its time is over: the limit counts sends at brokers.
     """
 
     log = Logger()
@@ -82,7 +82,7 @@ class Sender:
 
     @property
     def in_flight(self) -> int:
-        """How many sends wait for their brokers."""
+        """How many sends wait for their brokers' answers."""
         return self._in_flight.count
 
     @property
@@ -90,7 +90,7 @@ class Sender:
         return bool(self._live or self._in_flight.waiting or self._resting.count)
 
     def ready(self) -> "Deferred[None]":
-        """Fires when there is a place in flight, for one waiter each."""
+        """Wait for a free place in flight; each free place wakes one waiter."""
         if self._in_flight.has_room and not self._ready:
             return succeed(None)
         later: Deferred[None] = Deferred(lambda later: self._ready.pop(later, None))
@@ -98,7 +98,7 @@ class Sender:
         return later
 
     async def drain(self) -> None:
-        """Wait until all sends are over; after `stop_timeout_ms` they fail."""
+        """Wait until all sends have ended; after `stop_timeout_ms` the rest of them fail."""
         self._let_in(len(self._ready))
         if self._is_busy:
             self._drained = Deferred()
@@ -112,10 +112,10 @@ class Sender:
 
     def admit(self, send: Send) -> "Deferred[Any]":
         """
-        Begin, now or when there is a place.
+        Begin a send, now or when a place in flight is free.
 
-        :returns: fires with a `SendResult`, with None for a one-way send; fails as
-            `Producer.send` says.
+        :returns: fires with a `SendResult`, or with None for a one-way send; fails as
+            `Producer.send` does.
         """
         admission = self._in_flight.admit(send, send.size)
         if admission is Admission.REFUSED:
@@ -130,7 +130,7 @@ class Sender:
         return later
 
     def _watch(self, send: Send) -> None:
-        """It waits: until its deadline."""
+        """Let a waiting send expire at its deadline."""
         if send.deadline < inf:
             self._timer = rearm(self._clock, self._timer, send.deadline, self._expire)
 
@@ -208,7 +208,7 @@ class Sender:
         self._end_send(send, error)
 
     def _try_further(self, send: Send, error: Exception) -> None:
-        """Try another broker, or later, or say why not."""
+        """Try another broker, or rest and try later, or end with the reason."""
         self._attempts.failed(send, error)
         if send.is_cancelled:
             self._end_send(send, error)
@@ -249,7 +249,7 @@ class Sender:
             later.errback(_failure(outcome))
 
     def _leave(self, send: Send) -> None:
-        """Its place in flight is for others."""
+        """Free the place in flight of a send for others."""
         self._live.pop(send, None)
         if not self._in_flight.release(send.size) and not self._ready:
             return
@@ -260,9 +260,10 @@ class Sender:
 
     def _give_places(self) -> None:
         """
-        Let others have the places that are free.
+        Give free places to waiting sends, and wake callers of `ready`.
 
-        After a cancelled send this comes a turn later: its caller may be about to cancel the next.
+        After a cancelled send this happens a reactor turn later, as its caller may be about to
+        cancel the next send too.
         """
         self._pump()
         if self._ready and self._in_flight.has_room:
@@ -271,7 +272,7 @@ class Sender:
     # Rest
 
     def _rest(self, send: Send, now: float) -> None:
-        """Until somebody finds a broker."""
+        """Let a send rest until its broker is back or its own turn to try has come."""
         self._watch(send)
         if self._resting.add(send, send.stands_on, now):
             self.log.warn(
@@ -287,7 +288,7 @@ class Sender:
         self._rest_timer = rearm(self._clock, self._rest_timer, due, self._try_again)
 
     def _try_again(self) -> None:
-        """For each thing that is away, the next one tries."""
+        """Let one resting send try for each key that is not served."""
         now = self._clock.seconds()
         for send in self._resting.due(now):
             self._wake(send, now)
@@ -298,7 +299,10 @@ class Sender:
             self._launch(send, now)
 
     def _learn(self, send: Send, outcome: object) -> None:
-        """Whoever was answered, if only by a refusal, found a broker."""
+        """
+        Learn from the end of a send: if a broker has answered it, even with a refusal, the sends
+        that rest for this broker go on.
+        """
         now, key = self._clock.seconds(), send.stands_on
         if isinstance(outcome, BaseException) and (
             is_retriable(outcome) or isinstance(outcome, CancelledError)
@@ -318,13 +322,13 @@ class Sender:
             self._wake(waiter, now)
 
     def _let_in(self, count: int) -> None:
-        """Tell the first who wait that there is a place; all of them if nobody would come after."""
+        """Wake the first `count` callers of `ready`."""
         for later in list(self._ready)[:count]:
             if self._ready.pop(later, later) is None:
                 later.callback(None)
 
     def _pump(self) -> None:
-        """Launch those who have a place now; no recursion, however many fail at once."""
+        """Launch waiting sends that have a place now, in a loop: many may fail at once."""
         if self._pumping:
             return
         self._pumping = True
@@ -335,7 +339,7 @@ class Sender:
             self._pumping = False
 
     def _cancelled(self, send: Send) -> None:
-        """Its caller does not want it any more: it is not sent, unless it has left."""
+        """End a send that its caller has cancelled; a broker may have got it already."""
         send.is_cancelled = True
         if self._forget(send):
             self._check_drained()
@@ -348,7 +352,7 @@ class Sender:
             send.current.cancel()
 
     def _break_off(self, send: Send) -> None:
-        """End its attempt, or its look for a route."""
+        """End the current attempt of a send, or its look-up of a route."""
         if send.call is not None:
             calls, opaque = send.call
             calls.forget(opaque)
@@ -357,16 +361,16 @@ class Sender:
             send.current.cancel()
 
     def _forget(self, send: Send) -> bool:
-        """It waits no more; False when it does not wait."""
+        """Take a send out of the waiting and resting ones; return False if it is in neither."""
         if self._in_flight.forget(send):
-            self._resting.ended(send, self._clock.seconds())  # it was to try, perhaps
+            self._resting.ended(send, self._clock.seconds())  # it may have been the one to try
         elif not self._resting.forget(send):
             return False
         self._arm_rest()
         return True
 
     def _expire(self) -> None:
-        """Sends that waited until their time was over."""
+        """Fail waiting and resting sends whose deadline is over."""
         now = self._clock.seconds()
         earliest: float | None = None
         for send in [*self._in_flight.items_waiting(), *self._resting.items()]:
@@ -396,7 +400,7 @@ class Sender:
             send.later.errback(error)
 
     def _give_up(self) -> None:
-        """The time that `stop` allows is over."""
+        """Fail all remaining sends, as the time that `stop` allows is over."""
         limit_ms = self._config.stop_timeout_ms
         reason = f"the producer was stopped, and this send took more than {limit_ms} ms"
         for send in [*self._in_flight.items_waiting(), *self._resting.items()]:
@@ -417,7 +421,7 @@ def _no_answer(send: Send) -> Failure:
 
 
 def _is_unwanted(send: Send, error: Exception) -> bool:
-    """It is its caller who ended it."""
+    """Whether a send ended because its caller cancelled it."""
     return isinstance(error, CancelledError) and send.given_up is None
 
 

@@ -1,7 +1,7 @@
-"""Traces of messages, as RocketMQ's clients write them into their topic: who sent, who consumed.
+"""Reads traces of messages, which RocketMQ's clients write into a trace topic.
 
-Java's decoder knows a line by its first field and by how many there are; fields that later versions
-add stand behind the others.
+The first field of a line, and the number of fields, tell its form. Later versions add fields at the
+end of a line.
 """
 
 from collections.abc import Iterable
@@ -15,13 +15,13 @@ _RETURNS = ("success", "too late", "exception", "null", "comes again")
 
 class TraceEvent(NamedTuple):
     """
-    One thing that happened to a message.
+    One event in the life of a message.
 
     :ivar what: `sent`, `consuming` or `consumed`.
-    :ivar at_ms: when, ms since the epoch; 0 unknown.
-    :ivar by: the group.
-    :ivar client: address of the client that wrote it.
-    :ivar took_ms: None: it does not say.
+    :ivar at_ms: when it happened, in ms since the epoch; 0 if not known.
+    :ivar by: the producer group or consumer group.
+    :ivar client: address of the client that wrote the trace.
+    :ivar took_ms: how long it took, in ms; None if the trace does not say.
     """
 
     what: str
@@ -33,7 +33,7 @@ class TraceEvent(NamedTuple):
 
 
 def traces_of(msg_id: str, messages: Iterable[MessageExt]) -> list[TraceEvent]:
-    """What the messages of a trace topic say about one message, in order of time."""
+    """Return the events of one message, in order of time, from messages of a trace topic."""
     traces = []
     for message in messages:
         client = str(message.born_host)
@@ -45,7 +45,7 @@ def traces_of(msg_id: str, messages: Iterable[MessageExt]) -> list[TraceEvent]:
 
 
 def _traced(msg_id: str, fields: list[str], client: str) -> TraceEvent | None:
-    """None: it is about another message, or has another form."""
+    """Return the event of a line; None if it is about another message or has another form."""
     try:
         match fields:
             case ["Pub", at, _, group, _, ids, _, _, _, _, took, *rest] if msg_id in ids.split(","):
@@ -60,7 +60,7 @@ def _traced(msg_id: str, fields: list[str], client: str) -> TraceEvent | None:
                 return TraceEvent(
                     "consumed", int(at), group, client, int(took), _end(success, code)
                 )
-    except ValueError:  # a number that is none
+    except ValueError:  # a field that has to be a number is none
         return None
     return None
 

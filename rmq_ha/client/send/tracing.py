@@ -1,7 +1,7 @@
-"""Message traces: what was sent when, in the form that RocketMQ's tools read.
+"""Tracer: sends traces of sends, in the form that RocketMQ's tools read.
 
-A trace is a line of fields, ended by U+0002; many of them are the body of one message of the trace
-topic, whose keys are the ids and keys of the messages that were traced.
+A trace is a line of fields, ended by U+0002. One message of the trace topic has many traces in its
+body; its keys are the ids and keys of the traced messages.
 
 Wire: TraceDataEncoder of the 4.9 client; field-tested by `mqadmin queryMsgTraceById`.
 """
@@ -35,9 +35,9 @@ _NORMAL, _HALF, _DELAYED = 0, 1, 3
 
 class TraceRecord(NamedTuple):
     """
-    One line.
+    One line of a trace.
 
-    :ivar keys: what it can be found by.
+    :ivar keys: ids and keys by which the trace can be queried.
     """
 
     text: str
@@ -45,7 +45,7 @@ class TraceRecord(NamedTuple):
 
 
 def sent_record(context: SendContext, namespace: str) -> TraceRecord | None:
-    """The trace of a send that a broker answered; None when it wants none."""
+    """Return the trace of a send; None if no broker answered it, or its broker wants no traces."""
     result = context.result
     if result is None or not result.trace_on:
         return None
@@ -77,19 +77,20 @@ def sent_record(context: SendContext, namespace: str) -> TraceRecord | None:
 
 class Tracer:
     """
-    A hook for producers that sends traces: give it to them, start it first and stop it last.
+    A hook for producers that sends traces. Start it before the producers, and stop it after them.
 
-    Traces are sent half a second later, up to 100 in a message; what cannot be sent is dropped,
-    and so is what its producer has no place for (`max_in_flight`, `max_waiting`).
+    Traces are sent half a second later, up to 100 in a message. Traces that cannot be sent are
+    dropped, also if the tracer's own producer has no place for them (`max_in_flight`,
+    `max_waiting`).
 
-    :ivar dropped: how many traces were.
-    :ivar topic: where they go.
+    :ivar dropped: how many traces were dropped.
+    :ivar topic: the topic that traces are sent to.
     """
 
     log = Logger()
 
     def __init__(self, instance: ClientInstance, topic: str = TRACE_TOPIC) -> None:
-        """:param topic: brokers with `traceTopicEnable` have RMQ_SYS_TRACE_TOPIC."""
+        """:param topic: the trace topic; brokers with `traceTopicEnable` have the default topic."""
         self.dropped = 0
         self._clock = instance.host.clock
         self._namespace = instance.settings.namespace
@@ -106,27 +107,27 @@ class Tracer:
         self._complained = False
 
     async def start(self) -> None:
-        """Join the client."""
+        """Start the tracer's own producer."""
         await self._producer.start()
 
     async def stop(self) -> None:
-        """Send what waits, and leave."""
+        """Send the waiting traces, and stop the tracer's own producer."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._flush()
         await self._producer.stop()
 
     def before_send(self, context: SendContext) -> None:
-        """Nothing is known yet."""
+        """Do nothing: a trace is made after the attempt."""
 
     def after_send(self, context: SendContext) -> None:
-        """Note a send that was answered."""
+        """Trace a send that a broker has answered."""
         record = sent_record(context, self._namespace)
         if record is not None:
             self.append(record)
 
     def append(self, record: TraceRecord) -> None:
-        """Have a trace sent."""
+        """Add a trace to the next message of traces."""
         self._records.append(record)
         if len(self._records) >= _BATCH:
             self._flush()
@@ -150,7 +151,7 @@ class Tracer:
 
 
 def _parts(records: Sequence[TraceRecord]) -> Iterable[list[TraceRecord]]:
-    """As many for a message as may go together."""
+    """Group traces into as few messages as their number and size allow."""
     part: list[TraceRecord] = []
     size = 0
     for record in records:

@@ -1,4 +1,4 @@
-"""Transactions: a message that is delivered only when its sender's own work has succeeded.
+"""Transactions: messages that are delivered only if the sender's own work has succeeded.
 
 Spec: remoting.md, section 7.10.
 """
@@ -27,12 +27,12 @@ from rmq_ha.client.send.producer import Producer
 
 MAX_CHECKS = 2000
 CHECK_SECONDS = 600.0
-"""A listener that has not answered by then is cancelled: UNKNOW; the broker asks again."""
+"""After this time a check is cancelled, and the broker gets no answer and asks again."""
 _OFFSET_DIGITS = 16
 
 
 class LocalTransactionState(Enum):
-    """What became of the sender's own work."""
+    """How the sender's own work ended."""
 
     COMMIT_MESSAGE = TRANSACTION_COMMIT
     ROLLBACK_MESSAGE = TRANSACTION_ROLLBACK
@@ -43,29 +43,30 @@ StateOrLater: TypeAlias = LocalTransactionState | Awaitable[LocalTransactionStat
 
 
 class TransactionListener(Protocol):
-    """The sender's own work. Each method returns a state, or a Deferred or coroutine of one."""
+    """The sender's own work. Its methods return a state, or a Deferred or coroutine of a state."""
 
     def execute_local_transaction(self, message: Message, arg: Any) -> StateOrLater:
         """
-        The half message is stored: do the work.
+        Do the work, as the half message is stored.
 
-        :returns: `LocalTransactionState`; UNKNOW, or an exception: the broker will ask.
+        :returns: how the work ended; after UNKNOW or an exception the broker will ask.
         """
 
     def check_local_transaction(self, message: MessageExt) -> StateOrLater:
         """
-        The broker asks, because it was not told or the answer was lost.
+        Say how the work ended; the broker asks because it was not told or the answer was lost.
 
-        :returns: `LocalTransactionState`; UNKNOW, or an exception: it will ask again.
+        :returns: how the work ended; after UNKNOW or an exception the broker will ask again.
         """
 
 
 class TransactionSendResult(NamedTuple):
     """
-    What became of a message sent in a transaction.
+    The result of a message that was sent in a transaction.
 
-    :ivar local_transaction_state: what the broker was told.
-    :ivar error: what the sender's own work raised.
+    :ivar send_result: the result of sending the half message.
+    :ivar local_transaction_state: the state that the broker was told.
+    :ivar error: the exception of the sender's own work; None if it raised none.
     """
 
     send_result: SendResult
@@ -77,7 +78,7 @@ class TransactionProducer(Producer):
     """
     A producer whose messages take part in transactions.
 
-    All producers of a group must be able to answer for each other: the broker asks any of them.
+    All producers of a group must be able to answer for each other, as the broker asks any of them.
     """
 
     def __init__(
@@ -98,7 +99,10 @@ class TransactionProducer(Producer):
         self._checks: dict[Deferred[None], None] = {}
 
     async def stop(self) -> None:
-        """As a `Producer`; brokers' questions that are still open are for the others."""
+        """
+        Stop as `Producer.stop` does. Open questions of brokers get no answer, so that brokers ask
+        other producers of the group.
+        """
         for check in list(self._checks):
             check.cancel()
         await super().stop()
@@ -109,9 +113,9 @@ class TransactionProducer(Producer):
         """
         Send a half message, do the sender's own work, and tell the broker how that ended.
 
-        :param arg: handed to `execute_local_transaction`.
-        :param timeout_ms: for the half message.
-        :returns: fails as `send`, when there is no half message; then the work is not begun.
+        :param arg: passed to `execute_local_transaction`.
+        :param timeout_ms: time for sending the half message, in ms; None as in `send`.
+        :returns: fails as `send` does if the half message was not sent; the work is then not begun.
         """
         properties = message.properties
         properties.pop(DELAY, None)
@@ -142,7 +146,7 @@ class TransactionProducer(Producer):
         try:
             await self._end(result.message_queue.broker_name, request)
         except Exception as lost:
-            # The broker will ask.
+            # The broker will ask how the transaction ended.
             self.log.warn(
                 "the end of the transaction {id} did not get away: {reason}",
                 id=result.msg_id,
@@ -162,7 +166,7 @@ class TransactionProducer(Producer):
         header: CheckHeader,
         answer: Callable[[RemotingCommand], object],
     ) -> None:
-        """A broker asks about a half message; it asks again when we do not answer."""
+        """Answer a broker's question about a half message; without an answer it asks again."""
         if self._state != "running":
             return
         if len(self._checks) >= MAX_CHECKS:
@@ -217,11 +221,11 @@ def end_transaction(
     is_answer: bool = False,
 ) -> RemotingCommand:
     """
-    END_TRANSACTION, one-way.
+    Make a one-way END_TRANSACTION request.
 
-    :param queue_offset: of the half message in its queue.
-    :param msg_id: its unique id.
-    :param is_answer: the broker asked.
+    :param queue_offset: the half message's offset in its queue.
+    :param msg_id: the half message's unique id.
+    :param is_answer: whether the broker has asked.
     """
     ext = {
         "producerGroup": group,
@@ -241,7 +245,7 @@ def end_transaction(
 async def _state_of(
     work: Callable[..., Any], *args: Any
 ) -> tuple[LocalTransactionState, BaseException | None]:
-    """What the listener says, whatever it raises or returns."""
+    """Return the listener's state; UNKNOW and the error if it raises or returns another type."""
     try:
         state = await maybeDeferred(work, *args)
     except Exception as error:
