@@ -57,7 +57,7 @@ from rmq_ha.client.rules.settings import (
     name_servers_in,
 )
 from rmq_ha.client.rules.subscriptions import MessageSelector
-from rmq_ha.client.send.send_asking import SendAsking
+from rmq_ha.client.send.send_asking import SendAsking, ThreadTimes
 
 if TYPE_CHECKING:
     from rmq_ha.client.blocking_consumers import BlockingConsumer as BlockingConsumer
@@ -397,9 +397,7 @@ class BlockingClient:
             process,
             self._route,
             self._stale,
-            seconds,
-            sleep,
-            now_ms,
+            ThreadTimes(seconds, sleep, now_ms),
             random,
         )
 

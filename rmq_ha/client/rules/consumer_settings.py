@@ -217,7 +217,6 @@ class PullConsumerConfig(ConsumerConfig):
 @with_old_spellings(
     auto_commit_interval_millis="auto_commit_interval_ms",
     poll_timeout_millis="poll_timeout_ms",
-    topic_metadata_check_interval_millis="topic_metadata_check_interval_ms",
 )
 @dataclass(frozen=True, kw_only=True)
 class LitePullConsumerConfig(PullConsumerConfig):
@@ -228,7 +227,6 @@ class LitePullConsumerConfig(PullConsumerConfig):
     :ivar auto_commit_interval_ms: time between two such commits, in ms; at least 1000.
     :ivar poll_timeout_ms: how long `poll` waits for messages unless its caller says, in ms.
     :ivar pull_threshold_for_all: most messages of all queues together that wait for `poll`.
-    :ivar topic_metadata_check_interval_ms: time between two looks for changed queues, in ms.
     """
 
     auto_commit: bool = True
@@ -237,7 +235,6 @@ class LitePullConsumerConfig(PullConsumerConfig):
     pull_threshold_for_all: int = 10_000
     consume_max_span: int = 2000
     poll_timeout_ms: int = 5_000
-    topic_metadata_check_interval_ms: int = 30_000
 
     def limits(self) -> FlowLimits:
         """Return how much of one queue may be cached."""

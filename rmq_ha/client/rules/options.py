@@ -126,7 +126,6 @@ class LitePullConsumerOptions(PullConsumerOptions, total=False):
     pull_threshold_for_all: int
     consume_max_span: int
     poll_timeout_ms: int
-    topic_metadata_check_interval_ms: int
 
 
 class BlockingClientOptions(ClientOptions, ProducerOptions, total=False):

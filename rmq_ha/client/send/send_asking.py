@@ -5,7 +5,7 @@ Spec: remoting.md, chapter 4 and section 11.1.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from rmq_ha.base.errors import RemotingError, RemotingTimeout
 from rmq_ha.base.model.broker_identity import MASTER_ID
@@ -35,15 +35,26 @@ from rmq_ha.client.send.send_maker import SendMaker
 _MOST_TOPICS = 10_000
 
 
+class ThreadTimes(NamedTuple):
+    """
+    The time as a thread reads it and waits for it.
+
+    :ivar seconds: returns the time of the clock for deadlines, in seconds.
+    :ivar sleep: waits for a number of seconds.
+    :ivar now_ms: returns the current time, in ms since the epoch.
+    """
+
+    seconds: Callable[[], float]
+    sleep: Callable[[float], object]
+    now_ms: Callable[[], int]
+
+
 class SendAsking:
     """
     Gives messages their ids, chooses queues, and repeats failed attempts.
 
     :param route: asks for the route of a topic (with namespace), and may cache it.
     :param stale: called with a topic (with namespace) whose brokers did not answer.
-    :param seconds: returns the time of the clock for deadlines, in seconds.
-    :param sleep: waits for a number of seconds.
-    :param now_ms: returns the current time, in ms since the epoch.
     """
 
     def __init__(
@@ -53,26 +64,24 @@ class SendAsking:
         process: Process,
         route: Callable[[str], Asking[TopicRoute]],
         stale: Callable[[str], object],
-        seconds: Callable[[], float],
-        sleep: Callable[[float], object],
-        now_ms: Callable[[], int],
+        times: ThreadTimes,
         random: Random,
     ) -> None:
         self.config = config
         self._settings = settings
         self._route = route
         self._stale = stale
-        self._seconds = seconds
-        self._sleep = sleep
+        self._seconds, self._sleep, self._now_ms = times
         self._pauses = Pauses(random, config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._has_met_brokers = False
-        self._now_ms = now_ms
         self._random = random
-        self._maker = SendMaker(settings, config, process, random, self._topic, seconds, now_ms)
+        self._maker = SendMaker(
+            settings, config, process, random, self._topic, times.seconds, times.now_ms
+        )
         self._topics: dict[str, PublishTopic] = {}
         self._brokers: ComparingBrokers | None = None
         if config.idempotent:
-            self._brokers = ComparingBrokers(client_id(settings, process, now_ms()))
+            self._brokers = ComparingBrokers(client_id(settings, process, times.now_ms()))
 
     def send(
         self,

@@ -46,7 +46,7 @@ from rmq_ha.client.rules.queue_choice import select_by_hash
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.rules.subscriptions import MessageSelector
 from rmq_ha.client.send.send import PublishTopic, Send
-from rmq_ha.client.send.send_asking import SendAsking
+from rmq_ha.client.send.send_asking import SendAsking, ThreadTimes
 from rmq_ha.client.send.send_maker import SendMaker
 
 MASTER, SLAVE, OTHER = "m:1", "s:1", "o:1"
@@ -317,9 +317,7 @@ def sending(clock: Clock | None = None, namespace: str = "", **config: Any) -> S
         Process(4711, "10.0.0.1"),
         route,
         clock.stale.append,
-        clock,
-        clock.sleep,
-        lambda: 1_700_000_000_000,
+        ThreadTimes(clock, clock.sleep, lambda: 1_700_000_000_000),
         Random(1),
     )
 

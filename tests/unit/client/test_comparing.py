@@ -29,7 +29,7 @@ from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.send import comparing, send_asking
 from rmq_ha.client.send.comparing import ComparingBrokers
 from rmq_ha.client.send.send import PublishTopic, Send
-from rmq_ha.client.send.send_asking import SendAsking
+from rmq_ha.client.send.send_asking import SendAsking, ThreadTimes
 
 LASTS_S = 30.0
 TWICE_MS = 60_000
@@ -133,9 +133,7 @@ class Script:
             Process(4711, "10.0.0.1"),
             self.route,
             self.stale.append,
-            lambda: self.now,
-            self.sleep,
-            lambda: 1_700_000_000_000,
+            ThreadTimes(lambda: self.now, self.sleep, lambda: 1_700_000_000_000),
             Random(1),
         )
 
