@@ -341,7 +341,7 @@ class Producer(Life):
 
     fetch_publish_message_queues = as_future(
         producer.Producer.fetch_publish_message_queues,
-        "The queues that messages of a topic can go to.",
+        "Return the queues to which messages of a topic can go.",
     )
 
 

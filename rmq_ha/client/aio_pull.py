@@ -155,12 +155,13 @@ class LitePullConsumer(Life):
         return self.deferred.assignment()
 
     fetch_message_queues = as_future(
-        lite_pull_consumer.LitePullConsumer.fetch_message_queues, "All queues of a topic."
+        lite_pull_consumer.LitePullConsumer.fetch_message_queues, "Return all queues of a topic."
     )
 
     poll = as_future(
         lite_pull_consumer.LitePullConsumer.poll,
-        "The next messages; none when none come in time. What a loop left is not among them.",
+        "Return the next messages; an empty list if none come in time. Messages that a loop has"
+        " fetched already are not among them.",
     )
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
@@ -188,17 +189,17 @@ class LitePullConsumer(Life):
 
     commit_sync = as_future(
         lite_pull_consumer.LitePullConsumer.commit_sync,
-        "Commit what `poll` returned, or what is given.",
+        "Commit the offsets of the messages that `poll` returned, or the given offsets.",
     )
 
     committed = as_future(
         lite_pull_consumer.LitePullConsumer.committed,
-        "How far the group is; None: it never was there.",
+        "Return the offset that the group has committed; None: it committed none.",
     )
 
     offset_for_timestamp = as_future(
         lite_pull_consumer.LitePullConsumer.offset_for_timestamp,
-        ":param timestamp: ms since the epoch.",
+        "Ask the broker for the offset that belongs to a time, `timestamp` in ms since the epoch.",
     )
 
     def _forget(self, queue: MessageQueue) -> None:
@@ -227,15 +228,18 @@ class PullConsumer(Life):
         """Persist the offsets and leave the group."""
         await self._futures.make(self.deferred.stop())
 
-    pull = as_future(pull_consumer.PullConsumer.pull, "Messages of a queue, as many as are there.")
+    pull = as_future(
+        pull_consumer.PullConsumer.pull,
+        "Return messages of a queue, at most as many as were asked for; none if there are none.",
+    )
 
     pull_block_if_not_found = as_future(
         pull_consumer.PullConsumer.pull_block_if_not_found,
-        "As `pull`, but the broker waits for a message.",
+        "Pull; the broker holds the request until a message comes.",
     )
 
     fetch_subscribe_message_queues = as_future(
-        pull_consumer.PullConsumer.fetch_subscribe_message_queues, "All queues of a topic."
+        pull_consumer.PullConsumer.fetch_subscribe_message_queues, "Return all queues of a topic."
     )
 
     def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
@@ -244,15 +248,23 @@ class PullConsumer(Life):
 
     fetch_consume_offset = as_future(
         pull_consumer.PullConsumer.fetch_consume_offset,
-        "How far the group is; None: it never was there.",
+        "Return the offset that the group has committed; None: it committed none.",
     )
 
-    persist = as_future(pull_consumer.PullConsumer.persist, "Write down its offset now.")
+    persist = as_future(
+        pull_consumer.PullConsumer.persist, "Send the offset of a queue to the broker now."
+    )
 
-    max_offset = as_future(pull_consumer.PullConsumer.max_offset, "Behind its last message.")
+    max_offset = as_future(
+        pull_consumer.PullConsumer.max_offset,
+        "Return the offset after the last message of a queue.",
+    )
 
-    min_offset = as_future(pull_consumer.PullConsumer.min_offset, "Of its first message.")
+    min_offset = as_future(
+        pull_consumer.PullConsumer.min_offset, "Return the offset of the first message of a queue."
+    )
 
     search_offset = as_future(
-        pull_consumer.PullConsumer.search_offset, ":param timestamp: ms since the epoch."
+        pull_consumer.PullConsumer.search_offset,
+        "Ask the broker for the offset that belongs to a time, `timestamp` in ms since the epoch.",
     )
