@@ -422,7 +422,12 @@ def store_timestamp_of(head: bytes) -> int:
 
 
 def record_size_at(buffer: bytes, position: int, limit: int) -> int:
-    """The size that a message record at `position` claims; 0 if there is no message magic."""
+    """
+    Return the size that a message record at `position` claims.
+
+    0 if there is no message magic, if fewer than `BLANK_SIZE` bytes are left before `limit`, or if
+    the size is smaller than that of an empty record.
+    """
     if limit - position < BLANK_SIZE:
         return 0
     size: int

@@ -72,12 +72,12 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 def decode_odd_header(data: bytes) -> RemotingCommand:
     """
-    Read what `decode_plain_header` does not.
+    Read a header that is valid but unusual, such as one with other spellings of numbers.
 
     A request without `opaque` gets 0, which we never use for calls of our own.
 
-    :raises ProtocolViolation: it is not a JSON object, its numbers are not 32-bit integers, or it
-        has more than `HEADER_VALUES` values.
+    :raises ProtocolViolation: it is not a JSON object, a number does not fit into 32 bits, or
+        it has more than `HEADER_VALUES` values.
     """
     header = parse(data, HEADER_VALUES)
     if not isinstance(header, dict):

@@ -47,7 +47,12 @@ class QueueOwner(Protocol):
         """Take a queue that this member gets; return False if it could not be taken yet."""
 
     async def give_up(self, queue: MessageQueue) -> None:
-        """Give up a queue that another member gets."""
+        """
+        Give up a queue.
+
+        Another member gets it, or its topic is not subscribed any more, or it is stuck and will be
+        taken again.
+        """
 
     def share_changed(
         self, topic: str, queues: Collection[MessageQueue], share: Collection[MessageQueue]

@@ -121,8 +121,10 @@ class Election:
 
     def increase(self) -> None:
         """
-        Raise the term of this candidate at once, then pause so that others can vote first (8.2,
-        step 3).
+        Raise the term of this candidate at once.
+
+        The candidate then pauses so that others can vote first, unless it was asked to take the
+        lead. Spec: dledger.md, section 8.2, step 3.
         """
         member = self._member
         member.wants_increase = False

@@ -21,7 +21,8 @@ class Members:
     """
     The addresses of the members, and the rules for who may ask for what.
 
-    A candidate or leader must be at the address that `dLegerPeers` has for its id. METADATA is open
+    A candidate or leader must be at the address that `dLegerPeers` has for its id, or at a host in
+    `dLegerPeerHosts`. METADATA is open
     to everybody; all other requests are for members and operators. Members on one machine cannot be
     told apart.
 

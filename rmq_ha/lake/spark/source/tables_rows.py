@@ -84,8 +84,10 @@ def _configurations(
     table: str, decode: Callable[[bytes], tuple[DataVersion, Mapping[str, Any]]]
 ) -> Callable[[bytes], list[Row]]:
     """
-    Return a function that makes rows of configurations: attributes have the columns' names in
-    Python's spelling.
+    Return a function that decodes a table and makes one row for each topic or group.
+
+    The value of a column is the attribute of the same name in snake_case. The table's data version
+    follows.
     """
     _, _, *named, _, _ = TABLE_COLUMNS[table]
     of = attrgetter(*map(snake_case, named))

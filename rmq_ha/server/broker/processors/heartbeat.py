@@ -79,7 +79,7 @@ class HeartbeatProcessor:
         """
         Answer HEART_BEAT.
 
-        If it changes a group, the group's members are notified before the response.
+        If it changes a consumer group, the group's members are notified before the response.
         """
         data = request.read(HeartbeatData.decode)
         if not channel.is_open or not (data.consumers or data.producer_groups):

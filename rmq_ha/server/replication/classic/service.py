@@ -80,7 +80,11 @@ class HAService:
         self._has_fixed_address = True
 
     def attach_tail(self, tail: TailOfStore) -> None:
-        """Take a slave's access to its store, besides the log."""
+        """
+        Give the link of a slave the calls that set the end of its store aside.
+
+        Without effect on a broker that has no link to a master.
+        """
         if self._link is not None:
             self._link.tail = tail
 

@@ -21,7 +21,11 @@ class LogBytes(Protocol):
 
     @property
     def max_offset(self) -> int:
-        """End of the readable log; 0 without files."""
+        """
+        Physical offset where the log ends, confirmed or not; 0 without files.
+
+        Consumers read up to `readable_end`.
+        """
 
     @property
     def flushed_offset(self) -> int:

@@ -158,9 +158,9 @@ class ReadDamage:
         """
         Return the record of a sound unit whose queue offset differs from its place in the queue.
 
-        Java's queues close a gap in the numbering, and so do ours: the next unit comes next. Or the
-        number was damaged, which no checksum covers. Consumers count places and commit them, so
-        they get the number of the place.
+        None if there is no such record. The two numbers differ where the queue closed up over lost
+        messages, as Java's queues do, or where the number in the record is damaged: no checksum
+        covers it. Consumers count places and commit them, so they get the number of the place.
         """
         physical_offset, size, _ = unit
         if not (0 < size <= MAX_RECORD_SIZE and low <= physical_offset <= high - size):
