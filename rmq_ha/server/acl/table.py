@@ -288,13 +288,3 @@ TABLE: Mapping[int, tuple[Rule, ...]] = {
     RequestCode.GET_BROKER_EPOCH_CACHE: _ADMIN,
     RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _ADMIN,
 }
-
-
-def as_markdown() -> str:
-    """Return the table for docs/security.md; codes with the same needs share a line."""
-    lines: dict[str, list[str]] = {}
-    for code, rules in sorted(TABLE.items()):
-        needs = "; ".join(dict.fromkeys([rule.text for rule in rules]))
-        lines.setdefault(needs, []).append(f"`{int(code)} {RequestCode(code).name}`")
-    rows = [f"| {needs} | {', '.join(codes)} |" for needs, codes in lines.items()]
-    return "\n".join(["| what the account needs | requests |", "|---|---|", *rows])
