@@ -7,7 +7,7 @@ a fault costs what its first failing test costs. Neither mutmut nor cosmic-ray f
 on a copy of the tree, the other starts the tests anew for each fault, and neither leaves out a
 statement, which is what weakens a disk: a `sync`, a mark "dirty", a place in a list of waiters.
 
-    python -m tests.mutants.run --package store --package replication/ --sample 300 --seed 1
+    python -m tests.mutants.run --package server/store --package server/dledger --sample 80
     python -m tests.mutants.run --since main --jobs 2
     python -m tests.mutants.run --named tests/mutants/planted.txt
 
