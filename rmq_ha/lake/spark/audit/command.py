@@ -54,7 +54,7 @@ from rmq_ha.lake.spark.running import Job, job_options, run_job
     "subscriptions",
     multiple=True,
     metavar="GROUP=TAGS",
-    help="GROUP:TAGS of a group that wants only these tags (TagA||TagB); repeatable.",
+    help="A group that wants only these tags, as GROUP=TagA||TagB; repeatable.",
 )
 @job_options
 def audit_messages(places: tuple[str, ...], **given: Any) -> None:
