@@ -18,9 +18,8 @@ from rmq_ha.client.lookup.accounts import (
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.message_text import time_text
 from rmq_ha.ops.admin.options import combined, common_options, on_option
-from rmq_ha.ops.admin.session import FAILED, NothingFound, Session, run
+from rmq_ha.ops.admin.session import FAILED, ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import Target, targets
-from rmq_ha.ops.admin.topic import TopicChangeRefused
 from rmq_ha.ops.admin.white_addresses import set_white_addresses
 
 LIST_COLUMNS = (
@@ -249,7 +248,7 @@ async def set_account(
     Create or change an account on the chosen brokers.
 
     :returns: the exit code.
-    :raises Refused: a new account needs a secret.
+    :raises ChangeRefused: a new account needs a secret.
     """
     asker, brokers = await targets(session, which)
     plan: list[tuple[Target, Account]] = []
@@ -257,7 +256,7 @@ async def set_account(
     for target in session.output.track("asking brokers", brokers):
         before = (await _rules(asker, target)).accounts.get(name)
         if before is None and not given["secret_key"]:
-            raise TopicChangeRefused(f"{target.address} has no {name}: give a new one --new-secret")
+            raise ChangeRefused(f"{target.address} has no {name}: give a new one --new-secret")
         after = _changed(before or Account(name), given)
         plan.append((target, after))
         rows += _differences(target, before or Account(name), after)
@@ -345,11 +344,11 @@ async def remove_account(session: Session, name: str, which: str, **sure: bool) 
     Delete an account on the chosen brokers that have it.
 
     :raises NothingFound: no broker has the account.
-    :raises Refused: the account is the one that this command itself asks with.
+    :raises ChangeRefused: the account is the one that this command itself asks with.
     """
     own = session.options.credentials
     if own is not None and own.access_key == name:
-        raise TopicChangeRefused(f"{name} is the account that asks: delete it with another one")
+        raise ChangeRefused(f"{name} is the account that asks: delete it with another one")
     asker, brokers = await targets(session, which)
     have = [
         target

@@ -13,9 +13,8 @@ from rmq_ha.client.lookup.brokers import Offsets, consumer_offsets
 from rmq_ha.client.lookup.lookups import commit_offset
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.options import common_options
-from rmq_ha.ops.admin.session import FAILED, NothingFound, Session, run
+from rmq_ha.ops.admin.session import FAILED, ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import masters, targets
-from rmq_ha.ops.admin.topic import TopicChangeRefused
 
 COLUMNS = ("topic", "broker", "queue", "before", "after")
 
@@ -54,10 +53,10 @@ async def clone_offsets(
 
     :returns: the exit code.
     :raises NothingFound: the source has no offsets.
-    :raises Refused: the group has members, or is the source.
+    :raises ChangeRefused: the group has members, or is the source.
     """
     if source == group:
-        raise TopicChangeRefused(
+        raise ChangeRefused(
             f"{group} is both: name FROM first, then the group that shall go on there"
         )
     asker, brokers = await targets(session)
@@ -87,12 +86,12 @@ async def _nobody_is_there(asker: Asker, address: str, group: str) -> None:
     """
     Check that a group has no members at a broker.
 
-    :raises Refused: the group has members there.
+    :raises ChangeRefused: the group has members there.
     """
     members = await asker.run(members_of(address, group))
     if members.connections:
         who = ", ".join(sorted(item.client_id for item in members.connections))
-        raise TopicChangeRefused(
+        raise ChangeRefused(
             f"{group} has members, which would write their offsets over it: stop {who}"
         )
 

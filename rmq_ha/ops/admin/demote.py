@@ -18,12 +18,11 @@ from rmq_ha.ops.admin.pair import Member, RegisteredName, look_at
 from rmq_ha.ops.admin.role_change import (
     OF_A_CLASSIC_PAIR,
     ChangeOptions,
-    ChangeRefused,
     RoleChange,
     change_options,
 )
 from rmq_ha.ops.admin.role_file import RoleFile, must_be_a_brokers
-from rmq_ha.ops.admin.session import Session, run
+from rmq_ha.ops.admin.session import ChangeRefused, Session, run
 from rmq_ha.server.store.log.setaside import ABOUT, FOLDER
 
 

@@ -28,9 +28,9 @@ from rmq_ha.ops.admin.clone import clone
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.group_settings import create, update
 from rmq_ha.ops.admin.options import common_options
-from rmq_ha.ops.admin.session import NothingFound, Session, run
+from rmq_ha.ops.admin.session import ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import Target, first_of_each, masters, targets
-from rmq_ha.ops.admin.topic import TopicChangeRefused, forget_everywhere
+from rmq_ha.ops.admin.topic import forget_everywhere
 
 LIST_COLUMNS = ("group", "brokers", "members", "lag", "consume")
 MEMBER_COLUMNS = ("client_id", "address", "language", "version")
@@ -187,7 +187,7 @@ async def delete_everywhere(
     Delete a group on all masters: show it, ask, and delete.
 
     :raises NothingFound: no broker has the group.
-    :raises Refused: the group has members.
+    :raises ChangeRefused: the group has members.
     """
     asker, brokers = await targets(session)
     chosen = masters(brokers)
@@ -196,7 +196,7 @@ async def delete_everywhere(
         raise NothingFound(f"no broker has the group {name}")
     if members.connections:
         who = ", ".join(item.client_id for item in members.connections)
-        raise TopicChangeRefused(
+        raise ChangeRefused(
             f"{name} has members, which would make it again: stop them first ({who})"
         )
     topics: Counter[str] = Counter()

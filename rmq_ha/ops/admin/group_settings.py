@@ -11,9 +11,8 @@ from rmq_ha.client.lookup.administration import put_group
 from rmq_ha.client.lookup.brokers import group_configs
 from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.options import combined, common_options, on_option
-from rmq_ha.ops.admin.session import NothingFound, Session, run
+from rmq_ha.ops.admin.session import ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import Target, masters, targets
-from rmq_ha.ops.admin.topic import TopicChangeRefused
 
 COLUMNS = ("group", "broker", "key", "before", "after")
 
@@ -92,11 +91,11 @@ async def change_group(
     Create or change a group on the chosen masters.
 
     :raises NothingFound: no broker has the group that is to be changed.
-    :raises Refused: the group to be created exists already, or its name is not allowed.
+    :raises ChangeRefused: the group to be created exists already, or its name is not allowed.
     """
     fault = group_fault(name)
     if fault is not None:
-        raise TopicChangeRefused(fault)
+        raise ChangeRefused(fault)
     changes = {key: value for key, value in given.items() if value is not None}
     asker, brokers = await targets(session, which)
     plan: list[tuple[Target, SubscriptionGroupConfig]] = []
@@ -104,7 +103,7 @@ async def change_group(
     for target in session.output.track("asking brokers", masters(brokers)):
         before = (await asker.run(group_configs(target.address))).get(name)
         if is_new and before is not None:
-            raise TopicChangeRefused(
+            raise ChangeRefused(
                 f"{target.name or target.address} has {name} already: use group update"
             )
         if not is_new and before is None:

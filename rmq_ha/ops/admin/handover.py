@@ -15,8 +15,7 @@ from rmq_ha.ops.admin.dledger import NamedGroup, client_of, group_options, known
 from rmq_ha.ops.admin.dledger_group import GroupRefused, MemberStatus, leader_of
 from rmq_ha.ops.admin.handover_set import elect, set_of
 from rmq_ha.ops.admin.options import common_options, refuse_given
-from rmq_ha.ops.admin.role_change import ChangeRefused
-from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
+from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import targets
 
 _CLASSIC = (

@@ -15,9 +15,8 @@ from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
 from rmq_ha.client.lookup.brokers import broker_config
 from rmq_ha.ops.admin.confirm import is_wanted
-from rmq_ha.ops.admin.role_change import ChangeRefused
 from rmq_ha.ops.admin.role_file import RoleFile
-from rmq_ha.ops.admin.session import Session
+from rmq_ha.ops.admin.session import ChangeRefused, Session
 from rmq_ha.server.controller.codec import decode_header, decode_set
 from rmq_ha.server.controller.codes import RequestCode
 from rmq_ha.server.controller.messages import (

@@ -23,12 +23,11 @@ from rmq_ha.ops.admin.pair import (
 from rmq_ha.ops.admin.role_change import (
     OF_A_CLASSIC_PAIR,
     ChangeOptions,
-    ChangeRefused,
     RoleChange,
     change_options,
 )
 from rmq_ha.ops.admin.role_file import RoleFile, must_be_a_brokers
-from rmq_ha.ops.admin.session import NO_ANSWER, Session, run
+from rmq_ha.ops.admin.session import NO_ANSWER, ChangeRefused, Session, run
 from rmq_ha.server.store.local.refetch import RefetchLog
 
 _COLUMNS = ("topic", "queue", "group", "here", "there", "lacks")

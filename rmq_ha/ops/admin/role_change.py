@@ -8,22 +8,17 @@ import click
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from rmq_ha.base.errors import RmqHaError
 from rmq_ha.base.host.command import run_command
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.ops.admin.confirm import is_wanted, sure_options
 from rmq_ha.ops.admin.options import combined
 from rmq_ha.ops.admin.pair import Member, RegisteredName, look_at, registered
 from rmq_ha.ops.admin.role_file import Change, RoleFile
-from rmq_ha.ops.admin.session import Session
+from rmq_ha.ops.admin.session import ChangeRefused, Session
 
 T = TypeVar("T")
 _LOOK_S = 0.5
 _NO_NAME_SERVER = "no name server is named: neither namesrvAddr of the file nor --namesrv"
-
-
-class ChangeRefused(RmqHaError):
-    """The change was not made; the text says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,10 @@ class NothingFound(RmqHaError):
     """Nothing was found of what the command asked for; the exit code is 3."""
 
 
+class ChangeRefused(RmqHaError):
+    """A change was refused or could not be completed; the text says why. The exit code is 1."""
+
+
 class Session:
     """
     The client, the output and the end of one command.

@@ -13,7 +13,7 @@ from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError, RmqHaError
 from rmq_ha.base.seams import Disk
 from rmq_ha.ops.admin.confirm import is_wanted
-from rmq_ha.ops.admin.session import FAILED, Session
+from rmq_ha.ops.admin.session import FAILED, ChangeRefused, Session
 from rmq_ha.ops.admin.store_files import locked, show_findings, verified
 from rmq_ha.ops.offline.verify import CHECKPOINT, INDEX, QUEUES
 from rmq_ha.server.store.log.layout import store_root
@@ -25,10 +25,6 @@ _PATHS = {
     CHECKPOINT: ("checkpoint",),
 }
 _OF_LOG = ("log-hole", "log-damaged")
-
-
-class RepairRefused(RmqHaError):
-    """Nothing was changed; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,7 @@ async def repair_store(session: Session, config: str, how: RepairOptions) -> int
     Verify the store, show what will be done, ask, repair, and verify again.
 
     :returns: the exit code.
-    :raises RepairRefused: the log itself is damaged, or the broker belongs to a DLedger group.
+    :raises ChangeRefused: the log itself is damaged, or the broker belongs to a DLedger group.
     :raises StoreLocked: a broker has the store open.
     """
     disk, output = session.host.disk, session.output
@@ -61,7 +57,7 @@ async def repair_store(session: Session, config: str, how: RepairOptions) -> int
         show_findings(session, root, before)
         lost = [item for item in before.findings if item.code in _OF_LOG]
         if lost:
-            raise RepairRefused(
+            raise ChangeRefused(
                 f"the log is damaged in {len(lost)} places, the first at {lost[0].place}: copy its"
                 ' files from a replica first (docs/operations.md, "Damaged stores")'
             )
@@ -87,7 +83,7 @@ async def repair_store(session: Session, config: str, how: RepairOptions) -> int
         await _built(session, configuration)
     except (RmqHaError, OSError) as error:
         _put_back(disk, root, aside, names, was_clean=was_clean)
-        raise RepairRefused(f"{error}; everything is as it was") from error
+        raise ChangeRefused(f"{error}; everything is as it was") from error
     with locked(disk, root):
         after = verified(session, root, commit_log)
     show_findings(session, root, after)
@@ -106,7 +102,7 @@ def _load(disk: Disk, path: str, surroundings: Surroundings) -> BrokerConfigurat
         raise ConfigurationError(f"{path}: {error.strerror}") from None
     configuration: BrokerConfiguration = load_broker(text, surroundings, name=path).configuration
     if is_dledger(configuration):
-        raise RepairRefused(
+        raise ChangeRefused(
             f"{path} is of a member of a DLedger group, which mends itself: empty what is damaged,"
             " and it fetches that from the leader (docs/operations.md)"
         )

@@ -12,7 +12,6 @@ from rmq_ha.base.model.topics import DLQ_PREFIX, RETRY_PREFIX, is_system, topic_
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.administration import delete_topic, forget_topic, put_topic
 from rmq_ha.client.lookup.brokers import topic_configs, topic_offsets
-from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.ops.admin.allocate import allocate
 from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
@@ -20,7 +19,7 @@ from rmq_ha.ops.admin.losses import refuse_or_tell, unread_messages, way_without
 from rmq_ha.ops.admin.message_text import time_text
 from rmq_ha.ops.admin.options import combined, common_options, on_option
 from rmq_ha.ops.admin.route import perm_text
-from rmq_ha.ops.admin.session import NothingFound, Session, run
+from rmq_ha.ops.admin.session import ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import Target, first_of_each, masters, targets
 
 LIST_COLUMNS = ("topic", "broker", "read_queues", "write_queues", "perm")
@@ -29,10 +28,6 @@ STATUS_COLUMNS = ("broker", "queue", "min", "max", "messages", "last")
 QUEUES = 8
 _PERMS = {"RW": PERM_READ | PERM_WRITE, "R": PERM_READ, "W": PERM_WRITE}
 _QUEUES = click.IntRange(min=1, max=65536)
-
-
-class TopicChangeRefused(MQClientError):
-    """Nothing was changed; the text says why."""
 
 
 @click.group()
@@ -173,18 +168,18 @@ async def change_topic(
     Create or change a topic on the chosen masters.
 
     :param drop_unread: agree that messages which groups have not read become unreadable.
-    :raises Refused: the topic to be created exists already, or its name is not allowed.
+    :raises ChangeRefused: the topic to be created exists already, or its name is not allowed.
     :raises WouldLose: groups have not read messages that would become unreadable.
     """
     fault = topic_fault(name)
     if fault is not None:
-        raise TopicChangeRefused(fault)
+        raise ChangeRefused(fault)
     asker, brokers = await targets(session, which)
     plan: list[tuple[Target, TopicConfig, TopicConfig | None]] = []
     for target in session.output.track("asking brokers", masters(brokers)):
         before = (await asker.run(topic_configs(target.address))).get(name)
         if is_new and before is not None:
-            raise TopicChangeRefused(
+            raise ChangeRefused(
                 f"{target.name or target.address} has {name} already: use topic update"
             )
         if is_new or before is not None:

@@ -20,8 +20,7 @@ from rmq_ha.ops.admin.dledger_group import (
 )
 from rmq_ha.ops.admin.handover import _best_follower
 from rmq_ha.ops.admin.handover_set import ControlledSet, Leading, _chosen, set_of
-from rmq_ha.ops.admin.role_change import ChangeRefused
-from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE
+from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE, ChangeRefused
 from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.test_admin_dledger import (
