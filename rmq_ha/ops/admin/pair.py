@@ -54,8 +54,7 @@ class Member:
     @property
     def link(self) -> MasterStatistics | None:
         """How a slave of rmq-ha follows its master; None: the broker does not report it."""
-        link = self.replication.get("master")
-        return MasterStatistics.from_info(link) if isinstance(link, dict) else None
+        return MasterStatistics.from_replication(self.replication)
 
 
 def fullness(info: Mapping[str, str]) -> str | None:

@@ -179,8 +179,8 @@ async def _tell_unknown(change: RoleChange, own: Member) -> None:
     say = change.session.output.say
     link = own.link
     copied = own.replication.get("tables_seconds")
-    change.report["slave"] = {"end": own.end, "tables_seconds": copied}
-    change.report["slave"] |= own.replication.get("master") or {}
+    told = own.replication.get("master") or {}
+    change.report["slave"] = {"end": own.end, "tables_seconds": copied, **told}
     if own.role is None:
         change.warn("this broker does not run: what it has is seen when it does")
         return

@@ -78,12 +78,17 @@ class MasterStatistics:
     silent_ms: int | None = None
 
     @classmethod
-    def from_info(cls, info: Mapping[str, Any]) -> "MasterStatistics":
+    def from_replication(cls, told: Mapping[str, Any]) -> "MasterStatistics | None":
         """
-        Make statistics from the JSON that a broker tells `rmqha-admin`.
+        Make statistics from the JSON in which a broker tells `rmqha-admin` of its replication;
+        None: it tells of no master.
 
-        :param info: the facts; those that are missing keep their defaults.
+        :param told: the whole object; facts that are missing in its member `master` keep their
+            defaults.
         """
+        info = told.get("master")
+        if not isinstance(info, dict):
+            return None
         known = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in info.items() if name in known})
 

@@ -244,8 +244,7 @@ class Broker:
     @property
     def link(self) -> MasterStatistics | None:
         """How a slave of rmq-ha follows its master; None: the broker says nothing of that."""
-        link = self.replication.get("master")
-        return MasterStatistics.from_info(link) if isinstance(link, dict) else None
+        return MasterStatistics.from_replication(self.replication)
 
     @property
     def slaves(self) -> list[dict[str, Any]] | None:

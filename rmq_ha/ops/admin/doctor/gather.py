@@ -198,8 +198,9 @@ async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, 
     clusters = {broker.name: broker.cluster for broker in facts.brokers if broker.name}
     hidden = [(rival.address, rival.broker_name) for rival in facts.rivals()]
     for slave in facts.brokers:
+        link = slave.link
         try:
-            followed = parse_host_port(str((slave.link and slave.link.address) or ""))
+            followed = parse_host_port(str((link and link.address) or ""))
         except ValueError:
             continue
         hidden.append((str(followed.with_distance(-1)), slave.name))  # unless the port was changed

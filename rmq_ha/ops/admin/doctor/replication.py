@@ -38,8 +38,9 @@ def _pairs(facts: Facts) -> Iterator[tuple[Broker, Broker]]:
 
 def _stays_out(facts: Facts, state: str) -> Iterator[Observation]:
     for slave in _slaves(facts):
-        if slave.link and slave.link.state == state:
-            yield Observation(str(slave), str(slave.link.fault or state))
+        link = slave.link
+        if link and link.state == state:
+            yield Observation(str(slave), str(link.fault or state))
 
 
 def _diverged(facts: Facts) -> Iterator[Observation]:
@@ -73,9 +74,12 @@ def _not_following(facts: Facts) -> Iterator[Observation]:
 
 def _silent(facts: Facts) -> Iterator[Observation]:
     for slave in _slaves(facts):
-        silent = (slave.link and slave.link.silent_ms) or 0
+        link = slave.link
+        if link is None or not link.is_followed:
+            continue
+        silent = link.silent_ms or 0
         heartbeat = number(slave.config, "haSendHeartbeatInterval", HEARTBEAT_MS) or HEARTBEAT_MS
-        if slave.link and slave.link.is_followed and silent > _MISSED * heartbeat:
+        if silent > _MISSED * heartbeat:
             yield Observation(
                 str(slave), f"it heard nothing of its master for {silent / 1000:.0f} s"
             )
@@ -148,23 +152,25 @@ def _history_missing(facts: Facts) -> Iterator[Observation]:
 
 def _set_aside(facts: Facts) -> Iterator[Observation]:
     for slave in _slaves(facts):
-        count = slave.link.set_aside if slave.link else 0
-        if count:
+        link = slave.link
+        if link and link.set_aside:
             yield Observation(
-                str(slave), f"in this run it set the end of its log aside {count} times"
+                str(slave), f"in this run it set the end of its log aside {link.set_aside} times"
             )
 
 
 def _follows_another(facts: Facts) -> Iterator[Observation]:
     for slave, master in _pairs(facts):
         link = slave.link
-        whom = str((link and link.address) or "")
+        if link is None or not link.is_followed:
+            continue
+        whom = str(link.address or "")
         port = master.config.get("haListenPort")
         hosts = {master.host, master.config.get("brokerIP2", "")}
         # Controllers tell slaves where the master listens for clients.
         known = {f"{host}:{port}" for host in hosts} | {master.address}
         is_address = whom.replace(".", "").replace(":", "").isdecimal()  # the host may be a name
-        if is_address and port and link and link.is_followed and whom not in known:
+        if is_address and port and whom not in known:
             yield Observation(
                 str(slave), f"it follows {whom}, but the master of its name is {master}"
             )
