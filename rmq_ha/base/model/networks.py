@@ -25,6 +25,11 @@ def is_loopback(host: str) -> bool:
     return address is not None and address.is_loopback
 
 
+def is_this_machine(host: str) -> bool:
+    """Return whether a host is the name `localhost` or a loopback address."""
+    return host.lower() == "localhost" or is_loopback(host)
+
+
 class Networks:
     """
     Addresses and networks; `*` is everybody, an empty text nobody.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rmq_ha.base.errors import WrongUsage
 from rmq_ha.base.model.host_port import parse_host_port
-from rmq_ha.base.model.networks import canonical, is_loopback
+from rmq_ha.base.model.networks import canonical, is_this_machine
 
 LOOPBACK = "127.0.0.1"
 _HOST_NAME = re.compile(r"[\w.-]+", re.ASCII)
@@ -43,7 +43,7 @@ def read_hosts(text: str) -> list[str]:
     hosts = [host.strip().strip("[]") for host in text.split(",") if host.strip()]
     for host in hosts:
         _check_host(host)
-    local = [host for host in hosts if _is_local(host)]
+    local = [host for host in hosts if is_this_machine(host)]
     if local and len(local) < len(hosts):
         raise WrongUsage(
             f"{local[0]} is this machine's address for itself: the other machines cannot reach it; "
@@ -73,15 +73,11 @@ def _check_host(host: str) -> None:
     )
 
 
-def _is_local(host: str) -> bool:
-    return host.lower() == "localhost" or is_loopback(host)
-
-
 def bound(host: str) -> list[str]:
     """
     Return the line that makes a trial server listen on this machine only; none for a real machine.
     """
-    return [f"bindAddress={host}"] if _is_local(host) else []
+    return [f"bindAddress={host}"] if is_this_machine(host) else []
 
 
 def status_lines(place: Site, host: str, port: int) -> list[str]:
@@ -91,7 +87,7 @@ def status_lines(place: Site, host: str, port: int) -> list[str]:
     A server of a cluster shows them to other machines, because monitoring runs on another machine.
     """
     lines = [f"metricsPort={port}"]
-    if not _is_local(host):
+    if not is_this_machine(host):
         lines += [f"metricsAddress={host}", f"pageToken={place.page_token}"]
     return lines
 

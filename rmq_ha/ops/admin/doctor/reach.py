@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from rmq_ha.base.model.host_port import host_of
+from rmq_ha.base.model.networks import is_this_machine
 from rmq_ha.ops.admin.doctor.facts import Facts
 from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
@@ -88,10 +89,10 @@ def _not_allowed(facts: Facts) -> Iterator[Observation]:
 
 
 def _loopback(facts: Facts) -> Iterator[Observation]:
-    if all(_address_is(host_of(server.address), "is_loopback") for server in facts.name_servers):
+    if all(is_this_machine(host_of(server.address)) for server in facts.name_servers):
         return
     for broker in facts.brokers:
-        if _address_is(broker.host, "is_loopback"):
+        if is_this_machine(broker.host):
             yield Observation(str(broker), "it registered an address that means this very machine")
 
 
@@ -103,13 +104,6 @@ def _container(facts: Facts) -> Iterator[Observation]:
             inside = False
         if inside and broker.problem is not None:
             yield Observation(str(broker), "it registered an address of Docker's own network")
-
-
-def _address_is(host: str, what: str) -> bool:
-    try:
-        return bool(getattr(ipaddress.ip_address(host.strip("[]")), what))
-    except ValueError:
-        return what == "is_loopback" and host == "localhost"
 
 
 def _slow(facts: Facts) -> Iterator[Observation]:

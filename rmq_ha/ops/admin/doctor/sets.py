@@ -1,9 +1,8 @@
 """Asks controllers for their leader, and for the sets of brokers that have no master."""
 
-from ipaddress import ip_address
-
 from rmq_ha.base.errors import ProtocolViolation, RemotingError
 from rmq_ha.base.model.host_port import host_of
+from rmq_ha.base.model.networks import is_this_machine
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
@@ -55,20 +54,12 @@ def _addresses(facts: Facts, known: list[ControlledSet]) -> list[str]:
     addresses += facts.local.controllers if facts.local else ()
     for server in facts.name_servers:
         for address in server.controllers:
-            if _is_loopback(address) and not _is_loopback(server.address):
+            if is_this_machine(host_of(address)) and not is_this_machine(host_of(server.address)):
                 why = f"the name server {server.address} alone reaches a controller at this address"
                 facts.not_looked.append(NotLooked(f"controller {address}", why))
             else:
                 addresses.append(address)
     return list(dict.fromkeys(addresses))
-
-
-def _is_loopback(address: str) -> bool:
-    host = host_of(address)
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 async def _look_at_controller(asker: Asker, address: str) -> Controller:
