@@ -13,6 +13,7 @@ MADE_UP = ("rmq-ha",)
 """Names in certificates that `rmq_ha.base.tls.files.self_signed` makes."""
 _INDEX_BYTES = 420_000_040
 _NOT_COMPARED = ("startAcceptSendRequestTimeStamp",)
+_ADDRESS_KEYS = tuple(name for name, row in ALL_KEYS.items() if row.is_resolved)
 
 
 def _wrong(facts: Facts) -> Iterator[Observation]:
@@ -36,17 +37,13 @@ def _doubtful(facts: Facts) -> Iterator[Observation]:
 
 
 def _names(facts: Facts) -> Iterator[Observation]:
-    for key in _addresses() if facts.local else ():
+    for key in _ADDRESS_KEYS if facts.local else ():
         assert facts.local is not None
         value = facts.local.rendered.get(key) or facts.local.settings.get(key, "")
         try:
             ipaddress.ip_address(value or "::")
         except ValueError:
             yield Observation(facts.local.file, f"{key}={value} is no address")
-
-
-def _addresses() -> list[str]:
-    return [name for name, row in ALL_KEYS.items() if row.is_resolved]
 
 
 def _name_server_list(facts: Facts) -> Iterator[Observation]:
