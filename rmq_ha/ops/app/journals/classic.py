@@ -28,7 +28,7 @@ class PairShown:
 
     def collect(self, samples: Samples) -> None:
         """Add to a scrape what the slaves lack, and how this broker follows its master."""
-        collect_replication(samples, self._statistics() or _UNTOLD, self._broker.is_slave)
+        collect_replication(samples, self._statistics(), self._broker.is_slave)
 
     def health(self, name: str) -> Health:
         """
@@ -37,13 +37,13 @@ class PairShown:
         """
         statistics = self._statistics()
         if self._broker.is_slave:
-            return self._slave_health(name, (statistics or _UNTOLD).master or NO_LINK)
+            return self._slave_health(name, statistics.master or NO_LINK)
         reason = self._broker.store.why_not_writable()
         if reason:
             return Health(False, f"{name}: no puts: {reason}")
         if not self._broker.configuration.broker.broker_permission & PERM_WRITE:
             return Health(True, f"{name}: serves reads; writing is off (brokerPermission)")
-        if statistics is None:
+        if statistics is _UNTOLD:
             return Health(True, f"{name}: its journalPlugIn does not tell of slaves")
         slaves = len(statistics.served_slaves)
         refused = statistics.refused_ahead
@@ -53,12 +53,13 @@ class PairShown:
             return Health(True, f"{name}: {text}")
         return Health(True, f"{name}: {slaves} slaves{ahead}")
 
-    def _statistics(self) -> ReplicationStatistics | None:
+    def _statistics(self) -> ReplicationStatistics:
         """
-        Return the statistics of replication; None: the journal of a plugin does not tell them.
+        Return the statistics of replication; `_UNTOLD` if the journal of a plugin does not tell
+        them.
         """
         statistics = self._broker.journal.statistics()
-        return statistics if isinstance(statistics, ReplicationStatistics) else None
+        return statistics if isinstance(statistics, ReplicationStatistics) else _UNTOLD
 
     def _slave_health(self, name: str, master: MasterStatistics) -> Health:
         fault = self._broker.journal.log.fault
@@ -75,7 +76,7 @@ class PairShown:
         return "pair"
 
     def members(self, why_no_puts: str) -> list[Member]:
-        statistics, address = self._statistics() or _UNTOLD, self._broker.identity.address
+        statistics, address = self._statistics(), self._broker.identity.address
         return members_of_pair(statistics, self._config.broker_role, address, why_no_puts)
 
 
