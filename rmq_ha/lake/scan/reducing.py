@@ -276,11 +276,16 @@ class _MessageColumns:
 
 
 def _of_records(records: Records) -> _MessageColumns:
-    columns = (
-        *(records.queue_id, records.stored_sys_flag, records.queue_offset),
-        *(records.physical_offset, records.born_timestamp, records.store_timestamp),
-        *(records.sizes, records.crc_ok()),
-    )
+    columns = [
+        records.queue_id,
+        records.stored_sys_flag,
+        records.queue_offset,
+        records.physical_offset,
+        records.born_timestamp,
+        records.store_timestamp,
+        records.sizes,
+        records.crc_ok(),
+    ]
     return _MessageColumns(records.topics(), columns)
 
 
