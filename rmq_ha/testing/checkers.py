@@ -10,7 +10,8 @@ The promises, and what they do not say:
 - A process that is killed loses nothing that it wrote.
 - Through any sequence of fail-overs, losses of power and returns: a master that comes back with
   less than its slave has, and a member that returns with records at its end that the other member
-  never had, end with equal logs. What an operator may lose on the way stands in `judge.py`.
+  never had, end with equal logs. What an operator may lose on the way stands in
+  `tests/sim_kit/judge.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -77,7 +77,7 @@ ROW = (
     "topic", "queueId", "sysFlag", "queueOffset", "commitLogOffset", "bornMs", "storedMs",
     "storeSize", "crcOk",
 )  # fmt: skip
-"""The columns that `Reduction.sums` reads."""
+"""The columns that `Reduction.rows` reads."""
 _LONGS = (
     "window", "latency", "n", "bytes", "bad", "leastOffset", "mostOffset", "leastPlace",
     "mostPlace", "leastMs", "mostMs",

@@ -24,8 +24,8 @@ class Case(NamedTuple):
     :ivar on_master: the master had the key in some sample.
     :ivar master: the master's value in the last sample; `lowest` and `highest` are those of the
         window, `before` is that of the last sample taken before the slave's.
-    :ivar first: where the queue begins; for an offset the queue that it is in.
-    :ivar end: where that queue ends.
+    :ivar master_first: where the queue begins at the master; for an offset the queue that it is in.
+    :ivar master_end: where that queue ends; `slave_first` and `slave_end` are those at the slave.
     """
 
     key: Key

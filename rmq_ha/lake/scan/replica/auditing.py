@@ -60,7 +60,9 @@ class AuditResult(NamedTuple):
     """
     The results for some records.
 
-    :ivar sides: numbers of the sides in `checked` and `counts`.
+    :ivar size: bytes of these records, or of a gap in the log.
+    :ivar checked: results for queues, each with the number of its side.
+    :ivar counts: numbers of keys in the index, each with the number of its side.
     """
 
     records: int

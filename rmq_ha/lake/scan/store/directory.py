@@ -33,7 +33,8 @@ def open_store(
     """
     Open a store by its root directory (`storePathRootDir`).
 
-    :param uri: a path, `file://...`, a URI that pyarrow opens, or a result of `files.stage`.
+    :param uri: a path, `file://...`, a URI that pyarrow opens, or a result of
+        `rmq_ha.lake.spark.host.staging.stage`.
     :param commit_log: `storePathCommitLog`, if that is set; several directories have commas between
         them. A DLedger's is `.../dledger-<id>/data`.
     :param index_sizes: `maxHashSlotNum` and `maxIndexNum`, if they are not the default.

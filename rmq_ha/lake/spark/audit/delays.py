@@ -57,8 +57,8 @@ def undelivered(delayed: DataFrame, rows: DataFrame, due: Due, until_ms: int) ->
 
     A message may have been sent back several times; then it has as many copies as delayed messages.
 
-    :param delayed: result of `stored.delayed_rows`.
-    :param rows: result of `stored.stored_rows`, with at least all rows that have their ids.
+    :param delayed: result of `stored_rows.delayed_rows`.
+    :param rows: result of `stored_rows.stored_rows`, with at least all rows that have their ids.
     :param until_ms: copies that were stored later are ignored.
 
     Columns: those of `delayed`.

@@ -76,7 +76,7 @@ def silent_findings(
     other queues of the topic.
 
     :param taken: rows of the kind `ledger_compare.TAKEN`.
-    :param sums: result of `reduced.sums_of`; only windows within the group's time are used.
+    :param sums: result of `reduction.sums_of`; only windows within the group's time are used.
     :param tags: groups that do not want every message, which are left out.
     """
     spans = taken.groupBy("group", "topic").agg(
@@ -198,7 +198,7 @@ def missing_deliveries(absent: DataFrame, bounds: DataFrame, whole: bool) -> Dat
     deleted them.
 
     :param absent: rows of the ledger whose id is nowhere in the log, with their `state`.
-    :param bounds: `topic`, `queueId`, and the `least` and `most` queue offset that is stored.
+    :param bounds: `topic`, `queueId`, and `least`, the first queue offset that is stored.
     :param whole: no message was ever deleted.
     """
     lost = absent.where("state is null or state <> 'inFlight'")

@@ -36,7 +36,7 @@ def unplaced(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> DataFrame:
     how.
 
     :param sent: rows of the producers' ledger.
-    :param marks: see `stored.op_marks`; only marks that are old enough.
+    :param marks: see `stored_rows.op_marks`; only marks that are old enough.
     """
     said = sent.where(F.col("transactionState").isin(*COMMITTED)).dropDuplicates(["id"])
     ended = rows.where(F.col("topic") == HALF_TOPIC).join(
@@ -69,7 +69,7 @@ def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFram
 
     Each check of the broker appends a copy of the half message; only the first one is reported.
 
-    :param marks: see `stored.op_marks`.
+    :param marks: see `stored_rows.op_marks`.
     :param newest_ms: when the newest message was stored.
     """
     halves = rows.where((F.col("topic") == HALF_TOPIC) & F.col("id").isNotNull())

@@ -312,7 +312,7 @@ def _totals(of_queues: Collection[Any]) -> dict[str, Any]:
     """
     Return the sums over all stored messages.
 
-    :param of_queues: result of `reduced.queues_of`.
+    :param of_queues: result of `reduction.queues_of`.
     """
 
     def total(name: str, *topics: str) -> int:

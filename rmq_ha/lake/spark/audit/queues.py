@@ -15,7 +15,7 @@ _LIFE = (*QUEUE, "life")
 
 def single_runs(rows: DataFrame) -> DataFrame:
     """
-    Return every message as a run of its own: rows of `stored.stored_rows` in the form for
+    Return every message as a run of its own: rows of `stored_rows.stored_rows` in the form for
     `runs_of`.
     """
     offset = F.col("queueOffset")

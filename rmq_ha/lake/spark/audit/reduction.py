@@ -48,7 +48,7 @@ def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
 
     The runs are right only if the rows are in the order of the log.
 
-    :param rows: result of `stored.stored_rows`.
+    :param rows: result of `stored_rows.stored_rows`.
     """
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:

@@ -31,7 +31,7 @@ def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
     Return findings for brokers whose clock was set back while it stamped the log: one for each
     broker, at the place where it happened.
 
-    :param sums: result of `reduced.sums_of`. A sum that lies wholly after another one in the log,
+    :param sums: result of `reduction.sums_of`. A sum that lies wholly after another one in the log,
         and is older by more than the grace, shows it.
     """
     none = F.lit(None).cast("long")
@@ -74,7 +74,7 @@ def tiers(sums: DataFrame, produced: DataFrame | None, taken: DataFrame | None) 
     Return by topic and window: `produced`, `stored`, `delivered`, `bytes`, and the median and the
     99th percentile of the times from born to stored, and from stored to delivered.
 
-    :param sums: result of `reduced.sums_of`.
+    :param sums: result of `reduction.sums_of`.
     :param produced: the counts of the producers' ledger.
     :param taken: rows of the kind `ledger_compare.TAKEN`.
     """

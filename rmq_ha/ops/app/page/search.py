@@ -72,7 +72,7 @@ class Searches:
         Run a search.
 
         :param host: address of the client.
-        :raises Refused: at once, if the search cannot be done.
+        :raises SearchRefused: at once, if the search cannot be done.
         """
         if sum(map(len, self._lane.waiting.values())) >= MOST_WAITING:
             raise SearchRefused(f"{MOST_WAITING} searches wait already; try again in a moment")
