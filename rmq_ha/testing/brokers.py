@@ -158,7 +158,7 @@ class RemoteProducer:
         self._client = RemotingClient(host.seams, NettyClientConfig())
 
     def start(self) -> None:
-        """Begin to send."""
+        """Send the first message within one pause, and go on until `stop`."""
         self._running = True
         self._host.clock.callLater(self._random.random() * self._pause, self._tick)
 

@@ -297,7 +297,11 @@ class SimClientEndpoint:
 
 
 class _Attempt:
-    """One attempt to connect."""
+    """
+    An attempt to connect to a machine, until the connection stands, is refused, or times out.
+
+    :ivar done: fires with the protocol, or fails with Twisted's error for the reason.
+    """
 
     def __init__(
         self,

@@ -92,7 +92,7 @@ class Playground:
         self.world.world.network.partition(machine, other)
 
     def heal(self) -> None:
-        """Open all ways again."""
+        """End all cuts, so that machines reach each other again; segments that TCP kept arrive."""
         self.world.world.network.heal()
 
 

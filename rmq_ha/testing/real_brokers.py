@@ -193,7 +193,7 @@ class Servers:
 
     @property
     def address(self) -> str:
-        """Address of the broker, or of the master."""
+        """`host:port` at which the broker, or the master of a pair, serves clients."""
         raise NotImplementedError
 
     def _serve(self, server: ServerProcess) -> ServerProcess:
@@ -222,7 +222,7 @@ class RealBroker(Servers):
 
     @property
     def address(self) -> str:
-        """Address of the broker."""
+        """`host:port` at which the broker serves clients."""
         return f"127.0.0.1:{self._base + 2}"
 
 
@@ -282,12 +282,12 @@ class RealPair(Servers):
 
     @property
     def slave(self) -> ServerProcess:
-        """The other member."""
+        """The other member: the slave, or an old master until `rejoin` starts it as one."""
         return self._slave.server
 
     @property
     def address(self) -> str:
-        """Address of the master."""
+        """`host:port` at which the present master serves clients; `fail_over` changes it."""
         return f"127.0.0.1:{self._master.port}"
 
     def kill_master(self) -> None:

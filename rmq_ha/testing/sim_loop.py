@@ -28,7 +28,7 @@ class SimLoop(BaseEventLoop):
         self._sim_clock = clock
 
     def time(self) -> float:
-        """Return simulated seconds."""
+        """Return the simulated time in seconds, by which asyncio runs all of its timers."""
         return self._sim_clock.seconds()
 
     def select(self, timeout: float | None) -> list[Any]:

@@ -42,7 +42,12 @@ class Attempt:
     excused: str = ""
 
     def settle(self, status: PutMessageStatus, append: AppendResult | None, now: float) -> None:
-        """Take a result."""
+        """
+        Take one result of this attempt, and count it.
+
+        :param append: the place of the record; None: nothing was stored.
+        :param now: simulated seconds.
+        """
         self.fired += 1
         self.status = status
         self.answered_at = now
@@ -69,7 +74,7 @@ class Target(Protocol):
 
 
 class Audience(Protocol):
-    """An observer of results."""
+    """An object that is told of each attempt when its result has come."""
 
     def answered(self, attempt: Attempt) -> None:
         """Take an attempt whose result came just now."""

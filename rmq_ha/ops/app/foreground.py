@@ -27,15 +27,12 @@ def run_foreground(program: str, arguments: list[str]) -> NoReturn:
 
 
 def broker() -> NoReturn:
-    """Run `rmqha-broker`."""
     run_foreground("rmqha", sys.argv[1:])
 
 
 def namesrv() -> NoReturn:
-    """Run `rmqha-namesrv`."""
     run_foreground("rmqnamesrv", sys.argv[1:])
 
 
 def controller() -> NoReturn:
-    """Run `rmqha-controller`."""
     run_foreground("rmqcontroller", sys.argv[1:])

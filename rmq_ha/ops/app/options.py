@@ -74,7 +74,7 @@ class ServerOptions(usage.Options):
 
 
 class BrokerOptions(ServerOptions):
-    """Options of `twistd rmqha`."""
+    """Options of `twistd rmqha`, which runs a broker: those of all servers, and its own."""
 
     longdesc = (
         "A RocketMQ 4.9 broker. Without namesrvAddr (file, option, or NAMESRV_ADDR in the "
@@ -100,7 +100,7 @@ class BrokerOptions(ServerOptions):
 
 
 class NamesrvOptions(ServerOptions):
-    """Options of `twistd rmqnamesrv`."""
+    """Options of `twistd rmqnamesrv`: those of all servers, and the port."""
 
     longdesc = "A RocketMQ 4.9 name server."
 
@@ -110,7 +110,7 @@ class NamesrvOptions(ServerOptions):
 
 
 class ControllerOptions(ServerOptions):
-    """Options of `twistd rmqcontroller`."""
+    """Options of `twistd rmqcontroller`: those of all servers, and no others."""
 
     longdesc = (
         "A controller for brokers of RocketMQ 5 in controller mode: says who of a set is its "

@@ -95,7 +95,7 @@ def audit_messages(places: tuple[str, ...], **given: Any) -> None:
 
 
 def names_of(listed: str | None) -> tuple[str, ...]:
-    """Split `a,b` into names."""
+    """Return the names in a list like `a, b`, without blanks around them; none for no list."""
     return tuple(part.strip() for part in (listed or "").split(",") if part.strip())
 
 

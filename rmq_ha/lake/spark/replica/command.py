@@ -17,7 +17,12 @@ from rmq_ha.ops.offsets.places import StorePlace
 def _index_sizes(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> tuple[int, int] | None:
-    """Parse `maxHashSlotNum,maxIndexNum`."""
+    """
+    Return the two numbers of `--index-sizes`, slots and items of an index file; None: the option
+    was not given.
+
+    :raises click.BadParameter: the text is not two numbers, or the first one is 0.
+    """
     if text is None:
         return None
     sizes = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", text)

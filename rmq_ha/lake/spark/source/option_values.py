@@ -30,7 +30,7 @@ class Bytes(int):
 
 
 class Span(int):
-    """A duration in ms."""
+    """A duration in ms, at least 0."""
 
     meaning = "a time like 500ms, 30s, 15m or 1h"
 

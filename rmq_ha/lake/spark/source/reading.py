@@ -29,7 +29,7 @@ class QueueId(NamedTuple):
     queue_id: int
 
     def __str__(self) -> str:
-        """Return `topic/broker/0`."""
+        """Return a text like `topic/broker/0` for people; without a broker `topic/0`."""
         return "/".join(filter(None, (self.topic, self.broker, str(self.queue_id))))
 
 

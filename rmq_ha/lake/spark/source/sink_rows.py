@@ -1,4 +1,4 @@
-"""Makes messages from rows."""
+"""Makes the messages of `df.write` from the rows of a task, and refuses rows that make none."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -137,7 +137,7 @@ class Gate:
         return bool(self._token) and compare_digest(text.encode(), self._token.encode())
 
     def leave(self, session: str) -> None:
-        """End a session."""
+        """Forget a session, so that its cookie opens nothing more; an unknown one is ignored."""
         self._sessions.pop(session, None)
 
     def _begin(self, now: float, who: str) -> str:

@@ -169,7 +169,11 @@ class Series(Struct, frozen=True):
 
 
 class EventPage(Struct, frozen=True):
-    """Events, newest first."""
+    """
+    The events after the number that the page asked for, newest first.
+
+    `last`: number of the newest event of all, whether it is among them or not.
+    """
 
     last: int
     events: list[Event]
