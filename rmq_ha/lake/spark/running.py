@@ -18,7 +18,7 @@ from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.lake.spark.failing import meaning_of, was_interrupted
 from rmq_ha.lake.spark.host import ending, masters
 from rmq_ha.lake.spark.result import JobResult
-from rmq_ha.ops.admin.options import Options, combined, common_options, current_options
+from rmq_ha.ops.admin.options import Options, combine_options, common_options, current_options
 from rmq_ha.ops.offsets.digest import counts_of
 from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.summary import Timings
@@ -98,7 +98,7 @@ def _frame_option(
 
 
 def _options(*names_of_master: str) -> Callable[[F], F]:
-    return combined(
+    return combine_options(
         _frame_option(
             "--out",
             metavar="DIR",

@@ -17,7 +17,7 @@ from rmq_ha.client.lookup.accounts import (
 )
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.message_text import time_text
-from rmq_ha.ops.admin.options import combined, common_options, on_option
+from rmq_ha.ops.admin.options import combine_options, common_options, on_option
 from rmq_ha.ops.admin.session import FAILED, ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import Target, targets
 from rmq_ha.ops.admin.white_addresses import set_white_addresses
@@ -170,7 +170,7 @@ def _entries(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
 
 
 _PERM = click.Choice(_PERMS)
-_grants = combined(
+_grants = combine_options(
     on_option,
     click.option(
         "--new-secret",

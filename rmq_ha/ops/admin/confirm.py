@@ -4,7 +4,7 @@ import click
 
 from rmq_ha.base.errors import RmqHaError
 from rmq_ha.base.model.printable import one_line
-from rmq_ha.ops.admin.options import combined
+from rmq_ha.ops.admin.options import combine_options
 from rmq_ha.ops.admin.output import is_interactive
 
 
@@ -15,7 +15,7 @@ class NotAgreed(RmqHaError):
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Show what the command would do, and do nothing."
 )
-sure_options = combined(
+sure_options = combine_options(
     dry_run_option, click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 )
 

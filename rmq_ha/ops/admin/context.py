@@ -89,10 +89,10 @@ def list_() -> None:
 @common_options
 def show(name: str, show_secrets: bool) -> None:
     """Everything that a context says."""
-    _output().fields({"context": name, **_masked(_get(_read(), name), show_secrets)})
+    _output().fields({"context": name, **_mask_secrets(_get(_read(), name), show_secrets)})
 
 
-def _masked(values: dict[str, Any], show_secrets: bool = False) -> dict[str, Any]:
+def _mask_secrets(values: dict[str, Any], show_secrets: bool = False) -> dict[str, Any]:
     return {
         key: HIDDEN if key in SECRET and not show_secrets else value
         for key, value in values.items()
@@ -128,7 +128,7 @@ def add(name: str, is_used: bool, **sure: bool) -> None:
     if not is_new:
         must_be_askable(**sure)
     output = _output()
-    output.fields({"context": name, "is_new": is_new, **_masked(values)})
+    output.fields({"context": name, "is_new": is_new, **_mask_secrets(values)})
     sure["yes"] = sure["yes"] or is_new
     if _is_sure(f"Replace the context {name}?", **sure):
         contexts.known[name] = values
@@ -163,7 +163,7 @@ def delete(name: str, **sure: bool) -> None:
     contexts = _read()
     values = _get(contexts, name)
     output = _output()
-    output.fields({"context": name, **_masked(values)})
+    output.fields({"context": name, **_mask_secrets(values)})
     if _is_sure(f"Delete the context {name}?", **sure):
         del contexts.known[name]
         if contexts.used == name:

@@ -11,7 +11,7 @@ from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.dledger_group import GroupClient, GroupRefused, MemberStatus, leader_of
-from rmq_ha.ops.admin.options import combined, common_options
+from rmq_ha.ops.admin.options import combine_options, common_options
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, Session, run
 from rmq_ha.server.dledger.codes import RequestCode
 
@@ -39,7 +39,7 @@ class NamedGroup(NamedTuple):
     peers: Mapping[str, str]
 
 
-group_options = combined(
+group_options = combine_options(
     click.option("--group", "-g", metavar="NAME", help="The group's dLegerGroup."),
     click.option("--peers", metavar="n0-HOST:PORT;...", help="The group's dLegerPeers."),
     click.option(

@@ -10,14 +10,14 @@ from rmq_ha.base.model.topics import group_fault
 from rmq_ha.client.lookup.administration import put_group
 from rmq_ha.client.lookup.brokers import group_configs
 from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
-from rmq_ha.ops.admin.options import combined, common_options, on_option
+from rmq_ha.ops.admin.options import combine_options, common_options, on_option
 from rmq_ha.ops.admin.session import ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import Target, masters, targets
 
 COLUMNS = ("group", "broker", "key", "before", "after")
 
 
-_settings = combined(
+_settings = combine_options(
     on_option,
     click.option(
         "--retries",

@@ -7,14 +7,14 @@ import click
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.kv_config import delete_kv, kv_of, put_kv
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
-from rmq_ha.ops.admin.options import combined, common_options
+from rmq_ha.ops.admin.options import combine_options, common_options
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import ask_name_servers
 
 ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
 LIST_COLUMNS = ("namespace", "key", "value", "name_server")
 CHANGE_COLUMNS = ("name_server", "key", "before", "after")
-namespace_option = combined(
+namespace_option = combine_options(
     click.option(
         "--namespace",
         default=ORDER_TOPICS,

@@ -51,7 +51,7 @@ class Options:
         )
 
 
-def combined(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+def combine_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     """
     Return a decorator that gives a command all these options; its help shows them in this order.
     """
@@ -176,7 +176,7 @@ _SHARED = (
 )
 
 
-common_options = combined(*_SHARED)
+common_options = combine_options(*_SHARED)
 """Gives a command the shared options; `current_options` returns their values."""
 
 

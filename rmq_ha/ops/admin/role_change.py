@@ -11,7 +11,7 @@ from twisted.internet.task import deferLater
 from rmq_ha.base.host.command import run_command
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.ops.admin.confirm import is_wanted, sure_options
-from rmq_ha.ops.admin.options import combined
+from rmq_ha.ops.admin.options import combine_options
 from rmq_ha.ops.admin.pair import Member, RegisteredName, look_at, registered
 from rmq_ha.ops.admin.role_file import Change, RoleFile
 from rmq_ha.ops.admin.session import ChangeRefused, Session
@@ -39,7 +39,7 @@ class ChangeOptions:
     run: "Callable[[str], Deferred[int]] | None" = None
 
 
-change_options = combined(
+change_options = combine_options(
     sure_options,
     click.option(
         "--config",

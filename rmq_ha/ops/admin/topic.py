@@ -17,7 +17,7 @@ from rmq_ha.ops.admin.allocate import allocate
 from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.losses import refuse_or_tell, unread_messages, way_without_loss
 from rmq_ha.ops.admin.message_text import time_text
-from rmq_ha.ops.admin.options import combined, common_options, on_option
+from rmq_ha.ops.admin.options import combine_options, common_options, on_option
 from rmq_ha.ops.admin.route import perm_text
 from rmq_ha.ops.admin.session import ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import Target, first_of_each, masters, targets
@@ -77,7 +77,7 @@ def _row(target: Target, config: TopicConfig) -> list[Any]:
     return [config.topic_name, target.name or target.address, *counts, perm_text(config.perm)]
 
 
-_shape = combined(
+_shape = combine_options(
     on_option,
     click.option("--queues", "-q", type=_QUEUES, help=f"On each broker; {QUEUES} at first."),
     click.option(

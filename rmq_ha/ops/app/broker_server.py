@@ -140,7 +140,7 @@ class BrokerServer:
         brokers depend.
         """
         told = None if self._namesrv is None else self._namesrv.controller_health()
-        return own if told is None else own.combined(told)
+        return own if told is None else own.combine(told)
 
     def _page_settings(self) -> PageSettings | None:
         own = self._configuration.ours

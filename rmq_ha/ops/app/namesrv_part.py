@@ -100,7 +100,7 @@ class NamesrvPart:
     def health(self) -> Health:
         """Return whether clients, and brokers in controller mode, can be served."""
         own, told = self._status.health(), self.controller_health()
-        return own if told is None else own.combined(told)
+        return own if told is None else own.combine(told)
 
     def controller_health(self) -> Health | None:
         """Return the controller's health; None without a controller."""

@@ -239,7 +239,7 @@ def align_part(sides: Sides, part: Part, most: int) -> list[ReportedDifference]:
         left, right = sides.master.items(at, end), sides.slave.items(other, other_end)
         result = align(left, right, room, past, is_last=is_last)
         steps = result.steps[:room]
-        told += [difference for step in steps for difference in _reported(sides, step)]
+        told += [difference for step in steps for difference in _differences_of(sides, step)]
         if not result.complete or len(steps) < len(result.steps):
             more = finding(MORE, broker=sides.slave_name, physical_offset=result.end)
             told.append(ReportedDifference(more))
@@ -253,7 +253,7 @@ def _context_start(log: Log, at: int) -> int:
     return max(at - _BEFORE, log.row[max(0, log.number_at(at))].base)
 
 
-def _reported(sides: Sides, step: Step) -> Iterator[ReportedDifference]:
+def _differences_of(sides: Sides, step: Step) -> Iterator[ReportedDifference]:
     master, slave = step.master, step.slave
     mine = _read(sides.master, master)
     theirs = _read(sides.slave, slave)

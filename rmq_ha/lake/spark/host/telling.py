@@ -23,10 +23,10 @@ class InSentences:
         super().__init_subclass__()
         for name, method in list(vars(cls).items()):
             if isfunction(method) and not name.startswith("_"):
-                setattr(cls, name, _telling(method))
+                setattr(cls, name, _hide_traces_of(method))
 
 
-def _telling(method: Callable[..., Any]) -> Callable[..., Any]:
+def _hide_traces_of(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(*given: Any, **named: Any) -> Any:
         with _without_trace():
             return method(*given, **named)

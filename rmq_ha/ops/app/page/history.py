@@ -78,7 +78,7 @@ class Ring:
         columns = {name: self._columns[name] for name in names if name in self._columns}
         return Points(
             [int(self._at[place]) for place in order],
-            {name: _in_order(column, order) for name, column in columns.items()},
+            {name: _values_in_order(column, order) for name, column in columns.items()},
         )
 
     def _new(self, name: str) -> "array[float] | None":
@@ -92,7 +92,7 @@ class Ring:
         return column
 
 
-def _in_order(column: "array[float]", order: list[int]) -> list[float | None]:
+def _values_in_order(column: "array[float]", order: list[int]) -> list[float | None]:
     values: list[float | None] = []
     for place in order:
         value = column[place]

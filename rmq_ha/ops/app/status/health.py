@@ -14,7 +14,7 @@ class Health(NamedTuple):
     is_ready: bool
     reason: str
 
-    def combined(self, other: "Health") -> "Health":
+    def combine(self, other: "Health") -> "Health":
         """
         Combine the health of two servers in one process: ready when both are, with both reasons.
         """
