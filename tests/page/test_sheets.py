@@ -98,7 +98,7 @@ def test_every_controller_shows_who_leads() -> None:
             found[f"{name}, {moment}"] = {
                 "overview": msgspec.to_builtins(board.overview()),
                 "measured": dict(board.measured()),
-                "seen": msgspec.to_builtins(board.observe()._asdict()),
+                "seen": msgspec.to_builtins(board.server_state()._asdict()),
             }
             board.stop()
         if moment == "both":

@@ -50,7 +50,7 @@ class Board:
 
     def look(self) -> None:
         now_ms = self.host.now_ms()
-        self.watch.look(now_ms, self.observe())
+        self.watch.look(now_ms, self.server_state())
         if self._looks % (FINE_S / LOOK_S) == 0:
             self._last = self.measured()
             self.past.add(now_ms, self._last)
@@ -58,7 +58,7 @@ class Board:
 
     # ------------------------------------------------------------ for subclasses to implement
 
-    def observe(self) -> ServerState:
+    def server_state(self) -> ServerState:
         raise NotImplementedError
 
     def measured(self) -> Mapping[str, float | None]:

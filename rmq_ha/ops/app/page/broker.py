@@ -79,7 +79,7 @@ class BrokerBoard(Board):
         self._measures.look()
         super().look()
 
-    def observe(self) -> ServerState:
+    def server_state(self) -> ServerState:
         broker, health = self._broker, self._status.health()
         why_no_puts = broker.store.why_not_writable() or broker.journal.why_no_puts()
         members = self._status.journal.members(why_no_puts)

@@ -28,7 +28,7 @@ class NamesrvBoard(Board):
         self._namesrv = namesrv
         self._health = health
 
-    def observe(self) -> ServerState:
+    def server_state(self) -> ServerState:
         namesrv, health = self._namesrv, self._health()
         counts = {
             "strangers who spoke for brokers": namesrv.addresses.refused,
@@ -106,7 +106,7 @@ class ControllerBoard(Board):
         super().__init__(host, host.now_ms())
         self._controller = controller
 
-    def observe(self) -> ServerState:
+    def server_state(self) -> ServerState:
         is_ready, text = self._controller.state()
         return ServerState(self._role(), is_ready, text, self._members(), {})
 
