@@ -15,9 +15,9 @@ from rmq_ha.server.replication.statistics import (
     MasterStatistics,
     ReplicationStatistics,
 )
+from rmq_ha.server.store.journal_statistics import JournalStatistics
 
 _MOST_SLAVES = 100
-_UNTOLD = ReplicationStatistics()
 
 
 class PairShown:
@@ -28,14 +28,16 @@ class PairShown:
 
     def collect(self, samples: Samples) -> None:
         """Add to a scrape what the slaves lack, and how this broker follows its master."""
-        collect_replication(samples, self._statistics(), self._broker.is_slave)
+        statistics = _of_pair(self._broker.journal.statistics())
+        collect_replication(samples, statistics, self._broker.is_slave)
 
     def health(self, name: str) -> Health:
         """
         Return the health. A master is ready when it takes puts, a slave as long as it is not alone
         for too long.
         """
-        statistics = self._statistics()
+        told = self._broker.journal.statistics()
+        statistics = _of_pair(told)
         if self._broker.is_slave:
             return self._slave_health(name, statistics.master or NO_LINK)
         reason = self._broker.store.why_not_writable()
@@ -43,7 +45,7 @@ class PairShown:
             return Health(False, f"{name}: no puts: {reason}")
         if not self._broker.configuration.broker.broker_permission & PERM_WRITE:
             return Health(True, f"{name}: serves reads; writing is off (brokerPermission)")
-        if statistics is _UNTOLD:
+        if statistics is not told:
             return Health(True, f"{name}: its journalPlugIn does not tell of slaves")
         slaves = len(statistics.served_slaves)
         refused = statistics.refused_ahead
@@ -52,14 +54,6 @@ class PairShown:
             text = f"no slave is connected; sends are answered SLAVE_NOT_AVAILABLE{ahead}"
             return Health(True, f"{name}: {text}")
         return Health(True, f"{name}: {slaves} slaves{ahead}")
-
-    def _statistics(self) -> ReplicationStatistics:
-        """
-        Return the statistics of replication; `_UNTOLD` if the journal of a plugin does not tell
-        them.
-        """
-        statistics = self._broker.journal.statistics()
-        return statistics if isinstance(statistics, ReplicationStatistics) else _UNTOLD
 
     def _slave_health(self, name: str, master: MasterStatistics) -> Health:
         fault = self._broker.journal.log.fault
@@ -76,8 +70,16 @@ class PairShown:
         return "pair"
 
     def members(self, why_no_puts: str) -> list[Member]:
-        statistics, address = self._statistics(), self._broker.identity.address
+        statistics = _of_pair(self._broker.journal.statistics())
+        address = self._broker.identity.address
         return members_of_pair(statistics, self._config.broker_role, address, why_no_puts)
+
+
+def _of_pair(statistics: JournalStatistics) -> ReplicationStatistics:
+    """Return the statistics as a pair's; the journal of a plugin may tell of no slaves."""
+    if isinstance(statistics, ReplicationStatistics):
+        return statistics
+    return ReplicationStatistics(waiting=statistics.waiting, refused=statistics.refused)
 
 
 def collect_replication(

@@ -1,13 +1,16 @@
 """Who replicates what to whom, from what each kind of replication tells."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rmq_ha.base.model.flags import PERM_WRITE
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.store_format.dledger_values import Room
 from rmq_ha.ops.app.journals import members as shown
+from rmq_ha.ops.app.journals.classic import PairShown
 from rmq_ha.ops.app.page.values import Tone
 from rmq_ha.server.dledger.statistics import DLedgerStatistics, FollowerStatistics
 from rmq_ha.server.replication.statistics import (
@@ -16,6 +19,7 @@ from rmq_ha.server.replication.statistics import (
     SetStatistics,
     SlaveStatistics,
 )
+from rmq_ha.server.store.journal_statistics import JournalStatistics
 
 SLAVE = SlaveStatistics(address="10.0.0.2:4000", requested=0, stage="caught up", acked=0, lag=0)
 
@@ -114,3 +118,22 @@ def test_a_set() -> None:
     ]
     members = shown.members_of_set(SetStatistics(), "a:1", "")
     assert seen(members) == [("a:1", "slave", "unknown", Tone.WARN)]
+
+
+def test_what_a_plugin_s_journal_refused_is_counted_though_it_tells_of_no_slaves() -> None:
+    journal = SimpleNamespace(statistics=lambda: JournalStatistics(refused=7))
+    broker: Any = SimpleNamespace(
+        journal=journal,
+        is_slave=False,
+        store=SimpleNamespace(why_not_writable=lambda: ""),
+        configuration=SimpleNamespace(
+            store=SimpleNamespace(broker_role=BrokerRole.SYNC_MASTER),
+            broker=SimpleNamespace(broker_permission=PERM_WRITE),
+            ours=SimpleNamespace(slave_alone_seconds=60),
+        ),
+    )
+    pair, counted = PairShown(broker), {}
+    samples: Any = SimpleNamespace(add=lambda name, value, **_: counted.update({name: value}))
+    pair.collect(samples)
+    assert counted["rmqha_replication_refused_total"] == 7
+    assert pair.health("a").reason == "a: its journalPlugIn does not tell of slaves"
