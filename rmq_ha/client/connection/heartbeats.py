@@ -148,24 +148,21 @@ class HeartbeatRounds:
     def __init__(self, clock: IReactorTime, send: "Callable[[], Deferred[None]]") -> None:
         self._clock = clock
         self._send = send
-        self._is_under_way = False
         self._is_stopped = False
+        self._current: Deferred[None] | None = None
         self._next: Deferred[None] | None = None
-        self._this: Deferred[None] | None = None
         self._soon: IDelayedCall | None = None
         self._last_soon = -_SOON_S
 
     def begin(self) -> "Deferred[None]":
         """Begin a round now or after the current one; fires when the new round is over."""
-        if self._is_under_way:
+        if self._current is not None:
             if self._next is None:
                 self._next = Deferred()
-            later: Deferred[None] = Deferred()
-            self._next.chainDeferred(later)
-            return later
-        self._is_under_way = True
-        done: Deferred[None] = Deferred()
-        self._send().addBoth(self._end_round, done)
+            return _end_of(self._next)
+        self._current = Deferred()
+        done = _end_of(self._current)
+        self._send().addBoth(self._end_round)
         return done
 
     def begin_soon(self) -> None:
@@ -184,14 +181,10 @@ class HeartbeatRounds:
 
         If a broker read a heartbeat after a group has left, it would keep the group for 2 minutes.
         """
-        if not self._is_under_way:
+        if self._current is None:
             return leave()
-        if self._this is None:
-            self._this = Deferred()
-        left: Deferred[None] = Deferred()
-        self._this.chainDeferred(left)
-        left.addTimeout(_PATIENCE_S, self._clock, lambda _, __: None)
-        return left.addCallback(lambda _: leave())
+        ended = _end_of(self._current).addTimeout(_PATIENCE_S, self._clock, lambda _, __: None)
+        return ended.addCallback(lambda _: leave())
 
     def stop(self) -> None:
         """Begin no waiting rounds any more; later calls of `begin` still begin a round."""
@@ -203,16 +196,21 @@ class HeartbeatRounds:
         self._last_soon = self._clock.seconds()
         self.begin()
 
-    def _end_round(self, _: object, done: "Deferred[None]") -> None:
-        self._is_under_way = False
+    def _end_round(self, _: object) -> None:
+        ended, self._current = self._current, None
         waiting, self._next = self._next, None
-        leaving, self._this = self._this, None
-        done.callback(None)
-        if leaving is not None:
-            leaving.callback(None)
+        assert ended is not None
+        ended.callback(None)
         if waiting is not None:
             again = succeed(None) if self._is_stopped else self.begin()
             again.chainDeferred(waiting)
+
+
+def _end_of(round_: "Deferred[None]") -> "Deferred[None]":
+    """Return a Deferred of the caller's own that fires when the round is over."""
+    end: Deferred[None] = Deferred()
+    round_.chainDeferred(end)
+    return end
 
 
 def _all(calls: "list[Deferred[None]]") -> "Deferred[None]":
