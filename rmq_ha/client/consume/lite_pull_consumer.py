@@ -69,7 +69,6 @@ class LitePullConsumer:
         self._queues = LiteQueues(self._base, self.config, api, self._subscription_of)
         self._base.queues_to_persist = self._queues.assigned
         self._subscriptions = Subscriptions()
-        self._changed: set[str] = set()
         self._expressions: dict[str, str | MessageSelector] = {}
         self._by_hand: set[MessageQueue] | None = None
         self._listeners: dict[str, ChangeListener] = {}
@@ -433,11 +432,10 @@ class LitePullConsumer:
     def share_changed(
         self, topic: str, queues: Collection[MessageQueue], share: Collection[MessageQueue]
     ) -> None:
-        self._changed.add(topic)
+        """Do nothing: limits of a lite pull consumer do not depend on its share."""
 
-    def round_changed(self) -> None:
-        changed, self._changed = self._changed, set()
-        self._subscriptions.touch(changed, self._now_ms())
+    def round_changed(self, topics: Collection[str]) -> None:
+        self._subscriptions.touch(topics, self._now_ms())
         self._instance.heartbeat_now()
 
     def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:

@@ -348,7 +348,7 @@ class PullConsumer:
         except Exception:
             self.log.failure("the queue listener of {topic} failed", topic=topic)
 
-    def round_changed(self) -> None:
+    def round_changed(self, topics: Collection[str]) -> None:
         """Do nothing: brokers need not know of the change."""
 
     def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:

@@ -79,7 +79,6 @@ class PushQueues:
         self._service: Service | None = None
         self._table: dict[MessageQueue, _OwnedQueue] = {}
         self._ours: dict[MessageQueue, ProcessQueue] = {}
-        self._changed: set[str] = set()
         self._moved: dict[MessageQueue, IDelayedCall] = {}
         self._limits: dict[str, FlowLimits] = {}
         self._told_version = 0
@@ -188,11 +187,9 @@ class PushQueues:
     ) -> None:
         assert self._service is not None
         self._limits[topic] = self._config.limits(len(share), orderly=self._service.is_orderly)
-        self._changed.add(topic)
 
-    def round_changed(self) -> None:
-        changed, self._changed = self._changed, set()
-        self._subscriptions.touch(changed, self._now_ms())
+    def round_changed(self, topics: Collection[str]) -> None:
+        self._subscriptions.touch(topics, self._now_ms())
         self.tell()
 
     def tell(self) -> "Deferred[None]":

@@ -64,10 +64,11 @@ class QueueOwner(Protocol):
         :param share: the queues that this member gets.
         """
 
-    def round_changed(self) -> None:
+    def round_changed(self, topics: Collection[str]) -> None:
         """
-        Called after a round over all topics in which `share_changed` was called at least once, for
-        the consumer to tell brokers.
+        Called after a round over all topics, for the consumer to tell brokers.
+
+        :param topics: the topics for which `share_changed` was called, at least one.
         """
 
 
@@ -105,9 +106,9 @@ class Rebalancer:
         )
         self._running: Deferred[None] | None = None
         self._once_more = False
-        self._asked = GroupMembers(calls, group, instance.client_id)
-        self._owned: dict[str, list[MessageQueue]] = {}
-        self._has_changed = False
+        self._members = GroupMembers(calls, group, instance.client_id)
+        self._owned_by_topic: dict[str, list[MessageQueue]] = {}
+        self._changed_topics: set[str] = set()
         self._is_unrouted = False
         self._patience = AGAIN_SECONDS
         self._retry: IDelayedCall | None = None
@@ -160,10 +161,10 @@ class Rebalancer:
     async def _rounds(self) -> None:
         complete = True
         while not self._stopped:
-            self._once_more = self._is_unrouted = self._has_changed = False
+            self._once_more = self._is_unrouted = False
             complete = True
-            self._asked.begin()
-            self._owned = by_topic(self._owner.owned())
+            self._members.begin()
+            self._owned_by_topic = by_topic(self._owner.owned())
             for number, topic in enumerate(self._owner.topics(), 1):
                 if self._stopped:
                     return  # stop early, as each topic may wait long for a silent broker
@@ -171,8 +172,9 @@ class Rebalancer:
                 if number % _TOPICS_A_TURN == 0:  # topics with a known route may never wait
                     await next_turn(self._clock)
             await self._not_subscribed()
-            if self._has_changed and not self._stopped:
-                self._owner.round_changed()
+            if self._changed_topics and not self._stopped:
+                changed, self._changed_topics = self._changed_topics, set()
+                self._owner.round_changed(changed)
             if not self._once_more:
                 break
         pause = self._pause(complete)
@@ -219,7 +221,7 @@ class Rebalancer:
             return True
         owner = self._owner
         all_owned = owner.owned()
-        owned = [queue for queue in self._owned.get(topic, ()) if queue in all_owned]
+        owned = [queue for queue in self._owned_by_topic.get(topic, ()) if queue in all_owned]
         step = compare(owned, share)
         stuck = [queue for queue in share if queue not in step.added and owner.is_stuck(queue)]
         for queue in [*step.removed, *stuck]:
@@ -243,7 +245,7 @@ class Rebalancer:
                 strategy=self.strategy.name,
             )
             owner.share_changed(topic, queues, share)
-            self._has_changed = True
+            self._changed_topics.add(topic)
         return taken == len(added)
 
     async def _share(
@@ -252,7 +254,7 @@ class Rebalancer:
         """Return the queues of a topic that this member gets; None to keep its present queues."""
         if not self._clustering:
             return queues
-        clients = await self._asked.of_topic(topic)
+        clients = await self._members.of_topic(topic)
         if clients is None:
             self.log.warn("no broker says who is in {group}: queues stay", group=self._group)
             return None

@@ -412,7 +412,7 @@ def test_a_share_changes_limits_versions_and_locks() -> None:
     assert push.queues.limits(QUEUE).messages == 50
     assert set(push.owns) == {QUEUE, SECOND}
     assert (push.subscriptions.version, push.beats) == (100, 0)
-    push.queues.round_changed()
+    push.queues.round_changed({"T"})
     assert push.subscriptions.version > 100
     assert push.beats == 1
     assert list(push.queues.topics()) == ["T"]

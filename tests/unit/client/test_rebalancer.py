@@ -66,7 +66,7 @@ class Owner:
     def share_changed(self, topic: str, queues: Collection[Any], share: Collection[Any]) -> None:
         self.told.append(("share", topic, len(queues), len(share)))
 
-    def round_changed(self) -> None:
+    def round_changed(self, topics: Collection[str]) -> None:
         self.rounds += 1
 
 
