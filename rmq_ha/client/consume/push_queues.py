@@ -30,21 +30,6 @@ PULL_TIMEOUT_MS = 30_000
 Service = ConsumeConcurrently | ConsumeOrderly
 
 
-class _OwnedQueue:
-    """
-    One queue that this member has.
-
-    :ivar leaving: whether the queue was given up while the listener still has messages of it.
-    """
-
-    __slots__ = ("leaving", "loop", "process_queue")
-
-    def __init__(self, process_queue: ProcessQueue, loop: PullLoop) -> None:
-        self.process_queue = process_queue
-        self.loop = loop
-        self.leaving = False
-
-
 class PushQueues:
     """
     Takes queues, pulls their messages into the consume service, and gives queues up.
@@ -77,8 +62,8 @@ class PushQueues:
         self._stats = stats
         self._on_change = on_change
         self._service: Service | None = None
-        self._table: dict[MessageQueue, _OwnedQueue] = {}
-        self._ours: dict[MessageQueue, ProcessQueue] = {}
+        self._table: dict[MessageQueue, PullLoop] = {}  # a queue that is being given up is in it
+        self._ours: dict[MessageQueue, ProcessQueue] = {}  # without queues that are being given up
         self._moved: dict[MessageQueue, IDelayedCall] = {}
         self._limits: dict[str, FlowLimits] = {}
         self._told_version = 0
@@ -94,8 +79,8 @@ class PushQueues:
         self._stopped = True
         for timer in self._moved.values():
             timer.cancel()
-        for owned in self._table.values():
-            owned.loop.halt()
+        for loop in self._table.values():
+            loop.halt()
 
     async def release(self) -> None:
         """Unlock all queues of an orderly consumer; call `stop_pulling` before."""
@@ -120,8 +105,7 @@ class PushQueues:
         are ignored.
         """
         for queue, offset in offsets.items():
-            if queue in self._table:
-                self._go_on_at(queue, offset)
+            self._go_on_at(queue, offset)
 
     # QueueOwner
 
@@ -132,12 +116,11 @@ class PushQueues:
         return self._table.keys()
 
     def is_stuck(self, queue: MessageQueue) -> bool:
-        owned = self._table.get(queue)
+        process_queue = self._ours.get(queue)
         return (
-            owned is not None
-            and not owned.leaving
+            process_queue is not None
             and queue not in self._moved
-            and owned.process_queue.is_pull_expired(self.steady_ms())
+            and process_queue.is_pull_expired(self.steady_ms())
         )
 
     async def take(self, queue: MessageQueue) -> bool:
@@ -159,23 +142,20 @@ class PushQueues:
             return False
         process_queue = ProcessQueue(self.steady_ms())
         process_queue.locked = needs_lock
-        loop = PullLoop(self, queue, process_queue, offset)
-        self._table[queue] = _OwnedQueue(process_queue, loop)
+        loop = self._table[queue] = PullLoop(self, queue, process_queue, offset)
         self._ours[queue] = process_queue
         loop.start()
         return True
 
     async def give_up(self, queue: MessageQueue) -> None:
-        owned = self._table.get(queue)
-        if owned is None or owned.leaving or self._service is None:
+        if queue not in self._ours or self._service is None:
             return
-        owned.leaving = True
-        self._ours.pop(queue, None)
-        owned.loop.stop()
+        process_queue = self._ours.pop(queue)
+        self._table[queue].stop()
         timer = self._moved.pop(queue, None)
         if timer is not None and timer.active():
             timer.cancel()
-        waiting = self._service.leave(owned.process_queue, queue)
+        waiting = self._service.leave(process_queue, queue)
         if waiting is None:
             await self._forget_queue(queue)
         else:
@@ -257,8 +237,7 @@ class PushQueues:
     # Inside
 
     def _go_on_at(self, queue: MessageQueue, offset: int) -> None:
-        owned = self._table.get(queue)
-        if owned is None or owned.leaving or self._stopped:
+        if queue not in self._ours or self._stopped:
             return
         self._base.offset_store.update_offset(queue, offset, False)
         given_up = Deferred.fromCoroutine(self.give_up(queue))
