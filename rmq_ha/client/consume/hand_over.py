@@ -98,7 +98,7 @@ class HandOver:
                 call.owner = current_task() if owner is None else owner
                 self._in_hand[id(call.message)] = call
                 if self._answerer is not None:
-                    call.message.taken_by(self._answerer)
+                    call.message.set_answerer(self._answerer)
                 return call.message
         return None
 

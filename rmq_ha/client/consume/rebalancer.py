@@ -18,7 +18,7 @@ from rmq_ha.base.timing.slices import next_turn
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.queue_calls import GroupMembers, QueueCalls
-from rmq_ha.client.rebalance.changes import by_topic, compare, share_of
+from rmq_ha.client.rebalance.changes import compare, group_by_topic, share_of
 from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.rules.errors import NoRoute
 from rmq_ha.client.rules.routes import subscribe_queues
@@ -164,7 +164,7 @@ class Rebalancer:
             self._once_more = self._is_unrouted = False
             complete = True
             self._members.begin()
-            self._owned_by_topic = by_topic(self._owner.owned())
+            self._owned_by_topic = group_by_topic(self._owner.owned())
             for number, topic in enumerate(self._owner.topics(), 1):
                 if self._stopped:
                     return  # stop early, as each topic may wait long for a silent broker

@@ -46,8 +46,8 @@ def share_of(
     return strategy.allocate(group, client_id, sort_queues(queues), sort_clients(clients))
 
 
-def by_topic(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    """Group queues by topic."""
+def group_by_topic(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    """Return the queues of each topic, in the order in which they come."""
     grouped: dict[str, list[MessageQueue]] = {}
     for queue in queues:
         grouped.setdefault(queue.topic, []).append(queue)

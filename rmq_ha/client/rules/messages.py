@@ -183,8 +183,8 @@ class _Answerable:
         state[1].pop("_answerer", None)
         return state
 
-    def taken_by(self, answerer: Answerer) -> None:
-        """Note the consumer whose loop has taken this message."""
+    def set_answerer(self, answerer: Answerer) -> None:
+        """Note the consumer whose loop has taken this message; it gets the answers."""
         self._answerer = answerer
 
     def ack(self) -> None:

@@ -566,11 +566,11 @@ def test_a_message_of_a_loop_answers_for_itself_as_its_consumer_would() -> None:
 
     with ClientWorld() as world:
         world.new_topic("Orders")
-        with_producer = Producer(world.client())
-        world.wait(with_producer.start())
+        producer = Producer(world.client())
+        world.wait(producer.start())
         for body in (b"ack", b"block", b"nack", b"dead"):
-            world.wait(with_producer.send(Message("Orders", body)))
-        world.wait(with_producer.stop())
+            world.wait(producer.send(Message("Orders", body)))
+        world.wait(producer.stop())
         world.run(story())
         dead = [message.body for message in world.messages("%DLQ%billing")]
         assert sorted(dead) == [b"dead", b"nack"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.base.wire.bodies import MessageQueue
-from rmq_ha.client.rebalance.changes import by_topic, compare, share_of, sort_queues
+from rmq_ha.client.rebalance.changes import compare, group_by_topic, share_of, sort_queues
 from rmq_ha.client.rebalance.consistent_hash import AllocateConsistentHash, HashRing
 from rmq_ha.client.rebalance.machine_rooms import AllocateByMachineRoom, AllocateMachineRoomNearby
 from rmq_ha.client.rebalance.strategies import (
@@ -126,7 +126,7 @@ def test_a_ring_without_nodes_routes_nowhere() -> None:
 def test_a_step_leads_from_what_is_owned_to_the_share_and_leaves_other_topics(
     owned: Any, share: Any
 ) -> None:
-    grouped = by_topic(owned)
+    grouped = group_by_topic(owned)
     assert all(queue.topic == topic for topic, queues in grouped.items() for queue in queues)
     step = compare(grouped.get("T", ()), share)
     others = {queue for queue in owned if queue.topic != "T"}
