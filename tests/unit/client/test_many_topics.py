@@ -4,7 +4,6 @@ Work is what `sys.setprofile` counts: calls of functions, ours and C's. On the m
 measured, 9,000 of them take a millisecond.
 """
 
-import sys
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from rmq_ha.client import PushConsumer, PushConsumerConfig
 from rmq_ha.client.connection import heartbeats
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.testing.client_world import ClientWorld
+from tests.kits.calls import count_calls
 
 MOST_A_TURN = 450_000
 """Calls in a turn of the reactor: 50 ms."""
@@ -29,16 +29,13 @@ class Heartbeats:
 
     def __init__(self, client: ClientInstance) -> None:
         self.count = self.size = 0
-        self.longest = 0
         self._invoke = client.invoke
         client.invoke = self.invoke  # type: ignore[method-assign]
 
     def invoke(self, address: str, command: RemotingCommand, timeout_ms: float) -> Any:
         if command.code == RequestCode.HEART_BEAT:
-            size = len(command.body or b"")
             self.count += 1
-            self.size += size
-            self.longest = max(self.longest, size)
+            self.size += len(command.body or b"")
         return self._invoke(address, command, timeout_ms)
 
 
@@ -72,24 +69,12 @@ class Work:
         self._add(kind, host, *more)
 
     def step(self) -> bool:
-        calls, self._machine = 0, -1
-
-        def count(frame: Any, event: str, argument: Any) -> None:
-            nonlocal calls
-            if event in ("call", "c_call"):
-                calls += 1
-
-        trace = sys.gettrace()  # of tests/mutants, whose calls are no work of ours
-        sys.settrace(None)
-        sys.setprofile(count)
-        try:
-            return self._step()
-        finally:
-            sys.setprofile(None)
-            sys.settrace(trace)
-            machine = self._machine
-            self.total[machine] = self.total.get(machine, 0) + calls
-            self.most[machine] = max(self.most.get(machine, 0), calls)
+        self._machine = -1
+        has_run, calls = count_calls(self._step)
+        machine = self._machine
+        self.total[machine] = self.total.get(machine, 0) + calls
+        self.most[machine] = max(self.most.get(machine, 0), calls)
+        return has_run
 
 
 class Member:

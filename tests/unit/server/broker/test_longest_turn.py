@@ -24,6 +24,7 @@ from rmq_ha.base.wire.bodies import (
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.members import from_members
 from rmq_ha.client.lookup.requests import pull_request
+from tests.kits.calls import count_calls
 from tests.unit.server.broker.guarded import ADMIN, Guarded, every_request
 
 MOST = 450_000
@@ -42,22 +43,9 @@ class Turns:
         self.most = 0
 
     def step(self) -> bool:
-        calls = 0
-
-        def count(frame: Any, event: str, argument: Any) -> None:
-            nonlocal calls
-            if event in ("call", "c_call"):
-                calls += 1
-
-        trace = sys.gettrace()  # of tests/mutants, whose calls are no work of ours
-        sys.settrace(None)
-        sys.setprofile(count)
-        try:
-            return self._step()
-        finally:
-            sys.setprofile(None)
-            sys.settrace(trace)
-            self.most = max(self.most, calls)
+        has_run, calls = count_calls(self._step)
+        self.most = max(self.most, calls)
+        return has_run
 
     def of(self, work: Callable[[], object]) -> int:
         """The longest turn while this is done, and for a while after it."""
