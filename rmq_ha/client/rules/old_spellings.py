@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar
@@ -35,26 +35,32 @@ def with_old_spellings(**renamed: str | NewName) -> Callable[[type[T]], type[T]]
     """
 
     def decorate(cls: type[T]) -> type[T]:
-        known: dict[str, NewName] = dict(getattr(cls, "_old_spellings", {}))
-        for old, new in renamed.items():
-            known[old] = new if isinstance(new, NewName) else NewName(new)
         kind: Any = cls
-        kind._old_spellings = known
-        made = kind.__init__
+        own = {
+            old: new if isinstance(new, NewName) else NewName(new) for old, new in renamed.items()
+        }
+        known = kind._old_spellings = {**old_names(cls), **own}
+        make = kind.__init__
         defaults = {item.name: item.default for item in fields(kind)}
 
-        @wraps(made)
+        @wraps(make)
         def init(self: Any, **options: Any) -> None:
             for old in known.keys() & options.keys():
                 _take(old, known[old], options, defaults)
-            made(self, **options)
+            make(self, **options)
 
         kind.__init__ = init
-        for old, new in known.items():
+        for old, new in own.items():
             setattr(kind, old, property(_reader(old, new)))
         return cls
 
     return decorate
+
+
+def old_names(kind: type) -> Mapping[str, NewName]:
+    """Return the new name for each old name that a class of settings accepts."""
+    names: Mapping[str, NewName] = getattr(kind, "_old_spellings", {})
+    return names
 
 
 def _take(old: str, new: NewName, options: dict[str, Any], defaults: dict[str, Any]) -> None:

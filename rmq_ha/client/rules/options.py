@@ -11,10 +11,8 @@ from typing import Any, TypedDict, TypeVar
 
 from rmq_ha.base.model.process import Process
 from rmq_ha.base.remoting.signing import Credentials
-from rmq_ha.client.rules.consumer_settings import (
-    ConsumeFromWhere,
-    MessageModel,
-)
+from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, MessageModel
+from rmq_ha.client.rules.old_spellings import old_names
 from rmq_ha.client.rules.settings import ClientConfig
 
 C = TypeVar("C")
@@ -141,10 +139,9 @@ def settings_of(kind: type[C], config: C | None, options: Mapping[str, Any]) -> 
     """
     if not options:
         return kind() if config is None else config
-    old: Mapping[str, Any] = getattr(kind, "_old_spellings", {})
-    names = {item.name for item in fields(kind)}  # type: ignore[arg-type]
+    names = _names(kind)
     for name in options:
-        if name not in names and name not in old:
+        if name not in names and name not in old_names(kind):
             near = get_close_matches(name, names, 1)
             advice = f": is {near[0]} meant?" if near else ""
             raise TypeError(f"{kind.__name__} has no setting {name}{advice}")
@@ -167,6 +164,10 @@ def split_options(
     options: Mapping[str, Any], kind: type[C]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options that are settings of `kind`, and the other options."""
-    names = {item.name for item in fields(kind)} | getattr(kind, "_old_spellings", {}).keys()  # type: ignore[arg-type]
+    names = _names(kind) | old_names(kind).keys()
     own = {name: value for name, value in options.items() if name in names}
     return own, {name: value for name, value in options.items() if name not in names}
+
+
+def _names(kind: type[C]) -> set[str]:
+    return {item.name for item in fields(kind)}  # type: ignore[arg-type]
