@@ -307,7 +307,7 @@ class Producer(Life):
         self._futures = Futures(client.loop)
 
     async def start(self) -> None:
-        """Join the client."""
+        """Register the group with the client; the first send makes the connections."""
         await self._futures.make(self.deferred.start())
 
     async def stop(self) -> None:

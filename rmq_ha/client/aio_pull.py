@@ -169,7 +169,7 @@ class LitePullConsumer(Life):
         self.deferred.pause(queues)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Read paused queues again."""
+        """Go on reading queues after `pause`, each from the message at which it was paused."""
         self.deferred.resume(queues)
 
     def seek(self, queue: MessageQueue, offset: int) -> "Future[None]":
@@ -221,7 +221,7 @@ class PullConsumer(Life):
         self._futures = futures
 
     async def start(self) -> None:
-        """Join the client."""
+        """Join the group: heartbeats tell brokers of this member from now on."""
         await self._futures.make(self.deferred.start())
 
     async def stop(self) -> None:
@@ -235,7 +235,7 @@ class PullConsumer(Life):
 
     pull_block_if_not_found = as_future(
         pull_consumer.PullConsumer.pull_block_if_not_found,
-        "Pull; the broker holds the request until a message comes.",
+        "Pull; if the queue has no message, the broker waits `broker_suspend_max_time_ms` for one.",
     )
 
     fetch_subscribe_message_queues = as_future(

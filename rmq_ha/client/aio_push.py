@@ -147,7 +147,7 @@ class PushConsumer(Life):
         self.deferred.suspend()
 
     def resume(self) -> None:
-        """Pull again after `suspend`."""
+        """Go on pulling after `suspend`, within a second."""
         self.deferred.resume()
 
     def assignment(self) -> list[MessageQueue]:
@@ -158,7 +158,7 @@ class PushConsumer(Life):
         """
         Join the group and begin to consume.
 
-        :raises ConfigurationError: the consumer has no listener, and its
+        :raises ConfigurationError: no topic is subscribed; or the consumer has no listener, and its
             `consume_message_batch_max_size` is larger than 1.
         """
         if not self.deferred.has_listener:

@@ -224,7 +224,7 @@ class BlockingConsumer(_Member[PushConsumer]):
         self._ask(lambda consumer: consumer.suspend())
 
     def resume(self) -> None:
-        """Pull again after `suspend`."""
+        """Go on pulling after `suspend`, within a second."""
         self._ask(lambda consumer: consumer.resume())
 
     def _consumer_of(self, client: Client) -> PushConsumer:
@@ -361,7 +361,7 @@ class BlockingPullConsumer(_Member[LitePullConsumer]):
         return self._wait(lambda consumer: consumer.committed(queue))
 
     def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
-        """All queues of a topic."""
+        """Ask for all queues of a topic."""
         return self._wait(lambda consumer: consumer.fetch_message_queues(topic))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:

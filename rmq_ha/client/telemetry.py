@@ -101,7 +101,7 @@ class OpenTelemetry:
             propagate.inject(message.properties, context)
 
     def after_delivery(self, delivery: Delivery) -> None:
-        """End it."""
+        """End the span of the send, and count the send and its messages."""
         noted: tuple[Span, dict[str, str]] | None = delivery.notes.get(_NAME)
         if noted is None:
             return
@@ -150,7 +150,7 @@ class OpenTelemetry:
         contexts.attach(trace.set_span_in_context(span))  # for this call alone: see the hook
 
     def after_consume(self, context: ConsumeMessageContext) -> None:
-        """End it."""
+        """End the span of the processing, and count the call and its messages."""
         noted: tuple[Span, dict[str, str]] | None = context.properties.get(_NAME)
         if noted is None:
             return

@@ -160,7 +160,11 @@ class ClientInstance:
         self._register(self.producers, group, part)
 
     def register_consumer(self, group: str, part: ConsumerPart) -> None:
-        """Add a consumer; the next heartbeat tells the brokers what it subscribes to."""
+        """
+        Add a consumer: the next heartbeat tells brokers what it subscribes to.
+
+        :raises MQClientError: this client has a consumer of the group already.
+        """
         if group in self.consumers:
             raise MQClientError(
                 f"this client has a consumer of the group {group} already: subscribe more topics"
@@ -176,7 +180,7 @@ class ClientInstance:
         return self._rounds.call_after_round(lambda: self._heartbeats.leave(producer_group=group))
 
     def unregister_consumer(self, group: str) -> "Deferred[None]":
-        """Take a consumer away; fires when the brokers have been told."""
+        """Take a consumer away; fires when brokers were told or do not answer; never fails."""
         if self.consumers.pop(group, None) is None:
             return succeed(None)
         return self._rounds.call_after_round(lambda: self._heartbeats.leave(consumer_group=group))
@@ -222,9 +226,8 @@ class ClientInstance:
         :raises NoRoute: the template topic has no route either.
         """
         try:
-            return await self.routes.fetch(
-                template
-            )  # a cached route may name a master that is gone
+            # fetched anew, because a cached route may name a master that is gone
+            return await self.routes.fetch(template)
         except NoRoute:
             raise NoRoute(
                 topic, "no broker has it, and none makes topics by itself: create it"

@@ -55,7 +55,7 @@ class ConsumeConcurrently:
         self._stopped = False
 
     def start(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: queues that are consumed concurrently have no locks to renew."""
 
     def stop(self, within_ms: int) -> "Deferred[None]":
         """

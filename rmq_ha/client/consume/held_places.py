@@ -57,7 +57,7 @@ class HeldPlaces:
             self._timer = self._clock.callLater(HELD_SECONDS, self._look, newest)
 
     def stop(self) -> None:
-        """Stop watching."""
+        """Cancel the next look, as the consumer stops: no line is logged after that."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

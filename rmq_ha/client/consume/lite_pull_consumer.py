@@ -229,8 +229,7 @@ class LitePullConsumer:
 
         :param timeout_ms: how long to wait, in ms; None for `poll_timeout_ms`.
         :returns: fires with an empty list if no message came in time; fails with `NotStarted`, or
-            with
-            `ConfigurationError` when nothing is subscribed or assigned.
+            with `ConfigurationError` when nothing is subscribed or assigned.
         """
         try:
             self._base.must_run()
@@ -249,7 +248,7 @@ class LitePullConsumer:
         self._queues.pause(map(self._base.wrap_queue, queues), paused=True)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Read paused queues again."""
+        """Go on reading queues after `pause`, each from the message at which it was paused."""
         self._queues.pause(map(self._base.wrap_queue, queues), paused=False)
 
     def seek(self, queue: MessageQueue, offset: int) -> "Deferred[None]":

@@ -43,7 +43,7 @@ class PullOwner(Protocol):
 
     @property
     def pull_api(self) -> PullApi:
-        """Sends the loop's pulls."""
+        """The `PullApi` by which the loop asks brokers for messages."""
 
     @property
     def error_seconds(self) -> float:

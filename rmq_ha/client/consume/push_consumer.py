@@ -172,7 +172,7 @@ class PushConsumer:
         self._queues.is_paused = True
 
     def resume(self) -> None:
-        """Pull again after `suspend`."""
+        """Go on pulling after `suspend`, within a second."""
         self._queues.is_paused = False
 
     def max_offset(self, queue: MessageQueue) -> "Deferred[int]":
@@ -192,9 +192,10 @@ class PushConsumer:
         """
         Join the group and begin to consume.
 
-        :returns: fires after the first rebalance. It fails with `MQClientError` if, for example, no
-            name server answers, a broker refuses an expression, or listener or topic is missing.
-            The consumer is then stopped.
+        :returns: fires after the first rebalance. It fails with `ConfigurationError` if listener or
+            topic is missing; call `start` again once they are there. It fails with `MQClientError`
+            if, for example, no name server answers or a broker refuses an expression; the consumer
+            is then stopped.
         """
         if self._listener is None:
             return fail(ConfigurationError("register_message_listener() comes before start()"))

@@ -134,7 +134,7 @@ def commit_offset(
 
 
 def commit_command(group: str, queue: MessageQueue, offset: int) -> RemotingCommand:
-    """Make an UPDATE_CONSUMER_OFFSET request."""
+    """Make the request that has a broker keep a group's offset (UPDATE_CONSUMER_OFFSET)."""
     ext = {
         "consumerGroup": group,
         "topic": queue.topic,
@@ -265,7 +265,7 @@ class KeyQuery(NamedTuple):
 
     def command(self) -> RemotingCommand:
         """
-        Make the request.
+        Make the request by which one broker is asked (QUERY_MESSAGE).
 
         :raises IllegalMessage: the key is empty.
         """

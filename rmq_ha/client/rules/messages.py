@@ -117,17 +117,17 @@ class Message:
 
     @property
     def tags(self) -> str:
-        """Empty when it has none."""
+        """The message's tag; empty if it has none."""
         return self.properties.get(TAGS, "")
 
     @property
     def keys(self) -> str:
-        """Blanks between them; empty when it has none."""
+        """The message's keys, separated by blanks; empty if it has none."""
         return self.properties.get(KEYS, "")
 
     @property
     def delay_time_level(self) -> int:
-        """0: none."""
+        """The message's delay level; 0 if it has none."""
         text = self.properties.get(DELAY, "")
         return int(text) if text.isdecimal() else 0
 
@@ -264,17 +264,17 @@ class MessageExt(_Answerable):
 
     @property
     def tags(self) -> str:
-        """Empty when it has none."""
+        """The message's tag; empty if it has none."""
         return self.properties.get(TAGS, "")
 
     @property
     def keys(self) -> str:
-        """Blanks between them; empty when it has none."""
+        """The message's keys, separated by blanks; empty if it has none."""
         return self.properties.get(KEYS, "")
 
     @property
     def delay_time_level(self) -> int:
-        """0: none."""
+        """The message's delay level; 0 if it has none."""
         text = self.properties.get(DELAY, "")
         return int(text) if text.isdecimal() else 0
 

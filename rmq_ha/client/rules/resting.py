@@ -69,7 +69,7 @@ class Resting(Generic[T]):
 
     @property
     def count(self) -> int:
-        """How many sends wait."""
+        """How many items wait, without those that try now."""
         return len(self._keys)
 
     def holds(self, item: T, key: Hashable) -> bool:
@@ -148,7 +148,7 @@ class Resting(Generic[T]):
         return waiters, lasted
 
     def items(self) -> list[T]:
-        """Return all waiting items."""
+        """Return the waiting items of all keys, without those that try now."""
         return list(self._keys)
 
     def next_due(self) -> float | None:

@@ -86,7 +86,7 @@ class BytesSerializer(Serializer[bytes]):
         return bytes(value)
 
     def loads(self, data: bytes) -> bytes:
-        """Return the bytes unchanged."""
+        """Return the data itself; any bytes are a value."""
         return data
 
 
