@@ -118,7 +118,10 @@ def _check_own_ports(
     }
     for key, addresses in configuration.dialled().items():
         for address in addresses:
-            host, port = parse_host_port(address)
+            try:
+                host, port = parse_host_port(address)
+            except ValueError:  # controllerAddr, which nobody reads without enableControllerMode
+                continue
             purpose = purposes.get(port)
             if purpose and _is_own(host, configuration, surroundings):
                 setting = settings.get(key) or Setting(key, address, "environment")

@@ -150,6 +150,7 @@ def test_another_machine_may_have_a_name_server_on_the_port_of_this_broker() -> 
         (f"{NAMED}embeddedNamesrvPort=9900", "this broker runs no name server"),
         (f"{NAMED}namesrvAllowedBrokers=10.0.0.7", "this broker runs no name server"),
         ("haMasterAddress=10.0.0.7:10912", "haMasterAddress has no effect: this broker is a"),
+        (f"{NAMED}controllerAddr=a-controller", "no effect without enableControllerMode=true"),
     ],
 )
 def test_what_works_otherwise_than_it_reads_is_noted(
