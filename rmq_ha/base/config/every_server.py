@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from rmq_ha.base.config.fields import MOST_PORT, Local, own_key
+from rmq_ha.base.config.fields import Local, own_key
 from rmq_ha.base.config.log_format import LogFormat
 from rmq_ha.base.config.log_level import LogThreshold
 from rmq_ha.base.config.text_rules import SECRET
+from rmq_ha.base.model.host_port import MOST_PORT
 
 
 @dataclass(slots=True, kw_only=True)

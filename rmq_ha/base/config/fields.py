@@ -12,10 +12,6 @@ from typing import Any, NamedTuple, get_args
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
-MOST_PORT = 65535
-MOST_ITEMS = 5000
-"""Of one request: `base/wire/bodies.py` reads no more."""
-
 EMBEDDED_NAMESRV = "a name server in the broker"
 """For `Key.needs`."""
 

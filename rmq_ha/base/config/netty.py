@@ -5,7 +5,8 @@ Spec: store.md, section 13.
 
 from dataclasses import dataclass
 
-from rmq_ha.base.config.fields import MOST_PORT, Local, key, own_key
+from rmq_ha.base.config.fields import Local, key, own_key
+from rmq_ha.base.model.host_port import MOST_PORT
 
 
 @dataclass(slots=True, kw_only=True)

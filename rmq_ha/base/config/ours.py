@@ -3,15 +3,10 @@
 from dataclasses import dataclass
 
 from rmq_ha.base.config.every_server import EveryServerConfig
-from rmq_ha.base.config.fields import (
-    EMBEDDED_NAMESRV,
-    MOST_ITEMS,
-    MOST_PORT,
-    Local,
-    key_of_5,
-    own_key,
-)
+from rmq_ha.base.config.fields import EMBEDDED_NAMESRV, Local, key_of_5, own_key
 from rmq_ha.base.config.text_rules import HOSTS, NETWORKS, SECRET
+from rmq_ha.base.model.host_port import MOST_PORT
+from rmq_ha.base.model.numbers import MOST_ITEMS
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,8 +5,9 @@ Spec: store.md, section 13.
 
 from dataclasses import dataclass
 
-from rmq_ha.base.config.fields import MOST_PORT, Local, key
+from rmq_ha.base.config.fields import Local, key
 from rmq_ha.base.config.text_rules import ADDRESS, HOURS, LEVELS, ONE_DIRECTORY
+from rmq_ha.base.model.host_port import MOST_PORT
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.base.model.topics import DELAY_LEVELS
 

@@ -14,7 +14,7 @@ from msgspec import field
 
 from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.model.data_version import DataVersion
-from rmq_ha.base.model.numbers import Int32
+from rmq_ha.base.model.numbers import MOST_ITEMS, Int32
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.fastjson import BODY_VALUES, encode, parse
@@ -22,8 +22,6 @@ from rmq_ha.base.wire.members import from_members
 from rmq_ha.base.wire.text import to_bytes
 
 T = TypeVar("T")
-MOST_ITEMS = 5000
-"""Most groups, subscriptions or queues of one request; no setting raises this."""
 
 
 class Body(msgspec.Struct, rename="camel"):

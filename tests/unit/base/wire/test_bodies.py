@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.model.numbers import MOST_ITEMS
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire import bodies, route_bodies, stat_bodies
 from rmq_ha.base.wire.batch import encode_batch, read_batch
 from rmq_ha.base.wire.bodies import (
-    MOST_ITEMS,
     CheckClient,
     HeartbeatData,
     LockBatch,

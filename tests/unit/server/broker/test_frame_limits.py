@@ -8,9 +8,9 @@ import pytest
 from rmq_ha.base.config.all_keys import ALL_KEYS
 from rmq_ha.base.config.ours import RmqHaConfig
 from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.numbers import MOST_ITEMS
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.batch import encode_batch
-from rmq_ha.base.wire.bodies import MOST_ITEMS
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.server.broker.frame_limits import FrameLimits
