@@ -49,6 +49,11 @@ class BrokerConfiguration:
         """The objects that hold a broker's own keys, in the order in which settings are shown."""
         return (self.broker, self.server, self.client, self.store, self.ours, self.controlled)
 
+    @property
+    def runs_controller(self) -> bool:
+        """Whether the name server in this process runs a controller."""
+        return self.ours.enable_controller_in_namesrv
+
     def dialled(self) -> dict[str, list[str]]:
         """The addresses that this broker connects to, by key."""
         return {

@@ -183,13 +183,8 @@ def _objects(configuration: AnyConfiguration) -> tuple[Any, ...]:
 def _controller(
     configuration: BrokerConfiguration | NamesrvConfiguration,
 ) -> tuple[ControllerConfig, ...]:
-    """The controller that a name server runs, if it runs one."""
-    holder = (
-        configuration.namesrv
-        if isinstance(configuration, NamesrvConfiguration)
-        else configuration.ours
-    )
-    return (configuration.controller,) if holder.enable_controller_in_namesrv else ()
+    """Return the settings of the controller in this process; empty: none runs in it."""
+    return (configuration.controller,) if configuration.runs_controller else ()
 
 
 def _option_lines(configuration: AnyConfiguration) -> list[str]:

@@ -5,7 +5,7 @@ Spec: controller.md, section 2.3.
 
 import os.path
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rmq_ha.base.config.addresses import add_own_name, resolve_names
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
@@ -76,18 +76,11 @@ def controller_within(
 
     :raises ConfigurationError: as `load_controller`.
     """
-    others: tuple[Any, ...]
-    if isinstance(configuration, NamesrvConfiguration):
-        is_wanted = configuration.namesrv.enable_controller_in_namesrv
-        others = (configuration.namesrv, configuration.server)
-    else:
-        is_wanted = configuration.ours.enable_controller_in_namesrv
-        others = (configuration.ours, configuration.server, configuration.broker)
-    if is_wanted:
+    if configuration.runs_controller:
         _complete(configuration.controller, settings, surroundings)
         _note_family(configuration.controller, settings, surroundings, notices)
         return
-    shared = {key for section in others for key in keys_of(section)}
+    shared = {key for target in configuration.own_objects for key in keys_of(target)}
     notices += [
         Notice(
             f"{settings[key].where}: {key} has no effect without enableControllerInNamesrv=true",

@@ -33,3 +33,8 @@ class NamesrvConfiguration:
     def own_objects(self) -> tuple[Any, ...]:
         """The objects that hold a name server's own keys, in the order in which they are shown."""
         return (self.namesrv, self.server)
+
+    @property
+    def runs_controller(self) -> bool:
+        """Whether the name server in this process runs a controller."""
+        return self.namesrv.enable_controller_in_namesrv
