@@ -59,12 +59,12 @@ def fixed_refusal(
     :param others: objects of the same file that the request may not change at all.
     :returns: None where all of them may change.
     """
-    rows = {name: row for target in targets for name, row in keys_of(target).items()}
-    foreign = {name: row for target in others for name, row in keys_of(target).items()}
+    own = {name: row for target in targets for name, row in keys_of(target).items()}
+    fixed_rows = {name: row for target in others for name, row in keys_of(target).items()} | own
     fixed = [
-        (rows.get(key) or foreign[key])
+        fixed_rows[key]
         for key in sorted(keys)
-        if (not rows[key].is_mutable if key in rows else key in foreign)
+        if key in fixed_rows and not (key in own and own[key].is_mutable)
     ]
     if not fixed:
         return None
