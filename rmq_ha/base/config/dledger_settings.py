@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.host_port import parse_host_port
 
-_PEER = re.compile(r"([A-Za-z]\d+)-(.+)")
+_MEMBER_ID = re.compile(r"[A-Za-z]\d+")
 MIB = 1024 * 1024
 
 
@@ -129,16 +129,14 @@ def parse_peers(text: str) -> dict[str, str]:
     """
     peers: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
-        match = _PEER.fullmatch(part)
+        name, _, rest = part.partition("-")
         try:
-            address = str(parse_host_port(match[2] if match else ""))
+            address = str(parse_host_port(rest if _MEMBER_ID.fullmatch(name) else ""))
         except ValueError:
             raise ConfigurationError(
                 f"dLegerPeers: {part!r} is not of the form n0-host:port (a letter and a number, "
                 "a host, a port)"
             ) from None
-        assert match is not None
-        name = match[1]
         if name in peers:
             raise ConfigurationError(f"dLegerPeers: {name} comes twice")
         if address in peers.values():
