@@ -30,13 +30,6 @@ def in_slices(clock: IReactorTime, slices: Iterator[object]) -> "Deferred[None]"
     return done
 
 
-def next_turn(clock: IReactorTime) -> "Deferred[None]":
-    """Fires in the next turn of the reactor; a long coroutine awaits it between two slices."""
-    turn: Deferred[None] = Deferred()
-    clock.callLater(0, turn.callback, None)
-    return turn
-
-
 class Lane:
     """
     Long works one after the other, a slice a turn: as long as one waits, it has only its input.

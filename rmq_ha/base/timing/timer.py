@@ -76,7 +76,11 @@ def wait_at_most(clock: IReactorTime, seconds: float, later: "Deferred[Any]") ->
 
 
 def next_turn(clock: IReactorTime) -> "Deferred[None]":
-    """Fires when what has arrived by now is read, as `LastTurn` says."""
+    """
+    Fires in the next turn of the reactor, after the bytes that have arrived by now are read.
+
+    A long coroutine awaits it between two slices, so that the reactor serves others meanwhile.
+    """
     later: Deferred[None] = Deferred()
     clock.callLater(0, later.callback, None)
     return later

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from rmq_ha.base.errors import ProtocolViolation, RemotingConnectError, RemotingError
 from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.subscription import SubscriptionData
-from rmq_ha.base.timing.slices import next_turn
+from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.base.wire.bodies import (
     CheckClient,
     LockBatch,

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from rmq_ha.base.errors import RmqHaError
 from rmq_ha.base.model.topics import RETRY_PREFIX
 from rmq_ha.base.timing.periodic import Periodic
-from rmq_ha.base.timing.slices import next_turn
+from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.queue_calls import GroupMembers, QueueCalls

@@ -16,6 +16,7 @@ from rmq_ha.base.store_flags import Flag
 from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE
 from rmq_ha.base.store_format.commitlog import store_timestamp_of
 from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.server.store.journal import Cleaner, Journal, JournalStoreContext
 from rmq_ha.server.store.log.boot import LeftByCrash
 from rmq_ha.server.store.log.journal_log import JournalLog
@@ -185,7 +186,7 @@ class StoreService:
     async def _mend(self) -> None:
         """Write what damaged queues lack; other work runs between the pieces."""
         for _ in self._store.journal.mend():
-            await self._next_turn()
+            await next_turn(self._store.host.clock)
             self._check_wanted()
 
     async def _catch_up(self) -> None:
@@ -194,7 +195,7 @@ class StoreService:
         while self._store.dispatcher.run_slice():
             slices += 1
             if slices % _SLICES_AT_ONCE == 0:
-                await self._next_turn()
+                await next_turn(self._store.host.clock)
                 self._check_wanted()
 
     def _unindexed_from(self) -> int:
@@ -244,11 +245,6 @@ class StoreService:
     def _check_wanted(self) -> None:
         if self._is_stopping:
             raise StoreError("the store was stopped while it started")
-
-    def _next_turn(self) -> "Deferred[None]":
-        later: Deferred[None] = Deferred()
-        self._store.host.clock.callLater(0, later.callback, None)
-        return later
 
     def _start_rounds(self) -> None:
         store, clock = self._store, self._store.host.clock
@@ -316,7 +312,7 @@ class StoreService:
         clock = self._store.host.clock
         deadline = clock.seconds() + _CATCH_UP_S
         while self._store.dispatcher.run_slice() and clock.seconds() < deadline:
-            await self._next_turn()
+            await next_turn(clock)
 
     async def _note_ends(self) -> None:
         """Note where log and queues end; without the note the next start compares them itself."""

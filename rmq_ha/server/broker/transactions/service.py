@@ -17,6 +17,7 @@ from rmq_ha.base.model.message import Message, PutMessageResult
 from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.base.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.base.seams import Times
+from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.transactions.check import check_queue, starts_of
@@ -157,9 +158,7 @@ class TransactionalMessageCheckService:
         return range(topic.read_queue_nums if topic is not None else 1)
 
     def _pause(self) -> "Deferred[None]":
-        later: Deferred[None] = Deferred()
-        self._clock.callLater(0, later.callback, None)
-        return later
+        return next_turn(self._clock)
 
     def _put_together(self, messages: list[Message]) -> "Deferred[list[PutMessageResult]]":
         """
