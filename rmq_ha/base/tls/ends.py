@@ -187,7 +187,7 @@ class TlsDoor(_End):
         assert self._tls is not None
         self.log.info(
             "{peer} is in: {description}",
-            peer=_text(self.transport.getPeer()),
+            peer=address_text(self.transport.getPeer()),
             description=self._tls.description,
         )
         super()._secured()
@@ -220,7 +220,7 @@ class TlsDoor(_End):
         if more is not None:
             self.log.warn(
                 "{peer} refused by {what}: {reason}{more}",
-                peer=_text(peer),
+                peer=address_text(peer),
                 what=self._rules.title,
                 reason=reason,
                 more=more,
@@ -234,6 +234,7 @@ def _ignore(data: bytes) -> None:
     pass
 
 
-def _text(address: IAddress) -> str:
+def address_text(address: IAddress) -> str:
+    """The address as `host:port`; the text of the address itself where it has no host or port."""
     host, port = getattr(address, "host", None), getattr(address, "port", None)
     return str(address) if host is None or port is None else str(HostPort(host, port))

@@ -12,7 +12,6 @@ from typing import Protocol as Interface
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import (
-    IAddress,
     IConsumer,
     IDelayedCall,
     IPushProducer,
@@ -26,8 +25,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rmq_ha.base.errors import ReplicationError, StoreError
-from rmq_ha.base.model.host_port import HostPort, host_of
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.timing.timer import LastTurn, rearm
+from rmq_ha.base.tls.ends import address_text
 from rmq_ha.base.tls.transport import TlsTransport
 
 TLS_HELLO = b"\x16\x03"
@@ -52,12 +52,6 @@ def prepare(transport: object) -> None:
     if ITCPTransport.providedBy(transport):
         transport.setTcpNoDelay(True)
         transport.setTcpKeepAlive(True)
-
-
-def address_text(address: IAddress) -> str:
-    """Return `host:port`, or the address's own text."""
-    host, port = getattr(address, "host", None), getattr(address, "port", None)
-    return str(address) if host is None or port is None else str(HostPort(host, port))
 
 
 def reason_text(reason: Failure) -> str:
