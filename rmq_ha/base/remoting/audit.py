@@ -15,7 +15,6 @@ from twisted.python.failure import Failure
 from rmq_ha.base.acl.refusals import RefusalLog
 from rmq_ha.base.config import properties
 from rmq_ha.base.errors import RequestRejected
-from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import Handler
@@ -106,9 +105,8 @@ class AuditLog:
     ) -> None:
         account = NOBODY if request.grant is None else request.grant.account
         certificate = ", ".join(channel.security.names)[:_MOST_SHOWN]
-        host = host_of(channel.remote_text)
         fields = {
-            "log_kind": (NAMESPACE, account, host),  # one account's flood hides no others
+            "log_kind": (NAMESPACE, account, channel.host),  # one account's flood hides no others
             "account": account,
             "certificate": certificate or NOBODY,
             "who": _caller_text(account, certificate, channel.remote_text),
@@ -122,7 +120,7 @@ class AuditLog:
         if not code:
             self.log.info("{who} {verb} {kind} {item!r}{details}", **fields)
             return
-        told = self._refusals.refused(host, self._clock.seconds())
+        told = self._refusals.refused(channel.host, self._clock.seconds())
         if told is not None:
             self.log.warn(
                 "{who} asked in vain: {verb} {kind} {item!r}{details}. The answer was code "
