@@ -38,14 +38,12 @@ class FeedBase:
     :ivar requested: the physical offset in the first report; None: no report has come.
     :ivar sent: end of the bytes that were sent; the next frame starts here.
     :ivar acked: physical offset up to which the slave says that it holds the log.
-    :ivar is_introduced: whether the slave has said which broker it is, or sent a checksum.
     """
 
     def __init__(self, log: LogBytes, intervals: Intervals, now: float) -> None:
         self.requested: int | None = None
         self.sent = 0
         self.acked = 0
-        self.is_introduced = False
         self._log = log
         self._intervals = intervals
         self._paused = False

@@ -62,14 +62,14 @@ def reason_text(reason: Failure) -> str:
 
 
 class FeedCore(Interface):
-    """
-    The master's half of a connection. Times are seconds of the clock.
+    """The master's half of a connection. Times are seconds of the clock."""
 
-    :ivar is_introduced: whether the slave has said which broker it is, or sent a checksum of its
-        log; this happens at most once.
-    """
-
-    is_introduced: bool
+    @property
+    def is_introduced(self) -> bool:
+        """
+        Whether the slave has said which broker it is, or sent a checksum of its log. This turns
+        true at most once.
+        """
 
     def receive_data(self, data: bytes, now: float) -> Any:
         """

@@ -119,6 +119,11 @@ class Feed(FeedBase):
         self._was_all = False
 
     @property
+    def is_introduced(self) -> bool:
+        """Whether the slave sent a checksum that this broker could compare with its own log."""
+        return self.common is not Common.UNKNOWN
+
+    @property
     def is_stranded(self) -> bool:
         """Whether the slave needs bytes that are deleted here."""
         return self.requested is not None and self.sent < int(self._log.min_offset)
@@ -233,7 +238,7 @@ class Feed(FeedBase):
             return
         self.requested, self._doubt, self.base = place, None, place
         if place <= end and log_checksum(self._log, place - window, place) == greeting.checksum:
-            self.common, self.is_introduced = Common.VERIFIED, True
+            self.common = Common.VERIFIED
             self.sent = max(self.sent, place)
             self.acked = self.vouched = place
             self.base = place - window
@@ -244,7 +249,7 @@ class Feed(FeedBase):
                 "aside for a master only"
             )
         else:
-            self.common, self.is_introduced = Common.DIFFERENT, True
+            self.common = Common.DIFFERENT
             self.sent = max(low, min(place, end) - window)
 
     def next_frame(self, now: float) -> bytes:
