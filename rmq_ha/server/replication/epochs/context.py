@@ -99,5 +99,10 @@ class RoleContext:
         identity = None if self.controllers is None else self.controllers.manager.identity
         return None if identity is None else identity.broker_id
 
+    @property
+    def slave_id(self) -> int:
+        """Return the id that this broker has as a slave; 1 until the controllers give it one."""
+        return self.broker_id or 1
+
     def now(self) -> float:
         return self.host.clock.seconds()

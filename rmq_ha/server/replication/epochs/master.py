@@ -150,8 +150,9 @@ class MasterRole:
     def _make_feed(self) -> EpochFeed:
         assert self.state is not None
         context = self._context
-        tables = None if context.attached is None else context.attached.tables
-        return EpochFeed(self._log, self.state, context.settings, context.now(), tables)
+        return EpochFeed(
+            self._log, self.state, context.settings, context.now(), context.broker.tables
+        )
 
     def slave_connected(self, connection: FeedProtocol[EpochFeed]) -> None:
         """See `FeedOwner`. A slave counts only when it has said who it is."""

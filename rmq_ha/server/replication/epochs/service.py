@@ -228,7 +228,7 @@ class AutoSwitchHAService:
     @property
     def slave_id(self) -> int:
         """Return the brokerId of this broker while it is a slave."""
-        return self._context.broker_id or 1
+        return self._context.slave_id
 
     @property
     def epoch(self) -> int | None:

@@ -80,7 +80,7 @@ class SlaveRole:
     def make_replica(self) -> EpochReplica:
         context = self._context
         replica = EpochReplica(
-            context.broker_id or 1,
+            context.slave_id,
             self._log,
             context.history.epochs,
             self._log.confirm_offset,
