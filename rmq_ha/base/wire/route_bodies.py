@@ -17,6 +17,7 @@ from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.wire.bodies import (
     Answer,
+    Body,
     TopicTable,
     read_as,
     text,
@@ -56,8 +57,8 @@ class Rival(NamedTuple):
     holder: str
 
 
-class _Rivals(Answer):
-    """The field `RIVALS`: an array of rows."""
+class _Rivals(Body):
+    """The field `RIVALS`: an array with one row for each rival."""
 
     rivals: list[Rival] = field(default_factory=list)
 
