@@ -254,7 +254,12 @@ def read_body(
     try:
         return convert(value)
     except (
-        *(msgspec.ValidationError, TypeError, ValueError, AttributeError, KeyError, OverflowError),
+        msgspec.ValidationError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        KeyError,
+        OverflowError,
     ) as error:
         raise ProtocolViolation(f"the body does not have the expected form: {error}") from None
 
