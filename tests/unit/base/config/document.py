@@ -74,15 +74,11 @@ def tls_table() -> list[str]:
 
 
 def unserved_table(is_wanted: Callable[[UnservedKey], bool]) -> list[str]:
-    by_reason: dict[tuple[str, str, str], list[str]] = {}
-    for row in UNSERVED.values():
-        if row.why and is_wanted(row):
-            told = (row.why, row.advice or "remove the line", row.since.value)
-            by_reason.setdefault(told, []).append(f"`{row.name}`")
-    head = ["| keys | since | why they do nothing here | what to do |", "|---|---|---|---|"]
+    head = ["| key | since | why it does nothing here | what to do |", "|---|---|---|---|"]
     return head + [
-        f"| {', '.join(names)} | {since} | {why} | {advice} |"
-        for (why, advice, since), names in by_reason.items()
+        f"| `{row.name}` | {row.since.value} | {row.why} | {row.advice or 'remove the line'} |"
+        for row in UNSERVED.values()
+        if row.why and is_wanted(row)
     ]
 
 
