@@ -54,8 +54,11 @@ class BrokerConfiguration:
         """Whether the name server in this process runs a controller."""
         return self.ours.enable_controller_in_namesrv
 
-    def dialled(self) -> dict[str, list[str]]:
-        """The addresses that this broker connects to, by key."""
+    def dialled_addresses(self) -> dict[str, list[str]]:
+        """
+        Return the addresses to connect to, by key; those of controllerAddr also where controller
+        mode is off.
+        """
         return {
             row.name: [
                 address.strip()

@@ -116,7 +116,7 @@ def _check_own_ports(
         for planned in port_plan(configuration)
         if not any(word in planned.purpose for word in ("name server", "controller"))
     }
-    for key, addresses in configuration.dialled().items():
+    for key, addresses in configuration.dialled_addresses().items():
         for address in addresses:
             try:
                 host, port = parse_host_port(address)
@@ -144,7 +144,7 @@ def _is_own(host: str, configuration: BrokerConfiguration, surroundings: Surroun
 def _note_all_addresses(
     configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
 ) -> None:
-    for key in (*configuration.dialled(), "dLegerPeers"):
+    for key in (*configuration.dialled_addresses(), "dLegerPeers"):
         setting = settings.get(key)
         if setting is not None and re.search(r"(?<![\d.])0\.0\.0\.0:", setting.value):
             notices.append(
@@ -181,7 +181,7 @@ def _note_without_effect(
         notices += without_effect(configuration.ours, settings, EMBEDDED_NAMESRV, reason)
     is_master = configuration.store.broker_role is not BrokerRole.SLAVE
     is_elected = is_dledger(configuration) or configuration.controlled.enable_controller_mode
-    if is_master and not is_elected and configuration.dialled()["haMasterAddress"]:
+    if is_master and not is_elected and configuration.dialled_addresses()["haMasterAddress"]:
         where = settings["haMasterAddress"].where
         notices.append(Notice(f"{where}: haMasterAddress has no effect: this broker is a master"))
     _note_sizes(configuration, settings, notices)

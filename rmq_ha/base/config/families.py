@@ -66,7 +66,7 @@ def note_families_of_broker(
         note_family(settings.get(key), host, bound, surroundings, notices)
     if surroundings.has_ipv6:
         return
-    for key in configuration.dialled():
+    for key in configuration.dialled_addresses():
         setting = settings.get(key)
         if setting is not None and "[" in setting.value:
             notices.append(

@@ -176,7 +176,7 @@ class _Writer:
         if isinstance(value, dict):
             return self._map(_members(value), depth)
         if isinstance(value, msgspec.Struct):
-            return self._declared(value, depth)
+            return self._struct(value, depth)
         if isinstance(value, ObjectKey):
             return self._map(value, depth)
         if isinstance(value, list | tuple):
@@ -194,7 +194,7 @@ class _Writer:
             + "}"
         )
 
-    def _declared(self, value: msgspec.Struct, depth: int) -> str:
+    def _struct(self, value: msgspec.Struct, depth: int) -> str:
         pieces = [
             f'"{name}":{self.text(item, depth + 1)}'
             for name, attribute, has_zero in members_of(type(value))
@@ -211,7 +211,7 @@ class _Writer:
         if isinstance(name, ObjectKey):
             return _Writer._map(self, name, 0)
         if isinstance(name, msgspec.Struct):
-            return _Writer._declared(self, name, 0)
+            return _Writer._struct(self, name, 0)
         return self._number_key(name)
 
     def _write_other(self, value: Any) -> str:
@@ -242,7 +242,7 @@ class _PrettyWriter(_Writer):
         start = end + "\t"
         return "{" + start + ("," + start).join(pieces) + end + "}"
 
-    def _declared(self, value: msgspec.Struct, depth: int) -> str:
+    def _struct(self, value: msgspec.Struct, depth: int) -> str:
         return self._map(to_members(value).items(), depth)
 
     def _array(self, items: Iterable[Any], depth: int) -> str:
@@ -257,7 +257,7 @@ class _PrettyWriter(_Writer):
 def _members(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
     members = [item for item in value.items() if item[1] is not None]
     if members and isinstance(members[0][0], msgspec.Struct):
-        members.sort(key=_declared_order)
+        members.sort(key=_member_values)
         return members
     try:
         members.sort(key=_member_name)
@@ -266,7 +266,7 @@ def _members(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
     return members
 
 
-def _declared_order(member: tuple[msgspec.Struct, Any]) -> list[Any]:
+def _member_values(member: tuple[msgspec.Struct, Any]) -> list[Any]:
     key = member[0]
     return [getattr(key, attribute) for _, attribute, _ in members_of(type(key))]
 

@@ -111,8 +111,8 @@ class QueueEntry(msgspec.Struct, rename="camel"):
     extension: str | None = field(name="extendDataJson", default=None)
     bit_map: str | None = None
 
-    def extended(self, unit: ExtensionUnit, *, is_wanted: bool) -> "QueueEntry":
-        """The same unit with its extension."""
+    def add_extension(self, unit: ExtensionUnit, *, is_wanted: bool) -> "QueueEntry":
+        """Add the unit of the extension file, and the filter's decision; return this entry."""
         self.is_wanted, self.extension = is_wanted, _extension_text(unit)
         self.bit_map = None if unit.bit_map is None else _bits(unit.bit_map)
         return self

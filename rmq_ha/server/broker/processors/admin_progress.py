@@ -252,4 +252,4 @@ def _entry(
         fault = f"Cq extend not exist!addr: {code}"
         return QueueEntry(physical_offset, size, code, fault=fault)
     is_wanted = matches is not None and matches(*unit)
-    return QueueEntry(physical_offset, size, code).extended(unit, is_wanted=is_wanted)
+    return QueueEntry(physical_offset, size, code).add_extension(unit, is_wanted=is_wanted)

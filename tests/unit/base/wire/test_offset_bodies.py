@@ -98,16 +98,16 @@ def test_consume_queue() -> None:
 def test_an_entry_with_an_extension_is_told_as_java_tells_it() -> None:
     """What 4.9.7 makes of such units."""
     unit = ExtensionUnit(-5, 1234567, bytes([1, 0x82, 3, 0]))
-    entry = QueueEntry(119, 119, -(1 << 63)).extended(unit, is_wanted=True)
+    entry = QueueEntry(119, 119, -(1 << 63)).add_extension(unit, is_wanted=True)
     assert entry.extension == (
         '{"filterBitMap":"AYIDAA==","msgStoreTime":1234567,"size":24,"tagsCode":-5}'
     )
     assert entry.bit_map == "00000000000000111000001000000001\n"
     assert entry.is_wanted
-    entry = QueueEntry(119, 119, 0).extended(ExtensionUnit(7, 1, None), is_wanted=False)
+    entry = QueueEntry(119, 119, 0).add_extension(ExtensionUnit(7, 1, None), is_wanted=False)
     assert entry.extension == '{"msgStoreTime":1,"size":20,"tagsCode":7}'
     assert entry.bit_map is None
     bits = bytearray(20)
     bits[19], bits[8] = 5, 1
-    entry = QueueEntry(0, 0, 0).extended(ExtensionUnit(7, 1, bytes(bits)), is_wanted=False)
+    entry = QueueEntry(0, 0, 0).add_extension(ExtensionUnit(7, 1, bytes(bits)), is_wanted=False)
     assert entry.bit_map == f"{5:08b}{0:024b}\n{1:064b}\n{0:064b}\n"

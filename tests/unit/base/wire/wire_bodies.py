@@ -89,8 +89,8 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
         LONG,
         [
             offset_bodies.QueueEntry(119, 120, -1),
-            offset_bodies.QueueEntry(119, 120, -2).extended(UNIT, is_wanted=True),
-            offset_bodies.QueueEntry(119, 120, -3).extended(BARE_UNIT, is_wanted=False),
+            offset_bodies.QueueEntry(119, 120, -2).add_extension(UNIT, is_wanted=True),
+            offset_bodies.QueueEntry(119, 120, -3).add_extension(BARE_UNIT, is_wanted=False),
             offset_bodies.QueueEntry(119, 120, -4, fault=ODD),
         ],
         TAGS,
