@@ -66,7 +66,7 @@ class File(Protocol):
 
 class Times(NamedTuple):
     """
-    The two clocks.
+    The steady clock of a host and its time of day, for parts that need nothing else of the host.
 
     :ivar clock: a steady clock in seconds, for durations and timers.
     :ivar now_ms: returns ms since the epoch, for timestamps; operators may set this time.
@@ -250,7 +250,7 @@ class Host:
 
     @property
     def times(self) -> Times:
-        """The host's two clocks."""
+        """Return both clocks of this host, for parts that need nothing else of it."""
         return Times(self.clock, self.now_ms)
 
     def boot_seconds(self) -> float:

@@ -7,7 +7,7 @@ _MAX_HOSTS = 1024
 
 
 class RefusalReason(StrEnum):
-    """What access control did not like, for a metric."""
+    """Why access control refused a request; the value is a label of a metric."""
 
     UNSIGNED = "unsigned"
     SIGNATURE = "signature"

@@ -1,4 +1,4 @@
-"""Host names where an address belongs: looked up once, before the start."""
+"""Replaces host names by addresses where a key needs an address, once, before the start."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,9 +19,9 @@ def resolve_names(
     notices: list[Notice],
 ) -> None:
     """
-    Put addresses in the place of names, and say which.
+    Replace host names by their addresses, and note each address.
 
-    A listener takes no name, and a message's stored place has room for an address only.
+    A listener takes no name, and the record of a message has room for an address only.
 
     :raises ConfigurationError: a name stands for no address on this machine.
     """

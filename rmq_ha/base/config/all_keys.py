@@ -23,11 +23,14 @@ CONFIG_CLASSES = (
     NamesrvConfig,
     ControllerConfig,
 )
-"""The classes that declare keys; where two declare one, both rows have the same facts."""
+"""
+The classes that declare keys. Where two classes declare one key, the rows may differ in `meaning`,
+`since` and `needs` only.
+"""
 
 ALL_KEYS: Mapping[str, Key] = {
     **UNSERVED,
     **TLS_KEYS,
     **{name: row for config_class in CONFIG_CLASSES for name, row in keys_of(config_class).items()},
 }
-"""Rows by name."""
+"""Every key that a server knows, by its name; where two classes declare one, the later row."""

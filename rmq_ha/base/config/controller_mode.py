@@ -17,7 +17,7 @@ _OVERWRITTEN = ("brokerRole", "brokerId", "haMasterAddress")
 
 
 def is_controlled(configuration: BrokerConfiguration) -> bool:
-    """Controllers say what this broker is."""
+    """Whether controllers decide the role of this broker."""
     return configuration.controlled.enable_controller_mode
 
 

@@ -1,4 +1,4 @@
-"""The start rules of DLedger mode: whose entry is whose, and which ports that takes.
+"""The start rules of DLedger mode: the keys of the group, and the port for its members.
 
 Spec: dledger.md, chapter 1.
 """
@@ -14,19 +14,19 @@ from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.status import BrokerRole
 
 UNDECIDED_BROKER_ID = -1
-"""Until an election says more."""
+"""The brokerId of a broker whose role no election has decided yet."""
 
 
 def is_dledger(configuration: BrokerConfiguration) -> bool:
-    """The commit log of this broker is that of a group."""
+    """Whether a DLedger group keeps the commit log of this broker."""
     return configuration.store.enable_dleger_commit_log
 
 
 def dledger_port(configuration: BrokerConfiguration) -> int:
     """
-    Where the group's other members find this one.
+    Return the port at which the other members of the group reach this one.
 
-    :raises ConfigurationError: dLegerPeers cannot be read, or has no own entry.
+    :raises ConfigurationError: dLegerPeers cannot be read, or has no entry of this member.
     """
     store = configuration.store
     peers = parse_peers(store.dleger_peers or "")
@@ -92,7 +92,7 @@ def apply_dledger(
 def _overwrite(
     configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
 ) -> None:
-    """Role and id are the election's."""
+    """Reset brokerRole and brokerId, which the election decides; note the keys without effect."""
     for key in ("brokerRole", "brokerId"):
         if key in settings:
             notices.append(

@@ -1,4 +1,4 @@
-"""What a member is told before it starts: who is in the group, and how long things take."""
+"""The settings of a DLedger member: the members of its group, and the times of its work."""
 
 import re
 from collections.abc import Mapping
@@ -111,7 +111,7 @@ class DLedgerSettings:
 
     @property
     def leader_silence(self) -> int:
-        """After that long without its leader a follower becomes a candidate."""
+        """Return after how many ms without its leader a follower becomes a candidate."""
         return self.heart_beat_interval * self.max_heart_beat_leak
 
     @property
@@ -121,11 +121,12 @@ class DLedgerSettings:
 
 def parse_peers(text: str) -> dict[str, str]:
     """
-    `n0-host:port;n1-host:port` as addresses by id.
+    Read `n0-host:port;n1-host:port`.
+
+    :returns: the addresses by the id of the member.
+    :raises ConfigurationError: the text has another form, or an id or address comes twice.
 
     Spec: dledger.md, section 1.1
-
-    :raises ConfigurationError: not of that form, or an id or address comes twice.
     """
     peers: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
@@ -148,5 +149,5 @@ def parse_peers(text: str) -> dict[str, str]:
 
 
 def parse_ids(text: str | None) -> tuple[str, ...]:
-    """`n0;n1`, the ids of preferredLeaderId."""
+    """Read `n0;n1`, the ids of members in preferredLeaderId."""
     return tuple(part.strip() for part in (text or "").split(";") if part.strip())

@@ -132,7 +132,7 @@ def _check_own_ports(
 
 
 def _is_own(host: str, configuration: BrokerConfiguration, surroundings: Surroundings) -> bool:
-    """A connection to this host comes to this broker, if the port is one of its own."""
+    """Whether a connection to one of this broker's own ports at this host comes to this broker."""
     broker, bound = configuration.broker, configuration.ours.bind_address
     told = {broker.broker_ip1, broker.broker_ip2}
     if bound not in ANY_ADDRESS:

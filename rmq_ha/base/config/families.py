@@ -78,7 +78,7 @@ def note_families_of_broker(
 
 
 def own_peer(peers: str, self_id: str) -> str:
-    """The host of a member's own entry; empty: there is none."""
+    """Return the host of a member's own entry; empty: the member has none."""
     try:
         address = parse_peers(peers).get(self_id, "")
     except ConfigurationError:

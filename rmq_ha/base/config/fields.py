@@ -1,6 +1,6 @@
 """One row for each configuration key: its declaration holds every fact about it.
 
-`--check`, the answers to requests that change settings, and docs/settings.md ask the row.
+`--check`, the answers to requests that change settings, and docs/reference/settings.md ask the row.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 EMBEDDED_NAMESRV = "a name server in the broker"
-"""For `Key.needs`."""
+"""Value of `Key.needs` for a key that only the name server within a broker reads."""
 
 
 class FirstReader(Enum):

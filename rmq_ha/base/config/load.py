@@ -167,13 +167,13 @@ def update(configuration: BrokerConfiguration, changes: Mapping[str, str]) -> li
 
 
 def update_refusal(configuration: BrokerConfiguration, keys: Iterable[str]) -> str | None:
-    """Why a running broker does not change these settings; None where it may."""
+    """Return why a running broker does not change these keys; None: it may change them."""
     own = (*configuration.own_objects, configuration.unserved)
     return fixed_refusal(own, keys, "the broker", _controller(configuration))
 
 
 def _objects(configuration: AnyConfiguration) -> tuple[Any, ...]:
-    """What is shown: the keys that count, then those that nothing here acts on."""
+    """Return the objects whose keys are shown: first the served keys, then the unserved ones."""
     within: tuple[ControllerConfig, ...] = ()
     if not isinstance(configuration, ControllerConfiguration):
         within = _controller(configuration)
@@ -188,7 +188,7 @@ def _controller(
 
 
 def _option_lines(configuration: AnyConfiguration) -> list[str]:
-    """Secrets stay out of what a peer can ask for."""
+    """Return the lines of the keys with a dot, without passwords: peers can ask for the lines."""
     return [
         f"{key}={one_line(value)}"
         for key, value in configuration.plugin_options.items()
@@ -197,7 +197,7 @@ def _option_lines(configuration: AnyConfiguration) -> list[str]:
 
 
 def _complete_broker(configuration: BrokerConfiguration, surroundings: Surroundings) -> None:
-    """What Java computes from the machine. Spec: store.md, section 13.4."""
+    """Compute the values that Java computes from the machine. Spec: store.md, section 13.4."""
     broker, store = configuration.broker, configuration.store
     environ = surroundings.environ
     broker.rocketmq_home = broker.rocketmq_home or environ.get("ROCKETMQ_HOME")
@@ -292,7 +292,7 @@ def _apply_ports(
 
 
 def _check_duplicates(configuration: BrokerConfiguration, settings: Mapping[str, Setting]) -> None:
-    """What is stored already is looked up in the index."""
+    """Check that the index is on, in which the ids of stored messages are looked up."""
     if configuration.ours.duplicate_window_millis and not configuration.store.message_index_enable:
         raise settings["duplicateWindowMillis"].error(
             "ids are looked up in the index of keys, which is off: remove messageIndexEnable=false"
@@ -302,7 +302,7 @@ def _check_duplicates(configuration: BrokerConfiguration, settings: Mapping[str,
 def _apply_batch_size(
     configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
 ) -> None:
-    """A size that an operator names counts; only RocketMQ's default is raised to ours."""
+    """Let a haTransferBatchSize of the file count; note a haTransferBatchMax that does nothing."""
     store, own = configuration.store, configuration.ours
     named, largest = settings.get("haTransferBatchSize"), settings.get("haTransferBatchMax")
     if named is None:
@@ -359,7 +359,7 @@ def _complete_acl(
 
 
 def _acl_directory(home: str | None, config_file: str | None) -> str:
-    """Where plain_acl.yml is if nobody says so."""
+    """Return the directory of plain_acl.yml where aclDirectory is empty."""
     if home:
         return f"{home}/conf"
     if config_file:
@@ -377,7 +377,7 @@ def _names(text: str) -> set[str]:
 def _check_plugin_options(
     configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
 ) -> None:
-    """An option of a plugin that nobody asked for is a typing mistake."""
+    """Note the options of plugins that no key chooses: most of them are typing mistakes."""
     chosen = _names(configuration.broker.message_store_plug_in)
     for attribute in _PLUG_IN_KEYS[1:]:
         chosen |= _names(getattr(configuration.ours, attribute))

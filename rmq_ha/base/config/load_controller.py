@@ -94,7 +94,7 @@ def controller_within(
 def _complete(
     own: ControllerConfig, settings: Mapping[str, Setting], surroundings: Surroundings
 ) -> int:
-    """What the start needs to know; the port that it takes."""
+    """Compute the paths that the file leaves out. Return the port of the controller."""
     if own.controller_type.lower() != "dledger":
         raise settings["controllerType"].error("only DLedger is implemented")
     own.controller_store_path = surroundings.absolute(
@@ -109,14 +109,14 @@ def _note_family(
     surroundings: Surroundings,
     notices: list[Notice],
 ) -> None:
-    """Brokers and the other controllers come to the own entry."""
+    """Check that brokers and other controllers reach the address of this controller's own entry."""
     host = own_peer(own.controller_dleger_peers, own.controller_dleger_self_id)
     setting = settings.get("controllerDLegerPeers")
     note_family(setting, host, own.bind_address, surroundings, notices)
 
 
 def _acl_directory(name: str) -> str:
-    """Where plain_acl.yml is if nobody says so."""
+    """Return the directory of plain_acl.yml where aclDirectory is empty."""
     if not name:
         raise ConfigurationError(
             "aclEnable=true: set aclDirectory to the directory of plain_acl.yml; without a "

@@ -1,4 +1,4 @@
-"""Every port that a server takes, and what for."""
+"""Lists the ports that each kind of server takes, with the purpose of each port."""
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.controller import ControllerConfig, ControllerConfiguration
@@ -15,8 +15,10 @@ DLEDGER_PURPOSE = "the DLedger group's other members (dLegerPeers)"
 
 def embeds_namesrv(configuration: BrokerConfiguration) -> bool:
     """
-    The broker runs a name server: it has none to register with and is no group's member, or it
-    was told to run a controller in one.
+    Whether a broker runs a name server in its process.
+
+    It does where its configuration names no name server and it is a master that nobody elects, or
+    where it runs a controller, which needs a name server around it.
     """
     return configuration.ours.enable_controller_in_namesrv or (
         configuration.broker.namesrv_addr is None
@@ -27,7 +29,7 @@ def embeds_namesrv(configuration: BrokerConfiguration) -> bool:
 
 
 def port_plan(configuration: BrokerConfiguration) -> list[PlannedPort]:
-    """Every port that a broker takes."""
+    """Return every port that a broker takes."""
     port = configuration.server.listen_port
     plan = [
         PlannedPort(port, "clients (listenPort)"),
@@ -46,7 +48,7 @@ def port_plan(configuration: BrokerConfiguration) -> list[PlannedPort]:
 
 
 def namesrv_port_plan(configuration: NamesrvConfiguration) -> list[PlannedPort]:
-    """Every port that a name server takes."""
+    """Return every port that a name server takes."""
     plan = [PlannedPort(configuration.server.listen_port, "brokers and clients (listenPort)")]
     if configuration.namesrv.enable_controller_in_namesrv:
         plan.append(_controller_port(configuration.controller))
@@ -54,12 +56,12 @@ def namesrv_port_plan(configuration: NamesrvConfiguration) -> list[PlannedPort]:
 
 
 def controller_port_plan(configuration: ControllerConfiguration) -> list[PlannedPort]:
-    """Every port that a controller takes."""
+    """Return every port that a controller takes."""
     plan = [_controller_port(configuration.controller)]
     return plan + metrics_port(configuration.controller.metrics_port)
 
 
 def _controller_port(own: ControllerConfig) -> PlannedPort:
-    """Of its own entry among its peers, which was looked up when it was loaded."""
+    """Return the port of the controller's own entry in controllerDLegerPeers."""
     address = parse_peers(own.controller_dleger_peers)[own.controller_dleger_self_id]
     return PlannedPort(parse_host_port(address).port, CONTROLLER_PURPOSE)

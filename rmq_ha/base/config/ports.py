@@ -1,4 +1,4 @@
-"""The ports that a server takes, and that none of them is for two things."""
+"""The ports that a server takes, and the check that no port has two purposes."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -17,12 +17,12 @@ class PlannedPort(NamedTuple):
 
 
 def metrics_port(port: int) -> list[PlannedPort]:
-    """The last part of every plan; nothing where it is off."""
+    """Return the last part of every plan: the port of the metrics; empty where it is 0."""
     return [PlannedPort(port, METRICS_PURPOSE)] if port else []
 
 
 def check_metrics_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setting]) -> None:
-    """:raises ConfigurationError: it is one of the other ports, too."""
+    """:raises ConfigurationError: metricsPort is one of the server's other ports, too."""
     if plan[-1].purpose != METRICS_PURPOSE:
         return
     for planned in plan[:-1]:

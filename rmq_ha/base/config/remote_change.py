@@ -16,9 +16,9 @@ from rmq_ha.base.config.unserved_keys import UnservedKey
 
 def local_reason(key: str) -> str | None:
     """
-    Why only the file of a server changes this setting; None where a request may.
+    Return why only the file of a server changes this key; None: a request may change it.
 
-    Names of plugins' keys and those of `tls.` are judged by their form, known or not.
+    Keys of plugins and of `tls.` are recognized by their form, also where the key is unknown.
     """
     row = ALL_KEYS.get(key)
     reason = row.local if row is not None else None
@@ -33,9 +33,9 @@ def local_reason(key: str) -> str | None:
 
 def refusal(keys: Iterable[str]) -> str | None:
     """
-    What to answer a peer that wants to change these settings; None where it may.
+    Return the refusal of a request that changes these keys; None: the request may change them.
 
-    Keys that mean nothing to this server are refused, too: another version may read the file.
+    A local key that this server does not read is refused, too: another version may read the file.
     """
     reasons = [(key, local_reason(key)) for key in sorted(keys)]
     refused = [f"{key} ({reason})" for key, reason in reasons if reason is not None]
@@ -51,13 +51,13 @@ def fixed_refusal(
     targets: Iterable[Any], keys: Iterable[str], server: str, others: Iterable[Any] = ()
 ) -> str | None:
     """
-    What to answer a peer that wants to change what a running server does not read again.
+    Return the refusal of a request that changes keys which a running server does not read again.
 
     :param targets: the configuration objects of the server.
     :param keys: the keys of the request; unknown ones are ignored, as in RocketMQ.
-    :param server: what runs, in words: `the broker`.
-    :param others: objects of the same file that the request may not change at all.
-    :returns: None where all of them may change.
+    :param server: the running program in words, such as `the broker`.
+    :param others: objects of the same file of which the request may change no key.
+    :returns: the text of the refusal; None: all keys may change.
     """
     own = {name: row for target in targets for name, row in keys_of(target).items()}
     fixed_rows = {name: row for target in others for name, row in keys_of(target).items()} | own

@@ -92,11 +92,11 @@ def fill(
     notices: list[Notice],
 ) -> None:
     """
-    Put every setting where it belongs.
+    Set every setting at the objects that declare its key.
 
     :param targets: configuration dataclasses; a key that two of them have goes to both.
-    :param options: takes what has a dot: `tls.` settings and plugins' own.
-    :raises ConfigurationError: a value that does not fit, or a setting that we must refuse.
+    :param options: takes the settings with a dot: those of `tls.` and those of plugins.
+    :raises ConfigurationError: a key does not take its value, or a server must refuse the key.
     """
     targets = list(targets)
     tables = [keys_of(target) for target in targets]
@@ -124,11 +124,11 @@ def fill(
 
 def change(targets: Iterable[Any], texts: Mapping[str, str]) -> dict[str, str]:
     """
-    Change the settings of a running server: all that are known, or none.
+    Change the settings of a running server: all known ones, or none.
 
-    :param targets: as of `fill`.
-    :returns: the texts of those that were known, stripped; the others are ignored, as in RocketMQ.
-    :raises ConfigurationError: a value does not fit.
+    :param targets: configuration objects, as for `fill`.
+    :returns: the stripped texts of the known keys; other keys are ignored, as in RocketMQ.
+    :raises ConfigurationError: a key does not take its value; nothing is changed.
     """
     targets = list(targets)
     assignments: list[tuple[Any, str, Any]] = []
@@ -146,9 +146,9 @@ def change(targets: Iterable[Any], texts: Mapping[str, str]) -> dict[str, str]:
 
 def unknown_keys(options: Iterable[str], settings: Mapping[str, Setting]) -> list[Notice]:
     """
-    Of a server without plugins: nobody reads a key with a dot but `tls.`.
+    Note the keys with a dot at a server without plugins, which reads only those of `tls.`.
 
-    :param options: what `fill` collected of such.
+    :param options: the keys with a dot that `fill` collected.
     """
     return [
         Notice(f"{settings[key].where}: unknown key {key}", is_unknown=True)
@@ -158,7 +158,7 @@ def unknown_keys(options: Iterable[str], settings: Mapping[str, Setting]) -> lis
 
 
 def render_objects(targets: Iterable[Any], *, only_changed: bool = False) -> list[str]:
-    """`key=value` of every field in declaration order, each key once; secrets as `***`."""
+    """Return a line `key=value` for each key, in declaration order; a secret's value is `***`."""
     lines: dict[str, str] = {}
     for target in targets:
         for row in keys_of(target).values():
@@ -173,10 +173,10 @@ def without_effect(
     target: Any, settings: Mapping[str, Setting], need: str, reason: str = ""
 ) -> Iterator[Notice]:
     """
-    Say which keys of a configuration object do nothing, as what they need is not there.
+    Yield a notice for each key that is set but does nothing without the key that it needs.
 
-    :param need: as `Key.needs`: usually another key, which is false.
-    :param reason: ends the sentence; empty: names the other key.
+    :param need: the `Key.needs` of these keys: another key, which is false, or `EMBEDDED_NAMESRV`.
+    :param reason: the end of the notice; empty: the notice names the other key.
     """
     reason = reason or f" without {need}=true"
     for row in keys_of(target).values():

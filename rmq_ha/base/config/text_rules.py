@@ -49,7 +49,7 @@ def _one_directory(text: str) -> None:
 
 
 def one_of(*values: str) -> TextRule:
-    """A choice of texts."""
+    """Make the rule of a key that takes only these texts, in this spelling."""
 
     def check(text: str) -> None:
         if text not in values:

@@ -100,4 +100,4 @@ _ROWS = (
 )
 
 TLS_KEYS: Mapping[str, Key] = {row.name: row for row in _ROWS}
-"""Rows by name."""
+"""Every key that begins with `tls.`, by its name."""

@@ -1,4 +1,4 @@
-"""One setting's text to its value and back."""
+"""Makes the value of a setting from its text, and the text from the value."""
 
 import re
 from enum import Enum
@@ -14,9 +14,9 @@ _BOOLEANS = {"true": True, "false": False}
 
 def parse_value(row: Key, text: str) -> Any:
     """
-    The typed value of a setting; blanks around it do not count.
+    Return the typed value of a setting; blanks around the text do not count.
 
-    :raises ValueError: with the reason, for a person.
+    :raises ValueError: the key does not take this text; the message tells an operator why.
     """
     text = text.strip()
     if row.is_optional and not text:
@@ -37,7 +37,7 @@ def parse_value(row: Key, text: str) -> Any:
 
 
 def format_value(value: Any) -> str:
-    """As a properties file says it; empty for None."""
+    """Return the text of a value in a properties file; empty for None."""
     if value is None:
         return ""
     if isinstance(value, bool):

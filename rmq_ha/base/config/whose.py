@@ -1,4 +1,4 @@
-"""Which of our servers reads a key: a file that was given to the wrong one is named as such."""
+"""Tells which of our servers reads a key, so that a file of another server is recognized."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from rmq_ha.base.errors import ConfigurationError
 
 
 def readers(key: str) -> list[str]:
-    """The programs that read a key; none: nobody does."""
+    """Return the programs that read a key; empty: no program reads it."""
     broker, namesrv, controller = (
         BrokerConfiguration(),
         NamesrvConfiguration(),
@@ -31,7 +31,7 @@ def readers(key: str) -> list[str]:
 
 
 def with_programs(notices: list[Notice]) -> list[Notice]:
-    """Unknown keys with the program that would read them."""
+    """Add to each notice of an unknown key the program that would read the key."""
     return [_with_program(notice) for notice in notices]
 
 
@@ -52,9 +52,10 @@ def _with_program(notice: Notice) -> Notice:
 @contextmanager
 def with_unknown_keys(notices: list[Notice]) -> Iterator[None]:
     """
-    What makes a start impossible may come of a key that nobody reads: it is told, too.
+    Name the unknown keys also where a start fails: a misspelled key may be the cause.
 
-    :raises ConfigurationError: the one that was raised within, with these lines.
+    :param notices: the notices that the block collects; each one gets its program at the end.
+    :raises ConfigurationError: the block raised it; a line for each unknown key is added.
     """
     try:
         yield

@@ -14,25 +14,25 @@ Value = str | int | Long | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal; TRUE, FALSE and NULL are conditions, too."""
+    """A literal of the selector; TRUE, FALSE and NULL are conditions, too."""
 
     value: Value
     depth: int = 1
 
     @property
     def is_condition(self) -> bool:
-        """TRUE, FALSE or NULL."""
+        """Whether the literal is TRUE, FALSE or NULL."""
         return self.value is None or self.value is True or self.value is False
 
     @property
     def is_number(self) -> bool:
-        """May stand beside `<` and its like."""
+        """Whether the literal may stand beside `<`, `<=`, `>` or `>=`."""
         return not self.is_condition and not isinstance(self.value, str)
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """The message's property of that name: a text, or unknown."""
+    """A property of the message: a text; unknown where the message does not have it."""
 
     name: str
     depth: int = 1
@@ -40,7 +40,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Negate:
-    """`-` before something; unknown unless that is a number."""
+    """A minus sign; its value is unknown unless the operand is a number."""
 
     operand: "Node"
     depth: int
@@ -56,7 +56,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """The opposite; unknown stays unknown."""
+    """`NOT` before a condition; the negation of unknown is unknown."""
 
     operand: "Node"
     depth: int
@@ -64,7 +64,7 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """Never unknown itself."""
+    """`IS NULL`: true where the operand is unknown, else false; it is never unknown itself."""
 
     operand: "Node"
     depth: int
@@ -72,7 +72,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """`=`."""
+    """A comparison by `=`."""
 
     left: "Node"
     right: "Node"
@@ -82,9 +82,9 @@ class Equal:
 @dataclass(frozen=True, slots=True)
 class Order:
     """
-    `<`, `<=`, `>` or `>=`.
+    A comparison of numbers.
 
-    :ivar sign: which of them.
+    :ivar sign: `<`, `<=`, `>` or `>=`.
     """
 
     sign: str
@@ -95,7 +95,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """`IN`, or `NOT IN`."""
+    """Whether a property has one of several texts: `IN`; or none of them: `NOT IN`."""
 
     operand: Property
     values: frozenset[str]
@@ -105,7 +105,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """A chain of ANDs, or of ORs; all of them are conditions."""
+    """A chain of conditions, joined by AND, or all of them by OR."""
 
     is_or: bool
     operands: tuple["Node", ...]
@@ -116,7 +116,7 @@ Node = Constant | Property | Negate | Cast | Negation | IsNull | Equal | Order |
 
 
 def is_condition(node: Node) -> bool:
-    """It is true, false or unknown, whatever the message."""
+    """Whether the value of a node is true, false or unknown for every message."""
     if isinstance(node, Constant):
         return node.is_condition
     return not isinstance(node, Property | Negate)

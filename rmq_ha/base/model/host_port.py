@@ -15,7 +15,7 @@ _MOST_SHOWN = 100
 
 class HostPort(NamedTuple):
     """
-    Where a server listens.
+    The address of a server's port.
 
     :ivar host: a name or an address, without brackets.
     """
@@ -24,7 +24,7 @@ class HostPort(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """`10.0.0.5:9876`, or `[fd00::5]:9876`."""
+        """Return the address as a file names it: `10.0.0.5:9876`, or `[fd00::5]:9876`."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def with_distance(self, distance: int) -> "HostPort":
@@ -36,8 +36,8 @@ def parse_host_port(text: str, default_port: int | None = None) -> HostPort:
     """
     Read `host:port`; blanks around it do not count.
 
-    :param default_port: the port where the text names only a host; None: the text has to name one.
-    :raises ValueError: the text is none; the message ends with the form that is needed.
+    :param default_port: the port of a text that names only a host; None: the text must name a port.
+    :raises ValueError: the text is not `host:port`; the message ends with the form that is needed.
     """
     stripped = text.strip()
     host, colon, port = stripped.rpartition(":")
@@ -57,7 +57,7 @@ def host_of(address: str) -> str:
     """
     The host of `1.2.3.4:5` or `[::1]:5`, without brackets; empty where there is no colon.
 
-    For the address of a peer that is connected, or of a server that was read already.
+    Use it for the address of a connected peer, or for one that `parse_host_port` has checked.
     """
     return address.rpartition(":")[0].strip("[] ")
 

@@ -40,7 +40,7 @@ def words_of(value: Any) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 broker`, `2 brokers`."""
+    """Return a number with its noun: `1 broker`, `2 brokers`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

@@ -66,7 +66,7 @@ class TlsTransport:
 
     @property
     def has_failed(self) -> bool:
-        """Whether `failed` was called."""
+        """Whether TLS failed, so that the connection is closed or about to be."""
         return self._failure is not None
 
     @property

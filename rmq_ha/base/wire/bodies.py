@@ -178,7 +178,7 @@ class DelayOffsetTable(Answer):
 
 
 class KVTable(Answer):
-    """Names and values (B19)."""
+    """Values by name: facts of a running broker (code 28), or settings for brokers (B19)."""
 
     table: dict[str, str] = field(default_factory=dict)
 

@@ -21,11 +21,12 @@ _INITIAL = {inspect.StrType: "", inspect.IntType: 0, inspect.BoolType: False}
 
 class Member(NamedTuple):
     """
-    One declared member.
+    One member that a class declares.
 
-    :ivar name: in the document.
-    :ivar attribute: of the value.
-    :ivar has_zero: 0 is written, too. A class names the others in `UNWRITTEN_ZEROS`.
+    :ivar name: the member's name in the document.
+    :ivar attribute: the attribute of the value.
+    :ivar has_zero: whether 0 is written. A class names the members whose 0 is left out in
+        `UNWRITTEN_ZEROS`.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Member(NamedTuple):
 
 @cache
 def members_of(kind: type[msgspec.Struct]) -> tuple[Member, ...]:
-    """The members of a class, in the order in which they are written."""
+    """Return the members of a class, in the order in which they are written."""
     zeros = getattr(kind, "UNWRITTEN_ZEROS", ())
     return tuple(
         sorted(
@@ -46,7 +47,7 @@ def members_of(kind: type[msgspec.Struct]) -> tuple[Member, ...]:
 
 
 def to_members(value: msgspec.Struct) -> dict[str, Any]:
-    """The members of a value that are written, by name and in alphabetical order."""
+    """Return the written members of a value, by name and in alphabetical order."""
     return {
         name: item
         for name, attribute, has_zero in members_of(type(value))
@@ -56,7 +57,7 @@ def to_members(value: msgspec.Struct) -> dict[str, Any]:
 
 def from_members(kind: type[T], members: Any) -> T:
     """
-    The value that a parsed document describes.
+    Make a value of a declared class from a parsed document.
 
     :param kind: the declared class.
     :raises msgspec.ValidationError: a member has another form; the error says which one.
@@ -72,15 +73,16 @@ class _Repair(NamedTuple):
     """
     How fastjson reads a value of one kind.
 
-    :ivar plain: the type of values that stay as they are.
-    :ivar repair: what any other value stands for; the value itself if for nothing of this kind.
+    :ivar plain: the type of values that need no repair.
+    :ivar repair: makes a value of this kind from any other value; returns a value that stands for
+        nothing of this kind as it is.
     """
 
     plain: type | None
     repair: Callable[[Any], Any]
 
     def all(self, values: Any) -> list[Any]:
-        """Each of several values."""
+        """Repair several values, such as the items of a list; return them in the same order."""
         plain, repair = self
         return [item if type(item) is plain else repair(item) for item in values]
 
@@ -129,7 +131,7 @@ class _Object:
         }
 
     def repair(self, value: Any) -> Any:
-        """The members that its class declares; null only where it is one of the values."""
+        """Return the declared members of an object; null stays only where the class allows it."""
         if type(value) is not dict:
             return value
         members = dict(self._initial)

@@ -38,7 +38,7 @@ class ResetOffsetBodyForC(Answer):
 
     @classmethod
     def from_table(cls, table: Mapping[MessageQueue, int]) -> "ResetOffsetBodyForC":
-        """From a table."""
+        """Make the body from a map of queues to offsets: one list item for each queue."""
         return cls(
             [
                 QueueOffset(queue.topic, queue.broker_name, queue.queue_id, offset)

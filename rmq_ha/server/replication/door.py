@@ -89,13 +89,13 @@ class SecretDoor(_Guard):
         self._pending = pending
 
     def connectionMade(self) -> None:
-        """Send the challenge."""
+        """Send the challenge, and wait PATIENCE_SECONDS for the slave's proof."""
         self._pending[self] = None
         self._wait(PATIENCE_SECONDS)
         self.transport.write(self._proof.hello)
 
     def dataReceived(self, data: bytes) -> None:
-        """Check the slave's proof."""
+        """Check the slave's proof; then the dialect takes the connection over."""
         if self._is_over:
             return
         try:
@@ -144,7 +144,7 @@ class SecretCall(_Guard):
         self.opened: Deferred[IProtocol] = Deferred(lambda _: self._leave())
 
     def connectionMade(self) -> None:
-        """Wait for the challenge."""
+        """Wait WAIT_SECONDS for the challenge: a master that needs no secret sends none."""
         self._wait(WAIT_SECONDS)
 
     def dataReceived(self, data: bytes) -> None:

@@ -185,7 +185,7 @@ class FeedProtocol(_Timed, Generic[F]):
 
     @property
     def peer_host(self) -> str:
-        """Return the slave's machine."""
+        """Return the slave's host, without its port; it stands for the slave's machine."""
         return host_of(self.peer)
 
     def connectionMade(self) -> None:

@@ -71,7 +71,7 @@ class ReportReader:
         return offset
 
     def receive_all(self, data: bytes) -> list[int]:
-        """Return every complete report."""
+        """Return the offsets of all complete reports, in the order in which they came."""
         return [offset for (offset,) in _REPORT.iter_unpack(self._whole_words(data))]
 
     def _whole_words(self, data: bytes) -> bytes:

@@ -150,7 +150,7 @@ class Epochs:
 
 
 def encode_epochs(epochs: Epochs) -> bytes:
-    """Encode the file epochFileCheckpoint."""
+    """Encode the file epochFileCheckpoint: a count, a checksum, and a line for each epoch."""
     lines = "".join(f"{epoch}-{start}\n" for epoch, start in epochs.entries).encode()
     return b"%d\n%d\n%b" % (len(epochs), crc32(lines) & _POSITIVE, lines)
 

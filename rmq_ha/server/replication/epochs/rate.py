@@ -8,7 +8,7 @@ class Rate:
         self._second = self._counted = self._last = 0
 
     def add(self, size: int, now: float) -> None:
-        """Count `size` more bytes."""
+        """Count `size` bytes that were sent or received at `now`, in seconds."""
         self._turn(now)
         self._counted += size
 

@@ -26,7 +26,7 @@ class Replicated(Protocol):
         """Return the epochs of the log."""
 
     def notified(self, channel: Channel, request: RemotingCommand) -> None:
-        """Take request 1008."""
+        """Take request 1008, in which a controller tells of an election."""
 
     def ha_status(self) -> dict[str, Any]:
         """Return the content of the answer to 907."""
