@@ -10,7 +10,7 @@ import msgspec
 
 class DataVersion(msgspec.Struct, rename="camel"):
     """
-    Equal only when all numbers are.
+    The version of a table; two versions are equal if all their numbers are.
 
     :ivar state_version: the epoch of a broker in controller mode, which name servers compare; 0
         in any other mode, and then it is not sent, as 4.9 knows no such member.
@@ -23,12 +23,12 @@ class DataVersion(msgspec.Struct, rename="camel"):
     state_version: int = 0
 
     def next_version(self, now_ms: int) -> None:
-        """The content changed."""
+        """Count a change of the content at a time in ms since the epoch."""
         self.timestamp = now_ms
         self.counter += 1
 
     def assign(self, other: "DataVersion") -> None:
-        """Take over another's version together with its content."""
+        """Take over the version of another table, whose content is taken over, too."""
         self.timestamp = other.timestamp
         self.counter = other.counter
         self.state_version = other.state_version

@@ -21,7 +21,7 @@ class SubscriptionData(msgspec.Struct, rename="camel"):
     """
     One topic of a consumer's subscription.
 
-    :ivar code_set: of tags; the Go client writes them as strings.
+    :ivar code_set: the hash codes of the tags; the Go client writes them as strings.
     """
 
     topic: str

@@ -110,12 +110,12 @@ def _flushed(data: bytes, at: int, physic: int) -> int:
 
 class CompletePositions(NamedTuple):
     """
-    What is complete on the disk, in log, queues and index.
+    The part of the log for which log, queues and index are complete on the disk.
 
-    :ivar offset: physical offset up to which; 0: not known.
-    :ivar index_file: the newest index file then, by the number that is its name; 0: none.
+    :ivar offset: physical offset at which that part ends; 0: not known.
+    :ivar index_file: the number that names the newest index file of that time; 0: there was none.
         See also `NO_INDEX`.
-    :ivar index_count: its items then.
+    :ivar index_count: the number of items that this index file had then.
     """
 
     offset: int = 0

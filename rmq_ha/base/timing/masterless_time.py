@@ -1,4 +1,4 @@
-"""For how long a slave follows nobody."""
+"""Measures for how long a slave has followed no master."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,9 @@ TOLD_AFTER_SECONDS = 60.0
 
 class MasterlessTime:
     """
-    Counts the time, and says it once when it becomes too long.
+    Measures the time without a master, and tells once when it becomes long.
 
-    :param tell: called after a minute of it.
+    :param tell: called when no master was followed for TOLD_AFTER_SECONDS.
     """
 
     def __init__(self, clock: IReactorTime, tell: Callable[[], None]) -> None:
@@ -24,17 +24,17 @@ class MasterlessTime:
 
     @property
     def seconds(self) -> float | None:
-        """Since nobody is followed; None while somebody is, or nobody shall be."""
+        """Return for how many seconds no master was followed; None while that is not measured."""
         return None if self._since is None else self._clock.seconds() - self._since
 
     def begin(self) -> None:
-        """Nobody is followed, from now on or for longer already."""
+        """Measure from now on; a measurement under way goes on."""
         if self._since is None:
             self._since = self._clock.seconds()
             self._set(self._since + TOLD_AFTER_SECONDS)
 
     def end(self) -> None:
-        """Somebody is followed, or nobody shall be any more."""
+        """Stop measuring: a master is followed, or this broker shall follow none."""
         if self._since is not None:
             self._since = None
             self._set(None)

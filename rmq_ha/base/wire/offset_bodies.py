@@ -96,11 +96,12 @@ class QueueEntry(msgspec.Struct, rename="camel"):
     """
     One unit of a consume queue.
 
-    :ivar tags_code: or the address of its extension.
-    :ivar is_wanted: the group that the request names wants it; known only with an extension.
-    :ivar fault: what is wrong with it.
-    :ivar extension: what is there, as JSON.
-    :ivar bit_map: of the extension, as digits.
+    :ivar tags_code: hash code of the tag, or the address of the unit's extension.
+    :ivar is_wanted: the group that the request names wants the message; known only with an
+        extension.
+    :ivar fault: says that the unit's extension is missing; None: it is not.
+    :ivar extension: the members of the extension, as JSON.
+    :ivar bit_map: the bit map of the extension, as digits.
     """
 
     physical_offset: int = field(name="physicOffset")
@@ -146,13 +147,13 @@ def _extension_text(unit: ExtensionUnit) -> str:
 
 
 def _bits(bit_map: bytes) -> str:
-    """As Java's BitsArray shows itself: the last bit first, a line for eight bytes."""
+    """Return the text of Java's BitsArray: the last bit first, a line for eight bytes."""
     text = [f"{byte:08b}" if at % 8 else f"{byte:08b}\n" for at, byte in enumerate(bit_map)]
     return "".join(reversed(text))
 
 
 def _local_time(ms: int) -> str:
-    """Of a damaged record it may be none that a calendar has: it is said as it is."""
+    """Return a time in local time; a damaged record's time may be in no calendar: then the ms."""
     seconds, milliseconds = divmod(ms, 1000)
     try:
         return f"{datetime.fromtimestamp(seconds):%Y-%m-%d#%H:%M:%S}:{milliseconds:03d}"

@@ -47,7 +47,7 @@ class Rival(NamedTuple):
     """
     A broker that claims a brokerName and brokerId which another broker holds.
 
-    :ivar address: of the broker that claims them.
+    :ivar address: address of the broker that claims them.
     :ivar holder: address of the broker that clients are sent to.
     """
 
@@ -64,15 +64,15 @@ class _Rivals(Body):
 
 
 def encode_rivals(rivals: Iterable[Rival]) -> str:
-    """The field `RIVALS`."""
+    """Encode the field `RIVALS`."""
     return _Rivals(list(rivals)).encode().decode()
 
 
 def decode_rivals(value: str | None) -> list[Rival]:
     """
-    The field `RIVALS`; without one there are none.
+    Decode the field `RIVALS`; without the field there are no rivals.
 
-    :raises ProtocolViolation: it is not such a field.
+    :raises ProtocolViolation: the field has another form.
     """
     return _Rivals.decode(value.encode("utf-8", "replace")).rivals if value else []
 
