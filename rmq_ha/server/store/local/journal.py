@@ -76,10 +76,7 @@ class LocalJournal(JournalBase):
             log,
             f"{store.root}/consumequeue",
             store.flags,
-            CleaningLimits(
-                configuration.ours.disk_space_warning_level_ratio / 100,
-                configuration.ours.disk_space_clean_forcibly_ratio / 100,
-            ),
+            CleaningLimits.from_config(configuration.ours),
         )
         self._tail_cut = TailCut(store, log, self.flusher, self.tail)
         super().attach(store)
