@@ -41,6 +41,8 @@ from rmq_ha.server.namesrv.routes import RegisterResult, RouteInfoManager
 from rmq_ha.server.namesrv.wiped_brokers import WipedBrokers
 
 MOST_RIVALS = 20
+_BUILT_IN = (SELF_TEST_TOPIC, OFFSET_MOVED_EVENT, SCHEDULE_TOPIC)
+"""The topics that a whole registration of a 4.9 broker names, besides the one with its name."""
 
 
 class ClosingChannel(Protocol):
@@ -136,7 +138,7 @@ class RouteProcessor:
             self._clock.seconds(),
             ext.get(TAKES_OVER, ""),
             has_all=self._config.delete_topic_with_broker_registration
-            and names_all_topics(request, broker.broker_name, body.topics),
+            and _names_all_topics(request, broker.broker_name, body.topics),
         )
         if result.holder is not None:
             return self._refuse_rival(request, broker, result)
@@ -147,7 +149,7 @@ class RouteProcessor:
                 note=self._note_if_wiped(broker.broker_name),
             )
         if result.displaced is not None:
-            self._warn_of_displaced(broker, str(result.displaced))
+            self._warn_of_displaced(broker, result.displaced)
         self._watch(channel)
         order = self._kv_config.namespace(ORDER_TOPIC_CONFIG)
         answer = None if order is None else fastjson.encode({"table": order})
@@ -416,12 +418,9 @@ def _topic_list(
     )
 
 
-_BUILT_IN = (SELF_TEST_TOPIC, OFFSET_MOVED_EVENT, SCHEDULE_TOPIC)
-
-
-def names_all_topics(request: RemotingCommand, broker_name: str, topics: Container[str]) -> bool:
+def _names_all_topics(request: RemotingCommand, broker_name: str, topics: Container[str]) -> bool:
     """
-    Whether a registration names all topics of its broker.
+    Return whether a registration names all topics of its broker.
 
     A rmq-ha broker says so. A 4.9 broker names its built-in topics in a whole registration, and
     otherwise only the topic that changed. A 5.x broker may split a whole registration into several,

@@ -105,11 +105,10 @@ class AdminAclProcessor:
     def versions(self, channel: Channel, request: RemotingCommand) -> Answer:
         """Answer GET_BROKER_CLUSTER_ACL_INFO."""
         default, by_path = self._checked_control().versions()
-        every = dict(by_path)
         return request.response(
             ext={
                 "version": fastjson.encode(default).decode(),
-                "allAclFileVersion": fastjson.encode(every).decode(),
+                "allAclFileVersion": fastjson.encode(by_path).decode(),
                 "brokerName": self._identity.broker_name,
                 "brokerAddr": self._identity.address,
                 "clusterName": self._identity.cluster,

@@ -1,6 +1,6 @@
 """Makes the answers to producers, with the reason why a message cannot be stored.
 
-The store says only that a message is illegal. `why_illegal` then reads the request again, so that
+The store says only that a message is illegal. `_why_illegal` then reads the request again, so that
 stored messages cost nothing more.
 
 Spec: remoting.md, section 4.2; store.md, section 2.7.
@@ -112,7 +112,7 @@ class SendAnswers:
 
     def _remark(self, request: RemotingCommand, status: PutMessageStatus) -> str:
         if code_of(status) == ResponseCode.MESSAGE_ILLEGAL:
-            return why_illegal(request, self._configuration)
+            return _why_illegal(request, self._configuration)
         remarks = {
             PutMessageStatus.SERVICE_NOT_AVAILABLE: "service not available now: " + self._why_not(),
             PutMessageStatus.CREATE_MAPEDFILE_FAILED: (
@@ -128,7 +128,7 @@ class SendAnswers:
 _MEMBER_OVERHEAD = 22
 
 
-def why_illegal(request: RemotingCommand, configuration: BrokerConfiguration) -> str:
+def _why_illegal(request: RemotingCommand, configuration: BrokerConfiguration) -> str:
     """
     Return in words why a message is illegal.
 
