@@ -19,7 +19,7 @@ from rmq_ha.base.model.properties import (
 )
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.store_format.delay_levels import parse_delay_level
-from rmq_ha.base.wire.batch import read_batch
+from rmq_ha.base.wire.batch import MEMBER_OVERHEAD, read_batch
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.duplicates import DUPLICATE
@@ -125,9 +125,6 @@ class SendAnswers:
         return remarks.get(status, status.name)
 
 
-_MEMBER_OVERHEAD = 22
-
-
 def _why_illegal(request: RemotingCommand, configuration: BrokerConfiguration) -> str:
     """
     Return in words why a message is illegal.
@@ -165,7 +162,7 @@ def _why_batch(header: SendHeader, body: bytes, cluster: str, most: int) -> str 
                 reason = f"it has a delay level ({DELAY}), and messages of a batch may have none"
             if reason is not None:
                 return f"message {number} of the batch is illegal: {reason}"
-            total += _MEMBER_OVERHEAD + len(member_body)
+            total += MEMBER_OVERHEAD + len(member_body)
     except ProtocolViolation as violation:
         return str(violation)
     if total > most:
