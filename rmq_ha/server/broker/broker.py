@@ -68,7 +68,7 @@ from rmq_ha.server.broker.processors.send import SendMessageProcessor, SendRules
 from rmq_ha.server.broker.processors.send_checks import SendChecks
 from rmq_ha.server.broker.processors.send_hooks import SendHooks, SendPlugins
 from rmq_ha.server.broker.processors.unserved_requests import UnservedProperties
-from rmq_ha.server.broker.registration import LearnedOfMaster, Registration
+from rmq_ha.server.broker.registration import MasterCallbacks, Registration
 from rmq_ha.server.broker.routes import Processor, add_routes
 from rmq_ha.server.broker.slave import SlaveSynchronize
 from rmq_ha.server.broker.slow_consumers import CHECK_S as SLOW_CONSUMERS_S
@@ -289,7 +289,7 @@ class Broker:
             self.topics,
             api,
             self.succession,
-            LearnedOfMaster(
+            MasterCallbacks(
                 self.masters.only(self.journal.set_master_address),
                 self.masters.only(self.slave_synchronize.set_master_address),
             ),
