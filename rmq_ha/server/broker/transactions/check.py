@@ -296,7 +296,7 @@ class _Pass:
 
     def _step_for(self, half: Record, properties: dict[str, str], origin: int) -> _Step | None:
         """Return the step that the verdict on a half message demands; None if it is too early."""
-        if self._context.fates.of(self._queue_id, half.queue_offset) is Fate.ENDED:
+        if self._context.fates.fate_of(self._queue_id, half.queue_offset) is Fate.ENDED:
             return _Step(half, None, is_ended=True)
         now_ms, began_ms = self._context.times.now_ms(), self._began_ms
         verdict = judge(

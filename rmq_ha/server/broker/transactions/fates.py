@@ -134,7 +134,7 @@ class Fates:
             queue.begins_at = min(queue.begins_at, half.physical_offset)
             queue.known_from = min(queue.known_from, half.queue_offset)
 
-    def of(self, queue_id: int, queue_offset: int) -> Fate:
+    def fate_of(self, queue_id: int, queue_offset: int) -> Fate:
         """Return the fate of a known half message; OPEN unless another one was noted."""
         return self._queue(queue_id).fate(queue_offset)
 
