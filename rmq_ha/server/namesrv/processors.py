@@ -110,7 +110,7 @@ class RouteProcessor:
         }
 
     def register_broker(self, channel: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer REGISTER_BROKER (103)."""
+        """Answer REGISTER_BROKER (103): take over a broker's address and topics into the routes."""
         ext = request.ext or {}
         broker = _identity(request)
         _check_crc32(ext.get("bodyCrc32", ""), request.body)
@@ -216,7 +216,7 @@ class RouteProcessor:
     def unregister_broker(
         self, channel: ClosingChannel, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer UNREGISTER_BROKER (104)."""
+        """Answer UNREGISTER_BROKER (104): a broker that stops leaves the routes."""
         broker = _identity(request)
         if self._routes.unregister(broker, channel):
             self.log.info(
@@ -264,7 +264,7 @@ class RouteProcessor:
 
     def cluster_info(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer request code 106.
+        Answer GET_BROKER_CLUSTER_INFO (106) with the addresses of all brokers, by cluster.
 
         `rmqha-admin doctor` learns here which brokers claim an id of another broker, and where the
         controllers are. It asks the controllers which broker a set waits for.
@@ -276,7 +276,11 @@ class RouteProcessor:
         return request.response(ext=ext or None, body=self._routes.cluster_info().encode())
 
     def wipe_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
-        """Answer request code 205. The change lasts until 327, if it is so configured."""
+        """
+        Answer WIPE_WRITE_PERM_OF_BROKER (205): close a broker to producers.
+
+        The broker stays closed until 327 if `keepWipedWritePerm` is set.
+        """
         name = required(request, "brokerName")
         count = self._routes.wipe_write_perm(name)
         self.log.info("{broker}: {count} topics are closed to producers", broker=name, count=count)
