@@ -317,7 +317,7 @@ class Broker:
         self.access_controls = [item for item in validators if IAccessControl.providedBy(item)]
         self.dispatcher = RequestDispatcher(validators)
         self.fast_dispatcher = RequestDispatcher(validators)
-        self.hooks = hooks = [
+        hooks = [
             checked(plugin, plugin.make_hook(context), ISendMessageHook, IConsumeMessageHook)
             for plugin in self._plugins[IHookPlugin]
         ]
@@ -331,6 +331,10 @@ class Broker:
         )
         self.limits = FrameLimits(configuration.ours)
         self.unserved = UnservedProperties(configuration.ours)
+        self.send_checks = SendChecks(
+            configuration.broker, self.topics, self.unserved, self.host.random
+        )
+        self.send_plugins = SendPlugins(self.front, SendHooks(hooks))
         self.heartbeats = HeartbeatProcessor(
             tables=self.tables,
             notifier=self.notifier,
@@ -344,11 +348,8 @@ class Broker:
             self.tables,
             self.stats,
             self.host.times,
-            SendRules(
-                SendChecks(configuration.broker, self.topics, self.unserved, self.host.random),
-                BatchReader(configuration, self.limits, self.unserved),
-            ),
-            SendPlugins(self.front, SendHooks(hooks)),
+            SendRules(self.send_checks, BatchReader(configuration, self.limits, self.unserved)),
+            self.send_plugins,
         )
         processors: list[Processor] = [
             sends,
