@@ -426,7 +426,7 @@ def _names_all_topics(request: RemotingCommand, broker_name: str, topics: Contai
     """
     Return whether a registration names all topics of its broker.
 
-    A rmq-ha broker says so. A 4.9 broker names its built-in topics in a whole registration, and
+    An rmq-ha broker says so. A 4.9 broker names its built-in topics in a whole registration, and
     otherwise only the topic that changed. A 5.x broker may split a whole registration into several,
     and none of them tells.
     """

@@ -118,7 +118,7 @@ class Fates:
     # ------------------------------------------------------------ what is known
 
     def knows(self, half: Record) -> bool:
-        """Return whether `of` is certain for this half message."""
+        """Return whether `fate_of` is certain for this half message."""
         queue = self._queue(half.queue_id)
         return half.physical_offset >= queue.begins_at and half.queue_offset >= queue.known_from
 

@@ -74,7 +74,7 @@ class CleaningLimits(NamedTuple):
 
     @classmethod
     def from_config(cls, own: RmqHaConfig, extra_hours: int = 0) -> "CleaningLimits":
-        """Return the limits of a configuration, which gives both ratios in percent."""
+        """Return the limits that rmq-ha's own keys set; they give both ratios in percent."""
         return cls(
             own.disk_space_warning_level_ratio / 100,
             own.disk_space_clean_forcibly_ratio / 100,
