@@ -568,7 +568,7 @@ STILL_RIDDLES: dict[str, frozenset[str]] = {
         ClientCalls._over ControllerClient._do ControllerClient._kept ControllerClient._over
         DamagedLog._behind DamagedLog._where Dispatcher.behind DuplicateWindow._first
         DuplicateWindow._is DuplicateWindow._known DuplicateWindow._later DuplicateWindow.over
-        Epochs.above Epochs.at Epochs.last Fates.of Fed Feed._ahead Follower._kept
+        Epochs.above Epochs.at Epochs.last Fed Feed._ahead Follower._kept
         FrameLimits.most GroupEncoder._most Journal.kept JournalBase.elsewhere JournalBase.kept
         Ledger._before Ledger._kept Liveness.gone Liveness.last Lookups.again Member._be
         Member.between Pusher._most QueueRebuild.again RecentEntries.some
@@ -578,8 +578,8 @@ STILL_RIDDLES: dict[str, frozenset[str]] = {
         RouteInfoManager._has SendHooks.after SendHooks.before StatsItem._at
         StreamedTables.whole Succession._both Tables.whole Tally.of
         TransactionalMessageCheckService._over Transfer._has TrustedMasters.only TurnWatch.came
-        TurnWatch.took VanishedTopics.seen WrittenEntries.of _Configs._have _Configs.be _Known
-        _Memberships.of _Table.be _Timed _why anew.py refused.py
+        TurnWatch.took VanishedTopics.seen _Configs._have _Configs.be _Known
+        _Table.be _Timed _why anew.py refused.py
         """
     ),
     "ops": words(

@@ -128,7 +128,7 @@ class Planted:
         """An APPEND is acknowledged from the page cache (18.1, 14)."""
 
         def finish(self, request, token, code, index):
-            self._vouched.want(index)
+            self._durable.want(index)
             self._answer(token, request, code)
 
         patch.setattr(Follower, "_finish", finish)

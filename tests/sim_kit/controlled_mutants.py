@@ -23,7 +23,7 @@ from rmq_ha.server.replication.epochs.slave import SlaveRole
 from rmq_ha.server.replication.epochs.sync_state import SyncState
 from rmq_ha.server.replication.epochs.tables import TableFeed
 from rmq_ha.server.store.local.journal import LocalJournal
-from rmq_ha.server.store.log.boot import LeftByCrash
+from rmq_ha.server.store.log.boot import LastExit
 from rmq_ha.server.store.log.tail import LogTail
 from tests.sim_kit.planting import CONTROLLED, Mutant, Patches
 
@@ -45,7 +45,7 @@ def _read_all(patches: Patches) -> None:
 
 
 def _recover_all(patches: Patches) -> None:
-    def recover(journal: Any, left: LeftByCrash) -> None:
+    def recover(journal: Any, left: LastExit) -> None:
         LocalJournal.recover(journal, left)
         journal.log.confirm_offset = max(journal._store.queues.max_physical_offset, 0)
 
@@ -138,9 +138,9 @@ def _believe_reports(patches: Patches) -> None:
 def _vouch_early(patches: Patches) -> None:
     recover = EpochJournal.recover
 
-    def vouching(journal: Any, left: LeftByCrash) -> None:
+    def vouching(journal: Any, left: LastExit) -> None:
         recover(journal, left)
-        if left is LeftByCrash.CRASHED:
+        if left is LastExit.CRASHED:
             journal._store.checkpoint.logics = journal.log.last_store_timestamp
 
     patches.put(EpochJournal, "recover", vouching)

@@ -19,7 +19,7 @@ LIMITS: dict[tuple[str, int], dict[str, Counts]] = {
     ("send", 64): {"master": Counts(2.4, 30.4, 0.13)},
     ("pair", 1): {"master": Counts(101.6, 101.3, 7.7), "slave": Counts(42.4, 43.1, 4.4)},
     ("pair", 64): {"master": Counts(3.1, 30.7, 0.17), "slave": Counts(4.2, 20.1, 0.13)},
-    ("pull", 32): {"master": Counts(1.81, 4.84, 0.13)},
+    ("pull", 32): {"master": Counts(1.8, 4.8, 0.13)},
     ("walk", 64): {"start": Counts(4.3, 21.2, 0.19)},
 }
 

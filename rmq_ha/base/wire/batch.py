@@ -24,7 +24,8 @@ from rmq_ha.base.wire.text import to_bytes
 
 _HEAD = Struct(">iiiii")
 _SHORT = Struct(">h")
-_OVERHEAD = _HEAD.size + _SHORT.size
+MEMBER_OVERHEAD = _HEAD.size + _SHORT.size
+"""Bytes that a message of a batch takes besides its body and its properties."""
 _MAX_PROPERTIES_SIZE = 32767
 
 BatchMember = tuple[int, bytes, str]
@@ -39,7 +40,7 @@ def read_batch(body: bytes) -> Iterator[BatchMember]:
     position = number = 0
     total = len(body)
     while position < total:
-        if total - position < _OVERHEAD:
+        if total - position < MEMBER_OVERHEAD:
             raise ProtocolViolation(f"{total - position} bytes too many at the end of a batch")
         size, _, _, flag, body_size = _HEAD.unpack_from(body, position)
         start = position + _HEAD.size
@@ -72,7 +73,7 @@ def encode_batch(members: Iterable[BatchMember]) -> bytes:
         properties = to_bytes(text)
         if len(properties) > _MAX_PROPERTIES_SIZE:
             raise ProtocolViolation(f"{len(properties)} bytes of properties in a batch")
-        size = _OVERHEAD + len(body) + len(properties)
+        size = MEMBER_OVERHEAD + len(body) + len(properties)
         pieces += (
             _HEAD.pack(size, 0, 0, flag, len(body)),
             body,

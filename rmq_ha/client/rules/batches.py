@@ -8,13 +8,11 @@ from typing import NamedTuple
 
 from rmq_ha.base.model.properties import MAX_PROPERTIES_SIZE, UNIQ_KEY, WAIT
 from rmq_ha.base.model.topics import RETRY_PREFIX
-from rmq_ha.base.wire.batch import encode_batch
+from rmq_ha.base.wire.batch import MEMBER_OVERHEAD, encode_batch
 from rmq_ha.base.wire.text import to_bytes
 from rmq_ha.client.rules.errors import IllegalMessage
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.send_frames import properties_text
-
-_OVERHEAD = 22
 
 
 class BatchPart(NamedTuple):
@@ -75,7 +73,7 @@ def split(messages: Sequence[Message], max_size: int) -> list[BatchPart]:
                 f"the properties of a message have {text_size} bytes, at most"
                 f" {MAX_PROPERTIES_SIZE} are allowed"
             )
-        length = _OVERHEAD + len(message.body) + text_size
+        length = MEMBER_OVERHEAD + len(message.body) + text_size
         if length > max_size:
             raise IllegalMessage(
                 f"one message takes {length} bytes of a batch, at most {max_size} are allowed"

@@ -22,7 +22,7 @@ class AclKeys(Protocol):
 
 class Stale(NamedTuple):
     """
-    A refusal.
+    The refusal of a signed time that is too old, or of a request that came before.
 
     :ivar reason: text for the sender of the request.
     """

@@ -29,8 +29,7 @@ from rmq_ha.server.broker.processors.reset_offsets import ResetOffsetProcessor
 from rmq_ha.server.broker.processors.send_answers import SendAnswers
 from rmq_ha.server.broker.processors.send_back import SendBackProcessor
 from rmq_ha.server.broker.processors.send_checks import SendChecks
-from rmq_ha.server.broker.processors.send_hooks import SendHooks, SendPlugins
-from rmq_ha.server.broker.processors.unserved_requests import UnservedProperties
+from rmq_ha.server.broker.processors.send_hooks import SendPlugins
 from rmq_ha.server.broker.registration import Registration
 from rmq_ha.server.broker.replication_info import replication_info
 from rmq_ha.server.broker.role import RoleKeeper, RoleParts, make_role_keeper
@@ -76,9 +75,9 @@ class BrokerParts(Protocol):
     queue_locks: RebalanceLockManager[Any]
     stats: BrokerStats
     limits: FrameLimits
-    unserved: UnservedProperties
     tables: BrokerTables
-    hooks: list[Any]
+    send_checks: SendChecks
+    send_plugins: SendPlugins
     access_controls: list[Any]
     registration: Registration
     standing: Standing
@@ -247,9 +246,9 @@ def _client_processors(broker: BrokerParts) -> list[Processor]:
     return [
         ReplyMessageProcessor(
             configuration=configuration,
-            plugins=SendPlugins(broker.front, SendHooks(broker.hooks)),
+            plugins=broker.send_plugins,
             producers=broker.producers,
-            checks=SendChecks(configuration.broker, topics, broker.unserved, host.random),
+            checks=broker.send_checks,
             answers=SendAnswers(configuration, store),
             now_ms=host.now_ms,
         ),

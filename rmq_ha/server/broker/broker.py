@@ -68,7 +68,7 @@ from rmq_ha.server.broker.processors.send import SendMessageProcessor, SendRules
 from rmq_ha.server.broker.processors.send_checks import SendChecks
 from rmq_ha.server.broker.processors.send_hooks import SendHooks, SendPlugins
 from rmq_ha.server.broker.processors.unserved_requests import UnservedProperties
-from rmq_ha.server.broker.registration import LearnedOfMaster, Registration
+from rmq_ha.server.broker.registration import MasterCallbacks, Registration
 from rmq_ha.server.broker.routes import Processor, add_routes
 from rmq_ha.server.broker.slave import SlaveSynchronize
 from rmq_ha.server.broker.slow_consumers import CHECK_S as SLOW_CONSUMERS_S
@@ -289,7 +289,7 @@ class Broker:
             self.topics,
             api,
             self.succession,
-            LearnedOfMaster(
+            MasterCallbacks(
                 self.masters.only(self.journal.set_master_address),
                 self.masters.only(self.slave_synchronize.set_master_address),
             ),
@@ -317,7 +317,7 @@ class Broker:
         self.access_controls = [item for item in validators if IAccessControl.providedBy(item)]
         self.dispatcher = RequestDispatcher(validators)
         self.fast_dispatcher = RequestDispatcher(validators)
-        self.hooks = hooks = [
+        hooks = [
             checked(plugin, plugin.make_hook(context), ISendMessageHook, IConsumeMessageHook)
             for plugin in self._plugins[IHookPlugin]
         ]
@@ -331,6 +331,10 @@ class Broker:
         )
         self.limits = FrameLimits(configuration.ours)
         self.unserved = UnservedProperties(configuration.ours)
+        self.send_checks = SendChecks(
+            configuration.broker, self.topics, self.unserved, self.host.random
+        )
+        self.send_plugins = SendPlugins(self.front, SendHooks(hooks))
         self.heartbeats = HeartbeatProcessor(
             tables=self.tables,
             notifier=self.notifier,
@@ -344,11 +348,8 @@ class Broker:
             self.tables,
             self.stats,
             self.host.times,
-            SendRules(
-                SendChecks(configuration.broker, self.topics, self.unserved, self.host.random),
-                BatchReader(configuration, self.limits, self.unserved),
-            ),
-            SendPlugins(self.front, SendHooks(hooks)),
+            SendRules(self.send_checks, BatchReader(configuration, self.limits, self.unserved)),
+            self.send_plugins,
         )
         processors: list[Processor] = [
             sends,

@@ -86,7 +86,7 @@ class SendKey(NamedTuple):
 
 def duplicate_key_of(message: Message, stored_in: str) -> SendKey | None:
     """
-    Make the key by which repetitions of a message are recognised.
+    Make the key by which repetitions of a message are recognized.
 
     None for a message without an id, for one that a consumer sends back, and for a half message.
     The last two come again on purpose, with the id that they had.

@@ -67,7 +67,7 @@ class ConsumerIdsNotifier:
             self._turn = self._clock.callLater(0, self._notify_changed)
 
     def stop(self) -> None:
-        """Send no further notices."""
+        """Drop the notices that wait for the next turn of the reactor."""
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None

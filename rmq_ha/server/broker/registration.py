@@ -39,7 +39,7 @@ MASTER_LOOK_SECONDS = 2.0
 MAX_CHANGES = 1000
 
 
-class LearnedOfMaster(NamedTuple):
+class MasterCallbacks(NamedTuple):
     """
     The callbacks for what name servers say about the master.
 
@@ -71,7 +71,7 @@ class Registration:
     ends, it registers at once with its id as a slave. Each registration has the epoch.
 
     :param succession: looks for another master of this broker's name before each full round.
-    :param learned: called with what name servers say about the master.
+    :param callbacks: called with what name servers say about the master.
     :ivar identity: may change at run time.
     :ivar rounds: number of finished rounds, including those without any answer.
     :ivar failures: number of failed calls to name servers.
@@ -87,7 +87,7 @@ class Registration:
         topics: TopicConfigManager,
         api: BrokerOuterAPI,
         succession: Succession,
-        learned: LearnedOfMaster,
+        callbacks: MasterCallbacks,
     ) -> None:
         self.identity = identity
         self.rounds = 0
@@ -99,7 +99,7 @@ class Registration:
         self._standing = succession.standing
         self._succession = succession
         self._told_id: int | None = None  # the brokerId of the last round that began
-        self._learned = learned
+        self._callbacks = callbacks
         self._unreachable: set[str] = set()
         self._is_started = self._is_stopped = False
         self._changes: dict[int, TopicConfig] = {}  # topics by the version counter of their change
@@ -365,8 +365,8 @@ class Registration:
     def _learn(self, result: RegisterBrokerResult) -> None:
         self._master = result.master_address
         if result.ha_server_address:
-            self._learned.ha_address(result.ha_server_address)
-        self._learned.master_address(result.master_address)
+            self._callbacks.ha_address(result.ha_server_address)
+        self._callbacks.master_address(result.master_address)
         if result.order_topics is not None:
             self._topics.update_order(result.order_topics)
 

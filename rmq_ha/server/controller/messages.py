@@ -81,7 +81,7 @@ class ElectMasterResponse(Header, frozen=True, kw_only=True):
 
 
 class RegisterBrokerRequest(Header, frozen=True, kw_only=True):
-    """The request REGISTER_BROKER (1003)."""
+    """The request REGISTER_BROKER (1003), with which a broker that has an id tells its address."""
 
     cluster_name: str = ""
     broker_name: str
@@ -100,7 +100,7 @@ class RegisterBrokerResponse(ElectMasterResponse, frozen=True, kw_only=True):
 
 
 class GetReplicaInfoRequest(Header, frozen=True, kw_only=True):
-    """The request GET_REPLICA_INFO (1004)."""
+    """The request GET_REPLICA_INFO (1004), which asks who leads a set."""
 
     broker_name: str
 
@@ -154,7 +154,7 @@ class CleanBrokerDataRequest(Header, frozen=True, kw_only=True):
 
 
 class GetNextBrokerIdRequest(Header, frozen=True, kw_only=True):
-    """The request GET_NEXT_BROKER_ID (1012)."""
+    """The request GET_NEXT_BROKER_ID (1012), which asks for the next free id of a set."""
 
     cluster_name: str = ""
     broker_name: str

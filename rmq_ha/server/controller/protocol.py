@@ -55,7 +55,7 @@ class Settings(Shape):
     """The configuration that requests show and change."""
 
     def render(self) -> list[str]:
-        """Return `key=value` lines."""
+        """Return a `key=value` line for each key of the configuration."""
 
     def update(self, text: str) -> "Deferred[bool]":
         """
@@ -152,7 +152,7 @@ class ControllerRequests:
     # ------------------------------------------------------------ requests
 
     def heartbeat(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 904; every controller does."""
+        """Answer BROKER_HEARTBEAT (904): note that a broker lives; every controller does."""
         header = decode_header(HeartbeatRequest, request.ext)
         if header.broker_id is None:
             return request.response(ResponseCode.INVALID_REQUEST, "Heart beat with empty brokerId")
@@ -168,8 +168,8 @@ class ControllerRequests:
 
     def alter_sync_state_set(self, channel: Channel, request: RemotingCommand) -> Answer:
         """
-        Answer request code 1001. A master that takes a broker out of the set has to outlive that by
-        a moment.
+        Answer ALTER_SYNC_STATE_SET (1001): the master says which brokers are in sync with it. A set
+        that loses a broker is changed only if the master's connection is open 0.25 s later.
 
         If all brokers are killed at once, the last one sees the others go, and would reduce the set
         to itself. Then no other broker could lead, though the others have every message.
@@ -205,7 +205,7 @@ class ControllerRequests:
         )
 
     def elect_master(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer ELECT_MASTER (1002)."""
+        """Answer ELECT_MASTER (1002): choose a master for a set that needs another one."""
         header = decode_header(ElectMasterRequest, request.ext)
         return self._ordered(request, lambda: self._manager.elect_master(header, self._now()))
 
@@ -232,8 +232,8 @@ class ControllerRequests:
 
     def replica_info(self, _: Channel, request: RemotingCommand) -> Answer:
         """
-        Answer request code 1004 after earlier requests, since it may begin a lease, and another
-        election may be on its way.
+        Answer GET_REPLICA_INFO (1004) with the master of a set, after earlier requests, since it
+        may begin a lease, and another election may be on its way.
         """
         header = decode_header(GetReplicaInfoRequest, request.ext)
         return self._ordered(request, lambda: self._manager.replica_info(header.broker_name))
@@ -245,7 +245,7 @@ class ControllerRequests:
         return _response(self._manager.sync_state_data(names, self._now()), request)
 
     def metadata(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1005; every controller does."""
+        """Answer GET_METADATA_INFO (1005) with the controllers and their leader; each answers."""
         settings, leader = self._group.settings, self._group.leader_id
         header = GetMetadataResponse(
             group=settings.group,

@@ -51,7 +51,7 @@ class ControllerSettings:
         self._config = config
 
     def render(self) -> list[str]:
-        """Return `key=value` lines."""
+        """Return a `key=value` line for each key of the configuration."""
         return render_objects((self._config,))
 
     def update(self, text: str) -> "Deferred[bool]":

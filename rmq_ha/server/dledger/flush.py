@@ -189,11 +189,8 @@ class LedgerCleaner(LogCleaner):
 
     def __init__(self, log: DLedgerCommitLog, store: JournalStoreContext) -> None:
         configuration = store.configuration
-        own = configuration.ours
         self._group_log = log
         self._ledger = log.ledger
-        self._limit = own.disk_space_warning_level_ratio / 100
-        self._short = own.disk_space_clean_forcibly_ratio / 100
         super().__init__(
             store.host,
             configuration.store,
@@ -201,7 +198,7 @@ class LedgerCleaner(LogCleaner):
             f"{store.root}/consumequeue",
             store.flags,
             # RocketMQ tells DLedger to keep files for one hour more.
-            CleaningLimits(self._limit, self._short, extra_hours=1),
+            CleaningLimits.from_config(configuration.ours, extra_hours=1),
         )
 
     def check_disk(self) -> None:
@@ -211,9 +208,9 @@ class LedgerCleaner(LogCleaner):
         """
         super().check_disk()
         ratio, fuller = self.log_ratio(), max(self.log_ratio(), self.queue_ratio())
-        is_full = ratio > self._limit
+        is_full = ratio > self._limits.full_ratio
         self._ledger.full = f"its disk is {ratio:.0%} full" if is_full else None
-        is_short = fuller > self._short
+        is_short = fuller > self._limits.force_ratio
         self._ledger.short = f"its disk is {fuller:.0%} full" if is_short else None
 
     def may_force(self) -> bool:

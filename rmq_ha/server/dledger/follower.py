@@ -48,9 +48,9 @@ class Follower:
 
     log = Logger()
 
-    def __init__(self, member: Member, vouched: DurableIndex) -> None:
+    def __init__(self, member: Member, durable: DurableIndex) -> None:
         self._member = member
-        self._vouched = vouched
+        self._durable = durable
         self._early: dict[int, _Waiting] = {}
         self._early_bytes = 0
         self._gap_at = NEVER
@@ -144,10 +144,10 @@ class Follower:
 
     def _finish(self, request: PushEntryRequest, token: Any, code: int, index: int) -> None:
         """Answer a push. A success vouches for the entries, so it waits until they are stored."""
-        if code == _OK and index > self._vouched.index:
+        if code == _OK and index > self._durable.index:
             self._drop_given_up()
             self._unstored.append(_Waiting(request, token, self._member.now, index))
-            self._vouched.want(index)
+            self._durable.want(index)
         else:
             self._answer(token, request, code)
 
@@ -164,7 +164,7 @@ class Follower:
 
     def stored(self) -> None:
         """Answer the pushes whose entries are stored by now."""
-        limit, end = self._vouched.index, self._member.ledger.end_index
+        limit, end = self._durable.index, self._member.ledger.end_index
         unstored, self._unstored = self._unstored, deque()
         for waiting in unstored:
             if waiting.index <= limit:
@@ -174,7 +174,7 @@ class Follower:
             else:
                 self._unstored.append(waiting)
         if self._unstored:
-            self._vouched.want(self._unstored[-1].index)
+            self._durable.want(self._unstored[-1].index)
 
     # APPEND
 
@@ -348,7 +348,7 @@ class Follower:
         ):
             self._differs(request, entry.index)
             return _INCONSISTENT
-        self._vouched.truncated(entry.index)
+        self._durable.truncated(entry.index)
         try:
             ledger.truncate_to(entry)
         except (StoreError, OSError) as error:

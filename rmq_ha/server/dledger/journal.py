@@ -20,7 +20,7 @@ from rmq_ha.server.dledger.tail import LedgerTail
 from rmq_ha.server.dledger.term_file import GroupFile
 from rmq_ha.server.store.journal import JournalStoreContext, Role
 from rmq_ha.server.store.journal_base import JournalBase
-from rmq_ha.server.store.log.boot import LeftByCrash
+from rmq_ha.server.store.log.boot import LastExit
 
 _HEAD = 128
 
@@ -52,7 +52,7 @@ class LedgerJournal(JournalBase):
     def check_presence(self) -> None:
         """Accept an empty ledger, since the group fills it; see `Journal`."""
 
-    def recover(self, left: LeftByCrash) -> None:
+    def recover(self, left: LastExit) -> None:
         """
         Cut the queues to the end of the ledger. After a crash, also cut every record that may not
         have been written to its queue, so that it is dispatched again.
@@ -60,7 +60,7 @@ class LedgerJournal(JournalBase):
         Spec: dledger.md, section 15.2.
         """
         log, ledger, queues = self.log, self.log.ledger, self._store.queues
-        last_exit_ok = left is LeftByCrash.CLEAN
+        last_exit_ok = left is LastExit.CLEAN
         log.classic.load(ledger.end_index >= 0, last_exit_ok, queues)
         ledger.first_pos = log.classic.end
         if ledger.end_index < 0:

@@ -78,7 +78,7 @@ class _Column:
         self.count_mended += 1
 
     def flush(self) -> None:
-        """Write the collected units."""
+        """Write the units that `mend` has collected, and begin a new collection."""
         if self._mended:
             self._part.write(self._unit * self._mended_from, bytes(self._mended))
             self._mended.clear()

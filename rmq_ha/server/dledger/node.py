@@ -77,9 +77,9 @@ class Node:
         self.settings = settings
         self.ledger = ledger
         self.member = Member(settings, ledger, term_vote, random, now_ms)
-        self._vouched = DurableIndex(self.member)
-        self.quorum = Quorum(self.member, self._vouched)
-        self._follower = Follower(self.member, self._vouched)
+        self._durable = DurableIndex(self.member)
+        self.quorum = Quorum(self.member, self._durable)
+        self._follower = Follower(self.member, self._durable)
         self._pushers = {peer: Pusher(self.member, self.quorum, peer) for peer in settings.others}
         self._heart_beats = HeartBeats(self.member, self._followed)
         self._transfer = Transfer(self.member, self.quorum, self._follower, self._room)
@@ -232,7 +232,7 @@ class Node:
         :param index: the last entry on the disk, as `Ledger.synced` returned it.
         """
         self.member.now = now_ms
-        self._vouched.synced(index)
+        self._durable.synced(index)
         self.quorum.stored()
         self._follower.stored()
         self._settle()

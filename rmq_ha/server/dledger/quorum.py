@@ -27,9 +27,9 @@ class Quorum:
     :ivar wake: when `tick` has something to do.
     """
 
-    def __init__(self, member: Member, vouched: DurableIndex) -> None:
+    def __init__(self, member: Member, durable: DurableIndex) -> None:
         self._member = member
-        self._vouched = vouched
+        self._durable = durable
         self._is_leading = False
         self._marks: dict[str, int] = {}
         self._first_own = 0
@@ -110,8 +110,8 @@ class Quorum:
     def stored(self) -> None:
         """Take note that more of this member's ledger may count as stored."""
         if self._is_leading:
-            self._vouched.want(self._member.ledger.end_index)
-            self.mark(self._member.self_id, self._vouched.index)
+            self._durable.want(self._member.ledger.end_index)
+            self.mark(self._member.self_id, self._durable.index)
 
     def mark(self, peer: str, index: int) -> None:
         """Take note that a member has certainly stored the entries up to `index`."""

@@ -41,6 +41,8 @@ from rmq_ha.server.namesrv.routes import RegisterResult, RouteInfoManager
 from rmq_ha.server.namesrv.wiped_brokers import WipedBrokers
 
 MOST_RIVALS = 20
+_BUILT_IN = (SELF_TEST_TOPIC, OFFSET_MOVED_EVENT, SCHEDULE_TOPIC)
+"""The topics that a whole registration of a 4.9 broker names, besides the one with its name."""
 
 
 class ClosingChannel(Protocol):
@@ -108,7 +110,7 @@ class RouteProcessor:
         }
 
     def register_broker(self, channel: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer REGISTER_BROKER (103)."""
+        """Answer REGISTER_BROKER (103): take over a broker's address and topics into the routes."""
         ext = request.ext or {}
         broker = _identity(request)
         _check_crc32(ext.get("bodyCrc32", ""), request.body)
@@ -136,7 +138,7 @@ class RouteProcessor:
             self._clock.seconds(),
             ext.get(TAKES_OVER, ""),
             has_all=self._config.delete_topic_with_broker_registration
-            and names_all_topics(request, broker.broker_name, body.topics),
+            and _names_all_topics(request, broker.broker_name, body.topics),
         )
         if result.holder is not None:
             return self._refuse_rival(request, broker, result)
@@ -147,7 +149,7 @@ class RouteProcessor:
                 note=self._note_if_wiped(broker.broker_name),
             )
         if result.displaced is not None:
-            self._warn_of_displaced(broker, str(result.displaced))
+            self._warn_of_displaced(broker, result.displaced)
         self._watch(channel)
         order = self._kv_config.namespace(ORDER_TOPIC_CONFIG)
         answer = None if order is None else fastjson.encode({"table": order})
@@ -214,7 +216,7 @@ class RouteProcessor:
     def unregister_broker(
         self, channel: ClosingChannel, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer UNREGISTER_BROKER (104)."""
+        """Answer UNREGISTER_BROKER (104): a broker that stops leaves the routes."""
         broker = _identity(request)
         if self._routes.unregister(broker, channel):
             self.log.info(
@@ -262,7 +264,7 @@ class RouteProcessor:
 
     def cluster_info(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer request code 106.
+        Answer GET_BROKER_CLUSTER_INFO (106) with the addresses of all brokers, by cluster.
 
         `rmqha-admin doctor` learns here which brokers claim an id of another broker, and where the
         controllers are. It asks the controllers which broker a set waits for.
@@ -274,7 +276,11 @@ class RouteProcessor:
         return request.response(ext=ext or None, body=self._routes.cluster_info().encode())
 
     def wipe_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
-        """Answer request code 205. The change lasts until 327, if it is so configured."""
+        """
+        Answer WIPE_WRITE_PERM_OF_BROKER (205): close a broker to producers.
+
+        The broker stays closed until 327 if `keepWipedWritePerm` is set.
+        """
         name = required(request, "brokerName")
         count = self._routes.wipe_write_perm(name)
         self.log.info("{broker}: {count} topics are closed to producers", broker=name, count=count)
@@ -416,14 +422,11 @@ def _topic_list(
     )
 
 
-_BUILT_IN = (SELF_TEST_TOPIC, OFFSET_MOVED_EVENT, SCHEDULE_TOPIC)
-
-
-def names_all_topics(request: RemotingCommand, broker_name: str, topics: Container[str]) -> bool:
+def _names_all_topics(request: RemotingCommand, broker_name: str, topics: Container[str]) -> bool:
     """
-    Whether a registration names all topics of its broker.
+    Return whether a registration names all topics of its broker.
 
-    A rmq-ha broker says so. A 4.9 broker names its built-in topics in a whole registration, and
+    An rmq-ha broker says so. A 4.9 broker names its built-in topics in a whole registration, and
     otherwise only the topic that changed. A 5.x broker may split a whole registration into several,
     and none of them tells.
     """

@@ -110,10 +110,10 @@ class RouteInfoManager:
         """
         data = self._brokers.get(broker.broker_name)
         taken = None if data is None else data.addresses.get(broker.broker_id)
-        host = _host(channel)
+        host = host_of(channel.remote_text)
         for address in (broker.address, taken):
             live = None if address is None else self._live.get(address)
-            if live is not None and _host(live.channel) != host:
+            if live is not None and host_of(live.channel.remote_text) != host:
                 return live.channel.remote_text
         return None
 
@@ -466,7 +466,3 @@ class RouteInfoManager:
                 queue.perm = change(queue.perm)
                 count += 1
         return count
-
-
-def _host(channel: BrokerChannel) -> str:
-    return host_of(channel.remote_text)

@@ -26,7 +26,7 @@ from rmq_ha.server.store.index.index import IndexService
 from rmq_ha.server.store.journal_statistics import JournalStatistics
 from rmq_ha.server.store.log.append import Group
 from rmq_ha.server.store.log.batch import BatchLayout
-from rmq_ha.server.store.log.boot import BootMark, LeftByCrash
+from rmq_ha.server.store.log.boot import BootMark, LastExit
 from rmq_ha.server.store.log.checkpoint import Checkpoint
 from rmq_ha.server.store.log.dispatch import Dispatcher
 from rmq_ha.server.store.log.flush import QueueFlusher
@@ -290,7 +290,7 @@ class Journal(Protocol):
     :ivar tail: the part of the log that is not in the queues yet, in slices.
     :ivar cleaner: deletes old files.
     :ivar always_waits: every put waits until it is kept, even if its message does not ask for that.
-    :ivar goes_on_after_kill: `recover` accepts `LeftByCrash.KILLED`; else a kill counts as a crash.
+    :ivar goes_on_after_kill: `recover` accepts `LastExit.KILLED`; else a kill counts as a crash.
     :ivar dispatch_from: set by `mend`: queues lack messages from this offset on; None if they do
         not.
     :ivar once_a_turn: callables for the turn after the log grew, in this order.
@@ -375,7 +375,7 @@ class Journal(Protocol):
         :raises StoreError: there is no log, although there was one before.
         """
 
-    def recover(self, left: LeftByCrash) -> None:
+    def recover(self, left: LastExit) -> None:
         """
         Find the end of the log, and cut the loaded queues that reach beyond it.
 

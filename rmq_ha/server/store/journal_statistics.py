@@ -18,5 +18,5 @@ class JournalStatistics:
 
     @property
     def follows_master(self) -> bool:
-        """This broker is a slave that appends what its master sends."""
+        """Whether this broker is a slave that appends its master's log at present."""
         return False

@@ -18,7 +18,7 @@ from rmq_ha.base.store_format.commitlog import store_timestamp_of
 from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.server.store.journal import Cleaner, Journal, JournalStoreContext
-from rmq_ha.server.store.log.boot import LeftByCrash
+from rmq_ha.server.store.log.boot import LastExit
 from rmq_ha.server.store.log.journal_log import JournalLog
 from rmq_ha.server.store.statistics import SAMPLE_S
 from rmq_ha.server.store.turns import TurnWatch
@@ -86,28 +86,28 @@ class StoreService:
         store = self._store
         disk = store.host.disk
         left = store.boot.how_it_was_left(store.log.directories)
-        if left is LeftByCrash.KILLED and not store.journal.goes_on_after_kill:
-            left = LeftByCrash.CRASHED
+        if left is LastExit.KILLED and not store.journal.goes_on_after_kill:
+            left = LastExit.CRASHED
         store.journal.load()
         store.queues.load()
         store.checkpoint.load()
         whole = store.checkpoint.take_whole()
         verify = store.configuration.ours.verify_log_at_start
-        if left is LeftByCrash.CRASHED and store.journal.goes_on_after_kill and not verify:
+        if left is LastExit.CRASHED and store.journal.goes_on_after_kill and not verify:
             store.whole = whole
         store.deleted.load()
         store.journal.check_presence()
         disk.remove(store.boot.path)  # a kill during recovery counts as a crash
         if store.index is not None:
             store.index.load(
-                left is not LeftByCrash.CRASHED,
+                left is not LastExit.CRASHED,
                 store.checkpoint.index,
-                is_killed=left is LeftByCrash.KILLED,
+                is_killed=left is LastExit.KILLED,
                 whole=store.whole,
             )
             if not store.index.is_whole:
                 store.whole = NOTHING_WHOLE
-        store.queues.recover(left is LeftByCrash.CLEAN)
+        store.queues.recover(left is LastExit.CLEAN)
         store.journal.recover(left)
         self._finish_deletions()
         store.renumber()

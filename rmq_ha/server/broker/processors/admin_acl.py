@@ -47,7 +47,7 @@ class AdminAclProcessor:
         }
 
     def set_account(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """Answer UPDATE_AND_CREATE_ACL_CONFIG."""
+        """Answer UPDATE_AND_CREATE_ACL_CONFIG (50): set the rights of an account, or create it."""
         header = fields.header(request)
         change = AccountChange(
             header.get("accessKey"),
@@ -68,7 +68,7 @@ class AdminAclProcessor:
         )
 
     def delete_account(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """Answer DELETE_ACL_CONFIG."""
+        """Answer DELETE_ACL_CONFIG (51): delete an account from its file."""
         key = fields.header(request).get("accessKey")
         return self._change(
             channel,
@@ -83,7 +83,10 @@ class AdminAclProcessor:
         )
 
     def set_white_addresses(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """Answer UPDATE_GLOBAL_WHITE_ADDRS_CONFIG."""
+        """
+        Answer UPDATE_GLOBAL_WHITE_ADDRS_CONFIG (53): replace the addresses of one file that need no
+        account.
+        """
         header = fields.header(request)
         text = header.get("globalWhiteAddrs")
         path = (header.get("aclFileFullPath") or "").strip() or None
@@ -103,13 +106,12 @@ class AdminAclProcessor:
         )
 
     def versions(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """Answer GET_BROKER_CLUSTER_ACL_INFO."""
+        """Answer GET_BROKER_CLUSTER_ACL_INFO (52) with the version of each file of accounts."""
         default, by_path = self._checked_control().versions()
-        every = dict(by_path)
         return request.response(
             ext={
                 "version": fastjson.encode(default).decode(),
-                "allAclFileVersion": fastjson.encode(every).decode(),
+                "allAclFileVersion": fastjson.encode(by_path).decode(),
                 "brokerName": self._identity.broker_name,
                 "brokerAddr": self._identity.address,
                 "clusterName": self._identity.cluster,
@@ -117,7 +119,7 @@ class AdminAclProcessor:
         )
 
     def rules(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """Answer GET_BROKER_CLUSTER_ACL_CONFIG."""
+        """Answer GET_BROKER_CLUSTER_ACL_CONFIG (54) with all accounts, secret keys included."""
         return request.response(ext={}, body=fastjson.encode(self._checked_control().to_json()))
 
     def _checked_control(self) -> Any:

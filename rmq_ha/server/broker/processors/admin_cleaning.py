@@ -48,12 +48,12 @@ class AdminCleaningProcessor:
         }
 
     def clean_expired_queues(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer CLEAN_EXPIRED_CONSUMEQUEUE."""
+        """Answer CLEAN_EXPIRED_CONSUMEQUEUE (306): delete queues whose messages have expired."""
         self._store.clean_expired_queues()
         return request.response()
 
     def clean_unused_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer CLEAN_UNUSED_TOPIC."""
+        """Answer CLEAN_UNUSED_TOPIC (316): delete the queues of topics that do not exist."""
         topics = self._topics()
         self._store.clean_unused_topics(topics)
         self._stats.keep_topics(topics)
@@ -61,7 +61,7 @@ class AdminCleaningProcessor:
 
     def clean_expired_files(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer DELETE_EXPIRED_COMMITLOG.
+        Answer DELETE_EXPIRED_COMMITLOG (329): delete expired files of the commit log at any hour.
 
         The cleaner's next rounds delete the files, after this answer.
         """

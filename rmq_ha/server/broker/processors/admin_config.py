@@ -33,7 +33,7 @@ class RuntimeInfoStore(Protocol):
     """The store's part of the runtime info."""
 
     def runtime_info(self) -> dict[str, str]:
-        """Return keys of GET_BROKER_RUNTIME_INFO."""
+        """Return the store's values by their keys in the answer to GET_BROKER_RUNTIME_INFO."""
 
 
 class MoreRuntimeInfo(NamedTuple):
@@ -95,7 +95,7 @@ class AdminConfigProcessor:
         }
 
     def get_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_BROKER_CONFIG with `key=value` lines."""
+        """Answer GET_BROKER_CONFIG (26) with `key=value` lines."""
         lines = [line for line in load.render(self._configuration) if not line.endswith("=")]
         if self._configuration.unserved.clientCallbackExecutorThreads is None:
             # Java's default; `mqadmin exportMetrics` takes it for the number of processors.
@@ -109,7 +109,7 @@ class AdminConfigProcessor:
         self, channel: Channel, request: RemotingCommand
     ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
         """
-        Answer UPDATE_BROKER_CONFIG.
+        Answer UPDATE_BROKER_CONFIG (25): change the configuration and its file.
 
         Unknown keys are ignored, as in Java; of the other keys all are changed or none.
         """
@@ -137,7 +137,7 @@ class AdminConfigProcessor:
 
     def runtime_info(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer GET_BROKER_RUNTIME_INFO with a KVTable.
+        Answer GET_BROKER_RUNTIME_INFO (28) with a KVTable.
 
         Queue sizes are 0, as no requests queue for our processors.
         """

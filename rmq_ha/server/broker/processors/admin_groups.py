@@ -78,7 +78,8 @@ class AdminGroupsProcessor:
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
         """
-        Answer UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: replace the whole configuration of a group.
+        Answer UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200): replace the whole configuration of a
+        group.
 
         If its retry topic has fewer queues than the group's retryQueueNums, it gets as many.
         """
@@ -104,14 +105,15 @@ class AdminGroupsProcessor:
         return registered.addBoth(lambda _: answer_when_written(all_written, request))
 
     def all_groups(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_ALL_SUBSCRIPTIONGROUP_CONFIG, for slaves and for exports."""
+        """Answer GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201) with all groups, for slaves and exports."""
         return fields.table_answer(request, self._groups)
 
     def delete_group(
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
         """
-        Answer DELETE_SUBSCRIPTIONGROUP; delete the group's offsets too if the request asks for it.
+        Answer DELETE_SUBSCRIPTIONGROUP (207); delete the group's offsets too if the request asks
+        for it.
         """
         refuse_on_slave(self._configuration)
         header = fields.header(request)
@@ -123,7 +125,9 @@ class AdminGroupsProcessor:
         return answer_when_written(written, request)
 
     def consumer_connections(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_CONSUMER_CONNECTION_LIST."""
+        """
+        Answer GET_CONSUMER_CONNECTION_LIST (203) with the clients and subscriptions of a group.
+        """
         group = fields.text(fields.header(request), "consumerGroup")
         info = self._consumers.group(group)
         if info is None:
@@ -140,7 +144,7 @@ class AdminGroupsProcessor:
         return request.response(body=body.encode())
 
     def producer_connections(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_PRODUCER_CONNECTION_LIST."""
+        """Answer GET_PRODUCER_CONNECTION_LIST (204) with the clients of a producer group."""
         group = fields.text(fields.header(request), "producerGroup")
         clients = self._producers.clients(group)
         if not clients:
@@ -151,7 +155,9 @@ class AdminGroupsProcessor:
         return request.response(body=body.encode())
 
     def consume_stats(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_CONSUME_STATS for each read queue; the table of an unknown group is empty."""
+        """
+        Answer GET_CONSUME_STATS (208) for each read queue; the table of an unknown group is empty.
+        """
         header = fields.header(request)
         group, topic = header.get("consumerGroup", ""), header.get("topic", "")
         table: dict[MessageQueue, ConsumeOffset] = {}

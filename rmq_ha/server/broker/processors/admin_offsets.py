@@ -71,33 +71,40 @@ class AdminOffsetsProcessor:
         }
 
     def search_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer SEARCH_OFFSET_BY_TIMESTAMP."""
+        """
+        Answer SEARCH_OFFSET_BY_TIMESTAMP (29) with the queue offset of the message that was stored
+        at a time, or next to it.
+        """
         timestamp_ms = fields.int64(fields.header(request), "timestamp")
         nearest = self._config.time_search_nearest
         offset = self._store.offset_by_time(*_queue(request), timestamp_ms, nearest=nearest)
         return request.response(ext={"offset": str(offset)})
 
     def max_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_MAX_OFFSET with the end of a queue, exclusive."""
+        """Answer GET_MAX_OFFSET (30) with the end of a queue, exclusive."""
         return request.response(
             ext={"offset": str(self._store.max_offset_in_queue(*_queue(request)))}
         )
 
     def min_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_MIN_OFFSET."""
+        """
+        Answer GET_MIN_OFFSET (31) with the offset of the first message that a queue still has.
+        """
         return request.response(
             ext={"offset": str(self._store.min_offset_in_queue(*_queue(request)))}
         )
 
     def earliest_store_time(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_EARLIEST_MSG_STORETIME."""
+        """
+        Answer GET_EARLIEST_MSG_STORETIME (32) with the store time of a queue's first message, ms.
+        """
         return request.response(
             ext={"timestamp": str(self._store.earliest_message_time(*_queue(request)))}
         )
 
     def all_consumer_offsets(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer GET_ALL_CONSUMER_OFFSET, for a slave.
+        Answer GET_ALL_CONSUMER_OFFSET (43) with the committed offsets of all groups, for a slave.
 
         A slave of 5.x takes over the version of the table, and fails without a version: then it has
         the offsets in memory, but not on its disk.
@@ -107,7 +114,7 @@ class AdminOffsetsProcessor:
         return fields.table_answer(request, self._consumer_offsets)
 
     def all_delay_offsets(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_ALL_DELAY_OFFSET, for a slave."""
+        """Answer GET_ALL_DELAY_OFFSET (45) with the progress of each delay level, for a slave."""
         return request.response(body=delay_offset_body(self._delay_offsets()))
 
 

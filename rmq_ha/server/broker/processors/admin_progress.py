@@ -111,7 +111,10 @@ class AdminProgressProcessor:
     # ------------------------------------------------------------ 303
 
     def time_span(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer QUERY_CONSUME_TIME_SPAN for every write queue."""
+        """
+        Answer QUERY_CONSUME_TIME_SPAN (303) with the store times of the first, the last and the
+        consumed message of every write queue.
+        """
         header = fields.header(request)
         topic, group = fields.text(header, "topic"), header.get("group", "")
         config = self._topics.get(topic)
@@ -146,7 +149,7 @@ class AdminProgressProcessor:
 
     def correction_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer QUERY_CORRECTION_OFFSET: the offset of the slowest group in each queue.
+        Answer QUERY_CORRECTION_OFFSET (308): the offset of the slowest group in each queue.
 
         Unlike in Java, groups that are left out of it keep their offsets.
         """
@@ -167,7 +170,7 @@ class AdminProgressProcessor:
 
     def clone_group_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer CLONE_GROUP_OFFSET, always with success; topics that do not fit are skipped.
+        Answer CLONE_GROUP_OFFSET (314), always with success; topics that do not fit are skipped.
 
         Without a topic all topics of the source group are cloned, as Java intends.
         """
@@ -195,7 +198,7 @@ class AdminProgressProcessor:
 
     def consume_queue(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer QUERY_CONSUME_QUEUE with the units of a queue as they are in its file.
+        Answer QUERY_CONSUME_QUEUE (321) with the units of a queue as they are in its file.
 
         Outside the queue there are no units, and the remark says so.
         """

@@ -63,7 +63,7 @@ class AdminStatsProcessor:
         }
 
     def stats_data(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer VIEW_BROKER_STATS_DATA with the growth over a minute, an hour and a day."""
+        """Answer VIEW_BROKER_STATS_DATA (315) with the growth over a minute, an hour and a day."""
         header = fields.header(request)
         name, key = fields.text(header, "statsName"), fields.text(header, "statsKey")
         growths = self._stats.growths(name, key)
@@ -77,8 +77,8 @@ class AdminStatsProcessor:
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
         """
-        Answer GET_BROKER_CONSUME_STATS for every group, over the write queues of the topics that it
-        consumes.
+        Answer GET_BROKER_CONSUME_STATS (317) for every group, over the write queues of the topics
+        that it consumes.
         """
         fields.text(fields.header(request), "isOrder")
         is_order = fields.flag(fields.header(request), "isOrder")
@@ -110,7 +110,7 @@ class AdminStatsProcessor:
         return in_slices(self._clock, slices()).addCallback(answer)
 
     def all_producers(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_ALL_PRODUCER_INFO."""
+        """Answer GET_ALL_PRODUCER_INFO (328) with the clients of all producer groups."""
         producers = self._producers
         table = {
             group: [_producer(client) for client in producers.clients(group)]

@@ -130,7 +130,8 @@ class AdminTopicsProcessor:
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
         """
-        Answer UPDATE_AND_CREATE_TOPIC.
+        Answer UPDATE_AND_CREATE_TOPIC (17): replace the whole configuration of a topic, or create
+        it.
 
         The name servers know the topic before the response is sent.
         """
@@ -159,14 +160,14 @@ class AdminTopicsProcessor:
         return registered.addBoth(lambda _: answer_when_written(written, request))
 
     def all_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_ALL_TOPIC_CONFIG, for slaves and for exports."""
+        """Answer GET_ALL_TOPIC_CONFIG (21) with all topics, for slaves and for exports."""
         return fields.table_answer(request, self._topics, ext={})
 
     def delete_topic(
         self, channel: Channel, request: RemotingCommand
     ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
         """
-        Answer DELETE_TOPIC_IN_BROKER.
+        Answer DELETE_TOPIC_IN_BROKER (215): delete a topic with its queues.
 
         An unknown topic is a success; name servers keep the topic.
 
@@ -183,7 +184,8 @@ class AdminTopicsProcessor:
 
     def topic_stats(self, channel: Channel, request: RemotingCommand) -> Answer:
         """
-        Answer GET_TOPIC_STATS_INFO with the bounds and the last store time of every write queue.
+        Answer GET_TOPIC_STATS_INFO (202) with the bounds and the last store time of every write
+        queue.
         """
         topic = fields.text(fields.header(request), "topic")
         config = self._topics.get(topic)
@@ -209,14 +211,18 @@ class AdminTopicsProcessor:
 
     def consumed_by(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer QUERY_TOPIC_CONSUME_BY_WHO with the groups that are online or have committed offsets.
+        Answer QUERY_TOPIC_CONSUME_BY_WHO (300) with the groups that are online or have committed
+        offsets.
         """
         topic = fields.text(fields.header(request), "topic")
         groups = self._consumers.which_groups(topic) | self._consumer_offsets.which_groups(topic)
         return request.response(body=fastjson.encode({"groupList": sorted(groups)}))
 
     def system_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
+        """
+        Answer GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305) with the built-in topics, and with those
+        named as the cluster and the broker.
+        """
         config = self._configuration.broker
         topics = {
             *SYSTEM_TOPICS,

@@ -51,7 +51,7 @@ class ConsumerProcessor:
         }
 
     def consumer_list(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_CONSUMER_LIST_BY_GROUP with the members' client ids, for rebalancing."""
+        """Answer GET_CONSUMER_LIST_BY_GROUP (38) with the members' client ids, for rebalancing."""
         group = fields.text(fields.header(request), "consumerGroup")
         client_ids = self._consumers.client_ids(group)
         if not client_ids:
@@ -62,7 +62,8 @@ class ConsumerProcessor:
 
     def query_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer QUERY_CONSUMER_OFFSET; 0 for a new group if the queue has all its messages in memory.
+        Answer QUERY_CONSUMER_OFFSET (14); 0 for a new group if the queue has all its messages in
+        memory.
 
         A consumer does not start after any answer but SUCCESS and QUERY_NOT_FOUND.
         """
@@ -84,7 +85,8 @@ class ConsumerProcessor:
 
     def update_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer UPDATE_CONSUMER_OFFSET. Lower offsets are stored as well, also on a slave.
+        Answer UPDATE_CONSUMER_OFFSET (15): commit an offset of a group in a queue. Lower offsets
+        are stored as well, also on a slave.
 
         Consumers of all languages commit one-way, tools wait for the answer.
         """

@@ -97,7 +97,8 @@ class EndTransactionProcessor:
 
     def resume_check(self, channel: Channel, request: RemotingCommand) -> Answer:
         """
-        Answer RESUME_CHECK_HALF_MESSAGE: put a half message back as one that was never checked.
+        Answer RESUME_CHECK_HALF_MESSAGE (323): put a half message back as one that was never
+        checked.
         """
         msg_id = text(header(request), "msgId")
         try:

@@ -77,7 +77,8 @@ class HeartbeatProcessor:
 
     def heartbeat(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer HEART_BEAT.
+        Answer HEART_BEAT (34): register the groups of a client, and the subscriptions of its
+        consumers.
 
         If it changes a consumer group, the group's members are notified before the response.
         """
@@ -108,7 +109,7 @@ class HeartbeatProcessor:
 
     def unregister(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer UNREGISTER_CLIENT: remove the connection from the groups that the request names.
+        Answer UNREGISTER_CLIENT (35): remove the connection from the groups that the request names.
         """
         header = fields.header(request)
         producer_group = header.get("producerGroup")
@@ -120,7 +121,9 @@ class HeartbeatProcessor:
         return request.response(ext={})
 
     def check_client_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer CHECK_CLIENT_CONFIG: whether this broker supports a subscription's expression."""
+        """
+        Answer CHECK_CLIENT_CONFIG (46): whether this broker supports a subscription's expression.
+        """
         subscription = request.read(CheckClient.decode).subscription
         if subscription is None or subscription.expression_type in TAG_TYPES:
             return request.response()

@@ -48,7 +48,7 @@ class LockProcessor:
         }
 
     def lock_batch(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer LOCK_BATCH_MQ with the queues that the client owns now."""
+        """Answer LOCK_BATCH_MQ (41) with the queues that the client owns now."""
         batch = self._read(request)
         owned = self._queue_locks.lock_batch(
             batch.consumer_group, batch.queues, batch.client_id, self._steady_ms()
@@ -58,7 +58,7 @@ class LockProcessor:
         return request.response(body=LockedQueues(owned).encode())
 
     def unlock_batch(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer UNLOCK_BATCH_MQ: unlock only queues that the client owns."""
+        """Answer UNLOCK_BATCH_MQ (42): unlock only queues that the client owns."""
         batch = self._read(request)
         self._queue_locks.unlock_batch(batch.consumer_group, batch.queues, batch.client_id)
         return request.response()

@@ -70,7 +70,7 @@ class QueryProcessor:
 
     def query_message(self, channel: Channel, request: RemotingCommand) -> Answer:
         """
-        Answer QUERY_MESSAGE with records whose key's hash is in the index; the client compares
+        Answer QUERY_MESSAGE (12) with records whose key's hash is in the index; the client compares
         keys.
         """
         header = fields.header(request)
@@ -104,7 +104,7 @@ class QueryProcessor:
         return request.response(ext=ext, body=b"".join(result.records))
 
     def view_message_by_id(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer VIEW_MESSAGE_BY_ID with the record that starts at this commit log offset."""
+        """Answer VIEW_MESSAGE_BY_ID (33) with the record that starts at this commit log offset."""
         offset = fields.int64(fields.header(request), "offset")
         record = self._store.record_starting_at(offset) or self._store.unqueued_record_at(offset)
         if record is None:

@@ -57,13 +57,13 @@ class RelayProcessor:
     def running_info(
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
-        """Relay GET_CONSUMER_RUNNING_INFO unchanged."""
+        """Relay GET_CONSUMER_RUNNING_INFO (307): one member of a group reports its own state."""
         return self._relay(request, dict(fields.header(request)), request.body)
 
     def consume_directly(
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
-        """Relay CONSUME_MESSAGE_DIRECTLY together with the message that `msgId` names."""
+        """Relay CONSUME_MESSAGE_DIRECTLY (309) together with the message that `msgId` names."""
         ext = dict(fields.header(request))
         ext["brokerName"] = self._broker_name
         return self._relay(request, ext, self._message(fields.text(ext, "msgId")))
@@ -72,7 +72,7 @@ class RelayProcessor:
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
         """
-        Answer INVOKE_BROKER_TO_GET_CONSUMER_STATUS with the offsets that each member, or one
+        Answer INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223) with the offsets that each member, or one
         member, holds.
         """
         header = fields.header(request)

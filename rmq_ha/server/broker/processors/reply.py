@@ -74,7 +74,7 @@ class ReplyMessageProcessor:
         self, channel: Channel, request: RemotingCommand
     ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
         """
-        Answer SEND_REPLY_MESSAGE when the requester has the reply and the store has decided.
+        Answer SEND_REPLY_MESSAGE (324) when the requester has the reply and the store has decided.
 
         Success means that the requester has it. The ids are those of the stored copy, if there is
         one.

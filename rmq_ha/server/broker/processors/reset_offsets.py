@@ -60,7 +60,10 @@ class ResetOffsetProcessor:
         return {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset_offset}
 
     def reset_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer INVOKE_BROKER_TO_RESET_OFFSET."""
+        """
+        Answer INVOKE_BROKER_TO_RESET_OFFSET (222): have the members of a group that are online move
+        their offsets of a topic to a time.
+        """
         header = fields.header(request)
         topic, group = fields.text(header, "topic"), fields.text(header, "group")
         timestamp_ms = fields.int64(header, "timestamp")

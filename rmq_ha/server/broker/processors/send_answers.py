@@ -1,6 +1,6 @@
 """Makes the answers to producers, with the reason why a message cannot be stored.
 
-The store says only that a message is illegal. `why_illegal` then reads the request again, so that
+The store says only that a message is illegal. `_why_illegal` then reads the request again, so that
 stored messages cost nothing more.
 
 Spec: remoting.md, section 4.2; store.md, section 2.7.
@@ -19,7 +19,7 @@ from rmq_ha.base.model.properties import (
 )
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.store_format.delay_levels import parse_delay_level
-from rmq_ha.base.wire.batch import read_batch
+from rmq_ha.base.wire.batch import MEMBER_OVERHEAD, read_batch
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.duplicates import DUPLICATE
@@ -112,7 +112,7 @@ class SendAnswers:
 
     def _remark(self, request: RemotingCommand, status: PutMessageStatus) -> str:
         if code_of(status) == ResponseCode.MESSAGE_ILLEGAL:
-            return why_illegal(request, self._configuration)
+            return _why_illegal(request, self._configuration)
         remarks = {
             PutMessageStatus.SERVICE_NOT_AVAILABLE: "service not available now: " + self._why_not(),
             PutMessageStatus.CREATE_MAPEDFILE_FAILED: (
@@ -125,10 +125,7 @@ class SendAnswers:
         return remarks.get(status, status.name)
 
 
-_MEMBER_OVERHEAD = 22
-
-
-def why_illegal(request: RemotingCommand, configuration: BrokerConfiguration) -> str:
+def _why_illegal(request: RemotingCommand, configuration: BrokerConfiguration) -> str:
     """
     Return in words why a message is illegal.
 
@@ -165,7 +162,7 @@ def _why_batch(header: SendHeader, body: bytes, cluster: str, most: int) -> str 
                 reason = f"it has a delay level ({DELAY}), and messages of a batch may have none"
             if reason is not None:
                 return f"message {number} of the batch is illegal: {reason}"
-            total += _MEMBER_OVERHEAD + len(member_body)
+            total += MEMBER_OVERHEAD + len(member_body)
     except ProtocolViolation as violation:
         return str(violation)
     if total > most:

@@ -99,7 +99,10 @@ class SendBackProcessor:
     def send_back(
         self, channel: Channel, request: RemotingCommand
     ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
-        """Answer CONSUMER_SEND_MSG_BACK."""
+        """
+        Answer CONSUMER_SEND_MSG_BACK (36): store a message again that a consumer could not consume,
+        for a later attempt or as a dead letter.
+        """
         self._overload.check(channel)
         header = fields.header(request)
         offset, delay_level = fields.int64(header, "offset"), fields.int32(header, "delayLevel")

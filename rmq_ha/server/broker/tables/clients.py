@@ -107,7 +107,7 @@ class _Memberships:
             if not groups:
                 del self._groups[channel]
 
-    def of(self, channel: ClientChannel) -> list[str]:
+    def groups_of(self, channel: ClientChannel) -> list[str]:
         return list(self._groups.get(channel, ()))
 
 
@@ -206,7 +206,7 @@ class ConsumerManager:
 
         :returns: those groups; their remaining members must be notified.
         """
-        groups = self._memberships.of(channel)
+        groups = self._memberships.groups_of(channel)
         for group in groups:
             self.unregister(group, channel)
         return groups
@@ -271,14 +271,14 @@ class ProducerManager:
         if members is None or members.pop(channel, None) is None:
             return
         self._memberships.discard(channel, group)
-        if not self._memberships.of(channel):
+        if not self._memberships.groups_of(channel):
             self._client_ids.forget(channel)
         if not members:
             del self._groups[group]
 
     def channel_closed(self, channel: ClientChannel) -> None:
         """Remove a connection from all its groups."""
-        for group in self._memberships.of(channel):
+        for group in self._memberships.groups_of(channel):
             self.unregister(group, channel)
 
     def expired(self, now_ms: int) -> list[ClientChannel]:

@@ -243,7 +243,7 @@ class ConsumerOffsetManager(PersistedTable):
 
     def encode(self) -> bytes:
         """Return the text of `consumerOffset.json`."""
-        return fastjson.pretty({"offsetTable": self._in_file.of(self.table)})
+        return fastjson.pretty({"offsetTable": self._in_file.texts_of(self.table)})
 
     def decode(self, data: bytes) -> None:
         """

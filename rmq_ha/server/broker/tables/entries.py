@@ -30,7 +30,7 @@ class WrittenEntries(Generic[T]):
         """Note that an entry is the same object with other contents."""
         self._known.pop(name, None)
 
-    def of(self, table: Mapping[str, T]) -> dict[str, fastjson.RawJson]:
+    def texts_of(self, table: Mapping[str, T]) -> dict[str, fastjson.RawJson]:
         """
         Convert the entries of a table to text that changed since the last call; reuse the text of
         all others.

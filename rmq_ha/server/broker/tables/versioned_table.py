@@ -101,7 +101,7 @@ class VersionedTable(PersistedTable, Generic[T]):
         return fastjson.encode(self.file_of(entries)), ext
 
     def encode(self) -> bytes:
-        return fastjson.pretty(self.file_of(self._in_file.of(self._table)))
+        return fastjson.pretty(self.file_of(self._in_file.texts_of(self._table)))
 
     def _has_room(self, name: str) -> bool:
         """

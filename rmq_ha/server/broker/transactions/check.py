@@ -76,7 +76,7 @@ class _Outcome(Enum):
     OVER = 3
 
 
-async def check_queue(around: CheckContext, queue_id: int, limits: CheckLimits) -> None:
+async def check_queue(context: CheckContext, queue_id: int, limits: CheckLimits) -> None:
     """
     Look at the open half messages of a queue, for 60 s at most.
 
@@ -85,21 +85,21 @@ async def check_queue(around: CheckContext, queue_id: int, limits: CheckLimits) 
     # A half message in the log now is from before this round, whatever its stamp says. The log's
     # stamps never decrease. So after a clock was set back, no half message would be looked at until
     # the clock caught up with them.
-    began_ms = max(around.times.now_ms(), around.halves.newest_ms() + 1)
-    until_ms = around.times.steady_ms() + MAX_ROUND_MS
-    while await _Pass(around, queue_id, limits, began_ms, until_ms).run():
+    began_ms = max(context.times.now_ms(), context.halves.newest_ms() + 1)
+    until_ms = context.times.steady_ms() + MAX_ROUND_MS
+    while await _Pass(context, queue_id, limits, began_ms, until_ms).run():
         pass
 
 
-def starts_of(around: CheckContext, queue_id: int) -> tuple[int, int]:
+def starts_of(context: CheckContext, queue_id: int) -> tuple[int, int]:
     """
     Return the committed offsets of a half queue and its op queue, moved into their bounds.
 
     Progress beyond their ends belongs to a log that was longer, and is set back for good. Otherwise
     new half messages would be before it, and no producer would ever be asked about them.
     """
-    half, half_low, half_high = _committed(around, HALF_TOPIC, queue_id)
-    op, op_low, op_high = _committed(around, OP_HALF_TOPIC, queue_id)
+    half, half_low, half_high = _committed(context, HALF_TOPIC, queue_id)
+    op, op_low, op_high = _committed(context, OP_HALF_TOPIC, queue_id)
     if half <= half_high and op <= op_high:
         return max(half, half_low), max(op, op_low)
     _Pass.log.warn(
@@ -111,14 +111,14 @@ def starts_of(around: CheckContext, queue_id: int) -> tuple[int, int]:
         op=op,
         op_high=op_high,
     )
-    around.progress.set_back(queue_id, {HALF_TOPIC: half_low, OP_HALF_TOPIC: op_low})
+    context.progress.set_back(queue_id, {HALF_TOPIC: half_low, OP_HALF_TOPIC: op_low})
     return half_low, op_low
 
 
-def _committed(around: CheckContext, topic: str, queue_id: int) -> tuple[int, int, int]:
-    store = around.halves.store
+def _committed(context: CheckContext, topic: str, queue_id: int) -> tuple[int, int, int]:
+    store = context.halves.store
     return (
-        around.progress.query(topic, queue_id),
+        context.progress.query(topic, queue_id),
         store.min_offset_in_queue(topic, queue_id),
         store.max_offset_in_queue(topic, queue_id),
     )
@@ -131,18 +131,18 @@ class _Pass:
 
     def __init__(
         self,
-        around: CheckContext,
+        context: CheckContext,
         queue_id: int,
         limits: CheckLimits,
         began_ms: int,
         until_ms: int,
     ) -> None:
-        self._around = around
+        self._context = context
         self._queue_id = queue_id
         self._limits = limits
         self._began_ms = began_ms
         self._until_ms = until_ms
-        self._head, self._op_next = starts_of(around, queue_id)
+        self._head, self._op_next = starts_of(context, queue_id)
         self._marks = OpMarks(self._head, self._op_next, self._may_have_resting_copy)
         self._head_stored_ms = 0
         self._ahead: list[Record] = []
@@ -155,7 +155,7 @@ class _Pass:
         if not self._is_refused:  # planned steps may have used up op messages after the head
             used = self._marks.op_progress(self._head, self._head_stored_ms)
             progress[OP_HALF_TOPIC] = used
-        self._around.progress.commit(self._queue_id, progress, self._around.halves.log_end())
+        self._context.progress.commit(self._queue_id, progress, self._context.halves.log_end())
 
     # ------------------------------------------------------------ walking
 
@@ -164,14 +164,14 @@ class _Pass:
         outcome = _Outcome.MORE
         while outcome is _Outcome.MORE and self._has_time():
             outcome = await self._slice()
-            await self._around.pace.pause()
+            await self._context.pace.pause()
         self._commit()
         return outcome is _Outcome.WINDOW_IS_FULL and self._has_time()
 
     def _has_time(self) -> bool:
-        if not self._around.pace.is_wanted():
+        if not self._context.pace.is_wanted():
             return False
-        if self._around.times.steady_ms() <= self._until_ms:
+        if self._context.times.steady_ms() <= self._until_ms:
             return True
         self.log.info(
             "the transaction check of queue {queue_id} goes on in the next round",
@@ -206,7 +206,7 @@ class _Pass:
             self._head = half.queue_offset
             if self._marks.is_settled(self._head):
                 continue
-            if self._around.fates.is_claimed(half):
+            if self._context.fates.is_claimed(half):
                 self._head_stored_ms = half.store_timestamp
                 return _Outcome.OVER
             properties = half.properties
@@ -227,7 +227,7 @@ class _Pass:
         if result is None:
             return _Outcome.OVER
         if result.status in _AT_THE_END:
-            self._head_stored_ms = self._around.times.now_ms()
+            self._head_stored_ms = self._context.times.now_ms()
             return _Outcome.OVER
         self._ahead = self._records(result)[::-1]
         if self._ahead:
@@ -238,7 +238,7 @@ class _Pass:
         return _Outcome.OVER
 
     def _get(self, topic: str, offset: int) -> GetMessageResult | None:
-        return self._around.halves.store.get_message(
+        return self._context.halves.store.get_message(
             GROUP, topic, self._queue_id, offset, _READ, None
         )
 
@@ -252,7 +252,7 @@ class _Pass:
         return records
 
     def _may_have_resting_copy(self, half_offset: int) -> bool:
-        result = self._around.halves.store.get_message(
+        result = self._context.halves.store.get_message(
             GROUP, HALF_TOPIC, self._queue_id, half_offset, 1, None
         )
         if result is None or result.status is not GetMessageStatus.FOUND:
@@ -269,11 +269,11 @@ class _Pass:
         """Read the op queue to its end; return False if that cannot be done now."""
         reads = waits = 0
         while True:
-            if not self._around.halves.is_dispatched():
+            if not self._context.halves.is_dispatched():
                 waits += 1
                 if waits > _DISPATCH_TURNS or not self._has_time():
                     return False
-                await self._around.pace.pause()
+                await self._context.pace.pause()
             elif not self._read_some_marks():
                 return True
             else:
@@ -281,7 +281,7 @@ class _Pass:
                 if reads % _OP_READS_A_TURN == 0:
                     if not self._has_time():
                         return False
-                    await self._around.pace.pause()
+                    await self._context.pace.pause()
 
     def _read_some_marks(self) -> bool:
         result = self._get(OP_HALF_TOPIC, self._op_next)
@@ -296,9 +296,9 @@ class _Pass:
 
     def _step_for(self, half: Record, properties: dict[str, str], origin: int) -> _Step | None:
         """Return the step that the verdict on a half message demands; None if it is too early."""
-        if self._around.fates.of(self._queue_id, half.queue_offset) is Fate.ENDED:
+        if self._context.fates.fate_of(self._queue_id, half.queue_offset) is Fate.ENDED:
             return _Step(half, None, is_ended=True)
-        now_ms, began_ms = self._around.times.now_ms(), self._began_ms
+        now_ms, began_ms = self._context.times.now_ms(), self._began_ms
         verdict = judge(
             properties, half.born_timestamp, half.store_timestamp, began_ms, now_ms, self._limits
         )
@@ -311,18 +311,18 @@ class _Pass:
         if verdict is Verdict.IMMUNE:
             first = origin if origin >= 0 else half.queue_offset
             changes = {TRAN_PREPARED_QUEUE_OFFSET: str(first)}
-        elif not self._around.asker.is_overloaded(properties.get(PGROUP, "")):
+        elif not self._context.asker.is_overloaded(properties.get(PGROUP, "")):
             group = properties.get(PGROUP, "")
             changes = {TRANSACTION_CHECK_TIMES: str(next_check_times(properties))}
         copy = put_back(half, changes)
-        if not self._around.copies.is_storable(copy):
+        if not self._context.copies.is_storable(copy):
             return self._discard(half)
         return _Step(half, copy, group)
 
     def _discard(self, half: Record) -> _Step:
-        self._around.copies.make_discard_topic()
+        self._context.copies.make_discard_topic()
         message = discarded(half)
-        fits = self._around.copies.is_storable(message)
+        fits = self._context.copies.is_storable(message)
         self.log.error(
             "nobody ends the transaction of half message {half_offset} ({msg_id}): {fate}",
             half_offset=half.queue_offset,
@@ -338,30 +338,30 @@ class _Pass:
 
         :returns: False if a message was not stored; then the head stays there.
         """
-        around = self._around
+        context = self._context
         messages = [step.message for step in steps if step.message is not None]
-        now_ms = around.times.now_ms()
+        now_ms = context.times.now_ms()
         marks = [
-            op_mark(step.half, around.copies.host, now_ms, is_moved=not step.is_ended)
+            op_mark(step.half, context.copies.host, now_ms, is_moved=not step.is_ended)
             for step in steps
         ]
         for message in [*messages, *marks]:
             message.wait_store_ok = True
         for step in steps:
-            around.fates.claim(step.half)
+            context.fates.claim(step.half)
         try:
-            results = await around.copies.put([*messages, *marks])
+            results = await context.copies.put([*messages, *marks])
             self._note(steps, results)
         finally:
             for step in steps:
-                around.fates.release(step.half)
+                context.fates.release(step.half)
         replaced = [(step, step.message) for step in steps if step.message is not None]
         for (step, message), result in zip(replaced, results, strict=False):
             if (stored := result.stored) is None:
                 self._refused(step.half, result.status)
                 return False
             if step.asked is not None:
-                around.asker.ask(step.asked, message, stored, step.half.store_timestamp)
+                context.asker.ask(step.asked, message, stored, step.half.store_timestamp)
         unmarked = [result for result in results[len(messages) :] if not result.status.is_stored]
         if unmarked:
             self.log.warn(
@@ -376,7 +376,7 @@ class _Pass:
         """
         Note the copies, so that an END for one of these half messages now applies to its copy.
         """
-        fates, places = self._around.fates, iter(results)
+        fates, places = self._context.fates, iter(results)
         for half, message, *_ in steps:
             if message is not None:
                 stored = next(places).stored

@@ -118,7 +118,7 @@ class Fates:
     # ------------------------------------------------------------ what is known
 
     def knows(self, half: Record) -> bool:
-        """Return whether `of` is certain for this half message."""
+        """Return whether `fate_of` is certain for this half message."""
         queue = self._queue(half.queue_id)
         return half.physical_offset >= queue.begins_at and half.queue_offset >= queue.known_from
 
@@ -134,7 +134,7 @@ class Fates:
             queue.begins_at = min(queue.begins_at, half.physical_offset)
             queue.known_from = min(queue.known_from, half.queue_offset)
 
-    def of(self, queue_id: int, queue_offset: int) -> Fate:
+    def fate_of(self, queue_id: int, queue_offset: int) -> Fate:
         """Return the fate of a known half message; OPEN unless another one was noted."""
         return self._queue(queue_id).fate(queue_offset)
 

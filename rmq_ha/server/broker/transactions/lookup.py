@@ -87,7 +87,7 @@ class HalfMessages:
         if not self._fates.knows(half):
             fate = await self._read_fate(half)
         else:
-            fate = self._fates.of(half.queue_id, half.queue_offset)
+            fate = self._fates.fate_of(half.queue_id, half.queue_offset)
         if fate is Fate.OPEN:
             return half
         if fate is Fate.ENDED:

@@ -79,7 +79,7 @@ class TransactionalMessageCheckService:
             self._fates, store, store.record_at, self._pause, self._is_dispatched
         )
         self.put = self._put_together if front is store else self._put_in_order
-        self._around = CheckContext(
+        self._context = CheckContext(
             halves=HalfLog(
                 store,
                 lambda: store.log.max_offset,
@@ -104,7 +104,7 @@ class TransactionalMessageCheckService:
             self._progress.begin()
             if self._is_dispatched():
                 for queue_id in self._queues():
-                    starts_of(self._around, queue_id)
+                    starts_of(self._context, queue_id)
             self._arm()
 
     def stop(self) -> "Deferred[None]":
@@ -151,7 +151,7 @@ class TransactionalMessageCheckService:
             self._configuration.store.file_reserved_time,
         )
         for queue_id in self._queues():
-            await check_queue(self._around, queue_id, limits)
+            await check_queue(self._context, queue_id, limits)
 
     def _queues(self) -> range:
         topic = self._topics.get(HALF_TOPIC)

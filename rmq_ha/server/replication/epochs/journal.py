@@ -16,7 +16,7 @@ from rmq_ha.server.replication.epochs.service import AutoSwitchHAService
 from rmq_ha.server.replication.places import holds_nothing
 from rmq_ha.server.store.journal import JournalBrokerContext, JournalStoreContext
 from rmq_ha.server.store.local.journal import LocalJournal
-from rmq_ha.server.store.log.boot import LeftByCrash
+from rmq_ha.server.store.log.boot import LastExit
 from rmq_ha.server.store.log.layout import log_files
 from rmq_ha.server.store.log.tail import LogTail
 
@@ -116,7 +116,7 @@ class EpochJournal(LocalJournal):
     def _note(self) -> None:
         self._store.checkpoint.confirmed = self.log.readable_end
 
-    def recover(self, left: LeftByCrash) -> None:
+    def recover(self, left: LastExit) -> None:
         """
         Recover; see `Journal`. Records are confirmed if they were dispatched before, or if the
         checkpoint says so.
@@ -125,7 +125,7 @@ class EpochJournal(LocalJournal):
         checkpoint does not vouch for them any more.
         """
         log, queues, index = self.log, self._store.queues, self._store.index
-        log.is_whole = left is LeftByCrash.CLEAN
+        log.is_whole = left is LastExit.CLEAN
         dispatched = max(queues.max_physical_offset, 0)
         super().recover(left)
         known = max(dispatched, self._store.checkpoint.confirmed)

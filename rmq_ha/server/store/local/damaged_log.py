@@ -62,7 +62,6 @@ class DamagedLog:
     log = Logger()
 
     def __init__(self, log: CommitLog, keeper: Keeper, *, is_slave: bool, may_cut: bool) -> None:
-        self._log = log
         self._row = log.row
         self._keeper = keeper
         self._is_slave = is_slave

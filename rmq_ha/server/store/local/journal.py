@@ -18,7 +18,7 @@ from rmq_ha.server.store.local.damaged_log import DamagedLog, Promise
 from rmq_ha.server.store.local.rebuild import QueueRebuild
 from rmq_ha.server.store.local.refetch import RefetchLog
 from rmq_ha.server.store.local.tailcut import TailCut
-from rmq_ha.server.store.log.boot import LeftByCrash
+from rmq_ha.server.store.log.boot import LastExit
 from rmq_ha.server.store.log.clean import CleaningLimits, LogCleaner
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.flush import CommitLogFlusher
@@ -30,9 +30,9 @@ from rmq_ha.server.store.queues.ends import FILE_NAME, QueueEnd, QueueEnds, read
 _FOR_EVER = 1 << 62
 _HOUR_MS = 3_600_000
 _HOW = {
-    LeftByCrash.CLEAN: "a clean stop",
-    LeftByCrash.KILLED: "a kill of the process",
-    LeftByCrash.CRASHED: "an abnormal stop",
+    LastExit.CLEAN: "a clean stop",
+    LastExit.KILLED: "a kill of the process",
+    LastExit.CRASHED: "an abnormal stop",
 }
 
 
@@ -76,10 +76,7 @@ class LocalJournal(JournalBase):
             log,
             f"{store.root}/consumequeue",
             store.flags,
-            CleaningLimits(
-                configuration.ours.disk_space_warning_level_ratio / 100,
-                configuration.ours.disk_space_clean_forcibly_ratio / 100,
-            ),
+            CleaningLimits.from_config(configuration.ours),
         )
         self._tail_cut = TailCut(store, log, self.flusher, self.tail)
         super().attach(store)
@@ -114,7 +111,7 @@ class LocalJournal(JournalBase):
                 now_ms=store.host.now_ms(),
             )
 
-    def recover(self, left: LeftByCrash) -> None:
+    def recover(self, left: LastExit) -> None:
         """
         See `Journal`; after a crash, dispatch again the records that may be missing in queues and
         index.
@@ -124,12 +121,12 @@ class LocalJournal(JournalBase):
         recovery = LogRecovery(log, config.check_crcon_recover)
         ends = read_ends(store.host.disk, store.root)
         rebuild = QueueRebuild(log, queues, store.index)
-        if left is LeftByCrash.CLEAN:
+        if left is LastExit.CLEAN:
             verify = store.configuration.ours.verify_log_at_start
             lasts = () if verify else (ends.last if ends else None, queues.last_record())
             recovered = recovery.normal(*lasts, dispatched=queues.max_physical_offset)
             safe = recovered.end
-        elif left is LeftByCrash.KILLED:
+        elif left is LastExit.KILLED:
             begin = self._whole_to()
             queues.truncate(begin)  # a unit that is written in part would pass for a good one
             if store.index is not None:
@@ -153,7 +150,7 @@ class LocalJournal(JournalBase):
             how=_HOW[left],
             records=recovered.records,
         )
-        self._settle(recovered, self._promise(ends, left is LeftByCrash.CLEAN))
+        self._settle(recovered, self._promise(ends, left is LastExit.CLEAN))
         store.checkpoint.give_up(recovered.end, recovered.last_store_timestamp)
         recovery.cut(recovered.end, safe)
         log.last_store_timestamp = recovered.last_store_timestamp
@@ -163,9 +160,9 @@ class LocalJournal(JournalBase):
             store.index.truncate(recovered.end)
         kept_ms = config.file_reserved_time * _HOUR_MS
         tell_lost_files(log, queues, kept_ms, store.host.now_ms())
-        if left is LeftByCrash.CLEAN:
+        if left is LastExit.CLEAN:
             self._compare(rebuild, ends, recovered.end)
-        elif left is LeftByCrash.KILLED:
+        elif left is LastExit.KILLED:
             rebuild.look()
             self._rebuild = rebuild
 

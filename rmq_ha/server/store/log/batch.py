@@ -20,6 +20,7 @@ from rmq_ha.base.store_format.commitlog import (
     crc32,
 )
 from rmq_ha.base.store_format.delay_levels import delay_level_in
+from rmq_ha.base.wire.batch import MEMBER_OVERHEAD
 
 _SHORT = Struct(">H")
 _NUMBER_AND_PLACE = Struct(">qq")
@@ -27,7 +28,6 @@ _NUMBER_AT = 20
 _STAMP = Struct(">q")
 _STAMP_AT = 52
 """Position of the store timestamp in a record, without the bytes of the born host's address."""
-_MEMBER_OVERHEAD = 22
 _ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 MEMBERS_A_TURN = 500
 """How many members are read and laid out in one turn of the reactor."""
@@ -91,7 +91,7 @@ class BatchLayout:
             stored = text.encode("utf-8", "replace")
             length = len(body)
             size = fixed + length + len(stored)
-            asked += _MEMBER_OVERHEAD + length
+            asked += MEMBER_OVERHEAD + length
             if len(stored) > MAX_PROPERTIES_SIZE:
                 is_long = len(text) > MAX_PROPERTIES_SIZE
                 self.fault = _ILLEGAL if is_long else PutMessageStatus.PROPERTIES_SIZE_EXCEEDED

@@ -20,7 +20,9 @@ from rmq_ha.base.seams import Disk
 FILE_NAME = "boot"
 
 
-class LeftByCrash(Enum):
+class LastExit(Enum):
+    """How the process that had the store open before this one ended."""
+
     CLEAN = auto()
     """The store was stopped, and everything is on the disk."""
     KILLED = auto()
@@ -46,7 +48,7 @@ class BootMark:
         self.path = f"{root}/{FILE_NAME}"
         self._is_wanted = is_wanted
 
-    def how_it_was_left(self, directories: Iterable[str]) -> LeftByCrash:
+    def how_it_was_left(self, directories: Iterable[str]) -> LastExit:
         """
         Return how the store was left.
 
@@ -57,9 +59,9 @@ class BootMark:
         """
         disk = self._disk
         if not disk.exists(f"{self._root}/abort"):
-            return LeftByCrash.CLEAN
+            return LastExit.CLEAN
         if not self._is_trusted():
-            return LeftByCrash.CRASHED
+            return LastExit.CRASHED
         try:
             for directory in (self._root, *directories):
                 disk.sync_tree(directory)
@@ -69,8 +71,8 @@ class BootMark:
                 "{error}; the store is recovered as after a loss of power",
                 error=error,
             )
-            return LeftByCrash.CRASHED
-        return LeftByCrash.KILLED
+            return LastExit.CRASHED
+        return LastExit.KILLED
 
     def _is_trusted(self) -> bool:
         """

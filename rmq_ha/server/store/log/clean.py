@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rmq_ha.base.config.ours import RmqHaConfig
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.seams import Disk, Host
 from rmq_ha.base.store_flags import Flag, RunningFlags
@@ -71,8 +72,14 @@ class CleaningLimits(NamedTuple):
     force_ratio: float = FORCE_RATIO
     extra_hours: int = 0
 
-
-_DEFAULT_LIMITS = CleaningLimits()
+    @classmethod
+    def from_config(cls, own: RmqHaConfig, extra_hours: int = 0) -> "CleaningLimits":
+        """Return the limits that rmq-ha's own keys set; they give both ratios in percent."""
+        return cls(
+            own.disk_space_warning_level_ratio / 100,
+            own.disk_space_clean_forcibly_ratio / 100,
+            extra_hours,
+        )
 
 
 class LogCleaner:
@@ -93,7 +100,7 @@ class LogCleaner:
         log: Cleanable,
         queue_path: str,
         flags: RunningFlags,
-        limits: CleaningLimits = _DEFAULT_LIMITS,
+        limits: CleaningLimits,
     ) -> None:
         self._configuration = configuration
         self._disk = host.disk

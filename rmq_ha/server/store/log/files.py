@@ -26,7 +26,6 @@ class FileRow:
     Files are opened when they are needed; at most `_MAX_OPEN` idle ones stay open.
 
     :param directories: where files are created, and where they are found.
-    :param read_only: further directories where files are found.
     :param has_room: whether a new file may be created in this directory.
     :ivar starts: offset of the first byte of each file, rising.
     """
@@ -36,12 +35,10 @@ class FileRow:
         disk: Disk,
         directories: Sequence[str],
         file_size: int,
-        read_only: Sequence[str] = (),
         has_room: Callable[[str], bool] = lambda directory: True,
     ) -> None:
         self._disk = disk
         self.directories = sorted(set(directories))
-        self._read_only = sorted(set(read_only) - set(directories))
         self._has_room = has_room
         self.file_size = file_size
         self.starts: list[int] = []
@@ -54,7 +51,7 @@ class FileRow:
 
         :raises StoreError: a file has a wrong size or name, or a file is missing.
         """
-        for directory in [*self.directories, *self._read_only]:
+        for directory in self.directories:
             for name in self._disk.list_dir(directory):
                 path = f"{directory}/{name}"
                 self._check(path, name)

@@ -6,7 +6,6 @@ Spec: store.md, section 8.
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
-from typing import NamedTuple
 
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.interfaces import IMessageFilter
@@ -32,36 +31,20 @@ _RECORD_HEAD = 91 + 24
 _BUDGET_S = 0.1
 
 _Unit = tuple[int, int, int]
-
+"""A unit of a queue: physical offset of its record, size of the record in bytes, tag code."""
 
 _Limits = tuple[int, int]
 """The most messages and the most bytes of a pull."""
 
 
-class _Portion(NamedTuple):
-    """
-    The limits of one pull.
+_Start = tuple[ConsumeQueue, int, int]
+"""Where a scan begins: the queue, the queue offset, and the first physical offset of the log."""
 
-    :ivar hot_from: physical offset from which records count as being in memory.
-    :ivar hot: the limits of records in memory.
-    :ivar cold: the limits of records on the disk.
-    """
-
-    hot_from: int
-    hot: _Limits
-    cold: _Limits
-
-
-class _Start(NamedTuple):
-    """
-    The place where a scan begins.
-
-    :ivar low: the first physical offset of the log.
-    """
-
-    queue: ConsumeQueue
-    queue_offset: int
-    low: int
+_Portion = tuple[int, _Limits, _Limits]
+"""
+What a pull may take: the physical offset from which records count as being in memory, the limits
+of records in memory, and the limits of records on the disk.
+"""
 
 
 class MessageReader:
@@ -132,8 +115,8 @@ class MessageReader:
                 config.max_transfer_bytes_on_message_in_disk,
             )
             scan = _Scan(
-                _Start(queue, queue_offset, self._log.min_offset),
-                _Portion(hot_from, hot, cold),
+                (queue, queue_offset, self._log.min_offset),
+                (hot_from, hot, cold),
                 self._windows,
                 self.damage,
                 message_filter,
@@ -218,7 +201,7 @@ class _Scan:
         self._hot_from, self._hot, self._cold = portion
         self._windows = windows
         self._damage = damage
-        self._checks = damage.checks_for(start.queue)
+        self._checks = damage.checks_for(self._queue)
         self._filter = message_filter
         self._seconds = seconds
         self._until = 0.0

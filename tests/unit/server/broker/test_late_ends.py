@@ -222,7 +222,7 @@ def test_while_a_check_moves_them() -> None:
     """The copies are in the log, and their replica is waited for: each END is for its copy."""
     broker = started()
     places = [broker.half(key) for key in ("a", "b")]
-    parts = broker.controller.transaction_checks._around.copies
+    parts = broker.controller.transaction_checks._context.copies
     really, held = parts.put, []
 
     def put(messages: list[Message]) -> Any:
@@ -281,7 +281,7 @@ def test_messages_without_a_unique_key() -> None:
         request = broker.message(body, TOPIC, TRAN_MSG="true", PGROUP=GROUP, WAIT="true")
         ext = broker.call(request).ext or {}
         places.append(place_of(ext["queueOffset"], int(ext["msgId"][-16:], 16)))
-    broker.controller.transaction_checks._around.asker.ask = lambda *arguments: None
+    broker.controller.transaction_checks._context.asker.ask = lambda *arguments: None
     broker.rounds(3)
     kill(broker)
     assert broker.end(places[1], COMMIT).code == 0
@@ -304,7 +304,7 @@ def test_two_that_nobody_can_tell_apart(rounds: int) -> None:
         request.ext["g"] = "1700000000000"  # born at the same time
         ext = broker.call(request).ext or {}
         places.append(place_of(ext["queueOffset"], int(ext["msgId"][-16:], 16)))
-    broker.controller.transaction_checks._around.asker.ask = lambda *arguments: None
+    broker.controller.transaction_checks._context.asker.ask = lambda *arguments: None
     broker.rounds(rounds)
     first, second = broker.records(HALF_TOPIC)[:2]
     assert lookup.is_copy(second, first)

@@ -22,7 +22,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.route_bodies import RegisterBrokerBody
 from rmq_ha.server.broker import registration as registration_module
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
-from rmq_ha.server.broker.registration import LearnedOfMaster, Registration
+from rmq_ha.server.broker.registration import MasterCallbacks, Registration
 from rmq_ha.server.broker.standing import Standing
 from rmq_ha.server.broker.succession import Succession
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
@@ -91,7 +91,7 @@ class RegistrationTests(SynchronousTestCase):
             self.topics,
             api,
             Succession(configuration, identity, api, standing, lambda address: True, 1000),
-            LearnedOfMaster(
+            MasterCallbacks(
                 lambda address: self.learned.append(("ha", address)),
                 lambda address: self.learned.append(("master", address)),
             ),

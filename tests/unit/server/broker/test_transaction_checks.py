@@ -149,17 +149,17 @@ def test_a_slice_is_no_larger_than_one_message_beyond_its_bytes(monkeypatch: Any
         broker.half(f"a{number}")
     (half, *_) = broker.records(HALF_TOPIC)
     monkeypatch.setattr(check, "_SLICE_BYTES", half.size)
-    parts, put = broker.controller.transaction_checks._around.copies, []
+    parts, put = broker.controller.transaction_checks._context.copies, []
     really = parts.put
     object.__setattr__(parts, "put", lambda messages: put.append(len(messages)) or really(messages))
     broker.rounds(2)
     assert put == [2 * 2] * 3  # each with its op message
 
 
-def set_steady(around: CheckContext, steady_ms: Callable[[], int]) -> None:
+def set_steady(context: CheckContext, steady_ms: Callable[[], int]) -> None:
     """Rounds take their time from this from now on."""
-    times = SimpleNamespace(now_ms=around.times.now_ms, steady_ms=steady_ms)
-    object.__setattr__(around, "times", times)
+    times = SimpleNamespace(now_ms=context.times.now_ms, steady_ms=steady_ms)
+    object.__setattr__(context, "times", times)
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
@@ -179,9 +179,9 @@ def test_a_round_ends_between_two_slices(is_stopped: bool, monkeypatch: Any) -> 
             checks.stop()
         return succeed(None)
 
-    steady_ms = checks._around.times.steady_ms
-    object.__setattr__(checks._around.pace, "pause", pause)
-    set_steady(checks._around, lambda: steady_ms() + late)
+    steady_ms = checks._context.times.steady_ms
+    object.__setattr__(checks._context.pace, "pause", pause)
+    set_steady(checks._context, lambda: steady_ms() + late)
     broker.run(INTERVAL_S + 1)
     assert broker.ends() == (6 + 2, 2)
     assert broker.progress()[0] == 2
@@ -192,7 +192,7 @@ def test_a_round_waits_in_turns_for_the_queues() -> None:
     broker = started()
     broker.half("a")
     broker.rounds(1)
-    parts = broker.controller.transaction_checks._around
+    parts = broker.controller.transaction_checks._context
     pause, turns = parts.pace.pause, []
     object.__setattr__(parts.pace, "pause", lambda: turns.append(0) or pause())
     object.__setattr__(parts.halves, "is_dispatched", lambda: len(turns) >= 3)
@@ -217,7 +217,7 @@ def test_a_round_that_does_not_know_all_op_messages_asks_nobody(monkeypatch: Any
     """Its time is over, or the queues stay behind: what it has not read may have ended any."""
     broker = reading(monkeypatch)
     ends = broker.ends()
-    parts, late, looks = broker.controller.transaction_checks._around, 0, 0
+    parts, late, looks = broker.controller.transaction_checks._context, 0, 0
     steady_ms, is_dispatched = parts.times.steady_ms, parts.halves.is_dispatched
     pause = parts.pace.pause
 
@@ -250,15 +250,15 @@ def test_a_stop_ends_the_reading_of_op_messages(is_behind: bool, monkeypatch: An
     """At the next turn: the store is closed as soon as the round is over."""
     broker = reading(monkeypatch)
     checks, turns = broker.controller.transaction_checks, []
-    pause = checks._around.pace.pause
+    pause = checks._context.pace.pause
 
     def stopping() -> Any:
         turns.append(checks.stop())
         return pause()
 
-    object.__setattr__(checks._around.pace, "pause", stopping)
+    object.__setattr__(checks._context.pace, "pause", stopping)
     if is_behind:
-        object.__setattr__(checks._around.halves, "is_dispatched", lambda: False)
+        object.__setattr__(checks._context.halves, "is_dispatched", lambda: False)
     broker.run(INTERVAL_S + 1)
     assert [stopped.called for stopped in turns] == [True] * 2
     assert broker.ends() == (6, 6)
@@ -267,7 +267,7 @@ def test_a_stop_ends_the_reading_of_op_messages(is_behind: bool, monkeypatch: An
 def test_a_round_leaves_others_their_turns(monkeypatch: Any) -> None:
     """While the queues are behind, after so many op messages, and after each slice."""
     broker = reading(monkeypatch)
-    parts, held, read = broker.controller.transaction_checks._around, [], []
+    parts, held, read = broker.controller.transaction_checks._context, [], []
 
     class Store:
         min_offset_in_queue = parts.halves.store.min_offset_in_queue
@@ -325,7 +325,7 @@ def test_a_store_that_leads_nowhere_ends_the_round() -> None:
             asked.append(offset)
             return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, offset, 0, 1, [])
 
-    object.__setattr__(broker.controller.transaction_checks._around.halves, "store", Store())
+    object.__setattr__(broker.controller.transaction_checks._context.halves, "store", Store())
     broker.rounds(2)
     assert asked == [0, 0] * 2  # of the op and of the half queue
 
@@ -452,7 +452,7 @@ def test_question() -> None:
 def test_producers_are_asked_in_turn() -> None:
     """Each of a group's connections gets its share."""
     broker = started()
-    asker = broker.controller.transaction_checks._around.asker
+    asker = broker.controller.transaction_checks._context.asker
 
     class Member:
         def __init__(self) -> None:
@@ -524,7 +524,7 @@ def refuse(broker: TransactionBroker, topics: set[str], status: PutMessageStatus
     """Puts to these topics end like that from now on; the list tells of them."""
     store = broker.controller.store
     refused: list[str] = []
-    parts = broker.controller.transaction_checks._around.copies
+    parts = broker.controller.transaction_checks._context.copies
     service = broker.controller.transaction_checks
 
     def put(messages: list[Message]) -> Any:
@@ -680,7 +680,7 @@ def test_a_stop_waits_for_the_round_that_is_under_way() -> None:
     checks = broker.controller.transaction_checks
     held: list[Deferred[Any]] = []
     object.__setattr__(
-        checks._around.copies, "put", lambda messages: held.append(Deferred()) or held[0]
+        checks._context.copies, "put", lambda messages: held.append(Deferred()) or held[0]
     )
     broker.world.clock.run_while(lambda: not held, 30)
     stopped: list[None] = []

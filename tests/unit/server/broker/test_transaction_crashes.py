@@ -46,7 +46,7 @@ def crash_at_put(broker: TransactionBroker, wanted: int, *, stored: bool) -> lis
 
     :returns: how many messages each put had so far.
     """
-    parts = broker.controller.transaction_checks._around.copies
+    parts = broker.controller.transaction_checks._context.copies
     really = parts.put
     puts: list[int] = []
 

@@ -358,9 +358,9 @@ def test_a_master_s_next_life_knows_nothing_of_the_one_before() -> None:
     fates.begin(700)
     fates.note(0, 3, Fate.MOVED)
     fates.note_copy(half, HalfPlace(9, 900))
-    assert (fates.lives, fates.of(0, 3), fates.knows(half)) == (1, Fate.MOVED, True)
+    assert (fates.lives, fates.fate_of(0, 3), fates.knows(half)) == (1, Fate.MOVED, True)
     fates.begin(1000)
-    assert (fates.lives, fates.of(0, 3), fates.knows(half)) == (2, Fate.OPEN, False)
+    assert (fates.lives, fates.fate_of(0, 3), fates.knows(half)) == (2, Fate.OPEN, False)
     assert fates.copy_of(half) is None
 
 
@@ -404,7 +404,7 @@ def test_a_window_reaches_down_from_the_first_that_was_noted(offset: int, is_kno
     fates.note(0, offset, Fate.MOVED)
     assert [fates.knows(half) for half in halves] == [is_known] * 3 + [True]
     noted = {10: Fate.ENDED} | ({offset: Fate.MOVED} if is_known else {})
-    assert {number: fates.of(0, number) for number in range(12)} == {
+    assert {number: fates.fate_of(0, number) for number in range(12)} == {
         number: noted.get(number, Fate.OPEN) for number in range(12)
     }
 
@@ -458,6 +458,6 @@ def test_what_is_known_of_a_fate_is_true(notes: list[tuple[int, Fate]]) -> None:
         noted[offset] = max(noted.get(offset, Fate.OPEN), fate)
         for other in range(25):
             if fates.knows(record({}, queue_id=0, queue_offset=other)):
-                assert fates.of(0, other) == noted.get(other, Fate.OPEN)
+                assert fates.fate_of(0, other) == noted.get(other, Fate.OPEN)
             else:
                 assert other < max(noted)

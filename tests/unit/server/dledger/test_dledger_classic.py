@@ -15,7 +15,7 @@ from rmq_ha.server.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.server.dledger.journal import LedgerJournal
 from rmq_ha.server.dledger.ledger import Ledger
 from rmq_ha.server.dledger.tail import LedgerTail
-from rmq_ha.server.store.log.boot import LeftByCrash
+from rmq_ha.server.store.log.boot import LastExit
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.files import FileRow
 from rmq_ha.testing.host import World
@@ -71,7 +71,7 @@ class Upgraded:
         journal = LedgerJournal(log, config)
         journal.attach(self.store)
         journal.load()
-        journal.recover(LeftByCrash.CLEAN if last_exit_ok else LeftByCrash.CRASHED)
+        journal.recover(LastExit.CLEAN if last_exit_ok else LastExit.CRASHED)
         return log
 
 

@@ -23,7 +23,7 @@ from rmq_ha.server.dledger.ledger import Ledger
 from rmq_ha.server.dledger.ledger_reader import RecentEntries
 from rmq_ha.server.dledger.tail import TERM_TOPIC, LedgerTail
 from rmq_ha.server.store.log.batch import BatchLayout
-from rmq_ha.server.store.log.boot import LeftByCrash
+from rmq_ha.server.store.log.boot import LastExit
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.files import FileRow
 from rmq_ha.server.store.message_store import DefaultMessageStore
@@ -90,7 +90,7 @@ class Rig:
         return found
 
 
-def recover(log: DLedgerCommitLog, store: Any, left: LeftByCrash) -> None:
+def recover(log: DLedgerCommitLog, store: Any, left: LastExit) -> None:
     """As a store around it does."""
     journal = LedgerJournal(log, store.configuration.store)
     journal.attach(store)
@@ -428,7 +428,7 @@ def test_a_log_of_one_entry_is_no_empty_one() -> None:
     store = Mock()
     store.configuration = BrokerConfiguration()
     store.queues.max_physical_offset = 0
-    recover(rig.log, store, LeftByCrash.CLEAN)
+    recover(rig.log, store, LastExit.CLEAN)
     assert (rig.log.ledger.end_index, rig.log.last_store_timestamp) == (0, NOW)
     assert rig.log.flushed_offset == rig.log.ledger.end_pos
 
@@ -472,7 +472,7 @@ def test_after_a_crash_the_queues_are_cut_to_a_file_that_is_surely_in_them(
     store.configuration = BrokerConfiguration()
     store.sure_until_ms.return_value = NOW + sure
     store.queues.max_physical_offset = 0
-    recover(rig.log, store, LeftByCrash.CRASHED)
+    recover(rig.log, store, LastExit.CRASHED)
     store.queues.truncate.assert_called_once_with(file * FILE_SIZE)
 
 
@@ -490,7 +490,7 @@ def test_after_a_crash_a_file_that_begins_without_a_record_is_not_surely_in_the_
     store.configuration = BrokerConfiguration()
     store.sure_until_ms.return_value = now
     store.queues.max_physical_offset = 0
-    recover(rig.log, store, LeftByCrash.CRASHED)
+    recover(rig.log, store, LastExit.CRASHED)
     store.queues.truncate.assert_called_once_with(FILE_SIZE)
 
 

@@ -81,6 +81,6 @@ def test_new_files_go_to_the_directories_that_have_room(full: str, used: str) ->
     for number in range(6):
         row.create(SIZE * number)
     assert "".join(row.path(SIZE * number)[1] for number in range(6)) == used
-    again = FileRow(disk, ["/a"], SIZE, read_only=["/a", "/b", "/c"])
+    again = FileRow(disk, ["/a", "/b", "/c"], SIZE)
     again.load()
     assert again.starts == row.starts
