@@ -50,7 +50,7 @@ class LineNetwork:
     def __init__(self, link: Any) -> None:
         self._link = link
 
-    def between(self, one: str, other: str) -> list[Any]:
+    def connections_between(self, one: str, other: str) -> list[Any]:
         return [self._link]
 
     def drop(self, link: Any) -> None:
