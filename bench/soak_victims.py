@@ -28,7 +28,7 @@ _ANSWERED_LATE = 2000
 
 
 class RealClock:
-    """Seconds of the machine; what is put on it happens in `run`."""
+    """The machine's monotonic clock, in seconds; `run` makes the calls that were put on it."""
 
     def __init__(self) -> None:
         self._queue = scheduler(time.monotonic, time.sleep)
@@ -231,13 +231,14 @@ class RealVictims:
         self._fill(count, "new")
         wanted = [(0, number, f"new-{number}") for number in range(count)]
         deadline = time.monotonic() + 30
-        while _again(pair.slave) != wanted and time.monotonic() < deadline:
+        while _messages_made_again(pair.slave) != wanted and time.monotonic() < deadline:
             time.sleep(0.5)
-        self.found += [
-            f"{member.name}: a topic made again has {len(_again(member))} messages, not {count}"
-            for member in pair.members
-            if _again(member) != wanted
-        ]
+        for member in pair.members:
+            stored = _messages_made_again(member)
+            if stored != wanted:
+                self.found.append(
+                    f"{member.name}: a topic made again has {len(stored)} messages, not {count}"
+                )
 
     def damage(self, machine: str, seconds: float) -> None:
         """It starts and heals, or says why it does not start."""
@@ -323,7 +324,7 @@ class RealVictims:
                     raise Refused(answer)
 
 
-def _again(member: Member) -> list[tuple[int, int, str]]:
+def _messages_made_again(member: Member) -> list[tuple[int, int, str]]:
     try:
         return member.stored("again")
     except (OSError, Refused):
