@@ -24,7 +24,7 @@ LOSES_TAIL = ("fail_over", "power", "blackout")
 """After these faults what consumers have read may be gone: nobody had acknowledged or synced it."""
 _NEVER_MS = 600_000
 _ANSWERED_LATE = 2000
-"""Messages of a queue that may be stored before `remember` and answered behind it."""
+"""So many messages of a queue may be stored before `remember` and answered after it."""
 
 
 class RealClock:
@@ -40,7 +40,7 @@ class RealClock:
         self._queue.enterabs(moment, 0, function, arguments)
 
     def run(self) -> None:
-        """Until nothing is left to happen."""
+        """Make the calls, each at its moment, until none is left."""
         self._queue.run()
 
 
@@ -145,11 +145,15 @@ class RealVictims:
         self._starts: list[int] = []
 
     def draw(self, kinds: dict[str, int]) -> Fault:
-        """One fault, by the simulator's chances."""
+        """Draw one fault by the weights of these kinds."""
         return plan_faults(self._random, 1.0, kinds)[0]
 
     def suffer(self, fault: Fault) -> list[str]:
-        """All of a fault, until what it stopped goes on; what went wrong."""
+        """
+        Let a fault happen, to its end.
+
+        :returns: what went wrong, a text each.
+        """
         self.found = []
         plan = FaultPlan(self, [fault])
         plan.start()
@@ -314,7 +318,7 @@ class RealVictims:
             self.found.append(f"a send after the step of a clock got code {code}")
 
     def _fill(self, count: int, life: str) -> None:
-        """Until each is SEND_OK; none is sent twice."""
+        """Send so many messages to the topic, each once; an answer other than stored is raised."""
         with self._pair.master.wire() as wire:
             for number in range(count):
                 body = f"{life}-{number}".encode()

@@ -145,7 +145,7 @@ EXAMPLES_OF_A_BROKER = 25
 
 
 class Brokers:
-    """A broker for so many examples: one for each would take most of the time."""
+    """So many examples share a broker: one for each would take most of the time."""
 
     def __init__(self) -> None:
         self._uses = 0

@@ -157,7 +157,7 @@ def test_a_slice_is_no_larger_than_one_message_beyond_its_bytes(monkeypatch: Any
 
 
 def set_steady(around: CheckContext, steady_ms: Callable[[], int]) -> None:
-    """Rounds take their time from this from now on."""
+    """From now on the rounds read their time from this function."""
     times = SimpleNamespace(now_ms=around.times.now_ms, steady_ms=steady_ms)
     object.__setattr__(around, "times", times)
 
