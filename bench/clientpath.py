@@ -18,7 +18,6 @@ import argparse
 import asyncio
 import cProfile
 import gc
-import os
 import pstats
 import re
 import socket
@@ -27,10 +26,10 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path as StatFile
 from random import Random
 from typing import Any
 
+import psutil
 from hotpath import End, Turns
 from twisted.internet.defer import Deferred, succeed
 
@@ -466,8 +465,7 @@ def show_memory(name: str, in_flight: int, messages: int) -> None:
     try:
         for tenth in range(11):
             gc.collect()
-            pages = int(StatFile("/proc/self/statm").read_text().split()[1])
-            kib = pages * os.sysconf("SC_PAGE_SIZE") // 1024
+            kib = psutil.Process().memory_info().rss // 1024
             print(f"{path.done:>9,} messages: {len(gc.get_objects()):,} objects, {kib:,} KiB")
             if tenth < 10:
                 path.run(messages // 10)

@@ -239,14 +239,11 @@ class Soak:
         """Everything promised has arrived, or nothing comes any more."""
         self._say("the load has stopped; waiting for consumers and checks")
         deadline = time.monotonic() + DRAIN_S
-        while time.monotonic() < deadline and self._is_expecting():
+        while time.monotonic() < deadline and self._history.faults_of_groups():
             time.sleep(1)
         time.sleep(8)  # what must not come gets its chance
         if reason := self._pair.heals():
             self._violated(f"at the end: {reason}")
-
-    def _is_expecting(self) -> bool:
-        return bool(self._history.faults_of_groups())
 
     def _judge(self) -> None:
         pair, history = self._pair, self._history

@@ -1,4 +1,4 @@
-"""The load of `bench/soak.py --load ours`: our own client, without Java.
+"""The load of `bench/soak.py`: producers and consumers of rmq-ha's own client.
 
     python bench/soak_load.py produce NAMESRV RATE
     python bench/soak_load.py consume NAMESRV CHURN_SECONDS

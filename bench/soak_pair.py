@@ -114,7 +114,7 @@ class Member:
             self.server.stop()
 
     def stand_still(self, does: bool) -> None:
-        """Its process stops, or goes on."""
+        """Stop the process of this machine (SIGSTOP), or let it go on."""
         if self.is_up:
             self.server.process.send_signal(signal.SIGSTOP if does else signal.SIGCONT)
 
@@ -363,7 +363,7 @@ def _read(store: Path, position: int, count: int) -> bytes:
 
 
 def queue_files(store: Path) -> dict[str, bytes]:
-    """The queues of the streams, by path, without what is not written yet."""
+    """The bytes of the queue files of the streams, by path, without the zeros at their ends."""
     return {
         str(path.relative_to(store)): path.read_bytes().rstrip(b"\0")
         for path in sorted(store.glob("consumequeue/own-*/*/*[0-9]"))

@@ -24,11 +24,11 @@ LOSES_TAIL = ("fail_over", "power", "blackout")
 """After these faults what consumers have read may be gone: nobody had acknowledged or synced it."""
 _NEVER_MS = 600_000
 _ANSWERED_LATE = 2000
-"""Messages of a queue that may be stored before `remember` and answered behind it."""
+"""So many messages of a queue may be stored before `remember` and answered after it."""
 
 
 class RealClock:
-    """Seconds of the machine; what is put on it happens in `run`."""
+    """The machine's monotonic clock, in seconds; `run` makes the calls that were put on it."""
 
     def __init__(self) -> None:
         self._queue = scheduler(time.monotonic, time.sleep)
@@ -40,7 +40,7 @@ class RealClock:
         self._queue.enterabs(moment, 0, function, arguments)
 
     def run(self) -> None:
-        """Until nothing is left to happen."""
+        """Make the calls, each at its moment, until none is left."""
         self._queue.run()
 
 
@@ -50,7 +50,7 @@ class LineNetwork:
     def __init__(self, link: Any) -> None:
         self._link = link
 
-    def between(self, one: str, other: str) -> list[Any]:
+    def connections_between(self, one: str, other: str) -> list[Any]:
         return [self._link]
 
     def drop(self, link: Any) -> None:
@@ -145,11 +145,15 @@ class RealVictims:
         self._starts: list[int] = []
 
     def draw(self, kinds: dict[str, int]) -> Fault:
-        """One fault, by the simulator's chances."""
+        """Draw one fault by the weights of these kinds."""
         return plan_faults(self._random, 1.0, kinds)[0]
 
     def suffer(self, fault: Fault) -> list[str]:
-        """All of a fault, until what it stopped goes on; what went wrong."""
+        """
+        Let a fault happen, to its end.
+
+        :returns: what went wrong, a text each.
+        """
         self.found = []
         plan = FaultPlan(self, [fault])
         plan.start()
@@ -231,13 +235,14 @@ class RealVictims:
         self._fill(count, "new")
         wanted = [(0, number, f"new-{number}") for number in range(count)]
         deadline = time.monotonic() + 30
-        while _again(pair.slave) != wanted and time.monotonic() < deadline:
+        while _messages_made_again(pair.slave) != wanted and time.monotonic() < deadline:
             time.sleep(0.5)
-        self.found += [
-            f"{member.name}: a topic made again has {len(_again(member))} messages, not {count}"
-            for member in pair.members
-            if _again(member) != wanted
-        ]
+        for member in pair.members:
+            stored = _messages_made_again(member)
+            if stored != wanted:
+                self.found.append(
+                    f"{member.name}: a topic made again has {len(stored)} messages, not {count}"
+                )
 
     def damage(self, machine: str, seconds: float) -> None:
         """It starts and heals, or says why it does not start."""
@@ -313,7 +318,7 @@ class RealVictims:
             self.found.append(f"a send after the step of a clock got code {code}")
 
     def _fill(self, count: int, life: str) -> None:
-        """Until each is SEND_OK; none is sent twice."""
+        """Send so many messages to the topic, each once; an answer other than stored is raised."""
         with self._pair.master.wire() as wire:
             for number in range(count):
                 body = f"{life}-{number}".encode()
@@ -323,7 +328,7 @@ class RealVictims:
                     raise Refused(answer)
 
 
-def _again(member: Member) -> list[tuple[int, int, str]]:
+def _messages_made_again(member: Member) -> list[tuple[int, int, str]]:
     try:
         return member.stored("again")
     except (OSError, Refused):

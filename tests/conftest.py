@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.kits import rings
 from tests.kits.draws import EXPLORES
+
+pytest_plugins = ["tests.kits.rings"]
 
 settings.register_profile("rmq-ha", deadline=None, derandomize=not EXPLORES)
 settings.load_profile("rmq-ha")
@@ -29,33 +30,8 @@ LONG = ("spark", "interop", "live", "museum", "packaging", "rehearsal", "mistake
 _ROOMS = Path(__file__).parent
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which rings of tests a run takes (`tests/kits/rings.py`)."""
-    rings.add_options(parser)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Before the workers of xdist are started: they are given what is settled here."""
-    rings.configure(config)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """`-q`, which `pyproject.toml` sets, hides pytest's own header."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None:
-        for line in session.config.stash[rings.KEY].header():
-            reporter.write_line(line)
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A folder of a ring that this run leaves out is not even imported."""
-    return config.stash[rings.KEY].leaves_out_path(collection_path) or None
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long rooms first; within a room the order of names stays."""
-    rings.deselect(config, items)
     items.sort(key=_place)
 
 

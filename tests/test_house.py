@@ -15,6 +15,7 @@ from zope.interface.verify import verifyClass
 
 from rmq_ha.client.connection.parts import ConsumerPart
 from rmq_ha.client.consume.rebalancer import QueueOwner
+from tests.kits.pages import PAGES, REPO
 
 ROOT = Path(__file__).parents[1] / "rmq_ha"
 FILES = sorted(ROOT.rglob("*.py"))
@@ -663,12 +664,10 @@ RIDDLES_OF_OPERATORS = (
 
 
 def test_sentences_that_an_operator_could_not_decode_are_gone() -> None:
-    """In help texts, log lines and the pages that an operator reads."""
-    here = ROOT.parent
-    pages = [here / "README.md", *(here / "docs").glob("*.md"), *FILES]
+    """In help texts, log lines and all pages."""
     found = [
-        f"{path.relative_to(here)}: {riddle}"
-        for path in pages
+        f"{path.relative_to(REPO)}: {riddle}"
+        for path in [*PAGES, *FILES]
         for riddle in RIDDLES_OF_OPERATORS
         if riddle in path.read_text()
     ]
@@ -720,7 +719,7 @@ MANY_PARAMETERS = {
     "Message",  # public: an application names the parts of a message
     "Send",  # a record of values: a message on its way
 }
-"""Constructors that take more."""
+"""Classes whose constructor may take more than `MOST_PARAMETERS`, each with the reason."""
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)

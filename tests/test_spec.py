@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).parents[1]
+from tests.kits.pages import DOCUMENTS, PAGES, REPO
+
 SPEC = REPO / "docs" / "spec"
-DOCUMENTS = [*(REPO / "docs").glob("*.md"), *(REPO / "docs" / "reference").glob("*.md")]
 _POINTER = re.compile(r'Spec: (.+?)(?:\n\s*\n|"""|\Z)', re.DOTALL)
 _NUMBER = r"\d+(?:\.\d+)*"
 _REFERENCE = re.compile(
@@ -73,8 +73,7 @@ _PLACE = re.compile(r"`((?:rmq_ha|tests|bench|conf|examples)/[\w/.-]*)`")
 
 
 def test_every_file_that_a_document_names_is_there() -> None:
-    documents = [*REPO.glob("*.md"), *DOCUMENTS]
-    named = {(path.name, place) for path in documents for place in _PLACE.findall(path.read_text())}
+    named = {(path.name, place) for path in PAGES for place in _PLACE.findall(path.read_text())}
     assert len(named) > 100
     # What `bench/` writes is not in the repository.
     there = {place for _, place in named if (REPO / place).exists() or "/results/" in place}
@@ -88,7 +87,7 @@ _SPLIT_STRING = re.compile(r"""["']\s*\n\s*f?["']""")
 def test_every_section_that_a_text_names_is_there() -> None:
     """`docs/failover.md, "What may be lost"`, in code and as a link in a page."""
     pages = {path.stem: path.read_text() for path in DOCUMENTS}
-    sources = [*(REPO / "rmq_ha").rglob("*.py"), *REPO.glob("*.md"), *DOCUMENTS]
+    sources = [*(REPO / "rmq_ha").rglob("*.py"), *PAGES]
     named = {
         (path.name, place.rpartition("/")[2], heading)
         for path in sources

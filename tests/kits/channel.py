@@ -14,7 +14,7 @@ class FakeChannel:
     """
     `sent` has commands and raw frames, in order.
 
-    :ivar holding: what requests that take several turns have given it.
+    :ivar holding: of each request that takes several turns, the Deferred that fires at its end.
     """
 
     is_full = False

@@ -5,6 +5,8 @@ Which tests a run takes: those of the rings that it wants.
 `@pytest.mark.NAME` moves one slow test of another file there. All other tests are the inner ring.
 Without a path on the command line `pytest` runs the inner ring. With a path it runs all tests below
 that path. `--ring NAME` takes the tests of one ring, and `--ring all` takes every test.
+
+This module is a plugin of pytest, which `tests/conftest.py` names.
 """
 
 from __future__ import annotations
@@ -50,11 +52,11 @@ class Rings:
         self._takes_inner = everything or INNER in wanted
 
     def leaves_out_path(self, path: Path) -> bool:
-        """A whole folder or file of a ring that this run does not want: nobody imports it."""
+        """Whether a whole folder or file is of a ring that this run does not want."""
         return self._ring_of.get(path) in self.left_out
 
     def takes(self, item: pytest.Item) -> bool:
-        """This run wants the ring of this test: of its mark, else of its file or folder."""
+        """Whether this run wants a test: by the ring of its mark, else of its file or folder."""
         ring = next((name for name in COMMANDS if item.get_closest_marker(name)), None)
         if ring is None:
             above = (item.path, *item.path.parents)
@@ -62,7 +64,7 @@ class Rings:
         return self._takes_inner if ring == INNER else ring not in self.left_out
 
     def header(self) -> Iterator[str]:
-        """What this run leaves out, and the command that runs it."""
+        """Each ring that this run leaves out, with the command that runs it; a line each."""
         if not self._takes_inner:
             yield "this run leaves out the inner ring; `pytest` runs it"
         for name in self.left_out:
@@ -72,7 +74,7 @@ class Rings:
 KEY = pytest.StashKey[Rings]()
 
 
-def add_options(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
     """`--ring`, and the list in `pyproject.toml`."""
     parser.addini("rings", "outer rings of tests: NAME: PATH PATH ...", type="linelist")
     parser.addoption(
@@ -84,8 +86,8 @@ def add_options(parser: pytest.Parser) -> None:
     )
 
 
-def configure(config: pytest.Config) -> None:
-    """Settle what this run wants; the workers of xdist are given the same."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Settle what this run wants before xdist starts its workers, which are given the same."""
     for name, command in COMMANDS.items():
         config.addinivalue_line("markers", f"{name}: is in an outer ring of tests ({command})")
     if not config.option.ring:
@@ -94,11 +96,26 @@ def configure(config: pytest.Config) -> None:
     config.stash[KEY] = Rings(config.rootpath, config.getini("rings"), config.option.ring)
 
 
-def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """`-q`, which `pyproject.toml` sets, hides pytest's own header."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        for line in session.config.stash[KEY].header():
+            reporter.write_line(line)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A folder of a ring that this run leaves out is not even imported."""
+    return config.stash[KEY].leaves_out_path(collection_path) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take the tests of rings that this run does not want out of the list."""
-    rings = config.stash[KEY]
-    taken = [item for item in items if rings.takes(item)]
-    if len(taken) < len(items):
-        left = {id(item) for item in taken}
-        config.hook.pytest_deselected(items=[item for item in items if id(item) not in left])
+    taken: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (taken if config.stash[KEY].takes(item) else left_out).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
         items[:] = taken

@@ -46,7 +46,7 @@ class Sentence:
 
     @property
     def words(self) -> int:
-        """A bare list of code is no sentence and has none."""
+        """How many words it has; 0 for a list of code, which is no sentence."""
         found = [word for word in self.text.split() if re.search(r"\w", word)]
         return 0 if {word.strip(",;.") for word in found} == {_CODE} else len(found)
 
@@ -68,7 +68,7 @@ class Lengths:
 
     @property
     def faults(self) -> list[str]:
-        """What breaks the rule, a line each."""
+        """Each breach of the rule, as one line of text."""
         found = [f"line {s.line}: {s.words} words: {s.text}" for s in self.too_long]
         if self.average > AVERAGE_LIMIT:
             found.append(f"{self.average:.1f} words a sentence, and {AVERAGE_LIMIT} are the limit")
@@ -76,7 +76,7 @@ class Lengths:
 
 
 def sentences(page: str) -> Iterator[Sentence]:
-    """:param page: the text of a Markdown file."""
+    """All sentences of a Markdown text, in their order, those of tables included."""
     tokens = _PARSER.parse(page)
     for position, token in enumerate(tokens):
         opener = tokens[position - 1].type if position else ""
@@ -87,7 +87,7 @@ def sentences(page: str) -> Iterator[Sentence]:
 
 
 def lengths(page: str) -> Lengths:
-    """:param page: the text of a Markdown file."""
+    """The figures of a Markdown text."""
     found = [sentence for sentence in sentences(page) if sentence.words >= _SHORTEST]
     counts = [sentence.words for sentence in found if not sentence.in_table]
     return Lengths(
@@ -113,7 +113,7 @@ def _plain(inline: Token) -> str:
 
 def _of_block(text: str, line: int, in_table: bool) -> Iterator[Sentence]:
     begin = 0
-    for end in [*(match for match in _END.finditer(text)), None]:
+    for end in [*_END.finditer(text), None]:
         upto = end.end() if end else len(text)
         piece = text[begin:upto]
         if end and _ABBREVIATION.search(piece.rstrip()):
@@ -126,7 +126,7 @@ def _of_block(text: str, line: int, in_table: bool) -> Iterator[Sentence]:
 
 
 def main(names: list[str]) -> int:
-    """:returns: the exit code."""
+    """Print the figures and the long sentences of some pages; the exit code is 1 for a fault."""
     found = {name: lengths(Path(name).read_text()) for name in names}
     print(f"{'page':<40} sentences  average  longest  above {LENGTH_LIMIT}")
     for name, page in found.items():

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from rmq_ha.base.host.ports import free_ports
 from rmq_ha.testing.real_brokers import ServerProcess
+from tests.kits.pages import COMMANDS, FILE, REPO, type_commands, with_ports
 
-TEXT = (Path(__file__).parents[2] / "docs" / "hardening.md").read_text()
-FILE = re.compile(r"^`([\w.-]+)`[^\n]*:\n\n```\w+\n(.*?)^```$", re.M | re.S)
-SHELL = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
-BIN = Path(sys.executable).parent
+TEXT = (REPO / "docs" / "hardening.md").read_text()
 SLAVE = {"brokerId=0": "brokerId=1", "SYNC_MASTER": "SLAVE"}
 
 
@@ -26,31 +21,19 @@ class Machines:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         base = free_ports(12)
-        self._moved = {"9876": base, "10911": base + 4, "5557": base + 8}
+        self._ports = {"9876": base, "10911": base + 4, "5557": base + 8}
         self.files = {name: self.here(text) for name, text in FILE.findall(TEXT)}
         self.servers: list[ServerProcess] = []
 
     def here(self, text: str) -> str:
         """The document's words, with addresses and ports that this machine has."""
-        text = text.replace("10.0.0.", "127.0.0.")
-        return re.sub(r"\b(9876|10911|5557)\b", lambda m: str(self._moved[m[0]]), text)
+        return with_ports(text.replace("10.0.0.", "127.0.0."), self._ports)
 
     def type(self, block: str) -> str:
         """A block of commands of the document, in one shell; each of them has to succeed."""
-        environ = {
-            **os.environ,
-            "PATH": f"{BIN}:{os.environ['PATH']}",
-            "XDG_CONFIG_HOME": str(self.directory / "settings"),
-        }
-        done = subprocess.run(
-            ["bash", "-ec", self.here(block)],
-            cwd=self.directory,
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        settings = {"XDG_CONFIG_HOME": str(self.directory / "settings")}
+        script = f"set -e\n{self.here(block)}"
+        done = type_commands(script, self.directory, seconds=120, environ=settings)
         assert done.returncode == 0, done.stdout + done.stderr + self.logs()
         return done.stdout
 
@@ -90,7 +73,7 @@ def machines(tmp_path: Path) -> Machines:
 
 
 def test_the_document_works_to_the_letter(machines: Machines) -> None:
-    certificates, of_operator, of_application = SHELL.findall(TEXT)
+    certificates, of_operator, of_application = COMMANDS.findall(TEXT)
     machines.type(certificates)
     master = machines.here("listenPort=10911\n") + machines.files["broker-a.properties"]
     slave = master.replace("haTrustedMasters=127.0.0.7", "haTrustedMasters=127.0.0.6")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,12 +11,10 @@ from pathlib import Path
 import pytest
 
 from rmq_ha.base.host.ports import free_ports
+from tests.kits.pages import COMMANDS, REPO, type_commands, with_ports
 
-ROOT = Path(__file__).parents[2]
-TYPED = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
 BLOCKS = re.compile(r"^```sh\n.*?^```\n(?:\n```text\n(.*?)^```$)?", re.M | re.S)
 """With what stands below a block of commands; a block without any prints nothing."""
-BIN = Path(sys.executable).parent
 MARK = "next block of the page"
 PORTS = (9876, 9877, 5557, 5558, 5567, 5568, *range(10909, 10914), *range(11009, 11014))
 
@@ -31,28 +27,18 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         base = free_ports(len(PORTS))
-        self._moved = {str(port): str(base + number) for number, port in enumerate(PORTS)}
+        self._ports = {str(port): base + number for number, port in enumerate(PORTS)}
 
-    def here(self, text: str) -> str:
+    def with_my_ports(self, text: str) -> str:
         """The page's words with the ports of this test."""
-        return re.sub(r"\b\d{4,5}\b", lambda found: self._moved.get(found[0], found[0]), text)
+        return with_ports(text, self._ports)
 
     def type(self, init: str, rest: str) -> str:
         """:param init: the command that writes the files; `rest` finds the ports moved in them."""
-        change = ";".join(rf"s/\b{old}\b/{new}/g" for old, new in self._moved.items())
-        script = f"exec 2>&1\n{init}\nsed -i -E '{change}' demo/*.properties\n{self.here(rest)}"
-        environ = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
-        environ.pop("NAMESRV_ADDR", None)
-        done = subprocess.run(
-            ["bash", "-c", script],
-            cwd=self.folder,
-            env=environ,
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=180,
-            check=False,
-        )
-        return done.stdout
+        change = ";".join(rf"s/\b{old}\b/{new}/g" for old, new in self._ports.items())
+        moved = f"sed -i -E '{change}' demo/*.properties"
+        script = f"exec 2>&1\n{init}\n{moved}\n{self.with_my_ports(rest)}"
+        return type_commands(script, self.folder, seconds=180).stdout
 
     def end(self) -> None:
         """Ends whatever a page has left behind."""
@@ -74,13 +60,13 @@ def plain(text: str) -> str:
 
 
 def test_each_command_of_the_first_hour_prints_what_the_page_shows(shell: Shell) -> None:
-    page = (ROOT / "docs" / "first-hour.md").read_text()
-    typed = [f"{block}echo '{MARK}'\n" for block in TYPED.findall(page)]
+    page = (REPO / "docs" / "first-hour.md").read_text()
+    typed = [f"{block}echo '{MARK}'\n" for block in COMMANDS.findall(page)]
     text = shell.type(typed[0], "".join(typed[1:]))
     shown = [found[1] or "" for found in BLOCKS.finditer(page)]
     assert len(shown) == len(typed) > 6
     for number, (wanted, printed) in enumerate(zip(shown, text.split(f"{MARK}\n"), strict=False)):
-        lines = [line if number == 0 else shell.here(line) for line in wanted.splitlines()]
+        lines = [line if number == 0 else shell.with_my_ports(line) for line in wanted.splitlines()]
         assert lines or not printed, printed
         for line in lines:
             expected = plain(line).replace("/demo/", f"{shell.folder}/demo/")
@@ -88,7 +74,7 @@ def test_each_command_of_the_first_hour_prints_what_the_page_shows(shell: Shell)
 
 
 def test_the_pair_of_the_readme_keeps_a_message(shell: Shell) -> None:
-    section = (ROOT / "README.md").read_text().split("## Run a pair\n")[1].split("\n## ")[0]
+    section = (REPO / "README.md").read_text().split("## Run a pair\n")[1].split("\n## ")[0]
     typed = "".join(re.findall(r"^ {4}(.*\n)", section, re.M))
     init, _, rest = typed.partition("\n")
     text = shell.type(init, f"{rest}\necho '{MARK}'\nkill $(jobs -p)\nwait\n")

@@ -101,7 +101,7 @@ class SpoiltDisk(Protocol):
     """
     Files that can be damaged: a `SimDisk`, or those of a real store (`bench/soak_victims.py`).
 
-    :ivar boot: counts what a machine that is down may find changed.
+    :ivar boot: the number of the machine's boot; `spoil` adds one, as the machine was down.
     """
 
     boot: int

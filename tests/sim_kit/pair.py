@@ -328,7 +328,7 @@ class HAPair:
             self.findings.violation(self.now, "watermark", text)
         for slave in self.master.replication.statistics().slaves:
             if slave.lag < 0:
-                self.findings.violation(self.now, "lag", f"a slave is {slave['lag']} behind")
+                self.findings.violation(self.now, "lag", f"a slave is {slave.lag} behind")
 
     # The end
 

@@ -8,25 +8,6 @@ from tests.kits import rings
 
 pytest_plugins = ["pytester"]
 
-CONFTEST = """
-from tests.kits import rings
-
-
-def pytest_addoption(parser):
-    rings.add_options(parser)
-
-
-def pytest_configure(config):
-    rings.configure(config)
-
-
-def pytest_ignore_collect(collection_path, config):
-    return config.stash[rings.KEY].leaves_out_path(collection_path) or None
-
-
-def pytest_collection_modifyitems(config, items):
-    rings.deselect(config, items)
-"""
 OPTIONS = ["--import-mode=importlib"]
 OPTIONS += [f"-pno:{name}" for name in ("xdist", "twisted", "pytest_twisted", "asyncio", "rmqha")]
 SUITE = {
@@ -37,7 +18,7 @@ SUITE = {
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    pytester.makeconftest(CONFTEST)
+    pytester.makeconftest('pytest_plugins = ["tests.kits.rings"]')
     pytester.makeini(
         f"[pytest]\ntestpaths = all\npythonpath = {Path(__file__).parents[2]}\n"
         "rings =\n  peers: all/java\n"

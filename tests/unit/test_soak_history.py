@@ -1,16 +1,18 @@
 """What the soak's judges find: each rule is broken once here."""
 
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from soak_history import History, Progress
 from soak_pair import difference, is_unchecked
-from soak_victims import SOAK_KINDS, RealClock, StoreFiles
+from soak_victims import SOAK_KINDS, RealClock, RealVictims, StoreFiles
 
 from rmq_ha.base.model.message import Address, Message, draft_of
 from rmq_ha.server.store.log.append import GroupEncoder
 from tests.sim_kit.damage import LOG, spoil
-from tests.sim_kit.faults import FaultPlan
+from tests.sim_kit.faults import MASTER, Fault, FaultPlan
 
 
 def told(*lines: str) -> History:
@@ -181,3 +183,40 @@ def test_every_kind_of_the_simulator_that_a_soak_takes_can_happen() -> None:
     clock.call_at(clock.seconds() + 0.001, order.append, "first")
     clock.run()
     assert order == ["first", "later"]
+
+
+class Line:
+    """The line between two members, with a list of all that happened to it."""
+
+    done: list[str]
+
+    def __init__(self) -> None:
+        vars(self)["done"] = []
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self.done.append(f"{name}={value}")
+
+    def reset(self) -> None:
+        self.done.append("reset")
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("drop", "reset"),
+        ("half_open", "is_black=True"),
+        ("partition", "is_black=True"),
+        ("one_way", "is_black=True"),
+        ("slow", "delay=0.5"),
+    ],
+)
+def test_a_fault_of_the_simulated_network_happens_to_the_real_line(kind: str, what: str) -> None:
+    line = Line()
+    members = [
+        SimpleNamespace(name=name, is_up=True, stand_still=lambda does: None) for name in "ab"
+    ]
+    pair: Any = SimpleNamespace(link=line, members=members, master=members[0], slave=members[1])
+    victims = RealVictims(pair, History(), Progress(), Random(1))
+    assert victims.suffer(Fault(0.0, kind, MASTER, 0.0)) == []
+    assert what in line.done
+    assert line.done[-2:] == ["is_black=False", "delay=0.0"]

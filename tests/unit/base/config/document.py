@@ -26,7 +26,7 @@ DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "settings.md"
 _TABLE = re.compile(r"(<!-- table: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def _own(config_class: type) -> list[Key]:
+def _own_keys(config_class: type) -> list[Key]:
     """The keys of a class without those that every server has."""
     shared = keys_of(EveryServerConfig) if config_class is not EveryServerConfig else {}
     return [row for name, row in keys_of(config_class).items() if name not in shared]
@@ -83,14 +83,14 @@ def unserved_table(is_wanted: Callable[[UnservedKey], bool]) -> list[str]:
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {
-    "every server": lambda: keys_table(_own(EveryServerConfig)),
-    "broker": lambda: keys_table(_own(BrokerConfig)),
-    "store": lambda: keys_table(_own(MessageStoreConfig)),
-    "network": lambda: keys_table([*_own(NettyServerConfig), *_own(NettyClientConfig)]),
-    "ours": lambda: keys_table(_own(RmqHaConfig)),
-    "controller mode": lambda: keys_table(_own(ControllerModeConfig)),
-    "name server": lambda: keys_table(_own(NamesrvConfig)),
-    "controller": lambda: keys_table(_own(ControllerConfig)),
+    "every server": lambda: keys_table(_own_keys(EveryServerConfig)),
+    "broker": lambda: keys_table(_own_keys(BrokerConfig)),
+    "store": lambda: keys_table(_own_keys(MessageStoreConfig)),
+    "network": lambda: keys_table([*_own_keys(NettyServerConfig), *_own_keys(NettyClientConfig)]),
+    "ours": lambda: keys_table(_own_keys(RmqHaConfig)),
+    "controller mode": lambda: keys_table(_own_keys(ControllerModeConfig)),
+    "name server": lambda: keys_table(_own_keys(NamesrvConfig)),
+    "controller": lambda: keys_table(_own_keys(ControllerConfig)),
     "tls": tls_table,
     "refused": lambda: unserved_table(lambda row: row.is_refused),
     "without effect": lambda: unserved_table(

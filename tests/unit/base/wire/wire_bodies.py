@@ -134,7 +134,7 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
     "subscription": lambda: encode(TAGS),
     "rivals": lambda: route_bodies.encode_rivals([route_bodies.Rival("b", 0, "h:1", ODD)]).encode(),
 }
-"""By name what writes a body."""
+"""By name, a function that writes one body."""
 
 
 def _decoded_table(found: Any) -> bytes:
@@ -225,4 +225,4 @@ READ: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
         lambda body: offset_bodies.ResetOffsetBody(bodies.decode_queue_table(body)).encode(),
     ),
 }
-"""By name a document that another client may write, and what is read of it, written again."""
+"""By name, a document as another client writes it, and a function that reads and rewrites it."""

@@ -23,7 +23,7 @@ def section(name: str) -> str:
     return FINDINGS.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
 
 
-def documented(name: str) -> dict[str, str]:
+def documented_severities(name: str) -> dict[str, str]:
     """Code to severity, of the rows of one section."""
     return dict(re.findall(r"^\| `([A-Z_]+)` \| (\w+) \|", section(name), re.MULTILINE))
 
@@ -43,19 +43,21 @@ def documented(name: str) -> dict[str, str]:
 def test_each_code_of_a_job_is_documented_with_its_severity(
     name: str, expected: dict[str, object]
 ) -> None:
-    assert documented(name) == {code: str(severity) for code, severity in expected.items()}
+    assert documented_severities(name) == {
+        code: str(severity) for code, severity in expected.items()
+    }
 
 
-def in_code(text: str) -> set[str]:
+def words_in_code(text: str) -> set[str]:
     return set(re.findall(r"`([\w.]+)`", text))
 
 
 def test_each_option_and_each_spelling_of_it_is_documented() -> None:
-    assert {*SOURCE_NAMES, *SINK_NAMES, *ALIASES} - in_code(SOURCE) == set()
+    assert {*SOURCE_NAMES, *SINK_NAMES, *ALIASES} - words_in_code(SOURCE) == set()
 
 
 def test_each_column_of_messages_and_of_the_sink_is_documented() -> None:
-    assert {*COLUMNS, *SINK_COLUMNS, *OTHER_NAMES} - in_code(SOURCE) == set()
+    assert {*COLUMNS, *SINK_COLUMNS, *OTHER_NAMES} - words_in_code(SOURCE) == set()
 
 
 @pytest.mark.parametrize("table", TABLE_COLUMNS)

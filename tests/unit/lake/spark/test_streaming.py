@@ -60,7 +60,7 @@ class FakeCluster(LiveQueues):
         self.spans = spans
         self.away: set[str] = set()
         self.slaves: set[str] = set()
-        self.ask_broker = 0
+        self.times_asked = 0
         self.kept: list[tuple[str, QueueId, int]] = []
 
     def present(self, topics: Subscription) -> list[QueueId]:
@@ -70,7 +70,7 @@ class FakeCluster(LiveQueues):
         return sorted(self.spans)
 
     def ends_of_topic(self, queues: Sequence[QueueId]) -> dict[QueueId, Ends]:
-        self.ask_broker += 1
+        self.times_asked += 1
         if queues[0].broker in self.away:
             raise BrokerAway(f"{queues[0].broker} is away")
         return {each: Ends(*self.spans[each], each.broker not in self.slaves) for each in queues}
@@ -361,7 +361,7 @@ def test_the_others_go_on_while_a_broker_is_away() -> None:
     start = {"t": {"b": {"0": 0}, "c": {"0": 2, "1": 3}}, "u": {"c": {"0": 0}}}
     end = made.latestOffset(start, ALL)
     assert end == {**start, "t": {"b": {"0": 5}, "c": {"0": 2, "1": 3}}}
-    assert queues.ask_broker == 2, "a broker that does not answer is not asked for every topic"
+    assert queues.times_asked == 2, "a broker that does not answer is not asked for every topic"
     queues.away.clear()
     assert made.latestOffset(end, ALL)["t"] == {"b": {"0": 5}, "c": {"0": 5, "1": 5}}
 

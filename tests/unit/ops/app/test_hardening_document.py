@@ -11,9 +11,9 @@ from rmq_ha.base.config.load import load_broker, load_namesrv
 from rmq_ha.ops.app import namesrv_tap, tap
 from rmq_ha.ops.app.exposure import exposure, replication_exposure
 from rmq_ha.ops.app.options import BrokerOptions, NamesrvOptions
+from tests.kits.pages import FILE, REPO
 
-TEXT = (Path(__file__).parents[4] / "docs" / "hardening.md").read_text()
-FILE = re.compile(r"^`([\w.-]+)`[^\n]*:\n\n```\w+\n(.*?)^```$", re.M | re.S)
+TEXT = (REPO / "docs" / "hardening.md").read_text()
 ETC = "/etc/rocketmq"
 IN_ACCOUNTS = {"defaultTopicPerm", "defaultGroupPerm", "globalWhiteRemoteAddresses"}
 OF_SYSTEMD = {"NoNewPrivileges", "ProtectSystem", "PrivateTmp", "ReadWritePaths", "LimitNOFILE"}

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.python.failure import Failure
 
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.java_hash import tags_code
@@ -28,7 +27,7 @@ class AskedBroker(SimBroker):
     A broker with `TopicA` of four queues, and its name server; a slave has no master.
 
     A handler is called as the dispatcher calls it, but on a `FakeChannel`: what the broker sends
-    there on its own accord is seen, and the client may have any address and any version.
+    there of its own accord is seen, and the client may have any address and any version.
 
     :param plugins: are installed beside the others.
     :param ours: fields of `RmqHaConfig`.
@@ -77,7 +76,7 @@ class AskedBroker(SimBroker):
 
     @property
     def saved(self) -> dict[str, str]:
-        """What the broker's configuration file says."""
+        """The keys and values of the broker's configuration file."""
         text = self.host.disk.read_bytes(CONFIG_FILE).decode()
         return dict(line.split("=", 1) for line in text.splitlines())
 
@@ -91,11 +90,15 @@ class AskedBroker(SimBroker):
         return dict(queues)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Run the simulation for so many seconds of its clock."""
         self.world.clock.run_for(seconds)
 
     def put(self, topic: str, queue_id: int = 0, body: bytes = b"x", **properties: str) -> int:
-        """A message that is in its queue when this returns; its physical offset."""
+        """
+        Store a message, and wait until it is in its queue.
+
+        :returns: its physical offset in the commit log.
+        """
         message = Message(
             topic,
             queue_id,
@@ -110,7 +113,7 @@ class AskedBroker(SimBroker):
         return self.put_message(message)
 
     def put_message(self, message: Message) -> int:
-        """As `put`."""
+        """Store a message that the test has made; the rest is as in `put`."""
         result = self.wait(self.store.put_message(message))
         assert result.append is not None, result.status
         self.world.clock.run_while(lambda: self.store.dispatcher.behind, 60.0)
@@ -151,17 +154,12 @@ class AskedBroker(SimBroker):
         return self.handle(command, channel)
 
     def handle(self, command: RemotingCommand, channel: FakeChannel | None = None) -> Any:
-        """As `request`."""
+        """Give a command that the test has made to its handler; returns as `request` does."""
         handler = self.routes[int(command.code)]
         try:
             answer = handler(channel or self.channel, command)
             if isinstance(answer, Deferred):
-                results: list[Any] = []
-                answer.addBoth(results.append)
-                self.world.clock.run_while(lambda: not results, 60.0)
-                answer = results[0] if results else None
-                if isinstance(answer, Failure):
-                    answer.raiseException()
+                answer = self.wait(answer)
         except RequestRejected as error:
             return command.response(error.code, error.remark)
         return answer
@@ -177,7 +175,7 @@ class AskedBroker(SimBroker):
         model: str = "CLUSTERING",
         kind: str = "TAG",
     ) -> Any:
-        """Of a client with one consumer group and the producer group `PG`."""
+        """Send the heartbeat of a client with one consumer group and the producer group `PG`."""
         subscriptions = [
             {
                 "topic": topic,

@@ -145,7 +145,7 @@ EXAMPLES_OF_A_BROKER = 25
 
 
 class Brokers:
-    """A broker for so many examples: one for each would take most of the time."""
+    """So many examples share a broker: one for each would take most of the time."""
 
     def __init__(self) -> None:
         self._uses = 0
@@ -181,7 +181,7 @@ def check(kit: AskedBroker, command: RemotingCommand) -> None:
         assert encode_frame(answer)
 
 
-def used(brokers: Brokers) -> AskedBroker:
+def used_broker(brokers: Brokers) -> AskedBroker:
     kit = brokers.next()
     if kit.topics.get("TopicA") is None:
         kit.topics.update(TopicConfig("TopicA", 4, 4, 6))
@@ -193,7 +193,7 @@ def used(brokers: Brokers) -> AskedBroker:
 @settings(max_examples=draws(1500))
 @given(code=st.sampled_from(CODES), ext=EXT)
 def test_any_header(brokers: Brokers, code: int, ext: dict[str, str] | None) -> None:
-    check(used(brokers), RemotingCommand(code, ext, b"{}", 5))
+    check(used_broker(brokers), RemotingCommand(code, ext, b"{}", 5))
 
 
 @settings(max_examples=draws(300))
@@ -209,7 +209,7 @@ def test_any_pull(brokers: Brokers, ext: dict[str, str] | None) -> None:
         "sysFlag": "6",
         "suspendTimeoutMillis": "100",
     }
-    check(used(brokers), RemotingCommand(11, {**valid, **(ext or {})}, None, 5))
+    check(used_broker(brokers), RemotingCommand(11, {**valid, **(ext or {})}, None, 5))
 
 
 @settings(max_examples=draws(500))
@@ -219,7 +219,7 @@ def test_any_pull(brokers: Brokers, ext: dict[str, str] | None) -> None:
 )
 def test_any_body(brokers: Brokers, code: int, body: Any) -> None:
     data = body if isinstance(body, bytes) else json.dumps(body).encode("utf-8", "surrogatepass")
-    kit = used(brokers)
+    kit = used_broker(brokers)
     check(kit, RemotingCommand(code, None, data or None, 5))
     # what it left behind can still be listed
     for listing, ext in ((201, None), (21, None), (28, None), (26, None), (43, None)):

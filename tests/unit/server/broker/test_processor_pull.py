@@ -399,7 +399,7 @@ def test_how_much_one_request_may_scan_is_bounded(monkeypatch: pytest.MonkeyPatc
 
 @implementer(IConsumeMessageHook, IHookPlugin)
 class Hook:
-    """Its own plugin, too."""
+    """A hook that refuses from the second call on, and the plugin that makes it."""
 
     name = "hook"
     options = ()

@@ -157,7 +157,7 @@ def test_a_slice_is_no_larger_than_one_message_beyond_its_bytes(monkeypatch: Any
 
 
 def set_steady(context: CheckContext, steady_ms: Callable[[], int]) -> None:
-    """Rounds take their time from this from now on."""
+    """From now on the rounds read their time from this function."""
     times = SimpleNamespace(now_ms=context.times.now_ms, steady_ms=steady_ms)
     object.__setattr__(context, "times", times)
 

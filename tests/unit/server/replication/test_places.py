@@ -1,4 +1,4 @@
-"""`rmq_ha.server.replication.places`."""
+"""Where records begin in a log that is read from its end or from the middle of a record."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""`rmq_ha.server.replication.waiting`."""
+"""Puts that wait for a slave: which ones wait, what completes them, and their deadlines."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule

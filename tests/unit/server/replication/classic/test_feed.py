@@ -1,4 +1,4 @@
-"""`rmq_ha.server.replication.classic.feed`."""
+"""The master's half of a classic connection: frames, acknowledgements, heartbeats, gathering."""
 
 import itertools
 from contextlib import suppress

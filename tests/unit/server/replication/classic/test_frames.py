@@ -1,4 +1,4 @@
-"""`rmq_ha.server.replication.classic.frames`."""
+"""Frames and reports of a classic connection: their bytes, and any cut of the stream."""
 
 from contextlib import suppress
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""`rmq_ha.server.replication.classic.greeting`."""
+"""The greeting of a slave: its golden words, its checksum, and what is no greeting."""
 
 import itertools
 from hashlib import blake2b

@@ -1,4 +1,4 @@
-"""`rmq_ha.server.replication.classic.replica`."""
+"""The slave's half of a classic connection: what it appends, reports and refuses."""
 
 import os
 from contextlib import suppress

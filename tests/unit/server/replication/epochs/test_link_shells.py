@@ -87,7 +87,7 @@ class Link:
         self.state.closed(2, connection)
 
     def stepped(self, connection: ReplicaProtocol[EpochReplica]) -> None:
-        """As `EpochLink` does it."""
+        """Take the confirm offset, and hold the connection during a task, as `EpochLink` does."""
         replica = connection.replica
         if replica.is_following:
             self.confirm_offset = replica.confirm_offset
