@@ -151,6 +151,28 @@ COMMANDS: list[Command] = [
     if line.strip()
 ]
 
+# At times the tool ends before its trace has left. Then the traced message is sent again, so that
+# its broker creates the topic of traces.
+SENT_AGAIN: dict[str, Command] = {
+    "queryMsgTraceById": tuple(
+        [
+            "sendMessage",
+            "-t",
+            "Adm",
+            "-p",
+            "traced",
+            "-k",
+            "traced",
+            "-b",
+            "broker-a",
+            "-i",
+            "3",
+            "-m",
+            "true",
+        ]
+    )
+}
+
 # Before the first message leaves the last minute, which is all that a young broker can tell.
 EARLY: list[Command] = [
     ("statsAll",),

@@ -20,6 +20,7 @@ from tests.interop.mqadmin_commands import (
     COMMANDS,
     DIFFERENCES,
     EARLY,
+    SENT_AGAIN,
     STATS,
     STATS_OF_OURS,
     UNLISTED,
@@ -94,6 +95,9 @@ def until_explained(both: Both, command: Command, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while found := unexplained(both, command):
         assert time.monotonic() < deadline, "\n" + "\n".join(found)
+        if command[0] in SENT_AGAIN:
+            for side in (both.ours, both.java):
+                side.mqadmin(*SENT_AGAIN[command[0]])
         time.sleep(0.5)
 
 
