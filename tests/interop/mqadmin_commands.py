@@ -153,25 +153,8 @@ COMMANDS: list[Command] = [
 
 # At times the tool ends before its trace has left. Then the traced message is sent again, so that
 # its broker creates the topic of traces.
-SENT_AGAIN: dict[str, Command] = {
-    "queryMsgTraceById": tuple(
-        [
-            "sendMessage",
-            "-t",
-            "Adm",
-            "-p",
-            "traced",
-            "-k",
-            "traced",
-            "-b",
-            "broker-a",
-            "-i",
-            "3",
-            "-m",
-            "true",
-        ]
-    )
-}
+_TRACED = "sendMessage -t Adm -p traced -k traced -b broker-a -i 3 -m true"
+SENT_AGAIN: dict[str, Command] = {"queryMsgTraceById": tuple(_TRACED.split(" "))}
 
 # Before the first message leaves the last minute, which is all that a young broker can tell.
 EARLY: list[Command] = [
