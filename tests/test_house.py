@@ -51,6 +51,7 @@ LAYERS = {
     "rmq_ha.base.properties_file": 2,
     "rmq_ha.base.wire": 1,
     "rmq_ha.base.store_format": 1,
+    "rmq_ha.base.runs": 1,
     "rmq_ha.server.replication.classic.frames": 1,
     "rmq_ha.base.filter": 1,
     "rmq_ha.server.store": 2,
