@@ -143,6 +143,7 @@ class Peer:
     """As much of a channel as a line tells."""
 
     def __init__(self, host: str = "1.2.3.4", *names: str) -> None:
+        self.host = host
         self.remote_text = f"{host}:5"
         self.security = Security(is_tls=True, names=names) if names else PLAIN
 
