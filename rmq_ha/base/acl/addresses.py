@@ -33,9 +33,9 @@ class AddressPatterns:
 
     def add(self, text: str | None) -> None:
         """
-        Let one more pattern in; an empty one lets nothing in.
+        Add one pattern; an empty text adds nothing.
 
-        :raises ValueError: it is no pattern; the text says which part and why.
+        :raises ValueError: the text is no pattern; the message names the wrong part and says why.
         """
         items = _items(text or "")
         if len(items) + len(self._patterns) > _MAX_PATTERNS:
@@ -52,7 +52,11 @@ class AddressPatterns:
         return self._everything or bool(self._exact) or bool(self._patterns)
 
     def matches(self, host: str) -> bool:
-        """:param host: an address without its port; a text that is none matches only `*`."""
+        """
+        Return whether an address matches one of the patterns.
+
+        :param host: an address without its port; a text that is no address matches only `*`.
+        """
         if self._everything:
             return True
         if not self._exact and not self._patterns:
@@ -69,7 +73,7 @@ class AddressPatterns:
 
 
 def _items(text: str) -> list[str]:
-    """Cut at the commas that are in no set."""
+    """Cut a text at the commas that are outside of `{...}`."""
     items: list[list[str]] = []
     is_open = False
     for piece in text.split(","):
@@ -82,7 +86,10 @@ def _items(text: str) -> list[str]:
 
 
 def _exact(text: str) -> Parts | None:
-    """The parts of an address; None when it is not one. IPv4-mapped IPv6 becomes IPv4."""
+    """
+    Return the parts of an address; None if the text is no address. An IPv4-mapped IPv6 address
+    becomes IPv4.
+    """
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
@@ -105,7 +112,7 @@ def _pattern(text: str) -> tuple[Part, ...]:
 
 
 def _v6_parts(text: str) -> list[str]:
-    """All eight; `::` is as many zeros as are missing."""
+    """Return all eight parts; `::` stands for as many zeros as are missing."""
     head, gap, tail = text.partition("::")
     first = head.split(":") if head else []
     last = tail.split(":") if tail else []
@@ -116,7 +123,7 @@ def _v6_parts(text: str) -> list[str]:
 
 
 def _part(text: str, part: str, number: re.Pattern[str], base: int, highest: int) -> Part:
-    """One part of a pattern as a question."""
+    """Return the test for one part of a pattern."""
 
     def value(digits: str) -> int:
         digits = digits.strip()

@@ -1,4 +1,4 @@
-"""Why requests are refused, and which of them are worth a line in the log."""
+"""Reasons why requests are refused, and the decision which refusals are logged."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -21,9 +21,10 @@ class RefusalReason(StrEnum):
 
 class RefusalLine(NamedTuple):
     """
-    A line to log.
+    A refusal that is to be logged.
 
-    :ivar silent: how many refusals of this host, or of all, went unlogged since the last line.
+    :ivar silent: how many refusals were not logged since the last line, of this host and of
+        forgotten hosts.
     """
 
     silent: int
@@ -31,7 +32,7 @@ class RefusalLine(NamedTuple):
 
 class RefusalLog:
     """
-    One line per host and period, and a count of the rest.
+    Allows one line for each host and period, and counts the other refusals.
 
     :param period: seconds.
     """
@@ -43,10 +44,10 @@ class RefusalLog:
 
     def refused(self, host: str, now: float) -> RefusalLine | None:
         """
-        Note one more.
+        Count a refusal.
 
         :param now: seconds of a clock.
-        :returns: None when it stays silent.
+        :returns: the line to log; None if nothing is to be logged.
         """
         told_at, silent = self._hosts.get(host, (None, 0))
         if told_at is not None and now - told_at < self._period:
@@ -62,7 +63,10 @@ class RefusalLog:
         return RefusalLine(silent + lost)
 
     def _forget(self, now: float) -> None:
-        """Drop the hosts whose period is over; what they had silent is counted for all."""
+        """
+        Drop the hosts whose period is over. Their refusals that were not logged count for the next
+        line of any host.
+        """
         over = [host for host, (told, _) in self._hosts.items() if now - told >= self._period]
         for host in over:
             self._lost += self._hosts.pop(host)[1]

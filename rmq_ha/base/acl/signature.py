@@ -1,4 +1,4 @@
-"""What a request's signature covers, and the signature.
+"""RocketMQ's signature of a request.
 
 Spec: remoting.md, section 10.1.
 """
@@ -22,7 +22,7 @@ _SHA1 = partial(sha1, usedforsecurity=False)
 _SHA256 = partial(sha256, usedforsecurity=False)
 _BLOCK = 64
 KNOWN_ORDERS = 256
-"""Clients send the same few sets of keys again and again: their order is kept."""
+"""How many orders of keys are kept. Clients send the same few sets of keys again and again."""
 _INNER, _OUTER = (
     bytes(byte ^ 0x36 for byte in range(256)),
     bytes(byte ^ 0x5C for byte in range(256)),
@@ -31,12 +31,12 @@ _INNER, _OUTER = (
 
 class Signer:
     """
-    HMAC-SHA1 with one secret, in Base64.
+    Signs with HMAC-SHA1 and one secret, in Base64.
 
-    The two halves of the key are hashed once: a message of 1 KiB then costs half as much as a new
-    `hmac` would.
+    The two halves of the key are hashed once. Signing a message of 1 KiB then costs half as much as
+    with a new `hmac`.
 
-    :param is_long: HMAC-SHA256 instead.
+    :param is_long: sign with HMAC-SHA256 instead.
     """
 
     __slots__ = ("_inner", "_outer")
@@ -51,7 +51,7 @@ class Signer:
         self._outer = make(key.translate(_OUTER))
 
     def sign(self, content: bytes, body: bytes | None = None) -> str:
-        """The signature of `content` followed by `body`."""
+        """Return the signature of `content` followed by `body`."""
         inner = self._inner.copy()
         inner.update(content)
         if body:
@@ -61,7 +61,9 @@ class Signer:
         return b64encode(outer.digest()).decode()
 
     def is_signed(self, signature: str, content: bytes, body: bytes | None = None) -> bool:
-        """Whether that is its signature; takes as long whatever the difference is."""
+        """
+        Return whether a signature fits; the comparison takes the same time wherever the two differ.
+        """
         return compare_digest(to_bytes(signature), self.sign(content, body).encode())
 
 
@@ -72,7 +74,10 @@ class SigningContent:
         self._joiner = lru_cache(KNOWN_ORDERS)(_joiner)
 
     def bytes_of(self, ext: Mapping[str, str]) -> bytes:
-        """Of all entries but the signature itself and the mark of a query by unique key."""
+        """
+        Return the signed bytes of a header map: all entries except the signature and the mark of a
+        query by unique key.
+        """
         return to_bytes(self._joiner(tuple(ext))(ext))
 
 
@@ -87,5 +92,5 @@ def _joiner(keys: tuple[str, ...]) -> Callable[[Mapping[str, str]], str]:
 
 
 def _utf16(key: str) -> bytes:
-    """Java compares strings by UTF-16 unit."""
+    """Return the sort key of a text, as Java compares texts by UTF-16 unit."""
     return key.encode("utf-16-be", "surrogatepass")

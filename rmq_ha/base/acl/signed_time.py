@@ -1,12 +1,12 @@
-"""
-The second signature, between ours: over code, names, time and number of a request, too.
+"""A second signature between rmq-ha's clients and servers. It also covers code, names, time and
+number of a request.
 
-A signature of 4.9 covers the values of the header map and the body, not which request it is, what
-the values are called, or when it was made. So clients of ours add the field `SignedTime`:
+A signature of 4.9 covers the values of the header map and the body. It does not cover which request
+it is, the names of the values, or the time. So clients of rmq-ha add the field `SignedTime`:
 
     <ms since the epoch>.<session>.<number>.<signature>
 
-To RocketMQ it is one more header field, which 4.9's signature covers, and which nobody reads.
+To RocketMQ it is one more header field, which 4.9's signature covers and no Java program reads.
 """
 
 import re
@@ -28,12 +28,12 @@ Values = Callable[[Mapping[str, str]], tuple[str, ...]]
 
 class Stamp(NamedTuple):
     """
-    What tells a request from all others of an account.
+    Tells a request from all other requests of an account.
 
-    :ivar text: as it is signed.
-    :ivar time_ms: since the epoch, by the client's clock.
-    :ivar session: of the client's requests to one address; nobody else has it.
-    :ivar number: in the session; each is larger than the one before.
+    :ivar text: the stamp as it is signed.
+    :ivar time_ms: ms since the epoch, by the client's clock.
+    :ivar session: a random text for the client's requests to one address.
+    :ivar number: the request's number in the session; each is larger than the one before.
     """
 
     text: str
@@ -43,12 +43,16 @@ class Stamp(NamedTuple):
 
 
 def stamp_text(time_ms: int, session: int, number: int) -> str:
-    """:param session: 64 random bits."""
+    """
+    Return the text of a stamp.
+
+    :param session: 64 random bits.
+    """
     return f"{time_ms}.{session:016x}.{number}"
 
 
 def read_signed_time(value: str) -> tuple[Stamp, str] | None:
-    """Stamp and signature of a header field; None if it is none of ours."""
+    """Return stamp and signature of a header field; None if the field has another form."""
     match = _FORM.fullmatch(value)
     if match is None:
         return None
@@ -58,10 +62,11 @@ def read_signed_time(value: str) -> tuple[Stamp, str] | None:
 
 class TimedContent:
     """
-    What comes before the body in what is signed.
+    Makes the part of the signed bytes that comes before the body.
 
-    With the body behind it, it can be read in one way only: each name has its length before it,
-    each value a zero behind it, and if one has a zero in it, their lengths stand before them all.
+    Together with the body it can be read in one way only. Each name has its length before it, and
+    each value a zero after it. If a value has a zero in it, the lengths of all values stand before
+    them.
     """
 
     def __init__(self) -> None:
@@ -69,9 +74,9 @@ class TimedContent:
 
     def bytes_of(self, code: int, stamp: str, ext: Mapping[str, str]) -> bytes:
         """
-        Of a request.
+        Return the signed bytes of a request, without its body.
 
-        :param stamp: its text.
+        :param stamp: the text of the stamp.
         """
         names, pick = self._order(tuple(ext))
         values = pick(ext)

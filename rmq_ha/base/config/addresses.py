@@ -9,7 +9,7 @@ from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.model.networks import canonical
 
 ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
-"""A listener with one of these listens on all addresses."""
+"""A listener with one of these addresses listens on all addresses."""
 
 
 def resolve_names(
@@ -45,7 +45,9 @@ def resolve_names(
 
 
 def add_own_name(targets: Iterable[Any], surroundings: Surroundings) -> None:
-    """Where `metricsHostNames` is empty, /metrics are asked for by the name of this machine."""
+    """
+    Set an empty `metricsHostNames` to the name of this machine, by which /metrics may be asked for.
+    """
     for target in targets:
         if getattr(target, "metrics_host_names", None) == "":
             target.metrics_host_names = surroundings.host_name

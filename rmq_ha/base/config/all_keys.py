@@ -1,4 +1,4 @@
-"""Every key that this version knows, wherever it stands."""
+"""Every key that this version knows, of all servers."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""One broker's whole configuration: what one properties file feeds."""
+"""The whole configuration of one broker, as one properties file gives it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,15 +17,17 @@ from rmq_ha.base.model.message import Address
 @dataclass(slots=True)
 class BrokerConfiguration:
     """
-    The objects that a broker properties file feeds, after the start-up rules.
+    The objects that a broker's properties file fills, after the start rules.
 
     Spec: store.md, section 13.
 
-    :ivar unserved: keys that nothing here acts on.
-    :ivar controller: of the embedded name server; with `enableControllerInNamesrv` only.
-    :ivar plugin_options: what has a dot: `<plugin name>.<key>` and `tls.` settings.
-    :ivar was_slave: in controller mode: brokerRole is SLAVE, so the store is of a pair's slave.
-    :ivar config_file: absolute path of the file it came from; None without one.
+    :ivar unserved: keys without effect in rmq-ha.
+    :ivar controller: the controller of the embedded name server; read only with
+        `enableControllerInNamesrv`.
+    :ivar plugin_options: the keys with a dot: `<plugin name>.<key>` and `tls.` settings.
+    :ivar was_slave: whether, in controller mode, brokerRole is SLAVE, so the store is of a pair's
+        slave.
+    :ivar config_file: absolute path of the properties file; None without a file.
     """
 
     broker: BrokerConfig = field(default_factory=BrokerConfig)

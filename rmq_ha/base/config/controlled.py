@@ -10,7 +10,9 @@ from rmq_ha.base.config.fields import key_of_5
 
 @dataclass(slots=True, kw_only=True)
 class ControllerModeConfig:
-    """What 5.3.3's broker and store know of controller mode; 4.9.7's ignore it."""
+    """
+    The keys of controller mode that 5.3.3's broker and store read. Those of 4.9.7 ignore them.
+    """
 
     enable_controller_mode: bool = key_of_5(
         "enableControllerMode", False, "controllers say who of the brokers of this name is master"
@@ -115,11 +117,11 @@ class ControllerModeConfig:
 
     @property
     def most_per_second(self) -> int:
-        """Bytes to one slave; 0: as many as can be."""
+        """Most bytes to one slave in a second; 0: no limit."""
         return self.max_ha_transfer_byte_in_second if self.ha_flow_control_enable else 0
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """`controllerAddr`, one by one."""
+        """The addresses in `controllerAddr`, each once."""
         parts = (self.controller_addr or "").split(";")
         return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))

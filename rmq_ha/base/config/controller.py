@@ -15,6 +15,8 @@ from rmq_ha.base.config.unserved_keys import Section, UnservedValues
 
 @dataclass(slots=True, kw_only=True)
 class ControllerConfig(EveryServerConfig):
+    """The keys of a controller."""
+
     controller_type: str = key_of_5("controllerType", "DLedger", "DLedger is the only type here")
     controller_dleger_group: str = key_of_5(
         "controllerDLegerGroup",
@@ -104,9 +106,9 @@ class ControllerConfig(EveryServerConfig):
 @dataclass(slots=True)
 class ControllerConfiguration:
     """
-    What one properties file feeds.
+    The objects that a controller's properties file fills.
 
-    :ivar unserved: keys that nothing here acts on.
+    :ivar unserved: keys without effect in rmq-ha.
     :ivar plugin_options: the `tls.` settings.
     """
 

@@ -12,12 +12,12 @@ from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.status import BrokerRole
 
 UNDECIDED_BROKER_ID = -1
-"""Until a controller says more."""
+"""The brokerId of a broker until a controller gives it another one."""
 _OVERWRITTEN = ("brokerRole", "brokerId", "haMasterAddress")
 
 
 def is_controlled(configuration: BrokerConfiguration) -> bool:
-    """Whether controllers decide the role of this broker."""
+    """Return whether controllers decide the role of this broker."""
     return configuration.controlled.enable_controller_mode
 
 
@@ -57,6 +57,8 @@ def apply_controller_mode(
         if value < least:
             raise settings[name].error(f"must be {least} at least")
     configuration.was_slave = configuration.store.broker_role is BrokerRole.SLAVE
+    # The keys of the pair stay in the file, so that switching controller mode on and off is one
+    # line. A former slave may lack messages, so `was_slave` keeps it from being elected at once.
     for name in _OVERWRITTEN:
         if name == "brokerRole" and configuration.was_slave:
             told = "brokerRole=SLAVE: never elected before it has followed a master"

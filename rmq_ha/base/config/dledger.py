@@ -18,7 +18,7 @@ UNDECIDED_BROKER_ID = -1
 
 
 def is_dledger(configuration: BrokerConfiguration) -> bool:
-    """Whether a DLedger group keeps the commit log of this broker."""
+    """Return whether a DLedger group keeps the commit log of this broker."""
     return configuration.store.enable_dleger_commit_log
 
 
@@ -73,6 +73,7 @@ def apply_dledger(
         raise settings["preferredLeaderId"].error(
             f"{', '.join(strangers)} is not in dLegerPeers, which has {', '.join(peers)}"
         )
+    # Only after all checks: the overwritten values would hide what the operator wrote.
     _overwrite(configuration, settings, notices)
     if broker.namesrv_addr is None:
         notices.append(

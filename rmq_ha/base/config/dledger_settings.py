@@ -14,38 +14,42 @@ MIB = 1024 * 1024
 @dataclass(frozen=True, slots=True)
 class DLedgerSettings:
     """
-    One member's settings; times in milliseconds.
+    The settings of one member; times are in ms.
 
     Spec: dledger.md, section 1.2 (upstream's), section 18.2 (the improvements)
 
-    :ivar peers: `host:port` by member id, this one's included.
+    :ivar peers: `host:port` by member id, with this member's own entry.
     :ivar state_interval: pause before a vote or heartbeat that goes out again "at once".
-    :ivar retry_pause: of replication to one peer after something unexpected.
-    :ivar sync_before_ack: an entry counts as stored here only once it is on the disk.
-    :ivar commit_own_term_only: earlier terms' entries are committed only together with one of the
-        leader's own term (Raft paper, figure 8); whoever appends must append one when its node
-        becomes the leader.
-    :ivar check_leader: COMPARE and COMMIT of another leader or term have no effect.
-    :ivar check_previous: an APPEND needs a COMPARE, TRUNCATE or entry of the same term before it,
-        and what this leader has been told to be stored is not cut off on its own late request.
-    :ivar keep_committed: a TRUNCATE below the committed index is refused.
-    :ivar sticky_leader: a vote with a larger term is refused that long after the leader was heard
-        of, unless the leader asked for it. 0: never, as upstream: its candidates do not say that
-        they were asked, and take one such answer as a defeat for 6 s.
-    :ivar heed_larger_term: a leader that meets its quorum gives in to a member with a larger term
-        that refuses its heartbeats for `max_heart_beat_leak` rounds and could never return.
-    :ivar new_term_after_restart: who voted for itself and restarts raises the term before it votes
-        again, so that nobody leads twice in one term with different ledgers.
-    :ivar hand_over_when_full: a leader whose disk is full, or fills up, hands over to a member that
-        has room; no member without room is asked to lead.
-    :ivar take_leadership_at_once: a transferee does not pause before its vote.
-    :ivar preferred_leader_retry: pause after handing over to a preferred leader, should this member
-        still, or again, lead.
-    :ivar max_batches_in_flight: `max_in_flight` of a leader that pushes batches: what comes while
-        so many are under way waits, and leaves together.
+    :ivar retry_pause: pause of the replication to one peer after an unexpected answer.
+    :ivar sync_before_ack: whether an entry counts as stored here only when it is on the disk.
+    :ivar commit_own_term_only: whether entries of earlier terms are committed only together with an
+        entry of the leader's own term (Raft paper, figure 8). The owner of a leader must append
+        such an entry when the term begins.
+    :ivar check_leader: whether COMPARE and COMMIT of another leader or term have no effect.
+    :ivar check_previous: whether an APPEND needs a COMPARE, TRUNCATE or entry of the same term
+        before it. An entry that was reported to this leader as stored is then not cut off by the
+        leader's own late request.
+    :ivar keep_committed: whether a TRUNCATE below the committed index is refused.
+    :ivar sticky_leader: for so long after a sign of the leader a vote with a larger term is
+        refused, unless the leader asked for it. 0: never, as upstream. Upstream's candidates do not
+        say that they were asked, and take one such answer as a defeat for 6 s.
+    :ivar heed_larger_term: whether a leader with a quorum gives in to a member with a larger term
+        that refuses its heartbeats for `max_heart_beat_leak` rounds. Such a member could never
+        return.
+    :ivar new_term_after_restart: whether a member that voted for itself raises the term after a
+        restart before it votes again, so that no member leads twice in one term with different
+        ledgers.
+    :ivar hand_over_when_full: whether a leader whose disk is full, or fills up, hands over to a
+        member with room. No member without room is asked to lead.
+    :ivar take_leadership_at_once: whether a member that is asked to lead votes without a pause.
+    :ivar preferred_leader_retry: pause after a hand-over to a preferred leader before this member
+        tries again, if it leads then.
+    :ivar max_batches_in_flight: `max_in_flight` of a leader that pushes batches. While so many
+        batches are under way, further entries wait and leave together.
     :ivar max_push_bytes: most bytes in flight to one peer.
     :ivar max_waiting_bytes: most bytes of entries that wait for earlier ones.
-    :ivar serve_append: APPEND requests from outside are appended as they are (never in a broker).
+    :ivar serve_append: whether APPEND requests from outside are appended unchanged (never in a
+        broker).
     """
 
     group: str

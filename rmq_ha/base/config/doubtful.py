@@ -1,4 +1,5 @@
-"""Values that a server takes, and that can hardly be meant; the start says them, `--check` fails.
+"""Finds values that a server accepts although nobody can mean them. The start logs them, and
+`--check` fails.
 
 RocketMQ takes them without a word: quotes become part of a name, `~` becomes a directory.
 """
@@ -25,9 +26,9 @@ def note_doubts(
     targets: Iterable[Any], settings: Mapping[str, Setting], notices: list[Notice]
 ) -> None:
     """
-    Say which values of any server are doubtful, and which keys of its status port do nothing.
+    Note the doubtful values of any server, and the keys of its status port that have no effect.
 
-    :param targets: the configuration, filled.
+    :param targets: the filled objects of the configuration.
     """
     targets = list(targets)
     secrets = {
@@ -77,10 +78,10 @@ def check_broker(
     notices: list[Notice],
 ) -> None:
     """
-    Say what in a broker's complete configuration does not go together.
+    Note the parts of a broker's complete configuration that do not fit together.
 
-    :raises ConfigurationError: clients are told an address that is none, or the broker would ask
-        itself for what others have to say.
+    :raises ConfigurationError: clients are told an address to which nobody can connect, or the
+        broker would connect to itself as to another server.
     """
     for key in ("brokerIP1", "brokerIP2"):
         if key in settings and canonical(settings[key].value) in ANY_ADDRESS:
@@ -109,7 +110,11 @@ def _check_own_ports(
     settings: Mapping[str, Setting],
     surroundings: Surroundings,
 ) -> None:
-    """:raises ConfigurationError: an address to connect to is one of the broker's own ports."""
+    """
+    Check that no address to connect to is a port of this broker itself.
+
+    :raises ConfigurationError: one is.
+    """
     served = {"namesrvAddr": "name server", "controllerAddr": "controller"}
     purposes = {
         planned.port: planned.purpose

@@ -1,4 +1,4 @@
-"""The keys of ours that each server reads: who may look at it, where it listens, how it logs."""
+"""The keys of rmq-ha that each server reads: who may look at it, where it listens, how it logs."""
 
 from dataclasses import dataclass
 

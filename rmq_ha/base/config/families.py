@@ -1,4 +1,6 @@
-"""Addresses of a family, IPv4 or IPv6, that a server does not listen on: nobody can connect."""
+"""Notes addresses of a family, IPv4 or IPv6, on which a server does not listen. Nobody could
+connect to them.
+"""
 
 from collections.abc import Mapping
 
@@ -19,11 +21,11 @@ def note_family(
     notices: list[Notice],
 ) -> None:
     """
-    Say that others cannot reach this server at an address.
+    Note that others cannot reach this server at an address.
 
-    :param setting: names the address; None: nobody wrote it.
-    :param host: the address by which others reach this server, or a name, which is not looked at.
-    :param bound: bindAddress.
+    :param setting: the setting that names the address; None: no setting does, and nothing is noted.
+    :param host: the address by which others reach this server. A name is not checked.
+    :param bound: the value of bindAddress.
     """
     address = canonical(host)
     if setting is None or address is None:
@@ -44,7 +46,7 @@ def note_family(
 
 
 def _is_v6(bound: str, surroundings: Surroundings) -> bool | None:
-    """Whether a server listens on IPv6 only, or on IPv4 only; None: on both."""
+    """Return whether a server listens on IPv6 only; False: on IPv4 only; None: on both."""
     if bound in ("", "::"):
         return None if surroundings.has_ipv6 else False
     return ":" in bound
@@ -56,7 +58,7 @@ def note_families_of_broker(
     surroundings: Surroundings,
     notices: list[Notice],
 ) -> None:
-    """Look at what a broker tells clients, slaves and the members of its group."""
+    """Check the addresses that a broker tells clients, slaves and the members of its group."""
     broker, store = configuration.broker, configuration.store
     bound = configuration.ours.bind_address
     hosts = {"brokerIP1": broker.broker_ip1 or "", "brokerIP2": broker.broker_ip2 or ""}

@@ -1,6 +1,7 @@
-"""One row for each configuration key: its declaration holds every fact about it.
+"""One row for each configuration key: its declaration has every fact about it.
 
-`--check`, the answers to requests that change settings, and docs/reference/settings.md ask the row.
+`--check`, the answers to requests that change settings, and docs/reference/settings.md read the
+row.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ EMBEDDED_NAMESRV = "a name server in the broker"
 
 
 class FirstReader(Enum):
-    """Which RocketMQ reads a key first."""
+    """The first version of RocketMQ that reads a key."""
 
     RMQ_3 = "RocketMQ 3"
     RMQ_4 = "RocketMQ 4.9"
@@ -26,7 +27,9 @@ class FirstReader(Enum):
 
 
 class Local(Enum):
-    """Why only the file of a server changes a key: another machine could take the server over."""
+    """
+    The reason why no request may change a key: with it another machine could take the server over.
+    """
 
     FILES = "says where files are read and written"
     LISTENS = "says where this server listens"
@@ -146,7 +149,8 @@ key_of_5 = partial(key, since=FirstReader.RMQ_5)
 
 def keys_of(target: Any) -> Mapping[str, Key]:
     """
-    The rows of a configuration object, or of its class, by name and in declaration order.
+    Return the rows of a configuration object, or of its class, by name and in the order of
+    declaration.
 
     :param target: a dataclass whose fields `key` made, or an object with its own `rows`.
     """

@@ -1,4 +1,4 @@
-"""Which journal keeps a broker's messages."""
+"""Decides which journal keeps a broker's messages."""
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.controller_mode import is_controlled
@@ -12,9 +12,9 @@ CONTROLLER = "controller"
 
 def journal_name(configuration: BrokerConfiguration) -> str:
     """
-    The plugin that makes it: the one that is named, else as the mode wants it.
+    Return the name of the journal's plugin: the one in journalPlugIn, else the one of the mode.
 
-    :raises ConfigurationError: several are named.
+    :raises ConfigurationError: journalPlugIn names several.
     """
     text = configuration.ours.journal_plug_in
     if text.strip():

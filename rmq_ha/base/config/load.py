@@ -1,4 +1,4 @@
-"""A properties file to the configuration of a broker or a name server, and back.
+"""Makes the configuration of a broker or a name server from a properties file, and the text of it.
 
 Spec: store.md, section 13.
 """
@@ -49,14 +49,14 @@ AnyConfiguration = BrokerConfiguration | NamesrvConfiguration | ControllerConfig
 
 
 class LoadedBroker(NamedTuple):
-    """A broker's configuration, complete, and what its operator should know of it."""
+    """The complete configuration of a broker, and the notices for its operator."""
 
     configuration: BrokerConfiguration
     notices: list[Notice]
 
 
 class LoadedNamesrv(NamedTuple):
-    """A name server's configuration, complete, and what its operator should know of it."""
+    """The complete configuration of a name server, and the notices for its operator."""
 
     configuration: NamesrvConfiguration
     notices: list[Notice]
@@ -70,10 +70,10 @@ def load_broker(
     overrides: Iterable[tuple[str, str]] = (),
 ) -> LoadedBroker:
     """
-    Read a broker's properties, apply the start rules and compute what was left out.
+    Read a broker's properties, apply the start rules, and compute the values that were left out.
 
-    :param text: of the file; empty is a valid one.
-    :param name: of the file, for messages and as `config_file`; may be relative.
+    :param text: content of the file; may be empty.
+    :param name: path of the file, for messages and as `config_file`; may be relative.
     :param overrides: settings that win over the file.
     :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
     """
@@ -110,9 +110,9 @@ def load_namesrv(
     overrides: Iterable[tuple[str, str]] = (),
 ) -> LoadedNamesrv:
     """
-    Read a name server's properties and compute what was left out.
+    Read a name server's properties, and compute the values that were left out.
 
-    :param name: of the file, for messages; where configuration updates are written to.
+    :param name: path of the file, for messages. updateNamesrvConfig writes into this file.
     :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
     """
     notices: list[Notice] = []
@@ -147,12 +147,14 @@ def load_namesrv(
 
 
 def render(configuration: AnyConfiguration) -> list[str]:
-    """`key=value` lines of everything, in Java's order, then ours and the plugins'."""
+    """
+    Return `key=value` lines of all keys, in Java's order, then those of rmq-ha and of plugins.
+    """
     return render_objects(_objects(configuration)) + _option_lines(configuration)
 
 
 def render_changed(configuration: AnyConfiguration) -> list[str]:
-    """The lines of `render` whose values are not 4.9.7's constants."""
+    """Return the lines of `render` whose values differ from the defaults of 4.9.7."""
     return render_objects(_objects(configuration), only_changed=True) + _option_lines(configuration)
 
 
@@ -224,7 +226,11 @@ def _complete_broker(configuration: BrokerConfiguration, surroundings: Surroundi
 def _apply_role(
     configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
 ) -> None:
-    """Spec: store.md, section 13.2."""
+    """
+    Make brokerRole and brokerId fit each other.
+
+    Spec: store.md, section 13.2.
+    """
     broker, store = configuration.broker, configuration.store
     if is_dledger(configuration) or is_controlled(configuration):
         return
@@ -263,7 +269,11 @@ def _apply_role(
 def _apply_ports(
     configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
 ) -> None:
-    """Spec: store.md, section 13.2."""
+    """
+    Set the port for slaves, and check that no port has two purposes.
+
+    Spec: store.md, section 13.2.
+    """
     port = configuration.server.listen_port
     if not 3 <= port <= 65534:
         where = settings["listenPort"]
@@ -321,7 +331,11 @@ def _apply_batch_size(
 def _check_dledger_port(
     configuration: BrokerConfiguration, settings: Mapping[str, Setting]
 ) -> None:
-    """:raises ConfigurationError: it is one of the clients' ports, too."""
+    """
+    Check that the port of the group is not a port for clients.
+
+    :raises ConfigurationError: it is.
+    """
     *others, own = port_plan(configuration)[:3]
     for planned in others:
         if planned.port == own.port:
@@ -335,7 +349,11 @@ def _complete_acl(
     settings: Mapping[str, Setting],
     surroundings: Surroundings,
 ) -> None:
-    """A broker that was told to check access never runs open. Spec: remoting.md, section 10.3."""
+    """
+    Complete the settings of access control. A broker that was told to check access never runs open.
+
+    Spec: remoting.md, section 10.3.
+    """
     own = configuration.ours
     if own.ha_secret_file:
         if own.ha_secret:

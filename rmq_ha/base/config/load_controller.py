@@ -1,4 +1,4 @@
-"""A properties file to the configuration of a controller.
+"""Makes the configuration of a controller from a properties file.
 
 Spec: controller.md, section 2.3.
 """
@@ -25,7 +25,7 @@ from rmq_ha.base.model.host_port import parse_host_port
 
 
 class LoadedController(NamedTuple):
-    """A controller's configuration, complete, and what its operator should know of it."""
+    """The complete configuration of a controller, and the notices for its operator."""
 
     configuration: ControllerConfiguration
     notices: list[Notice]
@@ -39,9 +39,9 @@ def load_controller(
     overrides: Iterable[tuple[str, str]] = (),
 ) -> LoadedController:
     """
-    Read a controller's properties and compute what was left out.
+    Read a controller's properties, and compute the values that were left out.
 
-    :param name: of the file, for messages; where configuration updates are written to.
+    :param name: path of the file, for messages. updateControllerConfig writes into this file.
     :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
     """
     notices: list[Notice] = []
@@ -72,9 +72,9 @@ def controller_within(
     notices: list[Notice],
 ) -> None:
     """
-    Complete the controller that a name server runs, whose file is the controller's, too.
+    Complete the configuration of the controller that a name server runs. Both read the same file.
 
-    :raises ConfigurationError: as `load_controller`.
+    :raises ConfigurationError: as `load_controller` raises it.
     """
     if configuration.runs_controller:
         _complete(configuration.controller, settings, surroundings)

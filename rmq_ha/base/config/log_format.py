@@ -1,10 +1,10 @@
-"""How a server's log lines look."""
+"""The forms of a server's log lines."""
 
 from enum import Enum
 
 
 class LogFormat(Enum):
-    """Names as the properties file has them."""
+    """The values of logFormat."""
 
     text = "text"
     json = "json"

@@ -1,10 +1,10 @@
-"""From which level on a server logs."""
+"""The levels from which on a server logs."""
 
 from enum import Enum
 
 
 class LogThreshold(Enum):
-    """Names as the properties file has them; docs/reference/logs.md says what each is for."""
+    """The values of logLevel; docs/reference/logs.md says what each is for."""
 
     debug = "debug"
     info = "info"

@@ -1,4 +1,4 @@
-"""One name server's whole configuration: what one properties file feeds."""
+"""The whole configuration of one name server, as one properties file gives it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,12 +12,12 @@ from rmq_ha.base.config.unserved_keys import Section, UnservedValues
 @dataclass(slots=True)
 class NamesrvConfiguration:
     """
-    The objects that a name server properties file feeds.
+    The objects that a name server's properties file fills.
 
     Spec: store.md, sections 13.5 and 13.7.
 
-    :ivar controller: counts with `enableControllerInNamesrv` only.
-    :ivar unserved: keys that nothing here acts on.
+    :ivar controller: the controller in this process; read only with `enableControllerInNamesrv`.
+    :ivar unserved: keys without effect in rmq-ha.
     :ivar plugin_options: the `tls.` settings.
     """
 

@@ -11,7 +11,7 @@ from rmq_ha.base.model.host_port import MOST_PORT
 
 @dataclass(slots=True, kw_only=True)
 class NettyServerConfig:
-    """Listening side, broker and name server."""
+    """The keys of the ports on which a server listens."""
 
     listen_port: int = key(
         "listenPort",
@@ -107,7 +107,7 @@ class NettyServerConfig:
 
 @dataclass(slots=True, kw_only=True)
 class NettyClientConfig:
-    """The broker's outgoing connections."""
+    """The keys of a broker's connections to other servers."""
 
     connect_timeout_millis: int = key(
         "connectTimeoutMillis", 3000, "ms to wait for a connection to another server", least=1

@@ -11,7 +11,7 @@ from rmq_ha.base.model.numbers import MOST_ITEMS
 
 @dataclass(slots=True, kw_only=True)
 class RmqHaConfig(EveryServerConfig):
-    """Extension points by name, and the settings by which we differ from 4.9.7 on purpose."""
+    """Extension points by name, and the settings by which rmq-ha differs from 4.9.7 on purpose."""
 
     journal_plug_in: str = own_key(
         "journalPlugIn",

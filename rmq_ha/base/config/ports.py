@@ -10,7 +10,11 @@ METRICS_PURPOSE = "metrics and health (metricsPort)"
 
 
 class PlannedPort(NamedTuple):
-    """:ivar purpose: who connects to it, and the key that moves it."""
+    """
+    A port that a server takes.
+
+    :ivar purpose: who connects to the port, and the key that moves it.
+    """
 
     port: int
     purpose: str
@@ -22,7 +26,11 @@ def metrics_port(port: int) -> list[PlannedPort]:
 
 
 def check_metrics_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setting]) -> None:
-    """:raises ConfigurationError: metricsPort is one of the server's other ports, too."""
+    """
+    Check that metricsPort is not another port of the server.
+
+    :raises ConfigurationError: it is.
+    """
     if plan[-1].purpose != METRICS_PURPOSE:
         return
     for planned in plan[:-1]:
@@ -33,7 +41,11 @@ def check_metrics_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setti
 
 
 def check_controller_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setting]) -> None:
-    """:raises ConfigurationError: a controller's own port is one of its name server's, too."""
+    """
+    Check that a controller's own port is not another port of its name server.
+
+    :raises ConfigurationError: it is.
+    """
     own = [planned.port for planned in plan if planned.purpose == CONTROLLER_PURPOSE]
     for planned in plan:
         if planned.port in own and planned.purpose not in (CONTROLLER_PURPOSE, METRICS_PURPOSE):

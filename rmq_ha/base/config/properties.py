@@ -1,6 +1,8 @@
-"""Java's `.properties` format: read, write, and change in place.
+"""Reads, writes and changes files in Java's `.properties` format.
 
-A file is ISO-8859-1 (`decode`); everything outside it is `\\uXXXX`, half of a surrogate pair each.
+A file is ISO-8859-1 (`decode`). Other characters stand there as `\\uXXXX`, one for each half of a
+surrogate pair.
+
 Spec: store.md, section 13.1.
 """
 
@@ -22,9 +24,9 @@ class Property(NamedTuple):
     """
     One setting of a file.
 
-    :ivar value: as it stands, trailing blanks included.
-    :ivar line: of its first character, from 1.
-    :ivar lines: how many lines of the file it spans.
+    :ivar value: the value as it stands in the file, with blanks at its end.
+    :ivar line: number of the first line of the setting, from 1.
+    :ivar lines: how many lines of the file the setting takes.
     """
 
     key: str
@@ -34,16 +36,19 @@ class Property(NamedTuple):
 
 
 def decode(data: bytes) -> str:
-    """The text of a properties file; the mark that Windows' editors put before it is none of it."""
+    """
+    Return the text of a properties file, without the mark that editors of Windows put before it.
+    """
     return data.removeprefix(BOM_UTF8).decode("iso-8859-1")
 
 
 def parse(text: str, name: str = "") -> list[Property]:
     """
-    All settings of a file, in its order; a key may come more than once.
+    Return all settings of a file, in its order; a key may come more than once.
 
-    :param name: of the file, for the error.
-    :raises ConfigurationError: a `\\u` without four hexadecimal digits, or half a surrogate pair.
+    :param name: name of the file, for the error.
+    :raises ConfigurationError: a `\\u` without four hexadecimal digits, or half of a surrogate
+        pair.
     """
     properties = []
     for line, lines, logical in _logical_lines(text):
@@ -56,19 +61,20 @@ def parse(text: str, name: str = "") -> list[Property]:
 
 
 def format_property(key: str, value: str) -> str:
-    """One line, without its end, that `parse` reads back as this key and value."""
+    """Return one line, without its end, that `parse` reads back as this key and value."""
     return f"{_escape(key, blanks=True)}={_escape(value, blanks=False)}"
 
 
 def format_properties(properties: Iterable[tuple[str, str]]) -> str:
+    """Return the text of a file with these settings."""
     return "".join(f"{format_property(key, value)}\n" for key, value in properties)
 
 
 def with_changes(text: str, changes: Mapping[str, str]) -> str:
     """
-    The same file with other values; comments and order stay, new keys come last.
+    Return the text of a file with other values; comments and order stay, new keys come last.
 
-    Of a key that stands there twice the last, which counts, is replaced and the others go.
+    If a key stands there twice, its last line counts, so that one is replaced and the others go.
 
     :raises ConfigurationError: `text` is not a properties file.
     """
@@ -91,7 +97,10 @@ def with_changes(text: str, changes: Mapping[str, str]) -> str:
 
 
 def _logical_lines(text: str) -> Iterable[tuple[int, int, str]]:
-    """First line number, number of lines, and the joined text; comments and blanks left out."""
+    """
+    Yield first line number, number of lines, and joined text of each setting, without comments and
+    empty lines.
+    """
     natural = _NATURAL_LINE.split(text)
     position = 0
     while position < len(natural):
@@ -115,12 +124,15 @@ def _logical_lines(text: str) -> Iterable[tuple[int, int, str]]:
 
 
 def _continues(line: str) -> bool:
-    """An odd number of backslashes ends it."""
+    """
+    Return whether the next line belongs to this one, which then ends with an odd number of
+    backslashes.
+    """
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def _split(logical: str) -> tuple[str, str]:
-    """Key and value, still escaped: `key=value`, `key:value` or `key value`."""
+    """Return key and value, still escaped, of `key=value`, `key:value` or `key value`."""
     end = 0
     while end < len(logical) and logical[end] not in "=: \t\f":
         end += 2 if logical[end] == "\\" else 1
@@ -131,7 +143,11 @@ def _split(logical: str) -> tuple[str, str]:
 
 
 def _unescape(text: str) -> str:
-    """:raises ValueError: a malformed `\\uXXXX`."""
+    """
+    Return a text without escapes.
+
+    :raises ValueError: a malformed `\\uXXXX`.
+    """
     if "\\" not in text:
         return text
     out = []
@@ -156,7 +172,11 @@ def _unescape(text: str) -> str:
 
 
 def _join_surrogates(text: str) -> str:
-    """:raises ValueError: half a pair stands alone."""
+    """
+    Join the halves of surrogate pairs.
+
+    :raises ValueError: half of a pair stands alone.
+    """
     try:
         return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
     except UnicodeDecodeError:
@@ -164,7 +184,11 @@ def _join_surrogates(text: str) -> str:
 
 
 def _escape(text: str, *, blanks: bool) -> str:
-    """:param blanks: escape every blank and not only the first."""
+    """
+    Return a text with escapes.
+
+    :param blanks: escape every blank and not only the first.
+    """
     out = []
     for index, char in enumerate(text):
         if char in _SPECIAL:

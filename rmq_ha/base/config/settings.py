@@ -1,6 +1,6 @@
-"""Settings, each with the place it comes from, into configuration objects.
+"""Puts settings, each with the place it comes from, into configuration objects.
 
-What is wrong with a value stops the start; what is merely odd is collected as a `Notice`.
+A wrong value stops the start. An odd one becomes a `Notice`.
 """
 
 import re
@@ -22,9 +22,9 @@ _COMMENT = re.compile(r"\s(#|//)")
 
 class Notice(NamedTuple):
     """
-    Something to tell the operator.
+    A text for the operator.
 
-    :ivar is_unknown: nobody reads this key; `--check` fails on it.
+    :ivar is_unknown: whether the text is about a key that no program reads; `--check` fails on it.
     """
 
     text: str
@@ -32,25 +32,29 @@ class Notice(NamedTuple):
 
 
 class Doubt(Notice):
-    """A value that can hardly be meant: a server starts with it, and `--check` fails."""
+    """A value that nobody can mean. A server starts with it, and `--check` fails."""
 
     __slots__ = ()
 
 
 class Setting(NamedTuple):
-    """:ivar where: `file:line`, or the option that it was given with."""
+    """
+    One key with its value.
+
+    :ivar where: `file:line`, or the option with which it was given.
+    """
 
     key: str
     value: str
     where: str
 
     def error(self, reason: str) -> ConfigurationError:
-        """The exception that says all a person needs to find and fix it."""
+        """Return the error for this setting; it names place, key, value and reason."""
         return ConfigurationError(f"{self.where}: {self.key}={one_line(self.value)}: {reason}")
 
 
 def reason_to_doubt(value: str) -> str | None:
-    """Why a text is hardly what somebody means; None: nothing is odd about it."""
+    """Return why nobody can mean a text as a value; None: nothing is odd about it."""
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
         return "the quotes are part of the value: remove them"
     if _COMMENT.search(value):
@@ -66,7 +70,7 @@ def collect(
     text: str, name: str, overrides: Iterable[tuple[str, str]], notices: list[Notice]
 ) -> dict[str, Setting]:
     """
-    The settings of a file and those given beside it, which win; values stripped.
+    Return the settings of a file and the overrides, which win; values are stripped.
 
     :raises ConfigurationError: the file is no properties file.
     """
@@ -94,8 +98,8 @@ def fill(
     """
     Set every setting at the objects that declare its key.
 
-    :param targets: configuration dataclasses; a key that two of them have goes to both.
-    :param options: takes the settings with a dot: those of `tls.` and those of plugins.
+    :param targets: configuration dataclasses; a key that two of them declare is set at both.
+    :param options: gets the settings with a dot: those of `tls.` and those of plugins.
     :raises ConfigurationError: a key does not take its value, or a server must refuse the key.
     """
     targets = list(targets)
@@ -196,7 +200,7 @@ def _value(setting: Setting, row: Key) -> Any:
 
 
 def _check_effect(setting: Setting, row: Key, notices: list[Notice]) -> None:
-    """Refuse, or note, what RocketMQ 4.9 would do and we do not."""
+    """Refuse, or note, a key that RocketMQ 4.9 acts on and rmq-ha does not."""
     if not isinstance(row, UnservedKey):
         return
     if row.is_refused:

@@ -7,7 +7,7 @@ from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.networks import Networks
 
 LEAST_SECRET = 16
-"""Characters of a secret that servers share."""
+"""Least number of characters of a secret that servers share."""
 _DELAY_LEVEL = re.compile(r"[0-9]{1,9}[smhd]")
 
 

@@ -46,7 +46,11 @@ def format_value(value: Any) -> str:
 
 
 def check_tls(name: str, text: str) -> None:
-    """:raises ValueError: a `tls.` setting has a value that is none."""
+    """
+    Check the value of a `tls.` setting.
+
+    :raises ValueError: the key does not take this text.
+    """
     row = TLS_KEYS[name]
     if row.kind is bool:
         _parse_bool(text)

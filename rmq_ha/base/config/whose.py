@@ -1,4 +1,4 @@
-"""Tells which of our servers reads a key, so that a file of another server is recognized."""
+"""Tells which server of rmq-ha reads a key, so that a file of another server is recognized."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +52,7 @@ def _with_program(notice: Notice) -> Notice:
 @contextmanager
 def with_unknown_keys(notices: list[Notice]) -> Iterator[None]:
     """
-    Name the unknown keys also where a start fails: a misspelled key may be the cause.
+    Name the unknown keys also if the start fails: a misspelled key may be the cause.
 
     :param notices: the notices that the block collects; each one gets its program at the end.
     :raises ConfigurationError: the block raised it; a line for each unknown key is added.

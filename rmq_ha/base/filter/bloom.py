@@ -1,5 +1,4 @@
-"""
-The bloom filter that tells which consumers' selectors a message matched.
+"""The bloom filter in which a message's units note which consumers' selectors it matched.
 
 Spec: store.md, sections 6.2 and 12.5.
 """
@@ -21,8 +20,8 @@ class BloomFilterData(NamedTuple):
     """
     The bits of one consumer.
 
-    :ivar bit_num: length of the bit map that they belong to.
-    :ivar positions: of the bits; one may be there twice.
+    :ivar bit_num: length of the bit map to which they belong, in bits.
+    :ivar positions: positions of the bits; one may be there twice.
     """
 
     bit_num: int
@@ -32,8 +31,10 @@ class BloomFilterData(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
     """
-    :ivar hashes: bits of one consumer.
-    :ivar bits: length of the bit map; a multiple of 8.
+    The sizes of a bloom filter.
+
+    :ivar hashes: number of bits of one consumer.
+    :ivar bits: length of the bit map in bits; a multiple of 8.
     """
 
     hashes: int
@@ -42,7 +43,9 @@ class BloomFilter:
     @classmethod
     def by_error_rate(cls, percent: int, expected: int) -> "BloomFilter":
         """
-        :param percent: how many messages may falsely seem to match, 1 to 99.
+        Choose the sizes for an error rate.
+
+        :param percent: how many percent of the messages may falsely seem to match, 1 to 99.
         :param expected: number of consumers.
         """
         error = percent / 100
@@ -53,7 +56,7 @@ class BloomFilter:
 
     def generate(self, name: str) -> BloomFilterData:
         """
-        The bits of a consumer.
+        Return the bits of a consumer.
 
         :param name: `<group>#<topic>`.
         """
@@ -68,7 +71,7 @@ class BloomFilter:
         return BloomFilterData(self.bits, tuple(positions))
 
     def is_valid(self, data: BloomFilterData | None) -> bool:
-        """It was made by a filter like this one."""
+        """Return whether the bits were made by a filter of the same sizes."""
         return (
             data is not None
             and data.bit_num == self.bits
@@ -77,7 +80,9 @@ class BloomFilter:
         )
 
     def bit_map(self, matched: Iterable[BloomFilterData]) -> bytes:
-        """The bit map in which the bits of these consumers are set; all of them are valid."""
+        """
+        Return the bit map in which the bits of these consumers are set; all of these must be valid.
+        """
         bits = bytearray(self.bits // 8)
         for data in matched:
             for position in data.positions:
@@ -87,15 +92,15 @@ class BloomFilter:
 
 def is_hit(bit_map: bytes, data: BloomFilterData) -> bool:
     """
-    All bits of a consumer are set.
+    Return whether all bits of a consumer are set.
 
-    :param bit_map: as long as `data.bit_num` says.
+    :param bit_map: has the length `data.bit_num`.
     """
     return all(bit_map[position >> 3] >> (position & 7) & 1 for position in data.positions)
 
 
 def murmur3(data: bytes) -> int:
-    """The first 64 bits of MurmurHash3 x64-128 with seed 0, read as one little-endian number."""
+    """Return the first 64 bits of MurmurHash3 x64-128 with seed 0, as one little-endian number."""
     h1 = h2 = 0
     whole = len(data) & ~15
     for first, second in _BLOCK.iter_unpack(data[:whole]):

@@ -1,4 +1,6 @@
-"""Selectors by their text: a pull that carries its expression need not compile it each time."""
+"""Keeps compiled selectors by their text, so that a pull that carries its expression need not
+compile it.
+"""
 
 from collections import OrderedDict
 
@@ -11,10 +13,10 @@ _OVERHEAD = 64
 
 class SelectorCache:
     """
-    Keeps what was asked for last, also that an expression is none.
+    Keeps the selectors that were used last, and remembers which texts do not compile.
 
-    :param capacity: characters of all expressions that are kept; a compiled one takes some tens of
-        bytes for each.
+    :param capacity: most characters of all kept expressions together. A compiled expression takes
+        some tens of bytes for each character.
     """
 
     def __init__(self, capacity: int = MAX_CHARACTERS) -> None:
@@ -27,9 +29,9 @@ class SelectorCache:
 
     def get(self, text: str) -> Selector:
         """
-        The selector of this text.
+        Return the selector of a text.
 
-        :raises InvalidSelector: it does not compile.
+        :raises InvalidSelector: the text does not compile.
         """
         compiled = self._known.get(text)
         if compiled is None:

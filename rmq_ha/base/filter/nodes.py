@@ -1,5 +1,4 @@
-"""
-What a selector says, as a tree.
+"""The tree of a selector.
 
 Java's classes matter, because they decide what may stand where: a constant, a property, a condition
 (which is true, false or unknown), or a sign in front of any of them.

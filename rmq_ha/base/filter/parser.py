@@ -37,11 +37,19 @@ from rmq_ha.base.filter.tokens import DECIMAL, END, NAME, STRING, WHOLE, Token, 
 from rmq_ha.base.filter.values import Long, order
 
 MAX_LENGTH = 65536
-"""Characters. A request can carry far more; compiling that would cost every pull."""
+"""
+Most characters of an expression. A request can carry far more, and compiling that would slow down
+every pull.
+"""
 MAX_TERMS = 2000
-"""Names and values that are evaluated for each message; the strings of an IN are one lookup."""
+"""
+Most names and values of an expression, which are evaluated for each message. The texts of an IN
+count as one lookup.
+"""
 MAX_DEPTH = 100
-"""Of brackets in each other, and of the tree. Chains of AND and OR are flat, however long."""
+"""
+Most levels of brackets in each other, and of the tree. Chains of AND and OR are flat, however long.
+"""
 
 _INTEGER_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
@@ -52,9 +60,9 @@ _PREFIXES = ("+", "-", "NOT")
 
 def parse(text: str) -> Node:
     """
-    The tree of a selector; its root is a condition.
+    Return the tree of a selector; its root is a condition.
 
-    :raises InvalidSelector: it is none; the message says why and where.
+    :raises InvalidSelector: the text is no selector; the message says why and where.
     """
     if len(text) > MAX_LENGTH:
         raise InvalidSelector(f"the expression has {len(text)} characters, not up to {MAX_LENGTH}")
@@ -62,7 +70,10 @@ def parse(text: str) -> Node:
 
 
 class _Parser:
-    """Looks one word ahead, and reads it only then: what lies further behind may be anything."""
+    """
+    Reads a selector one word ahead. A word is read only when it is needed, since the text after a
+    selector may be anything.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -276,7 +287,12 @@ def _integer_literal(text: str, position: int) -> int:
 
 
 def _decimal(text: str, position: int) -> float:
-    """Java's check takes its smallest positive double for the lowest: 0.0 is refused, 0 is not."""
+    """
+    Return the value of a decimal literal.
+
+    Java's check takes its smallest positive double for the lowest one, so 0.0 is refused and 0 is
+    not.
+    """
     value = float(text)
     if value == 0.0 or value == float("inf"):
         raise InvalidSelector(

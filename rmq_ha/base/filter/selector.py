@@ -1,5 +1,4 @@
-"""
-A compiled selector: a function of a message's properties.
+"""Compiles a selector to a function of a message's properties.
 
 Spec: remoting.md, section 6.2; store.md, section 8.3.
 """
@@ -37,10 +36,10 @@ _SIGNS: dict[str, Callable[[Any, Any], bool]] = {
 
 class Selector:
     """
-    An expression, ready to be asked for each message.
+    A compiled expression.
 
-    :param text: in SQL92, as RocketMQ has it.
-    :raises InvalidSelector: it does not compile.
+    :param text: the expression, in RocketMQ's SQL92.
+    :raises InvalidSelector: the text does not compile.
     """
 
     __slots__ = ("_run", "text")
@@ -50,7 +49,10 @@ class Selector:
         self._run = _compile(parse(text))
 
     def matches(self, properties: Properties) -> bool:
-        """It is true of these properties: neither false nor unknown, and no value is unfit."""
+        """
+        Return whether the expression is true of these properties. It is not if it is false or
+        unknown, or if a value cannot be compared.
+        """
         try:
             return self._run(properties) is True
         except Incomparable:
@@ -81,7 +83,7 @@ def _negate(node: Negate) -> _Run:
 
 
 def _number(node: Node) -> int | float | None:
-    """What a numeric literal is with all its signs; None for anything else."""
+    """Return the value of a numeric literal with all its signs; None for any other node."""
     signs = 0
     while isinstance(node, Negate):
         node, signs = node.operand, signs + 1

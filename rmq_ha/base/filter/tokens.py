@@ -1,7 +1,7 @@
 """The words of a selector.
 
-Spec: remoting.md, section 6.2. What 4.9.7 reads was asked of it; `tests/interop/test_filters.py`
-compares.
+Spec: remoting.md, section 6.2. The rules were found by asking RocketMQ 4.9.7;
+`tests/interop/test_filters.py` compares.
 """
 
 import re
@@ -35,8 +35,8 @@ class Token(NamedTuple):
     One word.
 
     :ivar kind: NAME, STRING, WHOLE, DECIMAL, END, a keyword in capitals, or the sign itself.
-    :ivar text: as written.
-    :ivar position: of its first character, from 1.
+    :ivar text: the word as it is written.
+    :ivar position: position of its first character, from 1.
     """
 
     kind: str
@@ -54,7 +54,7 @@ _SHOWN = 40
 
 def next_token(text: str, start: int) -> tuple[Token, int]:
     """
-    The word at or behind `start`, and where it ends.
+    Return the first word at or after `start`, and where it ends.
 
     :raises InvalidSelector: no word starts there.
     """

@@ -1,8 +1,8 @@
-"""
-How two values of a selector compare, as Java's classes do.
+"""Compares two values of a selector as Java's classes do.
 
-A value is a `str` (every property is), an `int` (Integer), a `Long`, a `float` (Double), a `bool`
-or None. A text beside a number is read as that class of number: `'3000000000'` is no Integer.
+A value is a `str` (every property is one), an `int` (Integer), a `Long`, a `float` (Double), a
+`bool` or None. A text beside a number is read as that class of number: `'3000000000'` is no
+Integer.
 
 Spec: remoting.md, section 6.2.
 """
@@ -42,9 +42,9 @@ class Long(int):
 
 def to_integer(text: str) -> int:
     """
-    As Integer.valueOf: a sign and decimal digits of any script.
+    Read a text as Integer.valueOf does: a sign and decimal digits of any script.
 
-    :raises Incomparable: it is none, or too large.
+    :raises Incomparable: the text is no number, or the number is too large.
     """
     if len(text) < _SHORT and text.isascii() and text.isdigit():
         return int(text)
@@ -53,9 +53,9 @@ def to_integer(text: str) -> int:
 
 def to_long(text: str) -> int:
     """
-    As Long.valueOf.
+    Read a text as Long.valueOf does.
 
-    :raises Incomparable: it is none, or too large.
+    :raises Incomparable: the text is no number, or the number is too large.
     """
     if len(text) < _SHORT and text.isascii() and text.isdigit():
         return int(text)
@@ -64,9 +64,10 @@ def to_long(text: str) -> int:
 
 def to_double(text: str) -> float:
     """
-    As Double.valueOf: blanks around it, a type letter, hexadecimal, NaN and Infinity are fine.
+    Read a text as Double.valueOf does: blanks around it, a type letter, hexadecimal, NaN and
+    Infinity are fine.
 
-    :raises Incomparable: it is none.
+    :raises Incomparable: the text is no number.
     """
     text = text.strip(_JAVA_BLANKS)
     if _DECIMAL.fullmatch(text):
@@ -82,9 +83,9 @@ def to_double(text: str) -> float:
 
 def order(left: Any, right: Any) -> int:
     """
-    Which comes first, for `<` and its like: negative, 0 or positive.
+    Compare two values for `<` and its like; return a negative number, 0 or a positive number.
 
-    :param left: not None, as is the other.
+    :param left: not None; neither is `right`.
     :raises Incomparable: a text is no number.
     """
     if type(left) is str and type(right) is str:
@@ -94,10 +95,11 @@ def order(left: Any, right: Any) -> int:
 
 def equal(left: Any, right: Any) -> bool | None:
     """
-    Whether both are the same; None when only the left one is unknown.
+    Return whether both values are the same; None if exactly one of them is unknown and it is the
+    left one.
 
-    :raises Incomparable: a text is no number of the other's class, or a truth value is left of
-        a text.
+    :raises Incomparable: a text is no number of the other value's class, or a truth value stands
+        left of a text.
     """
     if left is None:
         return True if right is None else None
@@ -107,7 +109,9 @@ def equal(left: Any, right: Any) -> bool | None:
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """As Double.compareTo: -0.0 is below 0.0, NaN equals itself and is above all."""
+    """
+    Compare as Double.compareTo does: -0.0 is below 0.0; NaN equals itself and is above all others.
+    """
     if left < right:
         return -1
     if left > right:

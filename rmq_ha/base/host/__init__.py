@@ -5,9 +5,8 @@ number; `tests/test_house.py` checks it. `real.make_host` makes one. `rmq_ha.tes
 simulated one, and `tests/contract` runs the same rules over both.
 
 Time is of two kinds. `clock` and `steady_ms` measure durations, and nobody can set them. `now_ms`
-is
-wall time: it is stored, sent, shown, or compared with a stamp of the same kind. The difference of
-two values of `now_ms` is no duration.
+is wall time: it is stored, sent, shown, or compared with a stamp of the same kind. The difference
+of two values of `now_ms` is no duration.
 
 Files are written with `pwrite` and read with `pread`, not through maps. A full disk is then an
 `OSError` and not a SIGBUS. `sync` blocks, so it always runs in the `Worker`.

@@ -11,7 +11,10 @@ IN_ALL, BY_ADDRESS = "maxConnections", "maxConnectionsPerIp"
 
 
 class ConnectionLimits(Protocol):
-    """The limits' settings, which may change at any time; 0 for the values of `Admission`."""
+    """
+    The settings of the limits, which may change at any time. 0 stands for the value that
+    `Admission` computes from the descriptors.
+    """
 
     max_connections: int
     max_connections_per_ip: int
@@ -22,9 +25,9 @@ class Admission:
     Counts the connections that all listening ports of a process have taken, and refuses more.
 
     Log, queues and small files have descriptors of their own, which no connection ever takes. The
-    last places are kept for this machine and for brokers that are known, so that strangers from
-    many addresses do not keep slaves, name servers and operators out. IPv6 addresses count by
-    their first 64 bits: whoever has one of them has all of them.
+    last places are kept for this machine and for known brokers. So strangers from many addresses do
+    not keep slaves, name servers and operators out. IPv6 addresses count by their first 64 bits,
+    because the owner of one address there has all addresses of that block.
 
     :param descriptors: how many descriptors the process may have; RLIM_INFINITY for no limit.
     :param known: addresses of brokers; host names among them have no effect.
@@ -85,12 +88,13 @@ class Admission:
         return key
 
     def connection_made(self, host: str) -> None:
+        """Count an accepted connection of an address."""
         block = _block(_plain(host))
         self.taken += 1
         self._by_address[block] = self._by_address.get(block, 0) + 1
 
     def connection_lost(self, host: str) -> None:
-        """Count that a connection from an address is gone."""
+        """Stop counting a connection of an address."""
         block = _block(_plain(host))
         self.taken -= 1
         left = self._by_address.pop(block) - 1

@@ -152,6 +152,8 @@ class BlockingCalls:
 
 
 class _ProcessState:
+    """The connections that one process has made. A fork gets a new one."""
+
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.lock = threading.Lock()
@@ -182,6 +184,13 @@ class _Connection:
         self._has_heard = False
 
     def ask(self, command: RemotingCommand, deadline: float, timeout_ms: float) -> RemotingCommand:
+        """
+        Send a request and return its answer.
+
+        :raises RemotingTimeout: the answer did not come before the deadline.
+        :raises RemotingConnectError: no connection could be made, or it was lost.
+        :raises ProtocolViolation: the request does not fit into a frame, or the answer is no frame.
+        """
         self._opaque = self._opaque % _MOST_OPAQUE + 1
         opaque = self._opaque
         try:
@@ -200,6 +209,7 @@ class _Connection:
             raise
 
     def tell(self, command: RemotingCommand, deadline: float) -> None:
+        """Send a request that gets no answer; raises the same as `ask`."""
         try:
             self._send(command, deadline)
         except TimeoutError:
@@ -318,7 +328,11 @@ def _read(path: str) -> bytes:
 
 
 def _context(keys: Mapping[str, str], use_tls: bool, demanded_by: str) -> _Tls | None:
-    """:raises ConfigurationError: a key or a file is not valid."""
+    """
+    Return the TLS settings of a client's connections; None for connections without TLS.
+
+    :raises ConfigurationError: a key or a file is not valid.
+    """
     options = TlsOptions(keys, _read)
     is_tls = use_tls or options.is_true("tls.enable")
     if demanded_by:

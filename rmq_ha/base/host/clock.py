@@ -84,7 +84,10 @@ class SteadyClock:
         self._alarm: _Alarm | None = None
 
     seconds = staticmethod(monotonic)
-    """Of the monotonic clock; without a call in between, as every message asks for it."""
+    """
+    The time of the monotonic clock. It is that function itself, without a call in between, because
+    every message asks for it.
+    """
 
     def callLater(
         self, delay: float, callable: Callable[..., Any], *args: object, **kw: object
@@ -178,6 +181,10 @@ class _Alarm:
         threading.Thread(target=self._run, name="rmq-ha-alarm", daemon=True).start()
 
     def set(self, when: float) -> None:
+        """
+        Ring at a time, in seconds of the monotonic clock. An earlier time replaces a later one at
+        once.
+        """
         with self._lock:
             before, self._at = self._at, when
         if before is None or when < before:
@@ -203,7 +210,12 @@ class _Alarm:
         self._poked.close()
 
     def _wait(self) -> None:
-        """Wait on a socket: only this wait of Python ignores the time of day in any C library."""
+        """
+        Wait until the time comes or a poke arrives, and ring if it is due.
+
+        It waits on a socket. With any C library, only this wait of Python ignores changes of the
+        time of day.
+        """
         with self._lock:
             wait = None if self._at is None else self._at - monotonic()
             is_due = wait is not None and wait <= 0

@@ -1,4 +1,4 @@
-"""The real disk: pwrite, pread, fdatasync, and POSIX's lock."""
+"""The real disk, by pwrite, pread and fdatasync, with POSIX record locks."""
 
 import fcntl
 import mmap
@@ -21,7 +21,8 @@ class RealFile:
     """
     A file of fixed size; see `rmq_ha.base.seams.File`.
 
-    :param new_in: directories whose entries are new and have to reach the disk with the file.
+    :param new_in: directories that got a new entry with this file. `sync` brings these entries to
+        the disk, too.
     """
 
     def __init__(self, fd: int, path: str, size: int, new_in: list[str]) -> None:
@@ -37,7 +38,7 @@ class RealFile:
         return self._size
 
     def pread(self, size: int, position: int) -> bytes:
-        """Exactly `size` bytes, or fewer at the end of the file."""
+        """Read exactly `size` bytes, or fewer at the end of the file."""
         data = os.pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
@@ -61,13 +62,16 @@ class RealFile:
         os.posix_fallocate(self._fd, position, size)
 
     def map(self) -> mmap.mmap:
-        """The whole file, shared and writable."""
+        """Return the map of the whole file, shared and writable; it is made at the first call."""
         if self._map is None:
             self._map = mmap.mmap(self._fd, self._size)
         return self._map
 
     def next_data(self, position: int) -> int:
-        """Return where the file system has data again, from `position` on."""
+        """
+        Return the first position at or after `position` where the file has data; the file's size if
+        only a hole follows.
+        """
         try:
             return os.lseek(self._fd, position, os.SEEK_DATA)
         except OSError as error:
@@ -86,9 +90,10 @@ class RealFile:
 
     def sync(self) -> None:
         """
-        Block until data, and the name of a new file, are on the disk.
+        Block until the file's data are on the disk, and the name of a new file with them.
 
-        :raises NotNow: no descriptor is left for a directory; no sync has failed.
+        :raises NotNow: no descriptor is left to open a directory. The data are on the disk then,
+            and the next `sync` tries the names again.
         """
         os.fdatasync(self._fd)  # takes pages written through the map along
         while self._new_in:
@@ -105,14 +110,14 @@ class RealFile:
         _sync_opened(entries)
 
     def forget(self, position: int, size: int) -> None:
-        """Tell the kernel that the mapped pages are not needed any more."""
+        """Tell the kernel that the mapped pages of a range are not needed any more."""
         if self._map is not None:
             start = position - position % _PAGE
             with suppress(OSError, ValueError):
                 self._map.madvise(mmap.MADV_DONTNEED, start, size + position - start)
 
     def close(self) -> None:
-        """Close descriptor and map."""
+        """Close the map and the descriptor."""
         if self._map is not None:
             with suppress(BufferError):  # a view is alive; the map goes with it
                 self._map.close()
@@ -123,7 +128,7 @@ class RealFile:
 
 
 class RealLock:
-    """The lock on a store; given back when the process ends, too."""
+    """The lock on a store. It also ends with the process."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -139,8 +144,8 @@ class RealDisk:
     """
     The file system of this machine; see `rmq_ha.base.seams.Disk`.
 
-    :param is_private: whether new files and folders are for owner and group only; else the umask
-        decides.
+    :param is_private: whether new files and folders are for their owner and group only; else the
+        umask decides.
     """
 
     def __init__(self, is_private: bool = True) -> None:
@@ -148,7 +153,8 @@ class RealDisk:
 
     def open(self, path: str, size: int) -> RealFile:
         """
-        Open or create; an empty file counts as one whose creation was cut short.
+        Open a file, or create it with its directories. An existing empty file counts as one whose
+        creation was cut short.
 
         :raises StoreError: the file exists with another size.
         """
@@ -171,22 +177,22 @@ class RealDisk:
         return RealFile(fd, path, size, new_in)
 
     def exists(self, path: str) -> bool:
-        """Whether the path is a file or directory."""
+        """Return whether a file or directory with this path exists."""
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
         return os.path.isdir(path)
 
     def size(self, path: str) -> int:
-        """Size of a file in bytes."""
+        """Return the size of a file in bytes."""
         return os.stat(path).st_size
 
     def mtime_ms(self, path: str) -> int:
-        """Time of the last modification in milliseconds since the epoch."""
+        """Return the time of the last modification, in ms since the epoch."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def list_dir(self, path: str) -> list[str]:
-        """Names, sorted."""
+        """Return the sorted names in a directory; none if it does not exist."""
         try:
             return sorted(os.listdir(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -198,7 +204,11 @@ class RealDisk:
             return file.read()
 
     def replace(self, path: str, data: bytes, *, backup: bool = False) -> None:
-        """Replace a small file so that a crash leaves the old or the new one."""
+        """
+        Replace a small file so that a crash leaves either the old file or the new one.
+
+        :param backup: whether the old content stays as `.bak`.
+        """
         directory = os.path.dirname(path)
         self.make_dirs(directory)
         old = _stat(path)
@@ -216,7 +226,10 @@ class RealDisk:
         _sync_opened(entries)
 
     def boot_id(self, path: str) -> bytes:
-        """Return the kernel's boot id with device and inode of the directory."""
+        """
+        Return the kernel's boot id with device and inode of the directory; empty if one of them is
+        not known.
+        """
         try:
             boot = self.read_bytes("/proc/sys/kernel/random/boot_id").strip()
         except OSError:
@@ -225,7 +238,10 @@ class RealDisk:
         return boot + b" %b\n" % place if boot and place else b""
 
     def place_of(self, path: str) -> bytes:
-        """The device and inode of a file, which stay the same when it is renamed."""
+        """
+        Return device and inode of a file, which stay the same when it is renamed; empty if it does
+        not exist.
+        """
         try:
             status = os.stat(path)
         except OSError:
@@ -233,7 +249,10 @@ class RealDisk:
         return b"%d %d" % (status.st_dev, status.st_ino)
 
     def sync_tree(self, path: str) -> None:
-        """Sync one file after the other, as only a file's own sync tells of lost data."""
+        """
+        Sync all files below a directory, one after the other: only a file's own sync reports lost
+        data.
+        """
         for directory, _, names in os.walk(path, followlinks=True):
             for name in names:
                 with suppress(FileNotFoundError):
@@ -290,12 +309,12 @@ class RealDisk:
 
     def lock(self, path: str) -> RealLock:
         """
-        Take the record lock on byte 0 as one of the open file, not of the process.
+        Take the record lock on byte 0, as a lock of the open file and not of the process.
 
-        Such a lock excludes Java's (POSIX) and also a second store in this process, and it
-        does not vanish when some other descriptor of the file is closed.
+        Such a lock excludes Java's (POSIX) and also a second store in this process, and it does not
+        vanish when some other descriptor of the file is closed.
 
-        :raises StoreLocked: somebody holds it.
+        :raises StoreLocked: another store holds the lock.
         """
         self.make_dirs(os.path.dirname(path))
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, self._file_mode)
@@ -334,7 +353,12 @@ class RealDisk:
         )
 
     def _make_dirs(self, directory: str) -> list[str]:
-        """Create missing directories; return those that got a new entry, topmost last."""
+        """
+        Create the missing directories of a path.
+
+        :returns: the directory itself, and the parents that got a new entry; the topmost is the
+            last.
+        """
         changed = [directory]
         missing = directory
         while not os.path.isdir(missing):

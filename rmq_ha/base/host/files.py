@@ -1,8 +1,8 @@
-"""
-Files of stores: on this machine, in a bucket, or copied here by Spark; for who waits for them.
+"""Files of stores at any place, for code that may wait: on this machine, in a bucket, or copied
+here by Spark.
 
-A place is a path, `file://...`, any URI that pyarrow opens (`s3://`, `gs://`, `hdfs://`), or
-what `rmq_ha.lake.spark.host.staging` makes of one that only Hadoop can open.
+A place is a path, `file://...`, any URI that pyarrow opens (`s3://`, `gs://`, `hdfs://`), or the
+name that `rmq_ha.lake.spark.host.staging` gives to a place that only Hadoop can open.
 """
 
 import mmap
@@ -17,15 +17,17 @@ STAGED = "staged:"
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 _WILL_NEED: int | None = getattr(os, "POSIX_FADV_WILLNEED", None)
 _SEQUENTIAL = 1 << 20
-"""From this many bytes on, a window is read as a whole."""
+"""A window of at least this many bytes is read sequentially: its pages are loaded at once."""
 
 
 class LocalFiles:
+    """Files of this machine; see `rmq_ha.base.store_files.Files`."""
+
     def __init__(self) -> None:
         self._last: tuple[str, int] = ("", 0)  # what was mapped last: path, and end
 
     def list(self, path: str) -> list[Entry]:
-        """Sorted by name; empty when there is no such directory."""
+        """Return the entries of a directory, sorted by name; none if it does not exist."""
         listed = []
         try:
             with os.scandir(path) as entries:
@@ -48,7 +50,7 @@ class LocalFiles:
         return open(path, "rb")
 
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
-        """A small part of a file, or all of a small file; fewer bytes at its end."""
+        """Return a part of a file, or all of it; fewer bytes at the end of the file."""
         with self.open(path) as file:
             if length < 0:
                 file.seek(offset)
@@ -107,7 +109,7 @@ class ArrowFiles:
         return self._filesystem
 
     def list(self, path: str) -> list[Entry]:
-        """Sorted by name; empty when there is no such directory."""
+        """Return the entries of a directory, sorted by name; none if it does not exist."""
         from pyarrow.fs import FileSelector, FileType
 
         selector = FileSelector(path, allow_not_found=True)
@@ -129,13 +131,13 @@ class ArrowFiles:
         return sorted(listed)
 
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
-        """A small part of a file, or all of a small file; fewer bytes at its end."""
+        """Return a part of a file, or all of it; fewer bytes at the end of the file."""
         file = self._file(path)
         part: bytes = file.read_at(file.size() if length < 0 else length, offset)
         return part
 
     def window(self, path: str, offset: int, length: int) -> Any:
-        """Fetch a part of a file."""
+        """Fetch a part of a file into memory."""
         return memoryview(self.read(path, offset, length))
 
     def _file(self, path: str) -> Any:
@@ -176,7 +178,10 @@ def files_of(place: str) -> tuple[Files, str]:
 
 
 def is_same_directory(directory: str, other: str) -> bool:
-    """Whether two paths (by a link or mount) have the same directory or the same commit log."""
+    """
+    Return whether two paths lead to the same directory or the same commit log, for example by a
+    link or a mount.
+    """
     return any(
         _identity(directory + part) == _identity(other + part) for part in ("", "/commitlog")
     )

@@ -1,4 +1,4 @@
-"""A reactor inside an asyncio loop that runs already, and that stays its owner's."""
+"""A reactor inside a running asyncio loop. The loop stays its owner's."""
 
 from asyncio import AbstractEventLoop
 from typing import Any
@@ -11,7 +11,8 @@ from rmq_ha.base.host.clock import monotonic
 
 class LoopReactor(AsyncioSelectorReactor):
     """
-    Serves sockets and timers of one client; it is no global reactor, and there may be several.
+    Serves sockets and timers of one client. It is no global reactor, and a process may have
+    several.
 
     :param loop: a selector loop or uvloop's, running now.
     """
@@ -23,11 +24,11 @@ class LoopReactor(AsyncioSelectorReactor):
         self.startRunning(installSignalHandlers=False)
 
     def crash(self) -> None:
-        """End of this reactor; the loop goes on."""
+        """Mark this reactor as ended; the loop goes on."""
         PosixReactorBase.crash(self)
 
     def close(self) -> None:
-        """Give up threads, timers and descriptors."""
+        """End the reactor's threads, timers and descriptors."""
         inner: Any = self
         self.fireSystemEvent("shutdown")
         for reader in inner._internalReaders:

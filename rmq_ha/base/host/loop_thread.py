@@ -1,4 +1,4 @@
-"""A thread with an asyncio loop in it, for those who have neither a loop nor a reactor."""
+"""A thread with an asyncio loop, for callers that have neither a loop nor a reactor."""
 
 from asyncio import Event, Runner, SelectorEventLoop, run_coroutine_threadsafe
 from collections.abc import Coroutine
@@ -14,7 +14,7 @@ T = TypeVar("T")
 new_lock = RLock
 """For who is called by several threads."""
 this_thread = get_ident
-"""The number of the thread that asks."""
+"""Returns the number of the calling thread."""
 
 
 class ThreadStopped(Exception):
@@ -23,9 +23,9 @@ class ThreadStopped(Exception):
 
 class LoopThread:
     """
-    Runs coroutines for other threads, one loop for all of them.
+    Runs coroutines for other threads, all of them in one loop.
 
-    It does not keep a process from ending, and belongs to the process that made it.
+    The thread does not keep a process from ending, and belongs to the process that made it.
     """
 
     def __init__(self, name: str) -> None:
@@ -39,14 +39,18 @@ class LoopThread:
 
     @property
     def is_ours(self) -> bool:
-        """We are in the process that made it: in a fork of that the thread does not run."""
+        """
+        Whether the calling process made this thread. In a fork of that process the thread does not
+        run.
+        """
         return process_id() == self._pid
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """
-        Run it there, and wait for what comes out. Who waits and is interrupted cancels it.
+        Run a coroutine in the thread, and wait for its result. If the waiting is interrupted, the
+        coroutine is cancelled.
 
-        :raises ThreadStopped: it is stopped, or was.
+        :raises ThreadStopped: the thread is stopped, or stops before the coroutine has ended.
         """
         with self._lock:
             if self._is_over:
@@ -62,7 +66,10 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """End it; what still runs is cancelled. Twice is harmless, as is in a fork."""
+        """
+        Stop the thread and cancel its coroutines. A second call, or a call in a fork, changes
+        nothing.
+        """
         if not self.is_ours:
             return
         with self._lock:

@@ -1,8 +1,8 @@
 """Real TCP whose writes leave at once.
 
-Twisted's `write` waits for the next turn of the reactor; a response or a replication frame should
-not. These transports try `send` first when nothing is buffered, and give the rest to Twisted. Not
-for TLS: its bytes take the stock way.
+Twisted's `write` waits for the next turn of the reactor, and a response or a replication frame
+should not wait. The transports here try `send` first when nothing is buffered, and give the rest to
+Twisted. Bytes of TLS go Twisted's way.
 """
 
 import errno
@@ -39,10 +39,10 @@ _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, socket.EAI_ADDRFAMILY)
 
 
 class _EagerWrites:
-    """Mixed into a stock TCP transport."""
+    """Makes the writes of a Twisted TCP transport leave at once; mixed into its class."""
 
     def write(self: Any, data: bytes) -> None:
-        """Send now what the socket takes; buffer the rest."""
+        """Send now as much as the socket takes, and buffer the rest."""
         if (
             self.connected
             and not (self.dataBuffer or self._tempDataBuffer)
@@ -66,7 +66,9 @@ class _EagerWrites:
 
 
 class EagerServer(_EagerWrites, tcp.Server):
-    """The transport of an accepted connection; its addresses are as `_plain` makes them."""
+    """
+    The transport of an accepted connection. Its addresses have the form that `_plain` gives them.
+    """
 
     def __init__(
         self, sock: Any, protocol: Any, client: Any, server: Any, sessionno: int, reactor: Any
@@ -83,7 +85,7 @@ class EagerServer(_EagerWrites, tcp.Server):
         return address
 
     def connectionLost(self, reason: Failure) -> None:
-        """Leave the count of connections; Twisted may call this twice."""
+        """Stop counting the connection. Twisted may call this twice."""
         if self._admission is not None and hasattr(self, "socket"):
             self._admission.connection_lost(str(self.hostname))
         super().connectionLost(reason)
@@ -91,9 +93,9 @@ class EagerServer(_EagerWrites, tcp.Server):
 
 def _plain(address: tuple[Any, ...]) -> tuple[Any, ...]:
     """
-    The address of a socket, where one of IPv4 has its own form.
+    Return the address of a socket, with an IPv4 address in its own form.
 
-    A socket for both families shows 10.0.0.1 as ::ffff:10.0.0.1, and access lists, limits for each
+    A socket for both families shows 10.0.0.1 as ::ffff:10.0.0.1. Access lists, limits for each
     address, message ids and the addresses of members know the first form only.
     """
     host = address[0]
@@ -109,16 +111,19 @@ def _address(address: tuple[Any, ...]) -> IPv4Address | IPv6Address:
 
 class EagerPort(tcp.Port):
     """
-    Accepts connections with eager transports; on `::` of both families.
+    Accepts connections with eager transports; on `::` for both families of addresses.
 
-    :ivar admission: whom it asks; None: everybody may come.
+    :ivar admission: decides who may connect; None: everybody may.
     """
 
     transport = EagerServer
     admission: Admission | None = None
 
     def createInternetSocket(self) -> socket.socket:
-        """As Twisted's, whatever net.ipv6.bindv6only says."""
+        """
+        Make the socket as Twisted does, with both families on `::` whatever net.ipv6.bindv6only
+        says.
+        """
         made: socket.socket = super().createInternetSocket()  # type: ignore[no-untyped-call]
         if made.family == socket.AF_INET6:
             is_alone = self.interface != BOTH_FAMILIES
@@ -131,7 +136,9 @@ class EagerPort(tcp.Port):
 
 @implementer(IProtocolFactory)
 class _Admitting:
-    """Builds no protocol for those who may not come: Twisted closes their connection at once."""
+    """
+    Builds no protocol for connections that the admission refuses: Twisted closes these at once.
+    """
 
     log = Logger()
 
@@ -165,7 +172,7 @@ class _Admitting:
 
 
 class EagerClient(_EagerWrites, tcp.Client):
-    """The transport of a connection that we made."""
+    """The transport of a connection that this process made."""
 
     def _connectDone(self) -> None:
         self.setTcpNoDelay(True)
@@ -176,7 +183,8 @@ class EagerConnector(tcp.Connector):
     """
     Connects with an eager transport.
 
-    :ivar sockets: the reactor itself, for the transport; its own one has the time.
+    :ivar sockets: the reactor itself, which the transport needs. The connector's own reactor has
+        the clock.
     """
 
     sockets: Any
@@ -188,7 +196,7 @@ class EagerConnector(tcp.Connector):
 
 
 class _EagerReactor:
-    """The reactor as the stock endpoints see it, with another `connectTCP` and our clock."""
+    """The reactor as Twisted's endpoints see it, with another `connectTCP` and a steady clock."""
 
     def __init__(self, reactor: Any, clock: IReactorTime) -> None:
         self.seconds = clock.seconds
@@ -225,7 +233,7 @@ class _ServerEndpoint:
         self._refusals = refusals
 
     def listen(self, protocolFactory: IProtocolFactory) -> "Deferred[IListeningPort]":
-        """Bind (with SO_REUSEADDR) and listen."""
+        """Bind with SO_REUSEADDR, and listen."""
         return execute(self._listen, protocolFactory)
 
     def _listen(self, factory: IProtocolFactory) -> IListeningPort:
@@ -258,8 +266,8 @@ class RealNetwork:
         admission: Admission | None = None,
     ) -> None:
         """
-        :param clock: for timeouts; the reactor's own when None.
-        :param admission: who may connect to what listens here; None: everybody.
+        :param clock: for timeouts; None: the reactor's own clock.
+        :param admission: limits the connections to listening ports; None: nobody is refused.
         """
         self._reactor = reactor
         self._admission = admission
@@ -268,9 +276,9 @@ class RealNetwork:
 
     def client(self, host: str, port: int, timeout: float = 3.0) -> IStreamClientEndpoint:
         """
-        Connects to a peer; a name is resolved first.
+        Return an endpoint that connects to a peer; a name is resolved at each connect.
 
-        :param timeout: seconds.
+        :param timeout: most seconds for a connect.
         """
         endpoint: IStreamClientEndpoint
         if isIPAddress(host):
@@ -285,7 +293,7 @@ class RealNetwork:
 
     def server(self, port: int, interface: str = "") -> IStreamServerEndpoint:
         """
-        Listens; port 0 picks a free one.
+        Return an endpoint that listens; with port 0 on a free port.
 
         :param interface: an address of this machine. Empty: all of IPv4 and IPv6, or all of IPv4
             where the machine has no IPv6; `0.0.0.0`: all of IPv4.
@@ -293,7 +301,10 @@ class RealNetwork:
         return _ServerEndpoint(self._reactor, port, interface, self._admission, self._refusals)
 
     def look_up(self, name: str) -> "Deferred[list[str]]":
-        """The addresses that a name stands for; none: it is not known. Never fails."""
+        """
+        Look up the addresses of a name. Fires with an empty list if the name is not known; never
+        fails.
+        """
         addresses = _Addresses()
         self._reactor.nameResolver.resolveHostName(addresses, name)
         return addresses.complete
@@ -306,7 +317,7 @@ class _Addresses:
         self._found: list[str] = []
 
     def resolutionBegan(self, resolutionInProgress: Any) -> None:
-        """As IResolutionReceiver's; nobody cancels."""
+        """See `IResolutionReceiver`. Nobody cancels a resolution."""
 
     def addressResolved(self, address: Any) -> None:
         self._found.append(address.host)

@@ -1,4 +1,6 @@
-"""Directories into which somebody else may have written: nothing in them leads anywhere else."""
+"""Reads and writes in directories into which strangers may have written: no link in them is
+followed.
+"""
 
 import errno
 import os
@@ -15,7 +17,7 @@ _LEADS_AWAY = (errno.ELOOP, errno.ENOTDIR)
 
 class PlainFiles(LocalFiles):
     """
-    Below some directories no link is followed, and only regular files are read.
+    Reads files, and follows no link below some directories. Only regular files are read there.
 
     :param roots: these directories; they may be links themselves.
     """
@@ -25,7 +27,10 @@ class PlainFiles(LocalFiles):
         self._roots = roots
 
     def list(self, path: str) -> list[Entry]:
-        """Sorted by name; a link has its own size, which is that of no file of a store."""
+        """
+        Return the entries of a directory, sorted by name. A link is listed with its own size, which
+        no file of a store has.
+        """
         root = _root_of(path, self._roots)
         if root is None:
             return super().list(path)
@@ -40,7 +45,7 @@ class PlainFiles(LocalFiles):
             os.close(descriptor)
 
     def open(self, path: str) -> BinaryIO:
-        """For reading; a pipe is not waited for."""
+        """Open a file for reading. A pipe is refused, and the call does not wait for its writer."""
         root = _root_of(path, self._roots)
         if root is None:
             return super().open(path)
@@ -53,7 +58,7 @@ class PlainFiles(LocalFiles):
 
 class PlainDisk(RealDisk):
     """
-    Writes below one directory, and through no link in it.
+    Writes below one directory only, and through no link in it.
 
     :param root: this directory; it may be a link itself.
     """
@@ -96,7 +101,9 @@ class PlainDisk(RealDisk):
 
 
 def _root_of(path: str, roots: tuple[str, ...]) -> str | None:
-    """The root that the path is, or lies in, once its `..` are resolved; None: there is none."""
+    """
+    Return the root that a path is in or equals, once `..` in it is resolved; None if it is in none.
+    """
     whole = os.path.normpath(path)
     return next((root for root in roots if f"{whole}/".startswith(f"{root}/")), None)
 

@@ -1,4 +1,4 @@
-"""Ports that nobody has."""
+"""Finds free ports."""
 
 import socket
 from random import SystemRandom
@@ -7,16 +7,17 @@ from random import SystemRandom
 # could take a free port before its server listens.
 _FIRST, _LAST = 10_000, 32_000
 TAKEN = "it is in use by another process"
-"""What a server says of a port that it cannot listen on, as it does when somebody was quicker."""
+"""The text of a server that cannot listen on a port, also when another process was quicker."""
 
 
 def free_ports(count: int) -> int:
     """
-    The first of `count` neighbouring ports that can be bound on loopback now.
+    Return the first of `count` neighbouring ports that can be bound on loopback now.
 
-    The search begins anywhere, so that those who look at the same time find different ones.
+    The search begins at a random port, so that processes that search at the same time find
+    different ports.
 
-    :raises OSError: there are none.
+    :raises OSError: there are no such ports.
     """
     start: int = SystemRandom().randrange(_FIRST, _LAST - count)
     base: int

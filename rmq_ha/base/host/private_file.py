@@ -1,4 +1,4 @@
-"""Small files with secrets in them: nobody else may read them."""
+"""Small files with secrets, which no other user may read."""
 
 import os
 import stat
@@ -8,9 +8,9 @@ from rmq_ha.base.errors import ConfigurationError
 
 def read_private(path: str) -> bytes | None:
     """
-    All of it; None: there is none.
+    Return the content of a file; None if it does not exist.
 
-    :raises ConfigurationError: others on this machine may read it too, or it cannot be read.
+    :raises ConfigurationError: other users of this machine may read it, or this process cannot.
     """
     try:
         with open(path, "rb") as file:
@@ -28,9 +28,9 @@ def read_private(path: str) -> bytes | None:
 
 def write_private(path: str, data: bytes) -> None:
     """
-    Put it there as a whole; directories that are made for it are private, too.
+    Write a whole file; directories that are made for it are private, too.
 
-    :raises ConfigurationError: the disk refuses; what was there stays.
+    :raises ConfigurationError: the disk refuses; the old file stays.
     """
     temporary = f"{path}.tmp{os.getpid()}"
     try:

@@ -1,4 +1,4 @@
-"""The process that we are in, as a client needs to know it."""
+"""Facts about the running process that a client needs."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ from rmq_ha.base.model.process import Process
 
 def local_address() -> str:
     """
-    The IPv4 address that packets to other machines leave from, or `127.0.0.1`.
+    Return the IPv4 address from which packets to other machines leave, or `127.0.0.1`.
 
     Connecting a datagram socket picks the address and sends nothing.
     """
@@ -22,11 +22,11 @@ def local_address() -> str:
 
 
 process_id = os.getpid
-"""Changes with a fork."""
+"""Returns the number of this process, which a fork changes."""
 
 
 def this_process() -> Process:
-    """Asked for anew each time: after a fork it is another one."""
+    """Return the facts about this process. Ask anew each time: a fork has other facts."""
     return Process(os.getpid(), local_address(), dict(os.environ), os.path.expanduser("~"))
 
 
@@ -35,5 +35,6 @@ def host_name() -> str:
 
 
 def lower_priority() -> None:
+    """Give this process the lowest priority, where the system has priorities."""
     if hasattr(os, "nice"):
         os.nice(19)

@@ -1,4 +1,4 @@
-"""The host of a process that really runs."""
+"""Makes the `Host` of a real process."""
 
 import os
 import time
@@ -14,12 +14,12 @@ from rmq_ha.base.seams import Host
 
 
 def now_ms() -> int:
-    """The time of day, ms since the epoch."""
+    """Return the time of day, in ms since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 def physical_memory() -> int:
-    """Bytes of memory of this machine, of which the store regards a part as page cache."""
+    """Return the memory of this machine in bytes. The store regards a part of it as page cache."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -27,11 +27,11 @@ def make_host(
     reactor: Any, admission: Admission | None = None, *, are_files_private: bool = True
 ) -> Host:
     """
-    Clock, network, disk, worker and chance of this machine.
+    Return clock, network, disk, worker and random numbers of this machine.
 
-    :param reactor: one that is ours counts by the monotonic clock already (`make_steady`).
-    :param admission: limits the connections that are taken; None: nobody does.
-    :param are_files_private: as `RealDisk`.
+    :param reactor: a reactor of this program uses the monotonic clock already (`make_steady`).
+    :param admission: limits the connections that are taken; None: nothing does.
+    :param are_files_private: see `RealDisk`.
     """
     clock = steady_clock(reactor)
     return Host(

@@ -1,4 +1,4 @@
-"""What rmq-ha says, for programs that know Python's `logging` and nothing of Twisted's."""
+"""Passes rmq-ha's log events on to Python's `logging`, for programs without Twisted's log."""
 
 import logging
 import warnings
@@ -18,7 +18,9 @@ _LEVELS = {
 
 @provider(ILogObserver)
 def to_logging(event: LogEvent) -> None:
-    """One event, for the logger of its module and class: `rmq_ha.client.send.sender.Sender`."""
+    """
+    Log one event by the logger of its module and class, such as `rmq_ha.client.send.sender.Sender`.
+    """
     logger = logging.getLogger(event.get("log_namespace") or "twisted")
     failure = event.get("log_failure")
     level = _LEVELS.get(event.get("log_level", LogLevel.info), logging.INFO)
@@ -34,11 +36,12 @@ def to_logging(event: LogEvent) -> None:
 
 def begin_logging() -> None:
     """
-    Have it go to `logging`, unless this process has a log of Twisted's. Twice is harmless.
+    Pass events on to `logging`, unless this process logs by Twisted already. A second call changes
+    nothing.
 
-    Until somebody begins, Twisted keeps what is said, and prints failures to stderr; twistd and
-    `startLogging` begin before anything runs. What is printed, and how warnings are shown, stays
-    the application's.
+    Until some log begins, Twisted keeps the events, and prints failures to stderr. `twistd` and
+    `startLogging` begin one before anything runs. Printed text and the display of warnings stay the
+    application's.
     """
     if globalLogBeginner._temporaryObserver is None:
         return  # there is no public way to ask

@@ -1,4 +1,4 @@
-"""The surroundings of this very process."""
+"""The surroundings of this process."""
 
 import os
 import socket
@@ -8,7 +8,11 @@ from rmq_ha.base.host.process import local_address
 
 
 def real_surroundings(directory: str) -> Surroundings:
-    """:param directory: what relative store paths start from (twistd's `--rundir`)."""
+    """
+    Return environment, home, name and address of this machine.
+
+    :param directory: where relative paths of stores start (twistd's `--rundir`).
+    """
     return Surroundings(
         environ=dict(os.environ),
         home=os.path.expanduser("~"),
@@ -21,7 +25,7 @@ def real_surroundings(directory: str) -> Surroundings:
 
 
 def has_ipv6() -> bool:
-    """Whether a port can listen on IPv6 here."""
+    """Return whether a port can listen on IPv6 here."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as trial:
             trial.bind(("::", 0))
@@ -32,9 +36,9 @@ def has_ipv6() -> bool:
 
 def address_of(name: str) -> str | None:
     """
-    What a host name stands for here, IPv4 before IPv6; None: nothing.
+    Return the address of a host name, an IPv4 address before IPv6; None if the name is not known.
 
-    It blocks, so it is for the time before a server starts.
+    The call blocks, so it is only for the time before a server starts.
     """
     try:
         looked_up = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)

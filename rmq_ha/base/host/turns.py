@@ -1,7 +1,8 @@
-"""Turns of a reactor of ours, without what Twisted does in each of them for its old log.
+"""Turns of this program's own reactor, without the work that Twisted does in each turn for its old
+log.
 
 Twisted's epoll reactor serves each descriptor through `log.callWithLogger`, which makes a context
-that says whose turn it is: two thirds of what a turn costs, and nothing of ours reads it.
+that says whose turn it is. That is two thirds of the cost of a turn, and rmq-ha does not read it.
 """
 
 import sys
@@ -15,9 +16,10 @@ _NEEDED = ("_poller", "_selectables", "_doReadOrWrite", "_disconnectSelectable",
 
 def make_lean(reactor: Any) -> bool:
     """
-    Let a reactor that is ours turn faster, if it is Twisted's epoll reactor as we know it.
+    Make the turns of this program's own reactor faster.
 
-    :returns: whether it does; any other one, also one made of that, is left as it is.
+    :returns: whether it did. Only Twisted's epoll reactor with the expected attributes is changed,
+        and no subclass of it.
     """
     kind = type(reactor)
     name = f"{kind.__module__}.{kind.__qualname__}"
@@ -30,7 +32,10 @@ def make_lean(reactor: Any) -> bool:
 
 
 class _LeanTurn:
-    """`EPollReactor.doPoll`, where all that a descriptor has is something to read."""
+    """
+    Does the work of `EPollReactor.doPoll`. A descriptor that only has something to read is served
+    here.
+    """
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -38,7 +43,11 @@ class _LeanTurn:
         self._selectables: dict[int, Any] = reactor._selectables
 
     def __call__(self, timeout: float | None) -> None:
-        """Wait for events, seconds at most, and serve them."""
+        """
+        Wait for events and serve them.
+
+        :param timeout: most seconds to wait; None: until an event comes.
+        """
         selectables = self._selectables
         events = self._poll(-1 if timeout is None else timeout, len(selectables))
         for descriptor, event in events:

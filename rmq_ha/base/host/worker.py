@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 class RealWorker:
     """
-    A small pool that starts with the first call.
+    A small pool of threads, which starts with the first call.
 
-    :param reactor: where results arrive; the pool stops with it.
+    :param reactor: results arrive in its thread; the pool stops with it.
     """
 
     def __init__(self, reactor: Any, threads: int = 4) -> None:
@@ -22,14 +22,14 @@ class RealWorker:
         self._pool = ThreadPool(minthreads=0, maxthreads=threads, name="rmq-ha-worker")
 
     def call(self, function: Callable[..., T], *args: Any) -> "Deferred[T]":
-        """Run it aside; fires in the reactor."""
+        """Run a function in a thread; the Deferred fires in the reactor's thread."""
         if not self._pool.started:
             self._pool.start()
             self._reactor.addSystemEventTrigger("during", "shutdown", self.stop)
         return deferToThreadPool(self._reactor, self._pool, function, *args)
 
     def stop(self) -> None:
-        """Wait for what is running and end the threads; the next call starts them again."""
+        """Wait for the running calls and end the threads; the next call starts new ones."""
         if self._pool.started:
             self._pool.stop()
             self._pool = ThreadPool(minthreads=0, maxthreads=self._pool.max, name="rmq-ha-worker")

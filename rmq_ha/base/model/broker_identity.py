@@ -11,9 +11,9 @@ MASTER_ID = 0
 
 class BrokerIdentity(NamedTuple):
     """
-    Who registers, and where it is to be reached.
+    The name and addresses by which a broker registers at name servers.
 
-    :ivar broker_id: `MASTER_ID`, or that of a slave.
+    :ivar broker_id: `MASTER_ID`, or the id of a slave.
     :ivar address: `brokerIP1:listenPort`, exactly as clients are to use it.
     :ivar ha_address: `brokerIP2:haListenPort`.
     """
@@ -25,7 +25,7 @@ class BrokerIdentity(NamedTuple):
     ha_address: str = ""
 
     def to_ext(self) -> dict[str, str]:
-        """The ext fields of every call that names the broker."""
+        """Return the ext fields of every request that names the broker."""
         return {
             "brokerAddr": self.address,
             "brokerId": str(self.broker_id),
@@ -37,9 +37,9 @@ class BrokerIdentity(NamedTuple):
     @classmethod
     def from_ext(cls, ext: Mapping[str, str]) -> "BrokerIdentity":
         """
-        The reverse.
+        Read the identity from the ext fields of a request.
 
-        :raises ValueError: a field is missing, or the id is no number from 0 on.
+        :raises ValueError: a field is missing, or the id is not a number of at least 0.
         """
         missing = [
             name for name in ("clusterName", "brokerName", "brokerAddr") if not ext.get(name)

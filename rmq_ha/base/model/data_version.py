@@ -1,4 +1,4 @@
-"""DataVersion: how slaves and name servers notice a change.
+"""DataVersion: slaves and name servers notice a change of a table by it.
 
 Spec: remoting.md, chapter 8; store.md, section 12.1.
 """
@@ -10,10 +10,10 @@ import msgspec
 
 class DataVersion(msgspec.Struct, rename="camel"):
     """
-    The version of a table; two versions are equal if all their numbers are.
+    The version of a table. Two versions are equal if all their numbers are equal.
 
-    :ivar state_version: the epoch of a broker in controller mode, which name servers compare; 0
-        in any other mode, and then it is not sent, as 4.9 knows no such member.
+    :ivar state_version: the epoch of a broker in controller mode, which name servers compare. In
+        any other mode it is 0 and is not sent, since 4.9 knows no such member.
     """
 
     UNWRITTEN_ZEROS: ClassVar[tuple[str, ...]] = ("state_version",)

@@ -1,14 +1,14 @@
-"""What the consume queue's extension file has of a message."""
+"""The fields of a message in the consume queue's extension file."""
 
 from typing import NamedTuple
 
 
 class ExtensionUnit(NamedTuple):
     """
-    One unit.
+    One unit of the extension file.
 
-    :ivar store_timestamp: ms.
-    :ivar bit_map: None when it has none.
+    :ivar store_timestamp: store time of the message, ms.
+    :ivar bit_map: None if the unit has no bit map.
     """
 
     tags_code: int
@@ -17,5 +17,5 @@ class ExtensionUnit(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes in the file."""
+        """The size of the unit in the file, in bytes."""
         return 20 + len(self.bit_map or b"")

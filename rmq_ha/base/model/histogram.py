@@ -1,4 +1,4 @@
-"""Counting into buckets, for what is measured once a batch."""
+"""Counts values into buckets."""
 
 from bisect import bisect_left
 from math import inf
@@ -19,15 +19,16 @@ LATENCY_LIMITS_S = (
     5.0,
     10.0,
 )
-"""Upper limits of buckets for seconds that somebody waits."""
+"""Upper limits of the buckets for waiting times, in seconds."""
 
 
 class Histogram:
     """
-    How many values fell below which limit, and their sum.
+    Counts how many values lie below which limit, and adds the values up.
 
-    :param limits: rising upper limits of the buckets; what is above the last goes into one more.
-    :ivar counts: by bucket, not cumulated.
+    :param limits: rising upper limits of the buckets. Values above the last limit go into one more
+        bucket.
+    :ivar counts: number of values in each bucket, not cumulated.
     :ivar total: sum of the values.
     """
 
@@ -39,12 +40,19 @@ class Histogram:
         self.total = 0.0
 
     def add(self, value: float, count: int = 1) -> None:
-        """:param count: how many had this value."""
+        """
+        Count a value.
+
+        :param count: how many times the value occurred.
+        """
         self.counts[bisect_left(self.limits, value)] += count
         self.total += value * count
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """Each limit and how many values are not above it; infinity last."""
+        """
+        Return each limit with the number of values that are not above it. The last limit is
+        infinity.
+        """
         sums = []
         seen = 0
         for limit, count in zip((*self.limits, inf), self.counts, strict=True):

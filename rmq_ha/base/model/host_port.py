@@ -28,7 +28,7 @@ class HostPort(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def with_distance(self, distance: int) -> "HostPort":
-        """Another port of the same host, such as the one for replication."""
+        """Return another port of the same host, such as the one for replication."""
         return HostPort(self.host, self.port + distance)
 
 
@@ -55,7 +55,7 @@ def parse_host_port(text: str, default_port: int | None = None) -> HostPort:
 
 def host_of(address: str) -> str:
     """
-    The host of `1.2.3.4:5` or `[::1]:5`, without brackets; empty where there is no colon.
+    Return the host of `1.2.3.4:5` or `[::1]:5`, without brackets; empty if there is no colon.
 
     Use it for the address of a connected peer, or for one that `parse_host_port` has checked.
     """

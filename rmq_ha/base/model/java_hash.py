@@ -15,7 +15,7 @@ _LONGEST = 256
 
 
 def java_hash(text: str) -> int:
-    """h = 31 h + UTF-16 unit, as a signed 32-bit integer."""
+    """Return Java's hash of a text: h = 31 h + UTF-16 unit, as a signed 32-bit integer."""
     if text.isascii() and 0 < len(text) <= _LONGEST:
         data = text.encode("ascii")
         value = int(data.translate(_LOW), 31) + 31 * int(data.translate(_HIGH), 31)
@@ -30,5 +30,5 @@ def java_hash(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def tags_code(tags: str) -> int:
-    """The consume queue's number for a tag string; 0 for none."""
+    """Return the number that the consume queue stores for a tag; 0 for no tag."""
     return java_hash(tags) if tags else 0

@@ -1,4 +1,4 @@
-"""A message on its way into the store, and what became of it.
+"""Messages on their way into the store and out of it, and the results of puts and reads.
 
 Spec: store.md, sections 2.1, 2.5 and 2.7.
 """
@@ -17,21 +17,25 @@ _MSG_ID_SIZES = (16, 28)
 
 
 class Address(NamedTuple):
-    """A host as RocketMQ stores it: 4 or 16 address bytes and a port."""
+    """A host as RocketMQ stores it: an address of 4 or 16 bytes, and a port."""
 
     ip: bytes
     port: int
 
     @classmethod
     def parse(cls, host: str, port: int) -> "Address":
-        """From text; IPv4-mapped IPv6 becomes IPv4. Raises ValueError for a host name."""
+        """
+        Read an address. An IPv4-mapped IPv6 address becomes IPv4.
+
+        :raises ValueError: the host is a name.
+        """
         address = ip_address(host.partition("%")[0])
         mapped = getattr(address, "ipv4_mapped", None)
         return cls((mapped or address).packed, port)
 
     @property
     def is_v6(self) -> bool:
-        """The address takes 16 bytes."""
+        """Whether the address takes 16 bytes."""
         return len(self.ip) == 16
 
     def __str__(self) -> str:
@@ -41,18 +45,24 @@ class Address(NamedTuple):
 
 
 def offset_msg_id(store_host: Address, physical_offset: int) -> str:
-    """The offsetMsgId: host, port and commit-log offset in upper-case hex."""
+    """Return the offsetMsgId: host, port and commit-log offset in upper-case hex."""
     return f"{_host_part(store_host)}{physical_offset & 0xFFFFFFFFFFFFFFFF:016X}"
 
 
 @lru_cache(maxsize=1024)
 def _host_part(host: Address) -> str:
-    """Of ids: messages come from few brokers."""
+    """
+    Return the part of an id that names the broker. It is remembered, since messages come from few
+    brokers.
+    """
     return (host.ip + _PORT.pack(host.port)).hex().upper()
 
 
 def place_of(message_id: str) -> int | None:
-    """The commit-log offset in an offsetMsgId, its last 16 digits; None where it is no such id."""
+    """
+    Return the commit-log offset in an offsetMsgId, its last 16 digits; None if the text is no such
+    id.
+    """
     try:
         data = bytes.fromhex(message_id)
     except ValueError:
@@ -65,9 +75,9 @@ class Message:
     """
     A message for `IMessageStore.put_message` (MessageExtBrokerInner).
 
-    :ivar properties: what the store reads (TAGS, KEYS, DELAY, ...).
-    :ivar properties_string: what is stored; kept apart because RocketMQ lets the two differ.
-    :ivar wait_store_ok: the put waits for flush and replica (WAIT is not `false`).
+    :ivar properties: the properties that the store reads (TAGS, KEYS, DELAY, ...).
+    :ivar properties_string: the properties that are stored. RocketMQ lets the two differ.
+    :ivar wait_store_ok: whether the put waits for flush and replica; False if WAIT is `false`.
     """
 
     topic: str
@@ -87,14 +97,14 @@ class Message:
 
 Draft = tuple[str, int, bytes, Address, Address, int, int, int, int, int, str, str, str | None, str]
 """
-What a record is made of: topic, queue id, body, born host, store host, born timestamp, flag,
+The content of a record: topic, queue id, body, born host, store host, born timestamp, flag,
 sysFlag, reconsume times, physical offset of the half message; of the properties KEYS, UNIQ_KEY and
-TAGS; and the string that is stored.
+TAGS; and the property string that is stored.
 """
 
 
 def draft_of(message: Message) -> Draft:
-    """What is to be stored of a message."""
+    """Return the content of the record that stores a message."""
     properties = message.properties
     if not properties and message.properties_string:
         properties = decode_properties(message.properties_string)
@@ -119,9 +129,9 @@ def draft_of(message: Message) -> Draft:
 @dataclass(slots=True)
 class MessageBatch:
     """
-    Several messages that are stored side by side and share topic, queue and hosts.
+    Messages that are stored side by side and share topic, queue and hosts.
 
-    :ivar members: flag, body and stored property string of each.
+    :ivar members: flag, body and stored property string of each message.
     """
 
     topic: str
@@ -136,7 +146,7 @@ class MessageBatch:
 
 
 class AppendResult(NamedTuple):
-    """Where an append put its record(s)."""
+    """The place of the record or records of one append."""
 
     physical_offset: int
     size: int
@@ -153,9 +163,10 @@ class AppendResult(NamedTuple):
 
 class PutMessageResult(NamedTuple):
     """
-    What a put's Deferred fires with; `append` is None when nothing was stored.
+    The result with which the Deferred of a put fires.
 
-    :ivar first_queue_id: of what was known already: the queue that the first was sent to.
+    :ivar append: the place of the records; None when nothing was stored.
+    :ivar first_queue_id: for a message that an earlier send has stored: the queue of that send.
     """
 
     status: PutMessageStatus
@@ -164,13 +175,13 @@ class PutMessageResult(NamedTuple):
 
     @property
     def stored(self) -> AppendResult | None:
-        """Where it will be delivered from; None when it will not."""
+        """The place from which the message will be delivered; None if it will not be delivered."""
         return self.append if self.status.is_stored else None
 
 
 class GetMessageResult(NamedTuple):
     """
-    What `get_message` found.
+    The result of `get_message`.
 
     :ivar messages: whole records in queue order.
     """
@@ -185,10 +196,10 @@ class GetMessageResult(NamedTuple):
 
 class DispatchRequest(NamedTuple):
     """
-    What dispatchers learn of one record.
+    The facts about one record that dispatchers get.
 
-    :ivar tags_code: hash of the tag, or delivery time in the schedule topic.
-    :ivar properties_string: as stored.
+    :ivar tags_code: hash of the tag; in the schedule topic the time of delivery.
+    :ivar properties_string: the property string as it is stored.
     """
 
     topic: str
@@ -206,9 +217,12 @@ class DispatchRequest(NamedTuple):
 
     @property
     def properties(self) -> dict[str, str]:
-        """As parsed from the record, empty when it has none."""
+        """The properties in the record."""
         return decode_properties(self.properties_string)
 
 
 Row = tuple[str, int, int, int, int, int, int, str, str, int, int, str]
-"""What a `DispatchRequest` holds, without its names: making those costs more than the rest."""
+"""
+The values of a `DispatchRequest` as a plain tuple. Making an object with names would cost more than
+all other work on the record.
+"""

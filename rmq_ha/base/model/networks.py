@@ -1,4 +1,6 @@
-"""Lists of addresses and networks, as our keys have them: `10.0.0.7, 10.1.0.0/16, fd00::/8`."""
+"""Lists of addresses and networks, as configuration keys of rmq-ha have them: `10.0.0.7,
+10.1.0.0/16, fd00::/8`.
+"""
 
 import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -11,16 +13,17 @@ _LOCALHOST = {"localhost": "127.0.0.0/8"}
 
 def canonical(host: str) -> str | None:
     """
-    An address in the one spelling that may be compared; IPv4-mapped IPv6 becomes IPv4.
+    Return an address in the one spelling that may be compared; an IPv4-mapped IPv6 address becomes
+    IPv4.
 
-    :returns: None: it is no address, so perhaps a name.
+    :returns: None if the text is no address, so it may be a name.
     """
     address = _parse(host)
     return None if address is None else str(address)
 
 
 def is_loopback(host: str) -> bool:
-    """An address of the machine itself, whichever of them."""
+    """Return whether a host is an address of the machine itself, such as 127.0.0.1."""
     address = _parse(host)
     return address is not None and address.is_loopback
 
@@ -32,15 +35,17 @@ def is_this_machine(host: str) -> bool:
 
 class Networks:
     """
-    Addresses and networks; `*` is everybody, an empty text nobody.
+    Addresses and networks. `*` stands for everybody, an empty text for nobody.
 
-    :ivar text: as it was given.
+    :ivar text: the text as it was given.
     """
 
     def __init__(self, text: str = "", *, with_names: bool = False) -> None:
         """
-        :param with_names: what is compared may be a name, too, which is looked up by nobody here.
-        :raises ValueError: a part is neither; the text says which and why.
+        :param with_names: whether a part may be a name. A name is compared as text and not looked
+            up.
+        :raises ValueError: a part is neither address nor network; the message names the part and
+            says why.
         """
         self.text = text.strip()
         parts = [part.strip() for part in text.split(",") if part.strip()]
@@ -66,7 +71,10 @@ class Networks:
         return self._everybody or bool(self._networks) or bool(self._names)
 
     def __contains__(self, host: str) -> bool:
-        """Whether an address (its text) belongs to it; what is no address only to `*`."""
+        """
+        Return whether an address, as text, belongs to the list. A text that is no address belongs
+        to `*` and to equal names only.
+        """
         if self._everybody:
             return True
         known = self._known.get(host)

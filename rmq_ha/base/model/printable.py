@@ -1,4 +1,4 @@
-"""Texts of peers, made fit for a line that a person reads."""
+"""Makes texts fit for people: no control characters, no Python brackets."""
 
 import re
 from typing import Any
@@ -14,22 +14,26 @@ _UNFIT_OR_BLANK = re.compile(f"[\t\n{_CONTROLS}]")
 
 
 def printable(text: str) -> str:
-    """The text with control characters as `\\\\x1b`; it keeps line ends and tabs."""
+    """Return the text with control characters as `\\x1b`; line ends and tabs stay."""
     return _UNFIT.sub(_escaped, text)
 
 
 def one_line(text: str) -> str:
-    """As `printable`, and without line ends and tabs."""
+    """Return the text with control characters, line ends and tabs as `\\x1b`."""
     return _UNFIT_OR_BLANK.sub(_escaped, text)
 
 
 def in_json(text: str) -> str:
-    """A JSON document with those of them escaped as JSON does; it means the same."""
+    """
+    Return a JSON document with its control characters escaped as JSON does; it means the same.
+    """
     return _UNFIT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def words_of(value: Any) -> str:
-    """A value for people: lists and tables of names as words, without quotes and brackets."""
+    """
+    Return a value for people: lists and tables of names as words, without quotes and brackets.
+    """
     if isinstance(value, dict):
         return ", ".join(f"{one_line(str(name))}={words_of(item)}" for name, item in value.items())
     if isinstance(value, list | tuple | set | frozenset):
@@ -58,7 +62,7 @@ class NamedValues(dict[str, Any]):
 
 
 def is_one_line(text: str) -> bool:
-    """It holds nothing that `one_line` would change."""
+    """Return whether a text has nothing that `one_line` would change."""
     return _UNFIT_OR_BLANK.search(text) is None
 
 

@@ -1,4 +1,4 @@
-"""The process that a client lives in."""
+"""The process in which a client runs, as values."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 class Process(NamedTuple):
     """
-    The process that a client lives in, as values.
+    The process in which a client runs, as values.
 
-    :ivar pid: the low 16 bits go into message ids.
-    :ivar address: an IP address of this machine that others could know it by.
-    :ivar environ: `NAMESRV_ADDR` counts.
+    :ivar pid: its low 16 bits go into message ids.
+    :ivar address: an IP address of this machine by which others could know it.
+    :ivar environ: the environment, of which `NAMESRV_ADDR` counts.
     :ivar home: the user's home directory, for offsets in files.
     """
 

@@ -1,4 +1,4 @@
-"""The property string of a message: name 0x01 value, pieces separated by 0x02.
+"""The property string of a message: name, 0x01 and value; pieces are separated by 0x02.
 
 Spec: store.md, section 2.4; remoting.md, sections 5.1 and 5.2.
 """
@@ -20,7 +20,10 @@ RECONSUME_TIME = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
 CLUSTER = "CLUSTER"
 SENT_BY = "RMQHA_SENT_BY"
-"""Ours, where ids and accounts are compared: a digest of the account that sent the message."""
+"""
+A property of rmq-ha: a digest of the account that sent the message. Brokers that compare ids and
+accounts write it.
+"""
 TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 CHECK_IMMUNITY_TIME_IN_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
@@ -29,12 +32,18 @@ MAX_PROPERTIES_SIZE = 32767
 
 
 def waits(value: str | None) -> bool:
-    """What the property WAIT says: wait for flush and replica; only `true` and nothing do."""
+    """
+    Return whether the property WAIT asks to wait for flush and replica: `true` and a missing one
+    do.
+    """
     return value is None or value.lower() == "true"
 
 
 def decode_properties(text: str) -> dict[str, str]:
-    """Split a property string as RocketMQ does: short or one-sided pieces vanish, the last wins."""
+    """
+    Split a property string as RocketMQ does. A piece without name, value or separator is left out;
+    of equal names the last one counts.
+    """
     properties: dict[str, str] = {}
     for piece in text.split("\x02"):
         name, separator, value = piece.partition("\x01")
@@ -44,7 +53,9 @@ def decode_properties(text: str) -> dict[str, str]:
 
 
 def sought_properties(text: str) -> tuple[str, str, str]:
-    """Of `decode_properties` those by which messages are sought: KEYS, UNIQ_KEY and TAGS."""
+    """
+    Return KEYS, UNIQ_KEY and TAGS, by which messages are sought; read as `decode_properties` does.
+    """
     keys = uniq_key = tags = ""
     for piece in text.split("\x02"):
         name, _, value = piece.partition("\x01")
@@ -59,5 +70,5 @@ def sought_properties(text: str) -> tuple[str, str, str]:
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
-    """Join properties, without a trailing separator (4.9.7's form)."""
+    """Join properties as 4.9.7 does, without a separator at the end."""
     return "\x02".join([f"{name}\x01{value}" for name, value in properties.items()])

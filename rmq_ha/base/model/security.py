@@ -1,4 +1,4 @@
-"""What a connection says of who is at its other end."""
+"""Facts about a connection that say who is at its other end."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ class Security(NamedTuple):
     """
     How far a connection can be trusted.
 
-    :ivar is_tls: nobody listens.
-    :ivar names: of the client's certificate, which a trust root of ours vouches for; none: it
-        showed none.
+    :ivar is_tls: whether the connection is encrypted.
+    :ivar names: the names in the client's certificate, if a trust root of this server vouches for
+        it; empty if the client showed none.
     """
 
     is_tls: bool

@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class BrokerRole(Enum):
-    """Who takes writes, and whether a put waits for a replica."""
+    """Whether a broker takes messages, and whether a put waits for a replica."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
@@ -23,7 +23,7 @@ class FlushDiskType(Enum):
 
 
 class PutMessageStatus(Enum):
-    """How a put ended; the first four mean that the message is stored."""
+    """The end of a put. The first four statuses mean that the message is stored."""
 
     PUT_OK = 0
     FLUSH_DISK_TIMEOUT = 1
@@ -39,16 +39,19 @@ class PutMessageStatus(Enum):
 
     @property
     def is_stored(self) -> bool:
-        """The message is in the commit log and will be delivered."""
+        """Whether the message is in the commit log and will be delivered."""
         return self.value <= 3
 
 
 Decided = Callable[[PutMessageStatus, float], None]
-"""Hears once how a wait ended, and what the clock says; perhaps before it is told that it waits."""
+"""
+Called once with the end of a wait and the clock's seconds, perhaps before the call that begins the
+wait returns.
+"""
 
 
 class GetMessageStatus(Enum):
-    """What a look into a queue found."""
+    """The result of a look into a queue."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1

@@ -1,4 +1,4 @@
-"""SubscriptionData: what a consumer group wants of a topic.
+"""SubscriptionData: which messages of a topic a consumer group wants.
 
 Spec: remoting.md, sections 6.2 and 7.1, appendix B1; store.md, section 8.3.
 """
@@ -13,15 +13,15 @@ SUB_ALL = "*"
 TAG = "TAG"
 SQL92 = "SQL92"
 TAG_TYPES = (None, "", TAG)
-"""Types of expression that are decided by tags."""
+"""Types of expressions that select messages by tags."""
 _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
 class SubscriptionData(msgspec.Struct, rename="camel"):
     """
-    One topic of a consumer's subscription.
+    A consumer's subscription to one topic.
 
-    :ivar code_set: the hash codes of the tags; the Go client writes them as strings.
+    :ivar code_set: the hash codes of the tags; the Go client writes them as texts.
     """
 
     topic: str
@@ -34,7 +34,10 @@ class SubscriptionData(msgspec.Struct, rename="camel"):
 
     @classmethod
     def for_tags(cls, topic: str, expression: str | None, version: int = 0) -> "SubscriptionData":
-        """Build from a tag expression; None, empty and `*` mean everything."""
+        """
+        Make a subscription from a tag expression; None, an empty text and `*` stand for all
+        messages.
+        """
         if not expression or expression == SUB_ALL:
             return cls(topic, SUB_ALL, sub_version=version)
         tags = {tag for tag in (part.strip(_JAVA_BLANKS) for part in expression.split("||")) if tag}

@@ -7,7 +7,7 @@ import msgspec
 
 
 class TopicConfig(msgspec.Struct, rename="camel"):
-    """How many queues a topic has on one broker, and who may read and write them."""
+    """The number of queues of a topic on one broker, and whether they may be read and written."""
 
     topic_name: str
     read_queue_nums: int = 16
@@ -19,7 +19,7 @@ class TopicConfig(msgspec.Struct, rename="camel"):
 
 
 class SubscriptionGroupConfig(msgspec.Struct, rename="camel"):
-    """What a consumer group may do on one broker."""
+    """The rights and limits of a consumer group on one broker."""
 
     group_name: str
     consume_enable: bool = True

@@ -1,4 +1,4 @@
-"""Names of topics and groups that RocketMQ itself uses, and what a name may look like.
+"""Names of topics and groups that RocketMQ itself uses, and the rules for names.
 
 Spec: remoting.md, sections 4.3, 4.4 and 7.7; store.md, section 12.2.
 """
@@ -10,7 +10,7 @@ from rmq_ha.base.model.printable import is_one_line
 DEFAULT_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-"""What the levels of SCHEDULE_TOPIC mean where nobody says otherwise."""
+"""The delays of the levels of SCHEDULE_TOPIC, unless `messageDelayLevel` sets others."""
 BENCHMARK_TOPIC = "BenchmarkTest"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -22,7 +22,9 @@ SYSTEM_PREFIX = "rmq_sys_"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 LMQ_PREFIX = "%LMQ%"
-"""Of light queues, which have no messages of their own: they point at those of other queues."""
+"""
+The prefix of light queues. They have no messages of their own; they point at those of other queues.
+"""
 REPLY_SUFFIX = "_REPLY_TOPIC"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 MAX_TOPIC_LENGTH = 127
@@ -62,17 +64,20 @@ BUILT_IN_GROUPS = (
 )
 
 TRACE_DATA_PREFIX = "rmq_sys_TRACE_DATA_"
-"""Of topics that clients of a cloud write traces to."""
+"""The prefix of topics into which clients of a cloud write traces."""
 
 HOLD_OTHERS = NOT_FOR_CLIENTS - {SELF_TEST_TOPIC}
-"""Messages of all topics wait there, and what becomes of them is written there."""
+"""Topics in which messages of all topics wait, or in which their fate is written."""
 _FOR_ALL = frozenset({BENCHMARK_TOPIC, SELF_TEST_TOPIC})
 
 _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")
 
 
 def is_system(topic: str) -> bool:
-    """RocketMQ's own, whatever the cluster is called; nothing that users' programs put there."""
+    """
+    Return whether a topic is RocketMQ's own, under any name of the cluster. Topics in which users'
+    programs put messages are not.
+    """
     if topic in SYSTEM_TOPICS:
         return topic not in _FOR_ALL
     return topic.lower().startswith(SYSTEM_PREFIX)
@@ -80,7 +85,7 @@ def is_system(topic: str) -> bool:
 
 def is_of_rocketmq_5(topic: str) -> bool:
     """
-    Whether brokers of RocketMQ 5 keep what they have to do in this topic.
+    Return whether brokers of RocketMQ 5 keep pending work in this topic.
 
     `rmq_sys_wheel_timer` is one. A record there that no broker wrote stops all timers of a Java
     replica for good.
@@ -89,12 +94,12 @@ def is_of_rocketmq_5(topic: str) -> bool:
 
 
 def is_for_brokers(topic: str) -> bool:
-    """Whether producers may not send to it."""
+    """Return whether producers may not send to a topic."""
     return topic in NOT_FOR_CLIENTS or is_of_rocketmq_5(topic)
 
 
 def topic_fault(topic: str) -> str | None:
-    """What is wrong with a topic name, or None."""
+    """Return what is wrong with a topic's name; None if nothing is."""
     if not topic.strip():
         return "the topic is blank"
     if _ILLEGAL.search(topic):
@@ -106,9 +111,10 @@ def topic_fault(topic: str) -> str | None:
 
 def group_name_fault(group: str) -> str | None:
     """
-    Why a group cannot have this name, whoever asks for it; None where it can.
+    Return why no client may give a group this name; None if clients may.
 
-    Brokers of 4.9 take any, and some clients other than Java's use more than `group_fault` allows.
+    Brokers of 4.9 take any name, and some clients other than Java's use more than `group_fault`
+    allows.
     """
     if not group.strip():
         return "the group is blank"
@@ -120,7 +126,9 @@ def group_name_fault(group: str) -> str | None:
 
 
 def group_fault(group: str) -> str | None:
-    """What is wrong with a group name, or None; the Java client's own rule."""
+    """
+    Return what is wrong with a group's name by the Java client's own rule; None if nothing is.
+    """
     if not group.strip():
         return "the group is blank"
     if _ILLEGAL.search(group):

@@ -1,8 +1,7 @@
-"""
-Properties by which messages ask for something that RocketMQ 5 does and RocketMQ 4.9 does not.
+"""Properties by which messages ask for a service of RocketMQ 5 that RocketMQ 4.9 does not have.
 
-A broker of 4.9 stores such a message as any other one: a message that shall come in an hour comes
-at once, and its producer is told that all is well.
+A broker of 4.9 stores such a message as any other one. A message that shall be delivered in an hour
+is delivered at once, and its producer is told that all is well.
 """
 
 from collections.abc import Mapping
@@ -18,18 +17,19 @@ UNSERVED = {
     "_SYS_MSG_PRIORITY_": "a priority",
     "__LITE_TOPIC": "a lite topic",
 }
-"""By name: what a message with this property asks for."""
+"""By name of a property: the service for which it asks."""
 MARKS = ("TIMER_DEL", "_SYS_MSG_PRIORITY_", "__LITE_TOPIC")
-"""One of them is in each of the names."""
+"""Each of the names contains one of these texts."""
 TIMERS = frozenset(name for name in UNSERVED if name.startswith("TIMER_"))
-"""Those of them that say when a message shall come."""
+"""The properties among them that say when a message shall be delivered."""
 
 
 def unserved_property(properties: Mapping[str, str]) -> str | None:
     """
-    The first property that asks for something that nobody would do; None: there is none.
+    Return the first property, by name, that asks for a service that this broker does not have; None
+    if there is none.
 
-    A delay level wins over the timers of RocketMQ 5, which takes them out of such a message.
+    A delay level wins over the timers of RocketMQ 5, which removes them from such a message.
     """
     if UNSERVED.keys().isdisjoint(properties):
         return None

@@ -52,10 +52,10 @@ _GRACE_MS = 3000
 
 class CheckpointTimes(NamedTuple):
     """
-    The three store times, ms; 0 where nothing is known.
+    Three store times in ms, and two offsets of the log; 0 stands for an unknown value.
 
-    :ivar flushed_offset: of the commit log, bytes; 0 where nothing is known.
-    :ivar confirmed_offset: in controller mode: what lies below it may be read.
+    :ivar flushed_offset: the log is flushed up to this physical offset.
+    :ivar confirmed_offset: in controller mode, the log may be read below this physical offset.
     """
 
     physic_msg_timestamp: int = 0
@@ -66,25 +66,34 @@ class CheckpointTimes(NamedTuple):
 
     @property
     def min_timestamp(self) -> int:
-        """Log and queues are complete on the disk up to here; three seconds of grace taken off."""
+        """
+        The store time up to which log and queues are complete on the disk, less three seconds.
+        """
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _GRACE_MS)
 
     @property
     def min_timestamp_index(self) -> int:
-        """The same when the index has to be complete, too."""
+        """
+        The store time up to which log, queues and index are complete on the disk, less three
+        seconds.
+        """
         return min(self.min_timestamp, self.index_msg_timestamp)
 
     @classmethod
     def ending(cls, end: int, newest: int) -> "CheckpointTimes":
-        """The most that is true of a log that ends there, whose last record is of `newest`, ms."""
+        """
+        Return the highest values that can be true of a log that ends at `end`.
+
+        :param newest: store time of its last record, ms.
+        """
         return cls(newest, newest, newest, end, end)
 
     def at_most(self, most: "CheckpointTimes") -> "CheckpointTimes":
-        """Of each number the lower one."""
+        """Return the lower one of both values for each of the numbers."""
         return CheckpointTimes(*map(min, self, most))
 
     def encode(self) -> bytes:
-        """The first bytes of the file; the rest stays zero."""
+        """Return the first bytes of the file; the rest of the file stays zero."""
         physic, logics, index, flushed, confirmed = self
         checksum = crc32(_OFFSETS.pack(physic, flushed)) if flushed else 0
         javas = _CHECKPOINT.pack(physic, logics, index, 0, confirmed)
@@ -92,7 +101,10 @@ class CheckpointTimes(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> "CheckpointTimes":
-        """From the start of a file; a short one counts as zeros (recovery then reads all)."""
+        """
+        Read the start of a file. A file that is too short counts as zeros, so that recovery reads
+        the whole log.
+        """
         if len(data) < _WHOLE_AT:
             return cls()
         physic, logics, index, _, confirmed = _CHECKPOINT.unpack_from(data)
@@ -124,9 +136,10 @@ class CompletePositions(NamedTuple):
 
     def encode(self, times: CheckpointTimes, place: bytes) -> bytes:
         """
-        The bytes behind those of the times; the rest stays zero.
+        Return the bytes that follow those of the times; the rest of the file stays zero.
 
-        :param place: tells the file from a copy of it; empty: nobody can, and nothing is said.
+        :param place: an id that tells the file from a copy of it. If it is empty, the positions are
+            not written.
         """
         if not place or self.offset <= 0:
             return bytes(_WHOLE.size + _CRC.size)
@@ -134,7 +147,10 @@ class CompletePositions(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes, place: bytes) -> "CompletePositions":
-        """Nothing where Java has written since, or the file is a copy."""
+        """
+        Read the positions. They are `NOTHING_WHOLE` if Java has written the file since, or if it is
+        a copy.
+        """
         if len(data) < CHECKPOINT_BYTES or not place:
             return NOTHING_WHOLE
         whole = cls._make(_WHOLE.unpack_from(data, _WHOLE_AT))
@@ -148,4 +164,4 @@ class CompletePositions(NamedTuple):
 
 NOTHING_WHOLE = CompletePositions()
 NO_INDEX = -1
-"""In place of a file: none was written to."""
+"""Stands for an index file: no index was written."""

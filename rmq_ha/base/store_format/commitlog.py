@@ -71,26 +71,29 @@ HEADS = tuple(
     Struct(f">iIiiiqqiq{born}siq{store}siiqi")
     for born, store in ((4, 4), (16, 4), (4, 16), (16, 16))
 )
-"""The fields before the body, by `sys_flag >> 4 & 3`."""
+"""The formats of the fields before the body, by `sys_flag >> 4 & 3`."""
 _DISPATCH_HEADS = tuple(
     Struct(f">iIii4xqqi8x{born}x4xq{store}x4x4xqi")
     for born, store in ((4, 4), (16, 4), (4, 16), (16, 16))
 )
 _LOST_SECTOR = bytes(512)
-"""The CRC does not cover the properties; that much zero is what a crash leaves."""
+"""
+The zeros of a lost sector. Properties with so many zeros are what a crash leaves; the CRC does not
+cover them.
+"""
 _LEAST = _DISPATCH_HEADS[0].size
 _PLAIN = _DISPATCH_HEADS[0].unpack_from
 _HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _address = lru_cache(maxsize=1024)(Address)
-"""Most records come from few machines."""
+"""Makes an `Address`, and remembers it, since most records come from few machines."""
 
 
 class Record(NamedTuple):
     """
     One message as the log holds it.
 
-    :ivar size: bytes of the whole record.
-    :ivar properties_string: as stored; `properties` is its dict.
+    :ivar size: size of the whole record in bytes.
+    :ivar properties_string: the properties as they are stored; `properties` has them by name.
     """
 
     size: int
@@ -121,14 +124,14 @@ class Record(NamedTuple):
 
 
 def body_crc(body: bytes) -> int:
-    """What the record says of its body; 0 for an empty one."""
+    """Return the CRC that a record stores for its body; 0 for an empty body."""
     crc: int = crc32(body)
     return crc & CRC_MASK
 
 
 def encode_blank(room: int) -> bytes:
     """
-    The head of a blank; the bytes behind it are not looked at.
+    Return the head of a blank. The bytes after the head are never read.
 
     :param room: bytes from the blank to the end of its file, at least 8.
     """
@@ -137,7 +140,8 @@ def encode_blank(room: int) -> bytes:
 
 def encode_record(record: Record) -> bytes:
     """
-    The record's bytes; `size`, `body_crc` and the two IPv6 bits are computed, not taken.
+    Return the bytes of a record. `size`, `body_crc` and the two IPv6 bits are computed, not taken
+    from it.
 
     :raises ValueError: topic or properties are too long for their length fields.
     """
@@ -179,15 +183,16 @@ def encode_record(record: Record) -> bytes:
 
 
 def topic_part(topic: bytes) -> bytes:
-    """The topic with its length in front."""
+    """Return a topic with its length in front."""
     return bytes((len(topic),)) + topic
 
 
 def decode_record(buffer: bytes, position: int = 0, *, check_crc: bool = False) -> Record:
     """
-    The record that starts at `position`.
+    Return the record that starts at `position`.
 
-    :raises CorruptRecord: there is none, or (checked) the CRC of its body is wrong.
+    :raises CorruptRecord: no record starts there; or, with `check_crc`, the CRC of its body is
+        wrong.
     """
     total = len(buffer) - position
     if total < RECORD_OVERHEAD:
@@ -231,9 +236,9 @@ def decode_record(buffer: bytes, position: int = 0, *, check_crc: bool = False) 
 
 def decode_records(data: bytes) -> list[Record]:
     """
-    Records one after the other, as in the body of a pull response.
+    Return the records that stand one after the other, as in the body of a pull response.
 
-    :raises CorruptRecord: something else is among them.
+    :raises CorruptRecord: there are other bytes among them.
     """
     records: list[Record] = []
     position = 0
@@ -247,7 +252,10 @@ def decode_records(data: bytes) -> list[Record]:
 def cuts_at(
     buffer: bytes, limit: int, body_at: int, length: int
 ) -> tuple[int, int, int, int] | None:
-    """Where body, topic text and properties text start, and the end; None if they do not fit."""
+    """
+    Return where body, topic text and properties text start, and where the record ends; None if they
+    do not fit before `limit`.
+    """
     topic_length_at = body_at + length
     if length < 0 or topic_length_at >= limit:
         return None
@@ -270,14 +278,14 @@ def row_at(
     check_crc: bool = False,
 ) -> Row | int:
     """
-    What dispatchers and recovery need of the record at `position`, in one pass.
+    Return what dispatchers and recovery need of the record at `position`, in one pass.
 
     Nearly all records are plain: short heads, no delay, parts that add up.
 
-    :param limit: end of the bytes that may be looked at.
-    :param delay_levels: ms of level 1, 2, ...
-    :returns: the row; `BLANK`; `UNREADABLE`; or, positive, the size of a record whose parts do not
-        add up or whose topic cannot be a directory.
+    :param limit: end of the bytes that may be read.
+    :param delay_levels: delays of level 1, 2, ... in ms.
+    :returns: the row; `BLANK`; `UNREADABLE`; or a positive number, which is the size of a record
+        whose parts do not add up or whose topic cannot be a directory.
     """
     if limit - position < RECORD_OVERHEAD:
         return _odd_row_at(buffer, position, limit, delay_levels, check_crc)
@@ -286,6 +294,8 @@ def row_at(
     )
     end = position + size
     topic_at = position + _LEAST + length + 1
+    # One condition without a function call for nearly all records: recovery and dispatch read every
+    # record this way. A record that fails any part of it is judged by `_odd_row_at`.
     if (
         magic == MESSAGE_MAGIC
         and length >= 0
@@ -320,7 +330,7 @@ def row_at(
 def _odd_row_at(
     buffer: bytes, position: int, limit: int, delay_levels: list[int], check_crc: bool
 ) -> Row | int:
-    """As `row_at`, of whatever may be there."""
+    """Return the same as `row_at`, for bytes of any kind."""
     available = limit - position
     if available < RECORD_OVERHEAD:
         if available >= BLANK_SIZE and _PREFIX.unpack_from(buffer, position)[1] == BLANK_MAGIC:
@@ -339,6 +349,8 @@ def _odd_row_at(
             return UNREADABLE
         values = head.unpack_from(buffer, position)
         body_at = position + head.size
+    # A record that ends elsewhere than it says is skipped by its size; one whose size cannot be
+    # trusted is unreadable, and the reader has to search.
     cuts = cuts_at(buffer, position + size, body_at, values[9])
     if cuts is None:
         return UNREADABLE
@@ -374,7 +386,7 @@ def dispatch_request_at(
     delay_levels: list[int],
     check_crc: bool = False,
 ) -> DispatchRequest | int:
-    """As `row_at`, for whoever reads a row by the names of its fields."""
+    """Return the same as `row_at`, but a row as an object with named fields."""
     row = row_at(buffer, position, limit, delay_levels, check_crc)
     return row if isinstance(row, int) else DispatchRequest._make(row)
 
@@ -383,9 +395,10 @@ def code_of(
     topic: str, properties: dict[str, str], store_timestamp: int, delay_levels: list[int]
 ) -> int | None:
     """
-    The consume queue's number for a record: hash of the tag, or the delivery time in ms.
+    Return the number that the consume queue stores for a record: the hash of the tag, or the
+    delivery time in ms.
 
-    :returns: None when the record is in the schedule topic and its DELAY is no number.
+    :returns: None if the record is in the schedule topic and its DELAY is no number.
 
     Spec: store.md, section 3.1.
     """
@@ -401,7 +414,9 @@ def code_of(
 
 @lru_cache(maxsize=4096)
 def _directory_name(topic: bytes) -> str | None:
-    """The topic's text; None for one that would leave the consumequeue directory."""
+    """
+    Return the text of a topic; None if its directory would not lie in the consumequeue directory.
+    """
     if not topic or b"/" in topic or b"\0" in topic or topic in (b".", b".."):
         return None
     return topic.decode("utf-8", "replace")
@@ -409,11 +424,11 @@ def _directory_name(topic: bytes) -> str | None:
 
 def store_timestamp_of(head: bytes) -> int:
     """
-    The store timestamp of the record that starts with these bytes; 0 for anything else.
+    Return the store timestamp of the record that starts with these bytes; 0 if none does.
 
     :param head: at least the first 80 bytes of the record.
 
-    Spec: store.md, section 5.4 (it chooses where an abnormal recovery begins).
+    Spec: store.md, section 5.4 (the timestamp decides where an abnormal recovery begins).
     """
     if len(head) < _LEAST or _PREFIX.unpack_from(head)[1] != MESSAGE_MAGIC:
         return 0
@@ -425,8 +440,8 @@ def record_size_at(buffer: bytes, position: int, limit: int) -> int:
     """
     Return the size that a message record at `position` claims.
 
-    0 if there is no message magic, if fewer than `BLANK_SIZE` bytes are left before `limit`, or if
-    the size is smaller than that of an empty record.
+    The result is 0 if there is no message magic, if fewer than `BLANK_SIZE` bytes are left before
+    `limit`, or if the size is smaller than that of an empty record.
     """
     if limit - position < BLANK_SIZE:
         return 0

@@ -34,20 +34,25 @@ _WORDS = UNIT_SIZE // 4
 
 
 def is_torn_filler(size: int) -> bool:
-    """A crash cut a filler in the middle of its size: no record is as large as what is left."""
+    """
+    Return whether a size is the rest of a filler that a crash cut. No record is as large as that.
+    """
     return size != FILLER_SIZE and size >> 24 == FILLER_SIZE >> 24
 
 
 def is_extension_address(tags_code: int) -> bool:
-    """The number is no tag code: it points into a consume queue extension file (section 3.6)."""
+    """
+    Return whether a number is no tag code but points into a consume queue extension file (section
+    3.6).
+    """
     return tags_code <= _EXTENSION_ADDRESS
 
 
 def decode_units(data: bytes) -> list[tuple[int, int, int]]:
     """
-    Physical offset, size and tag code of each whole unit, unchecked.
+    Return physical offset, size and tag code of each whole unit, unchecked.
 
-    :param data: an incomplete unit at the end is ignored.
+    :param data: an incomplete unit at its end is ignored.
     """
     excess = len(data) % UNIT_SIZE
     return list(UNIT.iter_unpack(data[:-excess] if excess else data))
@@ -55,9 +60,9 @@ def decode_units(data: bytes) -> list[tuple[int, int, int]]:
 
 def decode_places(data: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """
-    Physical offsets and sizes of whole units, unchecked, without their tag codes.
+    Return the physical offsets and the sizes of whole units, unchecked, without their tag codes.
 
-    :param data: as many units as a pull takes.
+    :param data: the units of one pull. The format for each number of units is kept.
     """
     values = _places(len(data) // UNIT_SIZE)(data)
     return values[::2], values[1::2]
@@ -70,9 +75,10 @@ def _places(count: int) -> Callable[[bytes], tuple[int, ...]]:
 
 def count_valid(data: bytes) -> int:
     """
-    How many units at the start of `data` were written: offset not negative, size positive.
+    Return how many units at the start of `data` were written, which means an offset that is not
+    negative and a positive size.
 
-    A whole chunk is tested at once, as recovery reads millions of units.
+    A whole chunk is tested at once, since recovery reads millions of units.
     """
     count = len(data) // UNIT_SIZE
     words = array("i", data[: count * UNIT_SIZE])

@@ -25,12 +25,12 @@ HEAD = Struct(">hqqh")
 MAX_UNIT_SIZE = 32767  # what the first field of a head can say
 END_MARK = b"\xff\xff"
 END_ROOM = 4
-"""Bytes at the end of a file that no unit takes."""
+"""Number of bytes at the end of a file that stay free of units."""
 _ADDRESS_BASE = -(1 << 63)
 
 
 def encode_extension(unit: ExtensionUnit) -> bytes | None:
-    """The bytes in the file; None for what does not fit into a unit."""
+    """Return the bytes of a unit; None if its values do not fit."""
     bit_map = unit.bit_map or b""
     try:
         return HEAD.pack(unit.size, unit.tags_code, unit.store_timestamp, len(bit_map)) + bit_map
@@ -39,7 +39,7 @@ def encode_extension(unit: ExtensionUnit) -> bytes | None:
 
 
 def decode_extension(data: bytes, at: int = 0) -> tuple[ExtensionUnit, int] | None:
-    """The unit that starts at `at`, and its size; None where none is, or not all of it."""
+    """Return the unit that starts at `at`, and its size; None if no whole unit starts there."""
     if not 0 <= at <= len(data) - HEAD.size:
         return None
     size, tags_code, store_timestamp, length = HEAD.unpack_from(data, at)
@@ -51,9 +51,12 @@ def decode_extension(data: bytes, at: int = 0) -> tuple[ExtensionUnit, int] | No
 
 
 def address_of(position: int) -> int:
-    """What the consume queue has for a unit at that position of the row of files."""
+    """
+    Return the number that the consume queue stores for a unit at this position in the row of files.
+    """
     return position + _ADDRESS_BASE
 
 
 def position_of(address: int) -> int:
+    """Return the position of a unit in the row of files, from the number in the consume queue."""
     return address - _ADDRESS_BASE

@@ -1,4 +1,4 @@
-"""Delay levels, as configurations and messages name them.
+"""Delay levels, as configurations and messages write them.
 
 Spec: store.md, sections 3.1 and 10.1.
 """
@@ -9,12 +9,12 @@ from rmq_ha.base.model.properties import DELAY, decode_properties
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 DELAY_MARK = f"{DELAY}\x01"
-"""Is in the properties of each message that asks for a delay, and rarely in others."""
+"""A text that is in the properties of each message with a delay, and rarely in those of others."""
 
 
 def parse_delay_levels(text: str) -> list[int]:
     """
-    `messageDelayLevel` as ms by level: `1s 5s 2h` is [1000, 5000, 7200000].
+    Return the delays in `messageDelayLevel`, in ms: `1s 5s 2h` becomes 1000, 5000 and 7200000.
 
     :raises ConfigurationError: a piece is not `<number><s|m|h|d>`.
 
@@ -32,7 +32,7 @@ def parse_delay_levels(text: str) -> list[int]:
 
 
 def parse_delay_level(text: str) -> int | None:
-    """A DELAY property as a number; None when it is none or does not fit 32 bits."""
+    """Return a DELAY property as a number; None if it is no number of 32 bits."""
     try:
         level = int(text)
     except ValueError:
@@ -41,7 +41,7 @@ def parse_delay_level(text: str) -> int | None:
 
 
 def delay_level_in(properties_string: str) -> int | None:
-    """The level that stored properties ask for; 0 for none, None when it is no number."""
+    """Return the delay level in stored properties; 0 if there is none, None if it is no number."""
     if DELAY_MARK not in properties_string:
         return 0
     text = decode_properties(properties_string).get(DELAY)

@@ -1,4 +1,4 @@
-"""`deletedQueues.json`: from where on in the log a queue's present life begins. A file of ours."""
+"""`deletedQueues.json`, a file of rmq-ha: where in the log each queue's present life begins."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,11 @@ NAME = "deletedQueues"
 
 
 def encode_beginnings(table: Mapping[tuple[str, int], int]) -> bytes:
-    """Topic to queue id to physical offset."""
+    """
+    Return the file's content.
+
+    :param table: physical offsets by topic and queue id.
+    """
     topics: dict[str, dict[str, int]] = {}
     for (topic, queue_id), begin in sorted(table.items()):
         topics.setdefault(topic, {})[str(queue_id)] = begin
@@ -19,9 +23,9 @@ def encode_beginnings(table: Mapping[tuple[str, int], int]) -> bytes:
 
 def decode_beginnings(data: bytes) -> dict[tuple[str, int], int]:
     """
-    Physical offsets by topic and queue id.
+    Return the physical offsets in the file, by topic and queue id.
 
-    :raises ProtocolViolation: it is not such a file.
+    :raises ProtocolViolation: the data are not such a file.
     """
     return read_body(data, _convert, None)
 

@@ -63,7 +63,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 class Header(NamedTuple):
-    """The first 48 bytes of an entry; fields named as in its table."""
+    """The first 48 bytes of an entry; the fields are named as in the entry's table."""
 
     magic: int
     size: int
@@ -77,7 +77,7 @@ class Header(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Everything fits that an entry can tell about itself."""
+        """Whether the fields fit together, as far as one entry alone can show."""
         return (
             self.magic == MAGIC
             and ENTRY_HEADER_SIZE + self.body_length == self.size
@@ -87,12 +87,12 @@ class Header(NamedTuple):
         )
 
     def encode(self) -> bytes:
-        """The same 48 bytes again."""
+        """Return the 48 bytes of the header."""
         return HEADER.pack(*self)
 
 
 class IndexEntry(NamedTuple):
-    """Where an entry is; fields named as in its table."""
+    """The place of an entry; the fields are named as in the table of the index."""
 
     magic: int
     pos: int
@@ -102,7 +102,7 @@ class IndexEntry(NamedTuple):
 
 
 def encode_header(entry: Entry) -> bytes:
-    """The 48 bytes before an entry's body."""
+    """Return the 48 bytes before an entry's body."""
     length = len(entry.body)
     return HEADER.pack(
         entry.magic,
@@ -118,15 +118,15 @@ def encode_header(entry: Entry) -> bytes:
 
 
 def decode_header(data: bytes | memoryview, offset: int = 0) -> Header:
-    """From at least 48 bytes; whether it makes sense is `Header.is_sound`."""
+    """Read a header from at least 48 bytes. `Header.is_sound` says whether it makes sense."""
     return Header(*HEADER.unpack_from(data, offset))
 
 
 def decode_entry(data: bytes, offset: int = 0) -> Entry:
     """
-    A whole entry.
+    Return the whole entry at `offset`.
 
-    :raises CorruptRecord: the bytes are not one.
+    :raises CorruptRecord: the bytes are no entry.
     """
     if len(data) - offset < ENTRY_HEADER_SIZE:
         raise CorruptRecord(f"{len(data) - offset} bytes are no entry: its header has 48")
@@ -138,7 +138,7 @@ def decode_entry(data: bytes, offset: int = 0) -> Entry:
 
 
 def decode_index(data: bytes, offset: int = 0) -> IndexEntry:
-    """From at least 32 bytes."""
+    """Read an entry of the index from at least 32 bytes."""
     return IndexEntry(*INDEX.unpack_from(data, offset))
 
 
@@ -146,36 +146,36 @@ def encode_checksums(
     header: bytes | memoryview, body: bytes | memoryview, previous_term: int
 ) -> bytes:
     """
-    What finds out later whether an entry is whole and where it belongs.
+    Return the checksums by which it is found later whether an entry is whole and in its place.
 
-    :param previous_term: of the entry before; -1: none, or not known.
+    :param previous_term: term of the entry before; -1: there is none, or it is not known.
     """
     return CHECKSUMS.pack(crc32(PREVIOUS_TERM.pack(previous_term), crc32(header)), crc32(body))
 
 
 def place_after(pos: int, size: int, file_size: int) -> int:
     """
-    Where an entry goes.
+    Return the position of an entry that follows another one.
 
     Spec: dledger.md, section 3.3
 
-    :param pos: where the entry before it ends.
-    :param size: of the whole entry.
+    :param pos: the position where the entry before it ends.
+    :param size: size of the whole entry.
     """
     remaining = file_size - pos % file_size
     return pos if size + BLANK_SIZE <= remaining else pos + remaining
 
 
 def encode_term(state: TermVote) -> bytes:
-    """The content of `currterm`."""
+    """Return the content of the file `currterm`."""
     return b"voteLeader=%b\ncurrTerm=%d\n" % ((state.voted_for or "").encode(), state.term)
 
 
 def decode_term(data: bytes) -> TermVote:
     """
-    The content of `currterm`; an empty vote is none.
+    Read the content of the file `currterm`; an empty vote counts as none.
 
-    :raises CorruptRecord: there is no term.
+    :raises CorruptRecord: there is no term in it.
     """
     values = _properties(data)
     return TermVote(_number(values, "currTerm"), values.get("voteLeader") or None)
@@ -183,11 +183,11 @@ def decode_term(data: bytes) -> TermVote:
 
 class Checkpoint(NamedTuple):
     """
-    What the file `checkpoint` says.
+    The values of the file `checkpoint`.
 
     :ivar committed_index: -1: not known.
     :ivar end_index: for people; recovery does not use it.
-    :ivar synced: ours, after which upstream does not ask; None: it wrote the file.
+    :ivar synced: a value of rmq-ha, which upstream does not read; None: upstream wrote the file.
     """
 
     committed_index: int = -1
@@ -197,9 +197,9 @@ class Checkpoint(NamedTuple):
 
 class SyncedUpTo(NamedTuple):
     """
-    An entry up to which data, index and checksums were synced.
+    The last entry of which data, index and checksums are on the disk.
 
-    :ivar index: -1: none was.
+    :ivar index: -1: there is no such entry.
     """
 
     index: int = -1  # type: ignore[assignment]  # hides tuple.index
@@ -208,7 +208,10 @@ class SyncedUpTo(NamedTuple):
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """The content of `checkpoint`; upstream drops our key when it writes the file."""
+    """
+    Return the content of `checkpoint`. Upstream drops the key `rmqHaSynced` when it writes the
+    file.
+    """
     text = f"committedIndex={checkpoint.committed_index}\nendIndex={checkpoint.end_index}\n"
     if checkpoint.synced is not None:
         text += "rmqHaSynced={},{},{}\n".format(*checkpoint.synced)
@@ -217,7 +220,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 def decode_checkpoint(data: bytes) -> Checkpoint:
     """
-    The content of `checkpoint`.
+    Read the content of `checkpoint`.
 
     :raises CorruptRecord: it has no committed index.
     """

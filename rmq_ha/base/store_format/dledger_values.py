@@ -1,4 +1,4 @@
-"""The few values that ledger, messages and consensus share."""
+"""Values that ledger, messages and consensus of DLedger share."""
 
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
@@ -6,11 +6,11 @@ from typing import NamedTuple
 ENTRY_HEADER_SIZE = 48
 MAX_ENTRY_SIZE = 4 * 1024 * 1024
 TERM_TOPIC = "RMQ_SYS_DLEDGER_TERM"
-"""Of the record with which a leader begins its term; no member has a queue for it."""
+"""The topic of the record with which a leader begins its term. No member has a queue for it."""
 
 
 class Role(StrEnum):
-    """What a member is; spelled as upstream."""
+    """The role of a member, spelled as upstream spells it."""
 
     LEADER = "LEADER"
     FOLLOWER = "FOLLOWER"
@@ -18,7 +18,7 @@ class Role(StrEnum):
 
 
 class Room(IntEnum):
-    """How much a member's disk still takes; more is better."""
+    """How much room a member's disk has; a higher value is better."""
 
     NONE = 0
     """The ledger refuses entries: its disk is full, or fails."""
@@ -29,12 +29,12 @@ class Room(IntEnum):
 
 class Entry(NamedTuple):
     """
-    One entry of the ledger; equal entries are those that COMPARE takes as equal.
+    One entry of the ledger. Entries are equal if COMPARE takes them as equal.
 
     Spec: dledger.md, sections 3.2 and 11.4
 
-    :ivar index: its number, from 0.
-    :ivar pos: where it begins, in bytes over all data files.
+    :ivar index: the number of the entry, from 0.
+    :ivar pos: the position where the entry begins, in bytes over all data files.
     :ivar body: a commit-log record.
     """
 
@@ -47,18 +47,18 @@ class Entry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes on the disk: header and body."""
+        """The size of header and body on the disk, in bytes."""
         return ENTRY_HEADER_SIZE + len(self.body)
 
 
 class MemberStanding(NamedTuple):
     """
-    A follower, as its leader knows it.
+    The state of a follower, as far as its leader knows it.
 
-    :ivar watermark: the last entry that it is known to have; -1: none is known.
-    :ivar begin_index: the first entry that it has; -1: none, or not known.
-    :ivar behind_ms: for how long it has lacked entries, and has acknowledged none.
-    :ivar room: as it said itself, or as it answered the last entry.
+    :ivar watermark: index of the last entry that the follower is known to have; -1: none is known.
+    :ivar begin_index: index of the first entry that it has; -1: it has none, or that is not known.
+    :ivar behind_ms: for how long it has lacked entries without acknowledging any, ms.
+    :ivar room: the room on its disk, as it said, or as its answer to the last entry shows.
     """
 
     watermark: int
@@ -69,11 +69,11 @@ class MemberStanding(NamedTuple):
 
 class TermVote(NamedTuple):
     """
-    What a member must never forget.
+    The term and the vote, which a member must never forget.
 
     Spec: dledger.md, section 3.1
 
-    :ivar voted_for: whom this member voted for in that term; None: nobody yet.
+    :ivar voted_for: the member for which this one voted in that term; None: no vote yet.
     """
 
     term: int = 0

@@ -52,15 +52,15 @@ class IndexHeader(NamedTuple):
     index_count: int = 1
 
     def encode(self) -> bytes:
-        """The 40 bytes in the file."""
+        """Return the 40 bytes in the file."""
         return HEADER.pack(*self)
 
     @classmethod
     def decode(cls, buffer: bytes) -> "IndexHeader":
         """
-        A count below 1, as in a file that was only created, reads as 1.
+        Read a header. A count below 1, as in a file that was only created, reads as 1.
 
-        :raises CorruptRecord: fewer than 40 bytes.
+        :raises CorruptRecord: there are fewer than 40 bytes.
         """
         if len(buffer) < HEADER_SIZE:
             raise CorruptRecord(f"an index header has {HEADER_SIZE} bytes, not {len(buffer)}")
@@ -69,12 +69,12 @@ class IndexHeader(NamedTuple):
 
 
 def index_file_size(slots: int, items: int) -> int:
-    """Bytes of an IndexFile with so many slots and items."""
+    """Return the size of an IndexFile with these numbers of slots and items, in bytes."""
     return HEADER_SIZE + SLOT_SIZE * slots + ITEM_SIZE * items
 
 
 def key_hash(topic: str, key: str) -> int:
-    """The hash that an item carries: not negative, at most 2^31 - 1."""
+    """Return the hash that an item stores for a key: not negative, at most 2^31 - 1."""
     value = java_hash(f"{topic}#{key}")
     return value if value >= 0 else -value & MAX_TIME_DIFFERENCE
 
@@ -92,7 +92,9 @@ _FIRSTS: list[int] = [_FIRST * (31**size - 1) // 30 & 0xFFFFFFFF for size in ran
 
 
 def unique_hash(topic: str, key: str) -> int:
-    """`key_hash`, in half of its time for a key as clients number their messages."""
+    """
+    Return `key_hash` of a key, in half the time if the key has the form of clients' message ids.
+    """
     size = len(key)
     try:
         value = _seed(topic) * _POWERS[size] + int(key.encode().translate(_DIGITS), 31)
@@ -108,6 +110,6 @@ def _seed(topic: str) -> int:
 
 
 def file_name(now_ms: int) -> str:
-    """`yyyyMMddHHmmssSSS` in local time."""
+    """Return the name of a new file: `yyyyMMddHHmmssSSS` in local time."""
     seconds, milliseconds = divmod(now_ms, 1000)
     return f"{datetime.fromtimestamp(seconds):%Y%m%d%H%M%S}{milliseconds:03d}"

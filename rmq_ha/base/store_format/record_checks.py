@@ -1,5 +1,4 @@
-"""
-Whether bytes are the record that somebody was told to find there.
+"""Checks whether bytes are the record that is expected at a place of the log.
 
 Spec: store.md, sections 2.1 and 3.1.
 """
@@ -23,8 +22,10 @@ from rmq_ha.base.store_format.commitlog import (
 )
 
 Checks = Callable[[Sequence[bytes], Iterable[int], Iterable[int], Iterable[int]], int]
-"""Of the bytes, physical offsets, sizes and queue offsets of as many records: how many of them are
-what they should be, up to the first that is not."""
+"""
+Gets the bytes, physical offsets, sizes and queue offsets of some records. Returns how many of them,
+from the first on, are the expected records.
+"""
 
 _IDENTITY = Struct(">iI20xq")
 _PLACE = Struct(">iI4xi4xqqi44xI").unpack_from
@@ -33,9 +34,9 @@ _HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
 
 def head_fits(head: bytes, physical_offset: int, size: int) -> bool:
     """
-    A record of that physical offset and size begins so.
+    Return whether a record of that physical offset and size begins with these bytes.
 
-    :param head: 36 bytes at least, or it does not.
+    :param head: at least 36 bytes; fewer bytes do not fit.
     """
     return (
         len(head) >= _IDENTITY.size
@@ -46,10 +47,10 @@ def head_fits(head: bytes, physical_offset: int, size: int) -> bool:
 
 def record_fits(data: bytes, physical_offset: int, size: int) -> bool:
     """
-    These bytes are the record of that physical offset and size, and its parts add up.
+    Return whether bytes are the record of that physical offset and size, with parts that add up.
 
-    A client's decoder goes from part to part: one that does not end where the next record begins
-    costs it the rest of the batch. What the body holds is not looked at (`body_fits`).
+    A client's decoder goes from part to part. A record that does not end where the next one begins
+    costs the client the rest of the batch. The content of the body is not checked (`body_fits`).
     """
     if len(data) < size or not head_fits(data, physical_offset, size):
         return False
@@ -60,7 +61,10 @@ def record_fits(data: bytes, physical_offset: int, size: int) -> bool:
 
 
 def message_check(topic: str, queue_id: int) -> Callable[[bytes, int, int, int], bool]:
-    """`message_checks` of one: of its bytes, physical offset, size and queue offset."""
+    """
+    Return the check of one record, by its bytes, physical offset, size and queue offset; see
+    `message_checks`.
+    """
     checks = message_checks(topic, queue_id)
     return lambda data, *place: checks((data,), *[(value,) for value in place]) == 1
 
@@ -68,10 +72,12 @@ def message_check(topic: str, queue_id: int) -> Callable[[bytes, int, int, int],
 @lru_cache(maxsize=1024)
 def message_checks(topic: str, queue_id: int) -> Checks:
     """
-    As `record_fits`, and the record is the message with that number in this queue.
+    Return the check of a queue's records: each fits as in `record_fits`, and is the message with
+    the expected number in this queue.
 
-    On the way of every message that is read, so what those of a queue have in common is bound
-    once. Light queues, as RocketMQ's multi dispatch builds them, lead to other topics' records.
+    Every message that is read passes the check, so what the messages of a queue have in common is
+    prepared once. Light queues, as RocketMQ's multi dispatch builds them, lead to records of other
+    topics.
     """
     if topic.startswith(LMQ_PREFIX):
         return _count_whole
@@ -91,6 +97,8 @@ def message_checks(topic: str, queue_id: int) -> Checks:
                 records, physical_offsets, sizes, queue_offsets, strict=True
             ):
                 total_size, magic, number, offset, place, sys_flag, body_size = _PLACE(data)
+                # Every message that is read passes here. Numbers of the fixed head come first,
+                # since they need no slice of the bytes.
                 if (
                     offset != queue_offset
                     or place != physical_offset
@@ -132,35 +140,40 @@ def _count_whole(
 
 @lru_cache(maxsize=128)
 def _tail(size: int) -> Callable[[bytes, int], tuple[bytes, int]]:
-    """Reads a topic part of that size and the properties' length behind it."""
+    """
+    Return a function that reads a topic part of that size and the length of the properties after
+    it.
+    """
     return Struct(f">{size}sh").unpack_from
 
 
 def is_of_topic(data: bytes, topic: str) -> bool:
-    """A record's topic; `record_fits` came first."""
+    """Return whether a record, which passed `record_fits`, has this topic."""
     name = topic.encode("utf-8", "replace")
     return len(name) <= MAX_TOPIC_SIZE and _topic_is(data, topic_part(name))
 
 
 def _topic_is(data: bytes, name: bytes) -> bool:
-    """`record_fits` came first."""
+    """Return whether a record, which passed `record_fits`, has this topic part."""
     at = _body_at(data)
     at += int.from_bytes(data[at - 4 : at], "big")
     return data.startswith(name, at)
 
 
 def _body_at(data: bytes) -> int:
-    """Where the body starts, by the kinds of the two hosts."""
+    """Return where the body starts, by the kinds of the two hosts."""
     return HEADS[data[39] >> 4 & 3].size
 
 
 def with_queue_offset(data: bytes, queue_offset: int) -> bytes:
-    """A record as if it had that number in its queue."""
+    """Return a record with another queue offset."""
     return data[:20] + queue_offset.to_bytes(8, "big") + data[28:]
 
 
 def body_fits(data: bytes) -> bool:
-    """The CRC of a record's body is what the record says; `record_fits` came first."""
+    """
+    Return whether the CRC of a record's body is right, for a record that passed `record_fits`.
+    """
     at = _body_at(data)
     end = at + int.from_bytes(data[at - 4 : at], "big")
     said = int.from_bytes(data[8:12], "big")

@@ -1,5 +1,4 @@
-"""
-The properties of a record that is known to be one, without decoding the rest of it.
+"""Reads the properties of a sound record without decoding the rest of it.
 
 Spec: store.md, sections 2.1 and 2.4.
 """
@@ -15,7 +14,7 @@ _LENGTH_AT = (84, 96, 96, 108)
 
 
 def record_properties(record: bytes) -> dict[str, str]:
-    """Name to value; empty when the record has none, or is damaged."""
+    """Return the properties by name; empty if the record has none, or is damaged."""
     try:
         length_at = _LENGTH_AT[record[39] >> 4 & 3]
         (length,) = _INT(record, length_at)

@@ -1,7 +1,6 @@
-"""Runs: records side by side in the log, as whoever builds on them needs them.
+"""Runs: records that stand side by side in the log, as rows for queues, index and listeners.
 
-An append makes them of what it wrote, a walk of what it reads; queues, index and listeners take
-their rows.
+An append makes a run of the records that it wrote, and a walk of those that it read.
 """
 
 from collections import deque
@@ -12,19 +11,19 @@ from rmq_ha.base.model.message import DispatchRequest, Row
 
 SLICE = 256
 SLICE_WORK = 16384
-"""With which a slice ends; a single record has twice as much at most."""
+"""Most work of a slice; see `work_of`. A single record has at most twice as much."""
 
 _MAX_PENDING = 16384
 
 
 class Run(NamedTuple):
     """
-    A stretch of the log.
+    A part of the log.
 
-    :ivar start: physical offset.
-    :ivar end: physical offset behind it, and behind what no record is.
-    :ivar rows: its records, in order.
-    :ivar work: what they cost besides being records: see `work_of`.
+    :ivar start: physical offset of the first byte.
+    :ivar end: physical offset after the last byte, which may be a blank's.
+    :ivar rows: the rows of its records, in order.
+    :ivar work: the cost of its records besides their number; see `work_of`.
     """
 
     start: int
@@ -33,7 +32,7 @@ class Run(NamedTuple):
     work: int = 0
 
     def parted(self, count: int) -> "tuple[Run, Run]":
-        """The first `count` records, at least one, and the others."""
+        """Return a run with the first `count` records, at least one, and a run with the others."""
         first, others = self.rows[:count], self.rows[count:]
         between = first[-1][2] + first[-1][3]
         work = sum(map(work_of, first))
@@ -44,14 +43,16 @@ class Run(NamedTuple):
 
 
 def work_of(row: Row) -> int:
-    """What a record may cost besides being one: each two characters may be a key of the index."""
+    """
+    Return the most that a record may cost in keys of the index: each two characters may be a key.
+    """
     return len(row[7])
 
 
 def by_name(
     callback: Callable[[list[DispatchRequest]], object],
 ) -> Callable[[Sequence[Row]], None]:
-    """For whoever reads rows by the names of their fields."""
+    """Return a function that passes rows on as objects with named fields."""
 
     def call(rows: Sequence[Row]) -> None:
         callback([DispatchRequest._make(row) for row in rows])
@@ -61,7 +62,8 @@ def by_name(
 
 class PendingRuns:
     """
-    What was appended and not dispatched yet; beyond some of it the dispatcher reads the log.
+    The records that were appended and not dispatched yet. When there are too many, the dispatcher
+    reads the log instead.
     """
 
     def __init__(self) -> None:
@@ -72,21 +74,25 @@ class PendingRuns:
         return self._count
 
     def add(self, run: Run) -> None:
-        """The newest one; it has records."""
+        """Add the newest run, which must have records. It is left out if too many records wait."""
         if self._count < _MAX_PENDING:
             self._runs.append(run)
             self._count += len(run.rows)
 
     def clear(self) -> None:
-        """The log was cut, or others write it."""
+        """
+        Forget all runs, because the log was cut, or because another broker's records are written to
+        it.
+        """
         self._runs.clear()
         self._count = 0
 
     def take(self, position: int, end: int) -> Run | None:
         """
-        What goes on exactly at a physical offset, a slice at most; None where nothing does.
+        Take the records that begin exactly at a physical offset, one slice at most; None if none
+        begin there.
 
-        :param end: physical offset: no record that ends behind it.
+        :param end: physical offset; records that end after it are not taken.
         """
         runs = self._runs
         while runs and runs[0].start < position:
@@ -116,7 +122,7 @@ class PendingRuns:
         return Run(start, position, [row for run in taken for row in run.rows], work)
 
     def _drop_before(self, position: int) -> None:
-        """Of the first run what was dispatched already."""
+        """Drop the records of the first run that were dispatched already."""
         run = self._runs.popleft()
         rows = [row for row in run.rows if row[2] >= position]
         self._count -= len(run.rows) - len(rows)
@@ -125,7 +131,7 @@ class PendingRuns:
 
 
 def _fitting(rows: Sequence[Row], end: int) -> int:
-    """How many of the first records make a slice."""
+    """Return how many of the first records fit into a slice."""
     count = work = 0
     for row in rows[:SLICE]:
         if row[2] + row[3] > end or work >= SLICE_WORK:

@@ -1,4 +1,4 @@
-"""Reading a commit log record by record, in large steps.
+"""Reads a commit log record by record, in large steps.
 
 Spec: store.md, sections 5.4 and 6.3.
 """
@@ -17,22 +17,24 @@ from rmq_ha.base.store_format.run import Run
 
 READ_SIZE = 1 << 20
 MAX_RECORD_SIZE = 64 << 20
-"""A record that claims more is damage; remoting frames end at 16 MiB."""
+"""Most bytes of a record. A record that claims more is damaged; remoting frames end at 16 MiB."""
 
 IDENTITY_SIZE = 36
-"""So much of a record tells its size, and whether it belongs to its place in the log."""
+"""
+The first bytes of a record that show its size, and whether it belongs to its place in the log.
+"""
 
 MORE = -2
 
 
 class Walk(NamedTuple):
     """
-    What a stretch of the log holds.
+    The records in a part of the log.
 
     :ivar run: the records, in order.
-    :ivar verdict: what stands behind them: `MORE` (look again from there), `BLANK`, `UNREADABLE`,
-        or the size of a record whose parts do not add up.
-    :ivar needed: with `MORE`: bytes that the next look has to see to get any further.
+    :ivar verdict: what follows them: `MORE` (read again from there), `BLANK`, `UNREADABLE`, or the
+        size of a record whose parts do not add up.
+    :ivar needed: with `MORE`: how many bytes the next read must have to get any further.
     """
 
     run: Run
@@ -41,7 +43,7 @@ class Walk(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the records."""
+        """The size of the records, in bytes."""
         return self.run.end - self.run.start
 
 
@@ -56,9 +58,11 @@ def walk(
     """
     Read records from the start of `data`.
 
-    :param data: bytes of one file, cut off anywhere.
-    :param physical_offset: where `data` begins; a record that says otherwise is unreadable.
-    :param max_work: ends behind the record with which all of them reach it; see `run.work_of`.
+    :param data: bytes of one file, which may end anywhere.
+    :param physical_offset: where `data` begins; a record with another physical offset is
+        unreadable.
+    :param max_work: the walk ends after the record with which the work of all reaches this; see
+        `run.work_of`.
     """
     rows: list[Row] = []
     position = work = needed = 0
@@ -83,7 +87,11 @@ def walk(
 
 
 def _unreadable(data: bytes, position: int, limit: int, physical_offset: int) -> tuple[int, int]:
-    """Whether more of it may be a record, and how much has to be seen to know."""
+    """
+    Decide whether unreadable bytes may be the begin of a record.
+
+    :returns: `MORE` and how many bytes have to be read to know it, or `UNREADABLE` and 0.
+    """
     size = record_size_at(data, position, limit)
     if position + size > limit and size <= MAX_RECORD_SIZE:
         if limit - position >= IDENTITY_SIZE and not _belongs(data, position, physical_offset):
@@ -95,6 +103,8 @@ def _unreadable(data: bytes, position: int, limit: int, physical_offset: int) ->
 
 
 def _belongs(data: bytes, position: int, physical_offset: int) -> bool:
-    """The record at `position` says that it is where it is; see `IDENTITY_SIZE`."""
+    """
+    Return whether the record at `position` names its own place in the log; see `IDENTITY_SIZE`.
+    """
     said = int.from_bytes(data[position + 28 : position + IDENTITY_SIZE], "big")
     return said == physical_offset + position

@@ -1,4 +1,4 @@
-"""Works that must not run beside each other."""
+"""Runs functions one after the other."""
 
 from collections import deque
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from twisted.python.failure import Failure
 
 class OneByOne:
     """
-    Each begins when the one before is over, in the order in which they came.
+    Begins each function when the one before has ended, in the order of the calls.
 
-    Twisted's `DeferredLock` calls itself once more for each that is over at once, and stays locked
-    for good when so many of them waited that the stack ends: some hundred and twenty.
+    Twisted's `DeferredLock` calls itself once more for each function that ends at once. When some
+    hundred and twenty of them wait, the stack ends, and the lock stays locked for good.
     """
 
     def __init__(self) -> None:
@@ -26,9 +26,11 @@ class OneByOne:
 
     def run(self, function: Callable[[], Any]) -> "Deferred[Any]":
         """
-        :param function: may return a Deferred; the next one waits for it.
-        :returns: fires with its result or failure. Cancelled before its turn, it never begins;
-            later, what it waits for is cancelled.
+        Run a function when all earlier ones have ended.
+
+        :param function: may return a Deferred; the next function waits for it.
+        :returns: fires with the function's result or failure. If it is cancelled before its turn,
+            the function never begins; later, the Deferred that the function returned is cancelled.
         """
         done: Deferred[Any] = Deferred(self._cancel)
         self._waiting.append((function, done))

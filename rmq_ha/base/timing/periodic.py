@@ -1,6 +1,6 @@
-"""Periodic: the timer that a failure does not stop.
+"""A timer that goes on after a failure.
 
-Twisted's `LoopingCall` ends for good when its function fails once; registration must not.
+Twisted's `LoopingCall` ends for good when its function fails once. Registration must not end.
 """
 
 from collections.abc import Callable
@@ -14,15 +14,14 @@ from twisted.python.failure import Failure
 
 class Periodic:
     """
-    Runs a function at a fixed rate, never twice at once, whatever it raises.
+    Runs a function at a fixed rate, never twice at once, and goes on when it raises.
 
-    A run that takes longer than the period makes the runs it covered fall out; they are not
-    made up for.
+    When a run takes longer than the period, the runs that were due meanwhile are left out.
 
-    :param name: what the log calls it.
+    :param name: name of the work in the log.
     :param function: may return a Deferred; the next run waits for it.
     :param every: seconds between the starts of two runs; more than 0.
-    :param first: seconds from `start` to the first run; `every` when None.
+    :param first: seconds from `start` to the first run; None: `every`.
     :ivar failures: how many runs have failed.
     """
 
@@ -51,11 +50,11 @@ class Periodic:
 
     @property
     def is_running(self) -> bool:
-        """A run is under way at this moment."""
+        """Whether a run is under way now."""
         return self._running is not None
 
     def start(self) -> None:
-        """Arm the timer; harmless when it is armed."""
+        """Arm the timer. A second call changes nothing."""
         if self._started:
             return
         self._started = True
@@ -65,9 +64,9 @@ class Periodic:
 
     def stop(self) -> "Deferred[None]":
         """
-        Run no more.
+        Begin no more runs.
 
-        :returns: fires with None when the run that was under way is over; never fails.
+        :returns: fires with None when the run under way has ended; never fails.
         """
         self._started = False
         if self._timer is not None:

@@ -1,4 +1,4 @@
-"""Work that is too long for one turn of the reactor."""
+"""Divides work that is too long for one turn of the reactor."""
 
 from collections.abc import Iterator
 
@@ -9,10 +9,11 @@ from twisted.python.failure import Failure
 
 def in_slices(clock: IReactorTime, slices: Iterator[object]) -> "Deferred[None]":
     """
-    The first slice now, each other one in a turn of its own.
+    Do the first slice of a work now, and each other slice in a turn of its own.
 
-    :param slices: does a slice whenever it is asked for the next item.
-    :returns: fires when it has no more: at once for little work. Fails with what it raises.
+    :param slices: does one slice for each item that is taken from it.
+    :returns: fires when all slices are done, which is at once for little work; fails with the
+        exception of a slice.
     """
     done: Deferred[None] = Deferred()
 
@@ -32,9 +33,10 @@ def in_slices(clock: IReactorTime, slices: Iterator[object]) -> "Deferred[None]"
 
 class Lane:
     """
-    Long works one after the other, a slice a turn: as long as one waits, it has only its input.
+    Does long works a slice a turn, in turns for the hosts that asked. The works that wait keep only
+    their input in memory.
 
-    :ivar waiting: works that are not done, by who asked: each of them has one done in turn.
+    :ivar waiting: the unfinished works by the host that asked for them.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -44,10 +46,10 @@ class Lane:
 
     def run(self, host: str, slices: Iterator[object]) -> "Deferred[None]":
         """
-        As `in_slices`, but also the first slice has a turn of its own.
+        Do a work as `in_slices` does, but give the first slice a turn of its own, too.
 
-        :param host: who asks.
-        :returns: may be cancelled: then nothing more of it is done.
+        :param host: the host that asked for the work.
+        :returns: fires when the work is done; cancel it to drop the rest of the work.
         """
         done: Deferred[None] = Deferred(lambda it: self._forget(host, it))
         self.waiting.setdefault(host, {})[done] = slices
@@ -77,7 +79,7 @@ class Lane:
         self._arm()
 
     def _forget(self, host: str, done: "Deferred[None]") -> None:
-        """The next work is another host's."""
+        """Take a work out. The host's other works go behind those of the other hosts."""
         works = self.waiting.pop(host, {})
         works.pop(done, None)
         if works:

@@ -1,4 +1,4 @@
-"""One timer that follows a deadline."""
+"""Timers that follow a deadline, and waits for the next turn."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,13 +17,13 @@ def rearm(
     """
     Make sure that `function` is called at the deadline, or earlier.
 
-    A timer that is due before the deadline is kept: deadlines mostly move away (each write puts
-    off the next heartbeat), and one call too many every few seconds costs less than moving the
+    A timer that is due before the deadline is kept. Deadlines mostly move away, since each write
+    puts off the next heartbeat. One call too many every few seconds costs less than moving the
     timer at every event. So `function` must look for itself whether its time has come.
 
-    :param timer: what the previous call returned.
-    :param deadline: in the clock's seconds; None: no call at all.
-    :returns: the timer to pass next time.
+    :param timer: the timer that the previous call returned.
+    :param deadline: in seconds of the clock; None: no call at all.
+    :returns: the timer to pass in the next call.
     """
     if timer is not None and timer.active():
         if deadline is not None and timer.getTime() <= deadline:
@@ -36,10 +36,10 @@ def rearm(
 
 class LastTurn:
     """
-    One more turn of the reactor before somebody is given up for his silence.
+    Grants a silent peer one more turn of the reactor before it is given up.
 
-    Timers come before sockets are read. After a turn that took long (a big request, a machine that
-    slept) what an honest peer has sent in time is still unread when its timer is over.
+    Timers fire before sockets are read. After a long turn, as of a big request or a machine that
+    slept, the bytes that an honest peer sent in time are still unread when its timer fires.
     """
 
     def __init__(self) -> None:
@@ -49,20 +49,24 @@ class LastTurn:
         self, clock: IReactorTime, function: Callable[[], object]
     ) -> IDelayedCall | None:
         """
-        Somebody's time is over.
+        Decide at the end of a peer's time.
 
-        :param function: looks again, with what was read by then.
-        :returns: the timer of that, or None when this was the last turn.
+        :param function: looks at the peer again, after the bytes that have arrived are read.
+        :returns: the timer for `function`; None if this was the granted turn already.
         """
         self._is_given = not self._is_given
         return clock.callLater(0, function) if self._is_given else None
 
     def reset(self) -> None:
+        """Forget that a turn was granted, because the peer has spoken."""
         self._is_given = False
 
 
 def wait_at_most(clock: IReactorTime, seconds: float, later: "Deferred[Any]") -> "Deferred[None]":
-    """Fires with None when `later` has fired, whatever with, or when the time is over."""
+    """
+    Wait for a Deferred for some seconds. Fires with None when `later` has fired or failed, or when
+    the time is over.
+    """
     done: Deferred[None] = Deferred()
     timer = clock.callLater(seconds, done.callback, None)
 
@@ -79,7 +83,7 @@ def next_turn(clock: IReactorTime) -> "Deferred[None]":
     """
     Fires in the next turn of the reactor, after the bytes that have arrived by now are read.
 
-    A long coroutine awaits it between two slices, so that the reactor serves others meanwhile.
+    A long coroutine awaits this between two slices, so that the reactor serves others meanwhile.
     """
     later: Deferred[None] = Deferred()
     clock.callLater(0, later.callback, None)

@@ -160,6 +160,8 @@ class ServerTls:
                     "tls.server.mode=enforcing without a certificate lets nobody in: set "
                     "tls.server.keyPath and tls.server.certPath, or tls.test.mode.enable=true"
                 )
+            # The files that were read are watched, so a certificate that is configured later needs
+            # no restart.
             return Material(mode, files=tuple(files.paths))
         auth = ClientAuth(options.text("tls.server.need.client.auth", "none"))
         trust = files.trust_root("tls.server")

@@ -1,19 +1,19 @@
-"""The body of a batch: messages side by side.
+"""The body of a batch: several messages, one after the other.
 
-======  ====  ==================================================
-offset  size  meaning
-======  ====  ==================================================
-0       4     size of this message, itself included
-4       4     magic, 0
-8       4     crc of the body, 0: the broker computes it
-12      4     flag
-16      4     length n of the body
-20      n     body
-20+n    2     length m of the properties
-22+n    m     properties, UTF-8
-======  ====  ==================================================
+    ======  ====  ==================================================
+    offset  size  meaning
+    ======  ====  ==================================================
+    0       4     size of this message, itself included
+    4       4     magic, 0
+    8       4     crc of the body, 0: the broker computes it
+    12      4     flag
+    16      4     length n of the body
+    20      n     body
+    20+n    2     length m of the properties
+    22+n    m     properties, UTF-8
+    ======  ====  ==================================================
 
-Big-endian. Spec: remoting.md, section 5.7.
+Numbers are big-endian. Spec: remoting.md, section 5.7.
 """
 
 from collections.abc import Iterable, Iterator
@@ -64,9 +64,9 @@ def read_batch(body: bytes) -> Iterator[BatchMember]:
 
 def encode_batch(members: Iterable[BatchMember]) -> bytes:
     """
-    Put messages side by side, as a producer does.
+    Return the body of a batch with these messages, as a producer sends it.
 
-    :raises ProtocolViolation: the properties of one are longer than 32767 bytes.
+    :raises ProtocolViolation: a message has more than 32767 bytes of properties.
     """
     pieces: list[bytes] = []
     for flag, body, text in members:

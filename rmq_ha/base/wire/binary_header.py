@@ -31,7 +31,7 @@ _SHORT = Struct(">h")
 
 def decode_header(data: bytes) -> RemotingCommand:
     """
-    Read a binary header; entries with an empty key or value are left out.
+    Read a binary header. Entries with an empty key or value are left out.
 
     :raises ProtocolViolation: a length points outside the header.
     """

@@ -52,7 +52,7 @@ class Body(msgspec.Struct, rename="camel"):
 
 
 class Answer(Body):
-    """A body of an answer to this process's own request; its size is not limited."""
+    """A body of an answer to a request of this process; the number of its values is not limited."""
 
     MOST = None
 
@@ -102,7 +102,7 @@ class HeartbeatData(Body):
 
     @property
     def producer_groups(self) -> list[str]:
-        """The names of its producer groups."""
+        """The names of the producer groups in the heartbeat."""
         return [item.group_name for item in self.producers]
 
     @classmethod
@@ -142,7 +142,7 @@ class CheckClient(Body):
 
 
 class TopicTable(Answer):
-    """TopicConfigSerializeWrapper: code 21 (B7), and `topics.json`."""
+    """TopicConfigSerializeWrapper: the body of code 21 (B7), and the file `topics.json`."""
 
     version: DataVersion = field(name="dataVersion", default_factory=DataVersion)
     topics: dict[str, TopicConfig] = field(name="topicConfigTable", default_factory=dict)
@@ -153,7 +153,9 @@ class TopicTable(Answer):
 
 
 class GroupTable(Answer):
-    """SubscriptionGroupWrapper: code 201 (B9), and `subscriptionGroup.json`."""
+    """
+    SubscriptionGroupWrapper: the body of code 201 (B9), and the file `subscriptionGroup.json`.
+    """
 
     version: DataVersion = field(name="dataVersion", default_factory=DataVersion)
     groups: dict[str, SubscriptionGroupConfig] = field(
@@ -166,25 +168,31 @@ class GroupTable(Answer):
 
 
 class OffsetTable(Answer):
-    """Code 43, and `consumerOffset.json` (B8): by `topic@group` and queue id."""
+    """
+    The body of code 43, and the file `consumerOffset.json` (B8): offsets by `topic@group` and queue
+    id.
+    """
 
     offsets: dict[str, dict[int, int]] = field(name="offsetTable", default_factory=dict)
 
 
 class DelayOffsetTable(Answer):
-    """Code 45, and `delayOffset.json`: by delay level the next offset of its queue."""
+    """
+    The body of code 45, and the file `delayOffset.json`: the next offset of the queue of each delay
+    level.
+    """
 
     offsets: dict[int, int] = field(name="offsetTable", default_factory=dict)
 
 
 class KVTable(Answer):
-    """Values by name: facts of a running broker (code 28), or settings for brokers (B19)."""
+    """Texts by name: facts of a running broker (code 28), or settings for brokers (B19)."""
 
     table: dict[str, str] = field(default_factory=dict)
 
 
 def decode_offset_table(body: bytes) -> dict[str, dict[int, int]]:
-    """Read an `OffsetTable`; raises as `Body.decode`."""
+    """Decode an `OffsetTable`; raises as `Body.decode`."""
     return OffsetTable.decode(body).offsets
 
 
@@ -291,8 +299,8 @@ def text(value: Any) -> str:
 
 def optional_text(value: Any) -> str | None:
     """
-    As `text`, but a missing one stays None.
+    Return a member as text; None if it is missing.
 
-    :raises TypeError: it is a list or an object.
+    :raises TypeError: the member is a list or an object.
     """
     return None if value is None else text(value)

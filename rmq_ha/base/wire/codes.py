@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for: of a broker, of a name server, or of a client."""
+    """What a request asks of a broker, a name server or a client."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -140,7 +140,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """What a peer is written in; the names are those of the JSON header."""
+    """The language of a peer's program, by the names that a JSON header has."""
 
     JAVA = 0
     CPP = 1
@@ -163,9 +163,9 @@ LANGUAGE_BY_ORDINAL = tuple(LanguageCode)
 
 def language_name(value: object) -> str | None:
     """
-    A peer's language as its name; None when we do not know it.
+    Return the name of a peer's language; None if it is not known.
 
-    :param value: a name or an ordinal, as found in a header.
+    :param value: a name or a number, as found in a header.
     """
     if isinstance(value, str):
         return value if value in LANGUAGE_BY_NAME else None

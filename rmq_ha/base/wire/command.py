@@ -21,15 +21,16 @@ VERSION = 407  # V4_9_7
 @dataclass(slots=True)
 class RemotingCommand:
     """
-    A decoded frame.
+    One request or response: a decoded frame.
 
-    :ivar code: request code, or response code in a response.
-    :ivar ext: the header map, string to string; None when the frame had none.
-    :ivar body: None when the frame had none (an empty one cannot be sent).
-    :ivar binary: the header is (to be) in ROCKETMQ instead of JSON form.
-    :ivar grant: the `IGrant` of the account that signed it, once access control has seen it; None
-        for all else. It is never sent.
-    :ivar security: of the connection that it came by, where somebody checks access; never sent.
+    :ivar code: the request code; in a response the response code.
+    :ivar ext: the header's map of texts; None when the frame had none.
+    :ivar body: None when the frame had none. An empty body cannot be sent.
+    :ivar binary: whether the header has the ROCKETMQ form instead of JSON.
+    :ivar grant: the `IGrant` of the account that signed the request, set by access control; else
+        None. It is never sent.
+    :ivar security: facts about the connection that the request came by, for access control. They
+        are never sent.
     """
 
     code: int
@@ -55,8 +56,10 @@ class RemotingCommand:
 
     def read(self, decode: Callable[[bytes], T]) -> T:
         """
-        What `decode` makes of the body; who asks next gets the same, so that access control and
-        the processor see one thing, read once.
+        Return the body as `decode` reads it.
+
+        The result is kept: access control and the processor see the same value, and it is read
+        once.
 
         :param decode: raises `ProtocolViolation` for a body that does not fit.
         :raises RequestRejected: there is no body, or it does not fit.
@@ -82,7 +85,7 @@ class RemotingCommand:
         ext: dict[str, str] | None = None,
         body: bytes | None = None,
     ) -> "RemotingCommand":
-        """The response to this request, in its own serialisation."""
+        """Return the response to this request, with a header of the same form."""
         return RemotingCommand(
             code=code,
             ext=ext,

@@ -1,10 +1,13 @@
-"""Fields of answers by which a broker of ours tells that it compares messages' ids.
+"""Fields of answers by which a broker of rmq-ha says that it compares the ids of messages.
 
-RocketMQ's clients and brokers do not know them: they are left out where nothing is compared.
+RocketMQ's clients and brokers do not know them. They are left out where no ids are compared.
 """
 
 DUPLICATE = "duplicate"
-"""`true` in the answer to a send: the message was stored before, and is not stored again."""
+"""`true` in the answer to a send: the message was stored by an earlier send, and not again."""
 
 WINDOW = "duplicateWindowMillis"
-"""In the answer to a heartbeat: how long a stored message is known; missing: not at all."""
+"""
+In the answer to a heartbeat: for how many ms a stored message is known. Missing: ids are not
+compared.
+"""

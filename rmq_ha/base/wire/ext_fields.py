@@ -1,4 +1,4 @@
-"""Typed headers as ext fields.
+"""Turns typed headers into ext fields.
 
 Spec: remoting.md, section 1.9.
 """
@@ -10,9 +10,10 @@ import msgspec
 
 def ext_fields(header: msgspec.Struct, form: type[msgspec.Struct] | None = None) -> dict[str, str]:
     """
-    What a header says, as upstream writes it: an absent field is left out, a boolean is a word.
+    Return the fields of a header as RocketMQ writes them: an absent field is left out, a boolean is
+    a word.
 
-    :param form: the class whose names the fields get on the wire, where it is not the header's own.
+    :param form: the class whose field names are used on the wire; None: the header's own class.
     """
     ext: dict[str, str] = {}
     for name, encoded in _names(form or type(header)):
@@ -26,5 +27,7 @@ def ext_fields(header: msgspec.Struct, form: type[msgspec.Struct] | None = None)
 
 @lru_cache(maxsize=256)
 def _names(form: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """Of each field the name here and on the wire; msgspec finds them out anew each time."""
+    """
+    Return the name of each field here and on the wire. msgspec would find them out anew each time.
+    """
     return tuple((item.name, item.encode_name) for item in msgspec.structs.fields(form))

@@ -1,7 +1,7 @@
-"""The JSON dialect of fastjson 1.2.69, in which RocketMQ's bodies and files are written.
+"""Reads and writes the JSON dialect of fastjson 1.2.69, which RocketMQ's bodies and files have.
 
-A map's integer keys are bare and become `int`; an object in key position becomes an `ObjectKey`.
-The reader takes all of JSON besides.
+Integer keys of a map stand without quotes and become `int`. An object in place of a key becomes an
+`ObjectKey`. The reader also takes all of standard JSON.
 
 Spec: remoting.md, section 1.9; store.md, section 12.
 """
@@ -35,36 +35,40 @@ __all__ = [
 
 MAX_DEPTH = 64
 HEADER_VALUES = 10_000
-"""Values of a header: it has one for each ext field, so that thirty are many."""
+"""Most values of a header. It has one for each ext field, and thirty of these are many."""
 BODY_VALUES = 100_000
-"""Values of a request's body: a heartbeat with 2,000 subscriptions has 20,000."""
+"""Most values of a request's body. A heartbeat with 2,000 subscriptions has 20,000."""
 _LOOK_SIZE = 1 << 18
 MAX_DIALECT_SIZE = 1 << 18
-"""Bytes of a peer's document that is no JSON proper, which is read a hundred times as slowly."""
+"""
+Most bytes of a peer's document that is not standard JSON. Reading such a document takes a hundred
+times as long.
+"""
 _DIALECT_VALUES = 10_000
 _REFERRING_VALUES = 20_000
-"""Values of a peer's document with a `$ref`, in which each is looked at."""
+"""Most values of a peer's document with a `$ref`. Each of them is looked at."""
 _decode = msgspec.json.Decoder().decode
 _REFERENCE = re.compile(rb"\$ref").search
 
 
 class RawJson(NamedTuple):
-    """A value that is text already; where it stands in another one, it is taken as it is."""
+    """JSON text in place of a value. The writer copies it into the document without a change."""
 
     text: str
 
 
 def parse(data: bytes, most: int | None = BODY_VALUES) -> Any:
     """
-    Read a body or a file; `$ref` is replaced by what it points to.
+    Read a body or a file. Each `$ref` is replaced by the value that it points to.
 
-    What it costs is known before it is paid: a document of a few bytes may name the same value many
-    times, and each reader of the result would walk it as often.
+    The cost is known before it is paid. A document of a few bytes may name the same value many
+    times, and each reader of the result would walk that value as often.
 
-    :param most: values that it may have; where there is a `$ref` at most 20,000, with those counted
-        again to which one points. None is for our own files, and for answers of those whom we
-        asked.
-    :raises ProtocolViolation: it is not in the dialect, nests too deep, or has too many values.
+    :param most: most values of the document. If it has a `$ref`, 20,000 at most, and values that
+        one points to count again. None for files of this broker, and for answers to requests of
+        this process.
+    :raises ProtocolViolation: the document is not in the dialect, nests too deep, or has too many
+        values.
     """
     has_references = _REFERENCE(data) is not None
     if most is not None:
@@ -83,10 +87,12 @@ def parse(data: bytes, most: int | None = BODY_VALUES) -> Any:
 
 def check_values(data: bytes, most: int) -> None:
     """
-    Before a document is read: each of its values is the first one, the first in another, or comes
-    after a comma.
+    Check the number of values in a document before it is read.
 
-    :raises ProtocolViolation: it may have more than `most` of them.
+    Each value is the first one, the first in another value, or comes after a comma, so these
+    characters are counted.
+
+    :raises ProtocolViolation: the document may have more than `most` values.
     """
     if len(data) <= most:
         return
@@ -111,44 +117,50 @@ def _read_dialect(data: bytes, *, limited: bool) -> Any:
 
 def encode(value: Any) -> bytes:
     """
-    Write compactly: members in alphabetical order, absent (None) ones left out.
+    Return a value as compact JSON, with members in alphabetical order and without absent (None)
+    ones.
 
     :param value: may hold declared values (`msgspec.Struct`); sets are written sorted. The keys of
-        a map may be `str`, `int` (written bare), `ObjectKey` or declared (both written as objects).
-    :raises ProtocolViolation: nested deeper than `MAX_DEPTH`, as a cyclic value is.
+        a map may be `str`, `int` (written without quotes), `ObjectKey` or declared (both written as
+        objects).
+    :raises ProtocolViolation: the value nests deeper than `MAX_DEPTH`, as a cyclic value does.
     """
     return to_bytes(_Writer(quote, str).text(value))
 
 
 def part(value: Any) -> RawJson:
-    """What `encode` makes of a part of a value, to be put into the whole later."""
+    """Return a part of a value as `encode` writes it. It is put into the whole later."""
     return RawJson(_Writer(quote, str).text(value))
 
 
 def joined(maps: Iterable[RawJson]) -> RawJson:
-    """One map with the members of several, in this order."""
+    """Return one map with the members of several maps, in this order."""
     return RawJson("{" + ",".join(item.text[1:-1] for item in maps if item.text != "{}") + "}")
 
 
 def encode_browser(value: Any) -> bytes:
-    """As `encode`, with integer keys quoted and only ASCII: strict JSON for newer clients."""
+    """
+    Return what `encode` returns, but with quoted integer keys and only ASCII: strict JSON for newer
+    clients.
+    """
     return to_bytes(_Writer(quote_ascii, '"{}"'.format).text(value))
 
 
 def pretty(value: Any) -> bytes:
     """
-    Write as RocketMQ's files are: TABs, one member a line, integer maps and integer arrays on one.
+    Return a value in the form of RocketMQ's files: TABs, one member a line, integer maps and
+    integer arrays on one line.
 
-    :raises ProtocolViolation: nested deeper than `MAX_DEPTH`.
+    :raises ProtocolViolation: the value nests deeper than `MAX_DEPTH`.
     """
     return to_bytes(_PrettyWriter(quote, str).text(value))
 
 
 def pretty_part(value: Any, depth: int) -> RawJson:
     """
-    A part of a file in the form of `pretty`, to be put into many versions of that file.
+    Return a part of a file in the form of `pretty`. It is put into many versions of that file.
 
-    :param depth: how deep in the file it is going to stand.
+    :param depth: how deep in the file the part stands.
     """
     return RawJson(_PrettyWriter(quote, str).text(value, depth))
 
@@ -225,7 +237,9 @@ class _Writer:
 
 
 class _PrettyWriter(_Writer):
-    """The form of the files: `depth` is the indentation of the line that a value starts on."""
+    """
+    Writes the form of the files. `depth` is the indentation of the line on which a value starts.
+    """
 
     def _map(self, members: Iterable[tuple[Any, Any]], depth: int) -> str:
         members = list(members)

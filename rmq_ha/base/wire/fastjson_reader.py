@@ -1,4 +1,4 @@
-"""The tolerant reader behind `fastjson.parse`.
+"""The tolerant reader that `fastjson.parse` uses when a document is not standard JSON.
 
 Spec: remoting.md, section 1.9.
 """
@@ -48,12 +48,10 @@ class ObjectKey(tuple[tuple[str, Any], ...]):
 
 
 class Reader:
-    """One text, read once, from left to right."""
+    """Reads one text once, from left to right."""
 
     def __init__(self, text: str, max_depth: int, most: int) -> None:
-        """
-        :param most: values to read; eight escapes count as one.
-        """
+        """:param most: most values to read; eight escapes count as one value."""
         self._text = text
         self._position = 0
         self._max_depth = max_depth
@@ -61,9 +59,9 @@ class Reader:
 
     def read(self) -> Any:
         """
-        The value of the whole text.
+        Return the value of the whole text.
 
-        :raises ProtocolViolation: it is not in the dialect, or has too many values.
+        :raises ProtocolViolation: the text is not in the dialect, or has too many values.
         """
         value = self._value(0)
         self._skip(_GAP)
@@ -81,7 +79,9 @@ class Reader:
             raise self._fault(f"more than {self._most} values (or eight times as many escapes)")
 
     def _skip(self, pattern: Any) -> str:
-        """Pass what `pattern` (which fits the empty string) matches; the character after it."""
+        """
+        Pass the text that `pattern` matches, which may be empty; return the character after it.
+        """
         self._position = pattern(self._text, self._position).end()
         return self._text[self._position : self._position + 1]
 
@@ -137,7 +137,12 @@ class Reader:
         return match.group()
 
     def _number_key(self, match: re.Match[str]) -> int | float:
-        """Java's are a long at most; of larger ones any number has the same hash."""
+        """
+        Read a number in place of a key.
+
+        A key of Java is a long at most. Many larger numbers share one hash, so a stranger could
+        make a map slow with them.
+        """
         key = self._number(match)
         if not -_LONGEST_KEY <= key < _LONGEST_KEY:
             raise self._fault("a key that is no long, before")
@@ -191,13 +196,13 @@ def resolve_references(root: Any, max_depth: int, most: int) -> Any:
     """
     Replace every `{"$ref": "$.a[0].b"}` by the very object that it names.
 
-    One that names nothing becomes None, as in Java. Java's readers share the object, too; ours
-    walk the result as a tree, whose size is what counts here.
+    A reference that names nothing becomes None, as in Java. Java's readers share the object, too.
+    The readers here walk the result as a tree, so the size of that tree counts.
 
-    :param most: values that the result may have, a shared one counted wherever it stands, and
-        twice the steps of all paths.
-    :raises ProtocolViolation: one names a value that it is itself part of, they nest too deep, the
-        result would have too many values, or their paths have too many steps.
+    :param most: most values of the result, where a shared value counts in each place, and twice the
+        number of steps that all paths may have.
+    :raises ProtocolViolation: a reference names a value that it is a part of, they nest too deep,
+        the result would have too many values, or their paths have too many steps.
     """
     return _Resolver(root, max_depth, most).walk(root, 0).value
 
@@ -206,8 +211,8 @@ class _MeasuredValue(NamedTuple):
     """
     A value without references.
 
-    :ivar size: how many values a tree of it has; long texts count as several.
-    :ivar height: how deep it is.
+    :ivar size: how many values its tree has; a long text counts as several.
+    :ivar height: how many levels its tree has below it.
     """
 
     value: Any
@@ -216,7 +221,9 @@ class _MeasuredValue(NamedTuple):
 
 
 class _Resolver:
-    """Keeps what is done, so that shared objects and repeated paths are walked once."""
+    """
+    Replaces references. Finished values and paths are kept, so shared objects are walked once.
+    """
 
     def __init__(self, root: Any, max_depth: int, most: int) -> None:
         self._root = root
@@ -228,7 +235,7 @@ class _Resolver:
         self._steps = most // 2
 
     def walk(self, value: Any, depth: int) -> _MeasuredValue:
-        """The value with all references in it replaced."""
+        """Return the value with all references in it replaced."""
         if isinstance(value, dict):
             path = value.get("$ref")
             if isinstance(path, str):
@@ -306,7 +313,7 @@ class _Resolver:
 
 
 def _size(value: Any) -> int:
-    """Of a key, or of a value that is no container."""
+    """Return how many values a key, or a value that is no container, counts as."""
     if isinstance(value, str):
         return 1 + len(value) // _TEXT_A_VALUE
     return 1 + sum(_size(item) for _, item in value) if isinstance(value, ObjectKey) else 1

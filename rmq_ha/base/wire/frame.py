@@ -1,16 +1,16 @@
-"""Frames: a length, a header with its kind, a body.
+"""Frames: a length, a header with its kind, and a body.
 
-======  ====  ==========================================================
-offset  size  meaning
-======  ====  ==========================================================
-0       4     number of bytes after this field
-4       1     kind of the header: 0 JSON, 1 ROCKETMQ
-5       3     length n of the header
-8       n     header
-8+n           body, to the end
-======  ====  ==========================================================
+    ======  ====  ==========================================================
+    offset  size  meaning
+    ======  ====  ==========================================================
+    0       4     number of bytes after this field
+    4       1     kind of the header: 0 JSON, 1 ROCKETMQ
+    5       3     length n of the header
+    8       n     header
+    8+n           body, to the end
+    ======  ====  ==========================================================
 
-Big-endian. Spec: remoting.md, section 1.2.
+Numbers are big-endian. Spec: remoting.md, section 1.2.
 """
 
 from struct import Struct
@@ -35,18 +35,18 @@ class FrameReader:
     """
     Cuts frames out of a stream of bytes.
 
-    Frames that precede a malformed one in the same chunk are still returned; `fault` is then set.
+    Frames before a malformed one in the same chunk are still returned; `fault` is then set.
 
-    :ivar fault: why nothing can be read any more, or None.
-    :ivar unfinished: bytes that wait for the rest of their frame.
+    :ivar fault: why nothing can be read any more; None: reading goes on.
+    :ivar unfinished: number of bytes that wait for the rest of their frame.
     """
 
     def __init__(
         self, max_frame_size: int = MAX_FRAME_SIZE, max_header_size: int = MAX_FRAME_SIZE
     ) -> None:
         """
-        :param max_frame_size: bytes, length word included.
-        :param max_header_size: bytes; a header that says it is longer is never waited for.
+        :param max_frame_size: most bytes of a frame, with the length field.
+        :param max_header_size: most bytes of a header. The reader never waits for a longer one.
         """
         self._max_length = max_frame_size - _LENGTH_SIZE
         self._max_header = max_header_size
@@ -57,19 +57,21 @@ class FrameReader:
 
     @property
     def missing(self) -> int:
-        """Bytes of the frame that has begun, as far as is known, which are still to come."""
+        """
+        How many bytes of the unfinished frame are still to come, as far as its length is known.
+        """
         return max(0, self._needed - self.unfinished) if self.unfinished else 0
 
     def give_up(self, fault: ProtocolViolation) -> None:
-        """Forget what waits, and read nothing more."""
+        """Forget the unfinished frame, and read nothing more."""
         self.fault = fault
         self._rest, self.unfinished = b"", 0
 
     def receive_data(self, data: bytes) -> list[Frame]:
         """
-        Take what arrived.
+        Take bytes that arrived.
 
-        :returns: the whole frames in it: kind, header and body of each.
+        :returns: kind, header and body of each frame that is whole now.
         :raises ProtocolViolation: no further frame can be read; close the connection.
         """
         if self.fault is not None:
@@ -96,7 +98,10 @@ class FrameReader:
         return frames
 
     def _cut(self, data: bytes, frames: list[Frame]) -> int:
-        """Append all whole frames; answer with the position of the first that is not."""
+        """
+        Append all whole frames to `frames`; return the position of the first frame that is not
+        whole.
+        """
         unpack = _WORDS.unpack_from
         max_length = self._max_length
         position = 0
@@ -140,7 +145,7 @@ class FrameReader:
 
 def decode_frame(kind: int, header: bytes, body: bytes) -> RemotingCommand:
     """
-    Make a command of a frame.
+    Return the command in a frame.
 
     :raises ProtocolViolation: the header cannot be read.
     """
@@ -155,10 +160,10 @@ def decode_frame(kind: int, header: bytes, body: bytes) -> RemotingCommand:
 
 def encode_frame(command: RemotingCommand) -> bytes:
     """
-    The bytes of a command.
+    Return the bytes of a command.
 
     :raises ProtocolViolation: the frame would be too large for any peer, or a number does not fit
-        a binary header.
+        into a binary header.
     """
     if command.binary:
         header = binary_header.encode_header(command)

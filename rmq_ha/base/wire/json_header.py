@@ -19,7 +19,7 @@ _HIGHEST = 2**31 - 1
 
 
 class _Header(msgspec.Struct, gc=False):
-    """What well-behaved peers send; anything else takes the tolerant way."""
+    """The header of well-behaved peers. Any other header takes the tolerant way."""
 
     code: Int32 = 0
     language: str = "JAVA"
@@ -34,7 +34,7 @@ _decode = msgspec.json.Decoder(_Header, strict=False).decode
 
 
 def decode_plain_header(data: bytes) -> RemotingCommand | None:
-    """Read a header that is as well-behaved peers send it; None for every other."""
+    """Read a header in the form of well-behaved peers; return None for any other header."""
     try:
         header = _decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -55,7 +55,9 @@ def decode_plain_header(data: bytes) -> RemotingCommand | None:
 
 
 def encode_header(command: RemotingCommand) -> bytes:
-    """Java's form: keys in alphabetical order, no blanks, absent values left out."""
+    """
+    Return a header in Java's form: keys in alphabetical order, no blanks, absent values left out.
+    """
     ext = command.ext
     parts = [f'{{"code":{int(command.code)}']
     if ext is not None:
@@ -74,10 +76,10 @@ def decode_odd_header(data: bytes) -> RemotingCommand:
     """
     Read a header that is valid but unusual, such as one with other spellings of numbers.
 
-    A request without `opaque` gets 0, which we never use for calls of our own.
+    A request without `opaque` gets 0, which no call of rmq-ha uses.
 
-    :raises ProtocolViolation: it is not a JSON object, a number does not fit into 32 bits, or
-        it has more than `HEADER_VALUES` values.
+    :raises ProtocolViolation: the header is not a JSON object, a number does not fit into 32 bits,
+        or the header has more than `HEADER_VALUES` values.
     """
     header = parse(data, HEADER_VALUES)
     if not isinstance(header, dict):
@@ -115,5 +117,5 @@ def _ext(ext: dict[Any, Any]) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """A value as the string that Java makes of it."""
+    """Return a value as the text that Java makes of it."""
     return value if isinstance(value, str) else encode(value).decode()

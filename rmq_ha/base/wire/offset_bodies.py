@@ -1,4 +1,4 @@
-"""Bodies about offsets that are set, compared and looked at.
+"""Bodies with offsets: of resets, of consumers' progress, and of single queues.
 
 Spec: remoting.md, sections 7.5 and 7.6, appendix B (B12, B14, B18).
 """
@@ -17,7 +17,9 @@ from rmq_ha.base.wire.bodies import Answer, MessageQueue
 
 
 class ResetOffsetBody(Answer):
-    """Offsets by queue (B12): the Go client splits its text, so it stays as Java writes it."""
+    """
+    Offsets by queue (B12). The Go client splits its text, so it keeps the form that Java writes.
+    """
 
     offsets: Mapping[MessageQueue, int] = field(name="offsetTable")
 
@@ -32,7 +34,7 @@ class QueueOffset(msgspec.Struct, rename="camel"):
 
 
 class ResetOffsetBodyForC(Answer):
-    """As `ResetOffsetBody`, for clients without maps whose keys are objects."""
+    """Offsets as a list, for clients that cannot read a map whose keys are objects."""
 
     offsets: list[QueueOffset] = field(name="offsetTable")
 
@@ -51,7 +53,7 @@ class ConsumerStatusBody(Answer):
     """
     GetConsumerStatusBody (code 223).
 
-    :ivar by_client: client id to the offsets that it holds.
+    :ivar by_client: by client id, the offsets of the queues that the client holds.
     """
 
     by_client: Mapping[str, Mapping[MessageQueue, int]] = field(name="consumerTable")
@@ -60,9 +62,9 @@ class ConsumerStatusBody(Answer):
 
 class QueueTimeSpan(msgspec.Struct, rename="camel"):
     """
-    The times of one queue, ms, and as texts in local time; -1 unknown.
+    Store times of one queue, in ms and as texts in local time; -1 stands for an unknown time.
 
-    :ivar delay_time: how long the next message has waited, ms.
+    :ivar delay_time: how long the next message of the group has waited, ms.
     """
 
     message_queue: MessageQueue
@@ -87,7 +89,7 @@ class ConsumeTimeSpans(Answer):
 
 
 class CorrectionOffsets(Answer):
-    """QueryCorrectionOffsetBody (code 308): queue id to offset."""
+    """QueryCorrectionOffsetBody (code 308): offsets by queue id."""
 
     correction_offsets: dict[int, int]
 
@@ -97,9 +99,9 @@ class QueueEntry(msgspec.Struct, rename="camel"):
     One unit of a consume queue.
 
     :ivar tags_code: hash code of the tag, or the address of the unit's extension.
-    :ivar is_wanted: the group that the request names wants the message; known only with an
+    :ivar is_wanted: whether the group in the request wants the message; known only with an
         extension.
-    :ivar fault: says that the unit's extension is missing; None: it is not.
+    :ivar fault: text that the unit's extension is missing; None: it is not.
     :ivar extension: the members of the extension, as JSON.
     :ivar bit_map: the bit map of the extension, as digits.
     """
@@ -123,8 +125,8 @@ class ConsumeQueueBody(Answer):
     """
     QueryConsumeQueueResponseBody (B18).
 
-    :ivar min_queue_index: first offset of the queue.
-    :ivar max_queue_index: its end.
+    :ivar min_queue_index: the first offset of the queue.
+    :ivar max_queue_index: the end of the queue.
     :ivar filter_data: text about the group's filter.
     """
 
@@ -153,7 +155,10 @@ def _bits(bit_map: bytes) -> str:
 
 
 def _local_time(ms: int) -> str:
-    """Return a time in local time; a damaged record's time may be in no calendar: then the ms."""
+    """
+    Return a time as text in local time; the number of ms if no calendar has it, as in a damaged
+    record.
+    """
     seconds, milliseconds = divmod(ms, 1000)
     try:
         return f"{datetime.fromtimestamp(seconds):%Y-%m-%d#%H:%M:%S}:{milliseconds:03d}"

@@ -1,7 +1,7 @@
-"""Tables that are asked for page by page, so that none outgrows a frame, or a turn of its owner.
+"""Tables that are asked for page by page, so that none outgrows a frame or a turn of its owner.
 
-Not of RocketMQ: whoever does not know the header field that asks for a page answers with the whole
-table and without the field that says where the next one begins.
+RocketMQ has no pages. A peer that does not know the header field answers with the whole table, and
+without the field that says where the next page begins.
 
 Spec: remoting.md, chapter 8.
 """
@@ -13,9 +13,9 @@ from typing import TypeVar
 from rmq_ha.base.errors import ProtocolViolation
 
 FIRST = "pageFirst"
-"""Asks for a page: how many entries are left out before it."""
+"""Field of a request for a page: how many entries come before it."""
 NEXT = "pageNext"
-"""Of an answer: where the next page begins; absent from the last one."""
+"""Field of an answer: where the next page begins. The last page has no such field."""
 PAGE_SIZE = 10_000
 
 _V = TypeVar("_V")
@@ -28,11 +28,12 @@ def page_of(
     most: int = PAGE_SIZE,
 ) -> tuple[dict[str, _V], dict[str, str]]:
     """
-    One entry at least, and as many more as have `most` parts together, in the table's own order.
+    Return a page of a table: at least one entry, and as many more as together have at most `most`
+    parts.
 
-    :param first: entries before it, not negative.
-    :param size_of: how many parts an entry has.
-    :returns: the entries, and header fields for the answer.
+    :param first: number of entries before the page, not negative.
+    :param size_of: returns how many parts an entry has.
+    :returns: the entries in the table's own order, and header fields for the answer.
     """
     entries: dict[str, _V] = {}
     room = most
@@ -46,10 +47,12 @@ def page_of(
 
 def next_page(ext: Mapping[str, str] | None, first: int) -> int | None:
     """
-    Where the page behind that one begins; None: there is none.
+    Return where the page after this one begins; None if this is the last page.
 
-    :param ext: of the answer with that page.
-    :raises ProtocolViolation: it would begin before that one, and so never end.
+    :param ext: header fields of the answer with this page.
+    :param first: where this page begins.
+    :raises ProtocolViolation: the next page would not begin after this one, so reading would never
+        end.
     """
     text = (ext or {}).get(NEXT)
     if text is None:

@@ -29,17 +29,25 @@ from rmq_ha.base.wire.versions import V3_0_11, V4_9_4
 _INT = Struct(">i")
 _COMPRESSION_LEVEL = 9
 REGISTRATION_VALUES = 1_000_000
-"""Values of a registration that is not compressed; a topic has nine."""
+"""Most values of a registration that is not compressed. A topic has nine."""
 HOLDER = "brokerIdHolder"
-"""Of ours, in the answer that refuses a registration: the address that holds its brokerId."""
+"""A field of rmq-ha in the refusal of a registration: the address that holds the brokerId."""
 TAKES_OVER = "takesOverFrom"
-"""Of ours, in a registration: the address whose broker was found to be dead, or to lead no more."""
+"""
+A field of rmq-ha in a registration: the address of a broker that was found dead, or that leads no
+more.
+"""
 ALL_TOPICS = "allTopics"
-"""Of ours, in a registration: `true` where it has all topics of the broker, `false` for some."""
+"""
+A field of rmq-ha in a registration: `true` if it has all topics of the broker, `false` if some.
+"""
 RIVALS = "brokerIdRivals"
-"""Of ours, beside the cluster's table: JSON, rows of brokerName, brokerId, address, holder."""
+"""
+A field of rmq-ha beside the cluster's table: JSON with rows of brokerName, brokerId, address and
+holder.
+"""
 CONTROLLERS = "controllerAddresses"
-"""Of ours, beside the cluster's table: the controllers' addresses, with `;` between them."""
+"""A field of rmq-ha beside the cluster's table: the controllers' addresses, separated by `;`."""
 _MOST_CONTROLLERS = 20
 
 
@@ -79,9 +87,9 @@ def decode_rivals(value: str | None) -> list[Rival]:
 
 def decode_controllers(value: str | None) -> list[str]:
     """
-    The addresses in the field `CONTROLLERS`; without the field there are none.
+    Return the addresses in the field `CONTROLLERS`; none without the field.
 
-    :raises ProtocolViolation: they are too many, or one of them is no `host:port`.
+    :raises ProtocolViolation: there are too many addresses, or one of them is no `host:port`.
     """
     addresses = value.split(";") if value else []
     if len(addresses) > _MOST_CONTROLLERS:
@@ -97,16 +105,16 @@ def decode_controllers(value: str | None) -> list[str]:
 
 
 def body_crc32(body: bytes | None) -> int:
-    """What the ext field `bodyCrc32` of a registration carries; 0 for no body."""
+    """Return the value of a registration's ext field `bodyCrc32`; 0 without a body."""
     return zlib.crc32(body) & 0x7FFFFFFF if body else 0
 
 
 class RegistrationLimits(NamedTuple):
     """
-    What a name server takes from one broker.
+    How much a name server takes from one broker.
 
-    :ivar inflated: bytes of a compressed body.
-    :ivar topics: in one registration.
+    :ivar inflated: most bytes of a body when it is decompressed.
+    :ivar topics: most topics of one registration.
     """
 
     inflated: int = 4194304
@@ -114,9 +122,9 @@ class RegistrationLimits(NamedTuple):
 
     def check_topics(self, count: int) -> None:
         """
-        Before they are made.
+        Check the number of topics before objects are made of them.
 
-        :raises ProtocolViolation: they are too many.
+        :raises ProtocolViolation: there are too many topics.
         """
         if count > self.topics:
             raise ProtocolViolation(
@@ -129,7 +137,7 @@ _DEFAULT_LIMITS = RegistrationLimits()
 
 class RegisterBrokerBody(msgspec.Struct):
     """
-    What a broker registers (code 103, B2).
+    The body of a broker's registration (code 103, B2).
 
     :ivar filter_servers: None leaves the name server's list as it is.
     """
@@ -140,10 +148,10 @@ class RegisterBrokerBody(msgspec.Struct):
 
     def encode(self, *, compressed: bool = False) -> bytes:
         """
-        The request's body.
+        Return the body of the request.
 
-        :param compressed: the form that `compressedRegister` asks for; it has no `order` and no
-            `topicSysFlag`.
+        :param compressed: use the form that `compressedRegister` asks for, which has no `order` and
+            no `topicSysFlag`.
         """
         if not compressed:
             return encode(_Registration(TopicTable(self.version, self.topics), self.filter_servers))
@@ -162,10 +170,10 @@ class RegisterBrokerBody(msgspec.Struct):
         limits: RegistrationLimits = _DEFAULT_LIMITS,
     ) -> "RegisterBrokerBody":
         """
-        From a request's body; none at all means version (0, 0) and no topics.
+        Decode the body of a request. No body means version (0, 0) and no topics.
 
-        :param version: of the sender; old ones put a bare topic table into the body.
-        :raises ProtocolViolation: it is not such a body, or larger than `limits` say.
+        :param version: version of the sender; old versions send only a topic table.
+        :raises ProtocolViolation: the body has another form, or is larger than `limits` allow.
         """
         if not body:
             return cls()
@@ -214,7 +222,7 @@ def _inflate(body: bytes, most: int) -> bytes:
 
 
 class _InflatedReader:
-    """Reads the inflated form piece by piece."""
+    """Reads a decompressed registration piece by piece."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -222,7 +230,7 @@ class _InflatedReader:
 
     def registration(self, limits: RegistrationLimits) -> RegisterBrokerBody:
         """
-        All of it.
+        Return the whole registration.
 
         :raises ProtocolViolation: lengths or pieces do not fit, or there are too many topics.
         """
@@ -269,9 +277,9 @@ class QueueRoute(msgspec.Struct, rename="camel"):
 
 class BrokerRoute(msgspec.Struct, rename="camel"):
     """
-    A master and its slaves.
+    The addresses of a master and its slaves, which share a broker name.
 
-    :ivar addresses: broker id to `host:port`; the ids are written bare, or quoted in strict JSON.
+    :ivar addresses: `host:port` by broker id. The ids have no quotes, except in strict JSON.
     """
 
     cluster: str
@@ -280,7 +288,7 @@ class BrokerRoute(msgspec.Struct, rename="camel"):
 
 
 class TopicRoute(Answer):
-    """TopicRouteData (code 105): where a topic is."""
+    """TopicRouteData (code 105): the brokers and queues of a topic."""
 
     queues: list[QueueRoute] = field(name="queueDatas", default_factory=list)
     brokers: list[BrokerRoute] = field(name="brokerDatas", default_factory=list)
@@ -289,21 +297,27 @@ class TopicRoute(Answer):
 
     def encode(self, *, standard_json: bool = False) -> bytes:
         """
-        The response's body.
+        Return the body of the response.
 
-        :param standard_json: quoted ids and only ASCII, see `wants_standard_json`.
+        :param standard_json: quote ids and use only ASCII; see `wants_standard_json`.
         """
         return encode_browser(self) if standard_json else encode(self)
 
 
 def wants_standard_json(version: int, ext: dict[str, str] | None) -> bool:
-    """Whether a route's requester gets strict JSON: a new client, or one that says so."""
+    """
+    Return whether the sender of a request for a route gets strict JSON: a new client, or one that
+    asks for it.
+    """
     asked = (ext or {}).get("acceptStandardJsonOnly", "")
     return version >= V4_9_4 or asked.lower() == "true"
 
 
 class ClusterInfo(Answer):
-    """Code 106: all brokers by name, and the names by cluster; ids are bare for every client."""
+    """
+    The body of code 106: all brokers by name, and the names by cluster. Ids have no quotes, for
+    every client.
+    """
 
     brokers: dict[str, BrokerRoute] = field(name="brokerAddrTable", default_factory=dict)
     clusters: dict[str, list[str]] = field(name="clusterAddrTable", default_factory=dict)

@@ -24,12 +24,12 @@ _WORDS = Struct(">ii")
 
 class SendHeader(msgspec.Struct, gc=False, kw_only=True):
     """
-    The ext fields of a send, in the short names of V2 (codes 310, 320, 325).
+    The ext fields of a send, by the short names of V2 (codes 310, 320, 325).
 
-    :ivar queue_id: negative: the broker picks one.
-    :ivar born_timestamp: ms.
+    :ivar queue_id: a negative one lets the broker pick a queue.
+    :ivar born_timestamp: time of the send by the client's clock, ms.
     :ivar max_reconsume_times: None when the client did not say.
-    :ivar batch: the body is a batch, whatever the code.
+    :ivar batch: whether the body is a batch, whatever the code.
     """
 
     producer_group: str = field(name="a", default="")
@@ -49,7 +49,7 @@ class SendHeader(msgspec.Struct, gc=False, kw_only=True):
 
 
 class SendHeaderV1(SendHeader, gc=False, kw_only=True):
-    """The same in the long names of V1 (codes 10, 324)."""
+    """The ext fields of a send, by the long names of V1 (codes 10, 324)."""
 
     producer_group: str = field(name="producerGroup", default="")
     topic: str = field(name="topic")
@@ -98,7 +98,7 @@ _BOOLEANS = {
 
 def decode_send_header(command: RemotingCommand) -> SendHeader:
     """
-    The typed header of a send request of either form.
+    Return the typed header of a send request of either form.
 
     :raises RequestRejected: topic or queue id are missing, or a number cannot be read.
     """
@@ -111,7 +111,7 @@ def decode_send_header(command: RemotingCommand) -> SendHeader:
 
 
 def encode_send_header(header: SendHeader, *, v1: bool = False) -> dict[str, str]:
-    """The ext fields of a send request, absent ones left out."""
+    """Return the ext fields of a send request, without absent ones."""
     return ext_fields(header, SendHeaderV1 if v1 else SendHeader)
 
 
@@ -124,12 +124,12 @@ def encode_send_responses(
     trace_on: bool = True,
 ) -> bytes:
     """
-    The whole frames that answer sends of which the messages are stored.
+    Return the whole frames that answer sends whose messages are stored.
 
-    :param opaques: None: nobody waits for an answer.
-    :param rows: of their records.
-    :param code: SUCCESS, or one of the codes for "stored, but": 10, 11, 12.
-    :param id_prefix: what their offsetMsgIds begin with, before the place in the log.
+    :param opaques: the number of each request; None: the sender waits for no answer.
+    :param rows: the rows of the stored records.
+    :param code: SUCCESS, or a code for "stored, but" (10, 11, 12).
+    :param id_prefix: the beginning of the offsetMsgIds, before the place in the log.
     """
     template = _response_template(code, id_prefix, region, trace_on)
     words, frames = _WORDS.pack, list[bytes]()
@@ -144,7 +144,9 @@ def encode_send_responses(
 
 @lru_cache(maxsize=64)
 def _response_template(code: int, id_prefix: str, region: str, trace_on: bool) -> bytes:
-    """Of queue id, physical offset, queue offset and opaque."""
+    """
+    Return the frame's header with places for queue id, physical offset, queue offset and opaque.
+    """
     place = to_bytes(quote(region)).replace(b"%", b"%%")
     trace = b"true" if trace_on else b"false"
     return (
@@ -155,7 +157,7 @@ def _response_template(code: int, id_prefix: str, region: str, trace_on: bool) -
 
 
 def _decode_tolerant(ext: Mapping[str, str], form: type[SendHeader]) -> SendHeader:
-    """Booleans as Java reads them: all but `true` is false."""
+    """Decode with booleans as Java reads them: each text but `true` is false."""
     repaired = {
         name: (value.lower() == "true" if name in _BOOLEANS else value)
         for name, value in ext.items()

@@ -15,15 +15,15 @@ from rmq_ha.base.wire.fastjson import RawJson
 
 REPLICATION_KEY = "rmqHaReplication"
 """
-Not of RocketMQ: whoever sends GET_BROKER_RUNTIME_INFO with this header field gets, of a broker of
-ours, a key of this name more in the answer: JSON about the pair. mqadmin sees no difference.
+A header field of rmq-ha. A request GET_BROKER_RUNTIME_INFO with it gets one key of this name more
+from a broker of rmq-ha: JSON about the pair. mqadmin sends no such field and sees no difference.
 """
 ASIDE = "stands_aside_for"
-"""In that JSON: the address of the broker that took the place of this one, if one did."""
+"""A key in that JSON: the address of the broker that took this broker's place, if one did."""
 
 
 class Connection(msgspec.Struct, rename="camel", frozen=True, order=True):
-    """One client in a listing."""
+    """The connection of one client in a listing."""
 
     client_id: str
     client_address: str = field(name="clientAddr")
@@ -50,7 +50,7 @@ class ProducerConnection(Answer):
 
 
 class TopicOffset(msgspec.Struct, rename="camel", frozen=True):
-    """The state of one queue (B10); times in ms."""
+    """The bounds of one queue (B10); the time is in ms."""
 
     min_offset: int
     max_offset: int
@@ -59,16 +59,16 @@ class TopicOffset(msgspec.Struct, rename="camel", frozen=True):
 
 class TopicStatsTable(Answer):
     """
-    The queues of a topic (B10).
+    The bounds of all queues of a topic (B10).
 
-    :ivar offsets: the table of a large topic is text already.
+    :ivar offsets: the bounds by queue. The table of a large topic is JSON text already.
     """
 
     offsets: Mapping[MessageQueue, TopicOffset] | RawJson = field(name="offsetTable")
 
 
 class ConsumeOffset(msgspec.Struct, rename="camel", frozen=True):
-    """How far a group is in one queue (B11); times in ms."""
+    """The progress of a group in one queue (B11); the time is in ms."""
 
     broker_offset: int
     consumer_offset: int
@@ -76,7 +76,7 @@ class ConsumeOffset(msgspec.Struct, rename="camel", frozen=True):
 
 
 class ConsumeStats(Answer):
-    """How far a group is (B11)."""
+    """The progress of a group in all queues (B11)."""
 
     offsets: Mapping[MessageQueue, ConsumeOffset] = field(name="offsetTable")
     consume_tps: float = 0.0
@@ -94,7 +94,7 @@ class _Growth(Protocol):
 
 
 class StatsSpan(msgspec.Struct):
-    """What a broker counted over one window."""
+    """The counts of a broker over one window of time."""
 
     total: float = field(name="sum")
     per_second: float = field(name="tps")
@@ -102,7 +102,7 @@ class StatsSpan(msgspec.Struct):
 
 
 class BrokerStatsData(Answer):
-    """What a broker counted over a minute, an hour and a day (B16)."""
+    """The counts of a broker over a minute, an hour and a day (B16)."""
 
     stats_minute: StatsSpan
     stats_hour: StatsSpan
@@ -110,7 +110,11 @@ class BrokerStatsData(Answer):
 
     @classmethod
     def from_growths(cls, growths: Sequence[_Growth]) -> "BrokerStatsData":
-        """:param growths: over a minute, an hour and a day."""
+        """
+        Make the body from counts.
+
+        :param growths: the counts over a minute, an hour and a day.
+        """
         return cls(
             *(StatsSpan(it.total, float(it.per_second), float(it.per_time)) for it in growths)
         )
@@ -118,10 +122,10 @@ class BrokerStatsData(Answer):
 
 class ConsumeStatsList(Answer):
     """
-    ConsumeStats of all groups (B17).
+    The progress of all groups of a broker (B17).
 
-    :ivar groups: objects with one group each, whose ConsumeStats by topic are text.
-    :ivar behind: messages that all of them have not consumed yet.
+    :ivar groups: one object for each group, with its ConsumeStats by topic as JSON text.
+    :ivar behind: how many messages the groups together have not consumed yet.
     """
 
     broker_address: str = field(name="brokerAddr")
