@@ -10,11 +10,17 @@ use; `routes` gives both ports their functions.
 - `role`: makes this broker a master or a slave when an elector says so.
 - `hold`: pulls that wait for a message. `registration`: name servers. `slave`: a slave's copies.
 
-A transaction's message::
+How `role.RoleSwitch` changes the role, one change at a time, as the elections of the journal say::
 
-    half message (RMQ_SYS_TRANS_HALF_TOPIC) --COMMIT--> real message + op message
-          |                                 --ROLLBACK--> op message
-          +--(no answer)--> asked again, transactionCheckMax times --> discarded, with a log line
+                          lead(term)
+    slave, refuses puts -------------> waits until the log is settled and dispatched
+      ^   ^                                 |                      |
+      |   +---(the leadership ended)--------+                      | _change_to_master
+      |                                                            v
+      +------------------- follow(), stand() ------------ master, takes puts
+
+A change to the master that fails is tried again each second while the leadership lasts. A broker
+of a pair keeps the role in its configuration until the next start (`LastingRole`).
 
 What may change at run time is read where it is used, never copied.
 """

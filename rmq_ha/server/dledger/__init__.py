@@ -15,9 +15,15 @@ knows only its contract with the next part:
 `members.Members` accepts a vote, heartbeat or push only from the address of the member that the
 request names. The roles of a member::
 
-    follower --(no heartbeat)--> candidate --(majority)--> leader
-        ^                            |                        |
-        +------ higher term ---------+------------------------+
+    start --> CANDIDATE --(votes of a quorum)--> LEADER
+               |  ^  ^                             |
+               |  |  +--(no quorum answers, or-----+
+               |  |      a higher term is in use)
+               |  +---(no heartbeat, a higher term,
+               |       or it was asked to lead)----+
+               |                                   |
+               +--(heartbeat of this term's--> FOLLOWER
+                   leader)
 
 `RoleSwitch` (`server/broker/role.py`) makes the broker a slave or a master. A member that loses the
 lead refuses puts at once. A new leader takes puts when everything committed is dispatched. Spec:

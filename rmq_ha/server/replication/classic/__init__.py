@@ -14,11 +14,18 @@ connection, `replica.Replica` the slave's; both are pure.
 
 The states of a slave's link::
 
-    no address -> connecting -> handshake -> comparing -> following
-                      ^             |            |           |
-                      |             v            v           |
-                      +--- waits <- refused   set aside      |
-                      +-------------- connection lost <------+
+    no address --set_address--> connecting <--(soon)--- disconnected, unreachable
+                                 |  ^   ^
+                                 |  |   +--(after 5 s)-- diverged, stranded, unreadable, disk
+                                 |  +------(cut)-------- setting aside
+                                 v
+    connected --(first frame)--> comparing, ahead --(all bytes are equal)--> following
+        |                             |                                         |
+        +---- lost: the reason decides which state on the right follows --------+
+
+A log that ends where the comparison would begin goes from `connected` to `following` at once. A
+fault (`diverged`, `stranded`, `unreadable`, `disk`) is shown until the link follows again. `stop`
+leads from every state to `stopped`.
 
 Spec: ha.md.
 """

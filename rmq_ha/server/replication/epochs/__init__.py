@@ -15,11 +15,15 @@ The entry points are `journal.EpochJournal`, which the plugin `controller` makes
 - `history.EpochHistory` says which epoch wrote which part of the log, in memory and on the disk.
 - `put_refusal` says in words why a broker takes no messages.
 
-The roles of a broker in this mode::
+The states of a slave's link (`roles` draws the roles)::
 
-    unknown --(Follow)--> slave --(Lead)--> master with a lease --(lease ends)--> refuses puts
-                            ^                      |
-                            +------(Follow)--------+
+    connecting --(906 answered, port open)--> handshake --(the logs have one past)--> following
+       ^  ^  ^                                    |                                       |
+       |  |  +---------(lost: soon)---------------+---------------------------------------+
+       |  |                                       |
+       |  +--(after 5 s: fault)-------------------+ nothing in common, diverged, disk
+       +-----(after 5 s)-- stranded <-------------+ the master has deleted what follows; if the
+                                                    store may be given up, it is copied anew
 
 Spec: controller.md.
 """
