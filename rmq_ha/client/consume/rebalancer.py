@@ -223,7 +223,10 @@ class Rebalancer:
         all_owned = owner.owned()
         owned = [queue for queue in self._owned_by_topic.get(topic, ()) if queue in all_owned]
         step = compare(owned, share)
+        # A stuck queue is in the share before and after, so comparing the two never frees it: it is
+        # given up and taken anew.
         stuck = [queue for queue in share if queue not in step.added and owner.is_stuck(queue)]
+        # Give up first, so that the queue's next owner waits for as short a time as possible.
         for queue in [*step.removed, *stuck]:
             await owner.give_up(queue)
         added = [*step.added, *stuck]

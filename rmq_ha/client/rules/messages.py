@@ -90,6 +90,7 @@ class Message:
         if flag != 0 and (type(flag) is not int or not _LEAST_FLAG <= flag <= _MOST_FLAG):
             raise IllegalMessage(f"flag={flag!r}: it is a whole number of 32 bits")
         self.topic = topic
+        # Exactly `bytes`: a bytearray could change while the send waits for its answer.
         self.body: bytes = body if type(body) is bytes else body_of(body)
         self.flag = flag
         own: dict[str, str] = {}
@@ -109,6 +110,7 @@ class Message:
                     raise IllegalMessage(
                         f"names and values of properties are texts: {name!r} has {value!r}"
                     )
+                # The arguments were set above, and they win.
                 own.setdefault(name, value)
             check_delay(own.get(DELAY, "0"))
 

@@ -91,6 +91,7 @@ class Producer:
             lambda: self.log.failure("a hook after a delivery"),
         )
         of_attempts: list[Any] = [hook for hook in hooks if hasattr(hook, "before_send")]
+        # An idempotent producer first asks each broker whether it compares message ids.
         kind = ComparedAttempts if config.idempotent else Attempts
         attempts = kind(instance, config, self.group, of_attempts, self._topics.look_again)
         self._requests = Requests(host.clock, host.random, instance.client_id)

@@ -157,6 +157,8 @@ class SendAsking:
                 return None
             raise
         self._has_met_brokers = True
+        # The round's time begins after the route was found: finding it may have taken all of a
+        # round.
         send.begin(self._seconds())
         outcome: SendResult | Exception = send.error or RemotingTimeout("the time is over")
         step = Next.ATTEMPT
@@ -180,6 +182,7 @@ class SendAsking:
                 step = after_failure(send, outcome, self._seconds(), self.config)
         if not isinstance(outcome, Exception):
             return outcome
+        # A broker has stored the message though not safely yet. That says more than a later error.
         if send.stored is not None:
             return send.stored
         if step is Next.ATTEMPT:  # but the round has no time for it

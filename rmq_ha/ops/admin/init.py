@@ -126,6 +126,7 @@ def init(
     texts = {item.file: item.text for item in planned}
     texts[SCRAPE_FILE] = scrape_file(planned)
     existing = [file for file in texts if disk.exists(f"{directory}/{file}")]
+    # Look at all files before the first is written, so that a refusal leaves nothing behind.
     if existing:
         output.error(f"{directory} has {', '.join(existing)} already: name another directory")
         click.get_current_context().exit(FAILED)

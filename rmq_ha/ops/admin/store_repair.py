@@ -73,6 +73,8 @@ async def repair_store(session: Session, config: str, how: RepairOptions) -> int
         if not is_wanted(f"Build {what} of {root} anew?", yes=how.yes, dry_run=how.dry_run):
             output.line(f"dry run: {what}", {"would_repair": sorted(parts), "set_aside": aside})
             return None
+        # `abort` is written before the first file is moved. After a kill in between, the next start
+        # counts as one after a crash, and builds what is missing.
         was_clean = not disk.exists(f"{root}/abort")
         abort = disk.open(f"{root}/abort", 0)  # the next start reads all of the log
         abort.sync()

@@ -191,6 +191,7 @@ async def change_topic(
         for target, after, before in plan
     ]
     session.output.table("dry run" if sure["dry_run"] else name, CHANGE_COLUMNS, rows)
+    # The plan is shown and losses are counted before the question, so that nobody agrees blindly.
     losses = [
         await unread_messages(asker, target, before, after)
         for target, after, before in plan

@@ -65,6 +65,7 @@ def verify_offsets(
         if repair is not None:
             save(pairings, repair, limits.max_lag)
             note(f"a repair plan is in {repair}; nothing was done")
+    # Whatever ends the look, the answer is "could not be decided" and never "it is safe".
     except (Exception, KeyboardInterrupt) as error:
         outcome, verdict = _refusal(error, raises=options.verbose)
     digest = digest_of_rows(rows, len(rows))

@@ -49,6 +49,8 @@ def make_service(
     few = complaint(descriptors)
     if few is not None:
         notices = [*notices, Notice(few)]
+    # Importing the reactor installs it. So `--check` and a configuration that does not fit end
+    # before.
     from twisted.internet import reactor
 
     from rmq_ha.base.host.admission import Admission

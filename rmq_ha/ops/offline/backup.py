@@ -353,6 +353,8 @@ def _must_fit(
     if previous.end == previous.begin:
         return
     is_small = previous.again_from <= previous.begin
+    # Offsets alone prove nothing: another broker's log has the same ones. So bytes are compared, in
+    # the file that holds the last byte before the place where copying goes on.
     base = max(previous.again_from - 1, previous.begin) // store.file_size * store.file_size
     theirs = next((file for file in row if file.base == base), None)
     if theirs is None:

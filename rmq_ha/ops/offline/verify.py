@@ -96,6 +96,7 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Veri
             step()
         request, _ = stretch
         key = request.topic, request.queue_id
+        # Messages from before the beginning of a queue's present life are of a deleted topic.
         if request.sys_flag & _NOT_FOR_CONSUMERS or request.physical_offset < begins.get(key, 0):
             continue
         is_known = topics is None or request.topic in topics or is_system(request.topic)
@@ -105,6 +106,8 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Veri
         if key not in queues:
             queues[key] = _Queue(store.queue(*key))
         queues[key].look(request)
+    # A restored backup has the log, the tables and `abort` only. What is built from the log is
+    # absent there, which is no damage.
     is_new = store.abort and not on_disk and not _has_checkpoint(store)
     findings += _to_build(store, len(queues)) if is_new else _of_queues(store, queues)
     findings += [

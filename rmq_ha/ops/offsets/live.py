@@ -54,6 +54,7 @@ class LiveReplica:
         try:
             configuration = self._configuration()
             facts = list(self._tables(configuration))
+            # Kinds that this broker cannot tell are left out, so that their absence is no finding.
             known = {kind for kind in model.NUMBERS + model.TEXTS if kind != model.DELAY}
             if self._knows_delays(configuration):
                 known.add(model.DELAY)

@@ -126,6 +126,7 @@ class Broker:
             f"{broker.broker_ip1}:{port}",
             f"{broker.broker_ip2}:{configuration.store.ha_listen_port}",
         )
+        # Each of these steps uses what the steps before it made.
         self._make_tables()
         self._make_store()
         self._make_links()
@@ -236,6 +237,7 @@ class Broker:
         for plugin in plugins[IDispatcherPlugin]:
             dispatcher = checked(plugin, plugin.make_dispatcher(context), ICommitLogDispatcher)
             self.store.on_arrival(by_name(dispatcher.dispatch))
+        # The plugin that is named last wraps all others, and sees each message first.
         self.front: Any = self.store
         for plugin in plugins[IMessageStorePlugin]:
             self.front = checked(plugin, plugin.wrap_store(context, self.front), IMessageStore)
@@ -295,6 +297,8 @@ class Broker:
             ),
         )
         self.topics.on_creation(self.registration.register_new_topic)
+        # A broker that another one may have replaced creates no topic or group: the new master
+        # would not have it.
         for table in (self.topics, self.groups):
             table.check_creation = self.standing.check
 
@@ -325,6 +329,7 @@ class Broker:
             self.host.clock, self.store.max_offset_in_queue, HELD_PULLS
         )
         self.store.on_arrival(self.hold.on_arrival)
+        # Records are gathered over some turns for fewer writes, unless a held pull waits for one.
         self.store.dispatcher.is_awaited = self.hold.__len__
         self.notifier = ConsumerIdsNotifier(
             self.host.clock, configuration.broker, self.consumers, self.groups
@@ -361,6 +366,8 @@ class Broker:
         add_routes(self.dispatcher, self.fast_dispatcher, processors, audit, self.standing)
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
             dispatcher.bulk.update(sends.bulk(dispatcher.go_general_way))
+        # Both ports share the budget of unfinished frames and the order of turns. A client gains
+        # nothing by connecting to both.
         frames = UnfinishedFrames(configuration.server, self.host.clock)
         turns = Turns(self.host.clock, configuration.server)
         self.main_server, self.fast_server = (

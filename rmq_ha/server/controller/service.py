@@ -115,6 +115,8 @@ class ControllerService:
         self._scans = [
             Periodic(
                 host.clock,
+                # In the next turn: heartbeats that arrived while this process was busy are read
+                # before brokers are judged by their age.
                 "broker expiry",
                 lambda: next_turn(host.clock).addCallback(self._expire),
                 config.scan_not_active_broker_interval / 1000,

@@ -112,6 +112,9 @@ class DLedgerService:
         self._server = RemotingServer(host, configuration.server, dispatcher, self.tls)
         self._client = RemotingClient(host, NettyClientConfig(), HaCalls(self.tls))
         self._actions: deque[Action] = deque()
+        # Barred: a term or a vote is on its way to the disk. Until it is there, nothing that
+        # follows from it may leave, as this member could vote twice after a crash (dledger.md,
+        # chapter 5).
         self._is_barred = self._is_running = self._is_stopped = False
         self._timer: IDelayedCall | None = None
         self._again: IDelayedCall | None = None
@@ -133,6 +136,7 @@ class DLedgerService:
             RoleChanged: self._role_changed,
             CommitIndexMoved: self._committed,
         }
+        # Last, because the log asks `leadership` whether it may take puts.
         log.leadership = self
 
     def attach(self, flusher: LedgerFlusher) -> None:

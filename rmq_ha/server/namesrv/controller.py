@@ -64,6 +64,7 @@ class NamesrvController:
         self.kv_config = KVConfigManager(
             host.disk, host.worker, namesrv_config.kv_config_path or ""
         )
+        # Settings are given as functions, because updateNamesrvConfig changes them at run time.
         wiped = WipedBrokers(self.kv_config, lambda: namesrv_config.keep_wiped_write_perm)
         self.routes = RouteInfoManager(
             wiped.is_wiped, lambda: namesrv_config.namesrv_last_registration_wins

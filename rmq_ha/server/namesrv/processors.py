@@ -113,6 +113,7 @@ class RouteProcessor:
         """Answer REGISTER_BROKER (103): take over a broker's address and topics into the routes."""
         ext = request.ext or {}
         broker = _identity(request)
+        # Every check comes before `register`, so a registration that is refused changes nothing.
         _check_crc32(ext.get("bodyCrc32", ""), request.body)
         try:
             body = RegisterBrokerBody.decode(

@@ -159,6 +159,8 @@ class RouteInfoManager:
         if data is None:
             data = BrokerRoute(broker.cluster, broker.broker_name)
             self._brokers[broker.broker_name] = data
+        # A slave that became the master registers its address with another id. Without this the
+        # route would name one broker twice. RocketMQ does the same.
         for broker_id, address in list(data.addresses.items()):
             if address == broker.address and broker_id != broker.broker_id:
                 del data.addresses[broker_id]

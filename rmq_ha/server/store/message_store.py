@@ -128,6 +128,9 @@ class DefaultMessageStore(StoreMaintenance):
         self.whole, self.is_whole = NOTHING_WHOLE, False
         is_wanted = configuration.ours.trust_page_cache_after_kill
         self.boot = BootMark(host.disk, root, is_wanted=is_wanted)
+        # The journal takes the checkpoint, the flags and the boot mark from the store, so all of
+        # them are made above. The settler and the dispatcher below take parts that the journal
+        # makes here.
         journal.attach(self)
         self.cleaner = journal.cleaner
         self._settler = PutSettler(journal, self.statistics)
@@ -151,6 +154,8 @@ class DefaultMessageStore(StoreMaintenance):
             flags,
             journal.tail,
         )
+        # Queues come before the index. After a kill the recovery relies on it that the queues have
+        # each record of which the index has a key (`LocalJournal._whole_to`).
         self.dispatcher.add_target(Flag.CONSUME_QUEUE, queues.put_requests, 30)
         if index is not None:
             put_requests = partial(index.put_requests, most=KEYS_AT_ONCE)

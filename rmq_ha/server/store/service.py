@@ -159,6 +159,7 @@ class StoreService:
         if store.configuration.ours.duplicate_window_millis:
             store.dispatcher.position = min(store.dispatcher.position, self._unindexed_from())
         await self._catch_up()
+        # Only now do the queues have all records, so the next queue offsets are right.
         self._number()
         self._is_running = True
         store.dispatcher.start()
@@ -167,6 +168,8 @@ class StoreService:
         store.tell_new_lives()
         store.is_open = True
         if store.journal.dispatch_from is None:
+            # If `mend` failed, queues lack records. Without the mark the next start counts as one
+            # after a crash, and builds them again.
             store.boot.set()
             store.is_whole = store.journal.goes_on_after_kill
         if store.journal.role.begins_as_master:

@@ -90,6 +90,8 @@ def scan(
         known = None
     start = replica.low if known is None else max(replica.low, known.end)
     windows = list(windows_of(log, start, replica.high, asked.window))
+    # Only windows that are full are kept for good. The last one grows, so its facts are made anew
+    # by the next scan.
     whole = [span for span in windows if span[1] < replica.high or span[1] % asked.window == 0]
     tables = []
     for is_tail, spans in ((False, whole), (True, windows[len(whole) :])):

@@ -83,6 +83,8 @@ def pieces(
     :raises CannotDecide: the file is gone, or shorter than it was.
     """
     limit = min(split.end, split.stop)
+    # A split begins anywhere in a file. Reading begins before it, at bytes that may look like a
+    # record by chance, so that the records are in step when the split's own begin.
     position = max(split.base, split.lo - look_back)
     is_sure = position == split.base
     torn: tuple[int, str] | None = None

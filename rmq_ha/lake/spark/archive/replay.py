@@ -68,6 +68,7 @@ def replay(job: Job, asked: ReplayRequest) -> JobResult:
     rows = chosen
     if not asked.again:
         ids = _read_ids(spark, {**options, "subscribe": asked.to})
+        # A replay that was broken off is repeated with the same command, and sends only the rest.
         rows = chosen.join(ids, "uniqKey", "left_anti")
     seen = Observation()
     messages = _in_order(_messages(rows, targets), asked.rate, sources)

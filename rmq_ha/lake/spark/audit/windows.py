@@ -39,6 +39,8 @@ def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
     def end_of_run(place: str, high: Column, low: Column) -> Column:
         return F.struct(F.col(place).alias("place"), high.alias("high"), low.alias("low"))
 
+    # A sum has a highest and a least time, each at its own place. Both go into one row of places,
+    # as the clock may have been set back within the records of one sum.
     ends = (
         end_of_run("mostPlace", F.col("mostMs"), none),
         end_of_run("leastPlace", none, F.col("leastMs")),
@@ -125,6 +127,7 @@ def sections(windows: DataFrame, window_ms: int, *, ledgers: Collection[str]) ->
     known = [row[name] for row in topics for name in ("first", "last") if row[name] is not None]
     if not known:
         return [_topics_table(topics)]
+    # A plot has room for so many points. More windows are joined to wider ones.
     width = window_ms * max(1, -(-(max(known) - min(known) + window_ms) // (window_ms * _SHOWN)))
     coarse = (
         windows.groupBy(_window(F.col("window"), width))

@@ -54,6 +54,8 @@ async def _look(
     asker: Asker, facts: Facts, broker: Broker, groups: dict[str, Group], step: Step
 ) -> None:
     here, name = broker.address, broker.name or broker.own_name
+    # Offsets come before the ends of their queues. The other way round, a consumer that goes on
+    # meanwhile would seem to be beyond the end.
     configs = await asker.run(group_configs(here), step)
     offsets = await asker.run(consumer_offsets(here), step)
     ends: dict[str, dict[int, TopicOffset]] = {}

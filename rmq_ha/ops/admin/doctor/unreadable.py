@@ -55,6 +55,7 @@ async def look_at_unreadable(
             here = {MASTER_ID: broker.address}
             number += 1
             end = await asker.run(queue_number(RequestCode.GET_MAX_OFFSET, here, queue), step)
+            # An empty queue does not end the search: a queue with messages may come after it.
             if end <= 0:
                 continue
             begin = await asker.run(queue_number(RequestCode.GET_MIN_OFFSET, here, queue), step)

@@ -209,6 +209,8 @@ class Rows:
         suffix = f"@{name}"
         topics = []
         for number, key in enumerate(list(broker.consumer_offsets.table)):
+            # The table has a key for each group and topic. A look through many keys must not hold
+            # up requests.
             if number % 2000 == 1999:
                 yield
             if key.endswith(suffix):

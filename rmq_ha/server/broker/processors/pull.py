@@ -242,6 +242,8 @@ class PullMessageProcessor:
         if result.status is GetMessageStatus.FOUND:
             return self._found(channel, request, pull, result, suggest, began)
         code = _CODES[result.status]
+        # As in RocketMQ. At offset 0 of an empty queue there is nothing to correct, so the pull
+        # waits.
         if result.status in _EMPTY_QUEUE and pull.queue_offset == 0:
             code = ResponseCode.PULL_NOT_FOUND
         may_wait = pull.sys_flag & PULL_SUSPEND and not was_held

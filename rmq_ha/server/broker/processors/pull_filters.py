@@ -82,6 +82,8 @@ class PullFilters:
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
                 f"the consumer's subscription not exist: no heartbeat names {topic}",
             )
+        # The heartbeat with the new subscription is still on its way. The refusal makes the client
+        # pull again. Filtering by the old one would skip messages for good.
         if subscription.sub_version < version:
             raise RequestRejected(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"

@@ -124,6 +124,8 @@ class ReplyMessageProcessor:
                 "topic": header.topic,
                 "defaultTopic": header.default_topic,
                 "defaultTopicQueueNums": str(header.default_topic_queue_nums),
+                # The replier's own queue id: the checks above may have put another one into the
+                # header.
                 "queueId": str(asked_queue_id),
                 "sysFlag": str(header.sys_flag),
                 "bornTimestamp": str(header.born_timestamp),

@@ -219,6 +219,8 @@ class SendMessageProcessor:
             context = self._hooks.before(channel, header, body)
             place = (batch.topic, batch.queue_id)
             stored = self._many_keys.put(put_batch) if words > KEYS_AT_ONCE else put_batch()
+            # The batch is in the log by now, so later requests of the connection keep their order
+            # after it.
             if layout is not None and words <= KEYS_AT_ONCE:
                 release(None)
             return stored.addCallback(self._answer, request, header, place, context, began_ms)
@@ -233,6 +235,8 @@ class SendMessageProcessor:
             sender = properties.get(SENT_BY, "")
             return window.put_batch(batch.topic, ids, sender, wait, channel.host, put_new)
 
+        # `steps` reads a small batch without a yield. So this loop runs at most once, for a large
+        # batch, and the lane runs the steps after the first.
         for _ in steps:
             later: Deferred[Any] = self._lane.run(channel.host, steps)
             release = hold(channel, len(body), later)
@@ -323,6 +327,8 @@ class SendMessageProcessor:
                     ResponseCode.NO_PERMISSION,
                     "the broker rejects transaction messages (rejectTransactionMessage=true)",
                 )
+            # Consumers must not see a half message before its END, so it is stored under another
+            # topic. As in RocketMQ, its stored text keeps WAIT, which other messages lose.
             properties[REAL_TOPIC], properties[REAL_QID] = target, str(queue_id)
             target, queue_id = HALF_TOPIC, 0
             sys_flag &= ~TRANSACTION_MASK

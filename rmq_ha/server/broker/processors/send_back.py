@@ -108,6 +108,7 @@ class SendBackProcessor:
         offset, delay_level = fields.int64(header, "offset"), fields.int32(header, "delayLevel")
         limit = fields.optional_int32(header, "maxReconsumeTimes")
         group = self._checked_group(fields.text(header, "group"))
+        # As in RocketMQ, success although nothing is stored: such a group wants no retries.
         if group.retry_queue_nums <= 0:
             return request.response()
         sys_flag = TOPIC_UNIT_SUB if fields.flag(header, "unitMode") else 0
@@ -121,6 +122,8 @@ class SendBackProcessor:
         if limit is None or request.version < V3_4_9:
             limit = group.retry_max_times
         properties = record.properties
+        # `setdefault`: after several attempts the properties still name the first topic and
+        # message.
         properties.setdefault(RETRY_TOPIC, record.topic)
         properties[WAIT] = "false"
         properties.setdefault(ORIGIN_MESSAGE_ID, record.msg_id)

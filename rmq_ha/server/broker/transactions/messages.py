@@ -125,6 +125,7 @@ def check_request(copy: Message, append: AppendResult, stored_ms: int) -> Remoti
     properties = decode_properties(copy.properties_string)
     topic, queue_id = real_place(properties)
     properties[WAIT] = "false"
+    # The order of the fields is Java's. Both `msgId` and `transactionId` are the unique key.
     ext = {"commitLogOffset": str(append.physical_offset)}
     unique_key = properties.get(UNIQ_KEY)
     if unique_key is not None:

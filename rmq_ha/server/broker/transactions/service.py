@@ -78,6 +78,7 @@ class TransactionalMessageCheckService:
         self.halves = HalfMessages(
             self._fates, store, store.record_at, self._pause, self._is_dispatched
         )
+        # A plugin around the store takes messages one by one, so order is kept by waiting for each.
         self.put = self._put_together if front is store else self._put_in_order
         self._context = CheckContext(
             halves=HalfLog(

@@ -297,6 +297,8 @@ class ClassicLink(MasterLink[Replica]):
         seconds = random.uniform(*REJOIN_SECONDS)
         if isinstance(error, UnreadableLog):
             self._stay_away(Fault.UNREADABLE, why)
+            # A link that followed comes back at once to compare the bytes with the master's. If the
+            # master has the same bytes, only a person can help, so it comes back rarely.
             if connection.replica.stage is not ReplicaStage.FOLLOWING:
                 seconds = RETRY_SECONDS
         elif isinstance(error, DamagedMaster):

@@ -129,6 +129,7 @@ class Replica(ReplicaBase):
                     start = start if run else end
                     run.append(body)
                     end += len(body)
+                    # The log refuses bytes that cross the end of a file.
                     if not end % file_size:
                         pieces, run = run, []
                         self._append(start, pieces, data)
@@ -136,6 +137,8 @@ class Replica(ReplicaBase):
                     self.frames += 1
                     if self._comparison is None:
                         self._whole = end
+        # Also when a later frame is refused: the bytes before it are the master's, and the next
+        # connection goes on after them.
         finally:
             if run:
                 self._append(start, run, data)

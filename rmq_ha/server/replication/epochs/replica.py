@@ -263,6 +263,9 @@ class EpochReplica(ReplicaBase):
                 f"no epoch of our log ({self.epochs}) is in the master's ({master.epochs}): move "
                 "the store away to begin as a new replica, or look which of the two is right",
             )
+        # An epoch that a controller gave proves that both logs are equal below `point`. Only bytes
+        # that lost power may have changed are compared then. Without such a proof, and below, the
+        # last record before `point` has to be equal.
         if self.epochs.is_proven(point) or point <= self._log.min_offset:
             start = self._sure_until(point)
             if start < point:

@@ -102,6 +102,8 @@ class IndexService:
         Spec: store.md, section 4.5.
         """
         files = self._found()
+        # The checkpoint's positions count items of one file. Without that file they prove nothing,
+        # and the load goes by store times, as after any other crash.
         if whole.index_file and not any(_number(path) == whole.index_file for path, _ in files):
             whole = NOTHING_WHOLE
         self.is_whole = whole.offset > 0
@@ -109,6 +111,7 @@ class IndexService:
         good = any(other == size for _, other in files)
         for number, (path, other) in enumerate(files):
             if other == size:
+                # Only the newest file was being written when the process was killed.
                 is_last = is_killed and number + 1 == len(files)
                 if not self.is_whole:
                     self._load(path, last_exit_ok, index_msg_timestamp, is_last)
@@ -117,6 +120,8 @@ class IndexService:
                 elif _number(path) == whole.index_file and whole.index_count > 1:
                     self._load(path, True, 0, False, whole.index_count)
                 else:
+                    # Lost power may have torn this file. The records after `whole.offset` are
+                    # dispatched again.
                     self._remove(path)
             elif good or self._is_cut(path, other):
                 self.damage = f"{path} has {other} bytes instead of {size}"
@@ -246,8 +251,13 @@ class IndexService:
         left = most
         for request in requests:
             topic, _, physical_offset, _, _, timestamp, _, keys, uniq_key, sys_flag, _, _ = request
+            # "Below", not "up to": a kill may have come between two keys of the record at
+            # `reached`. Its keys go in again, as an item that stands twice does no harm and a
+            # missing one hides a message.
             if physical_offset < reached or sys_flag & _ROLLBACK == _ROLLBACK:
                 continue
+            # The slow way, for a record that may have more keys than this call may still put: it
+            # counts names, so that the next call continues within the record.
             if (keys and len(keys) > most) or left <= 0 or physical_offset == begun:
                 first = keys_in if physical_offset == begun else 0
                 last = first + max(0, left)

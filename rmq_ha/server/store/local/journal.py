@@ -150,6 +150,8 @@ class LocalJournal(JournalBase):
             how=_HOW[left],
             records=recovered.records,
         )
+        # The order counts: whole records after the end are set aside while they are still in the
+        # log, then the log is cut, and only then queues and index are cut to the log's final end.
         self._settle(recovered, self._promise(ends, left is LastExit.CLEAN))
         store.checkpoint.give_up(recovered.end, recovered.last_store_timestamp)
         recovery.cut(recovered.end, safe)

@@ -88,11 +88,15 @@ class ConsumeQueue(QueueRepair):
                 elif is_new:
                     first = end = self._begin_at(position)
                 elif position < end:
+                    # These units belong to the old life. `_begin_anew` cuts the queue at
+                    # `position`, perhaps through them, so they have to stand there first.
                     self._put(units, first, reached)
                     units = []
                     first = end = self._begin_anew(request, position)
                 else:
                     self._complain(request, end)
+                    # A lost record took at least RECORD_OVERHEAD bytes. If fewer bytes lie between,
+                    # no record is missing but this one's number is wrong, and its unit comes next.
                     missing = (position - end) // UNIT_SIZE
                     if missing * RECORD_OVERHEAD <= request[2] - reached:
                         units.append(FILLER * missing)

@@ -67,6 +67,7 @@ def nearest_in_time(
     while low <= high:
         middle = _middle(low, high)
         at = behind_fillers(middle, high + UNIT_SIZE)
+        # Only fillers follow from `middle` on, so the search goes on below it.
         if at > high:
             high = middle - UNIT_SIZE
             continue
@@ -76,6 +77,7 @@ def nearest_in_time(
             before = at
             continue
         time = store_time_of(physical_offset, size)
+        # As in RocketMQ, a single record that cannot be read ends the search at queue offset 0.
         if time < 0:
             return 0
         if time == ms:
@@ -161,6 +163,8 @@ def first_since(
             return not is_older(last, limit)
         return first_in(number) < limit
 
+    # Search the files first, by the last message of each: a queue of many files costs few records
+    # that way. Only the file that is found is searched by its units.
     left, right = 0, len(bounds.starts)
     while left < right:
         middle = number = (left + right) // 2

@@ -132,6 +132,8 @@ class MessageReader:
                     scan.messages,
                     0 <= scan.last_physical < hot_from,
                 )
+            # The offset is in the queue, but the file with its unit is gone. As in RocketMQ, the
+            # consumer goes on with the next file.
             status = GetMessageStatus.OFFSET_FOUND_NULL
             next_offset = min(queue.next_file_offset(queue_offset), high)
         is_slave = self._config.broker_role is BrokerRole.SLAVE
@@ -247,6 +249,8 @@ class _Scan:
         ahead.clear()
         for index, (physical_offset, size, tags_code) in enumerate(units):
             most, room = self._hot if physical_offset >= self._hot_from else self._cold
+            # The first message goes whatever its size. Else a consumer could never get past a
+            # message that is larger than the limit.
             if messages and (len(messages) >= most or self._size + size > room):
                 return True
             record: bytes | None = None
@@ -269,6 +273,8 @@ class _Scan:
                     messages.append(record)
                     self._size += len(record)
                 else:
+                    # Only a refused record asks the clock: accepted records end the pull by its
+                    # limits.
                     self._is_late = self._is_late or self._seconds() > self._until
                     self.status = GetMessageStatus.NO_MATCHED_MESSAGE
             if self._is_late:

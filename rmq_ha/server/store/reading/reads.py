@@ -146,6 +146,8 @@ class StoreReads:
         if self.index is None:
             take(QueryResult([], 0, 0))
             return
+        # Index and queues get a record one turn after the log. A query that follows a send must
+        # find it.
         self.dispatcher.hurry()
         most = min(max_nums, self._configuration.max_msgs_num_batch)
         offsets: list[int] = []
@@ -166,6 +168,8 @@ class StoreReads:
                 records.append(record)
                 if before // _READ_AT_ONCE < size // _READ_AT_ONCE:
                     yield
+        # The newest were read first, as the answer may be full before the oldest. It is in log
+        # order.
         take(QueryResult(records[::-1], timestamp, last_offset))
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:

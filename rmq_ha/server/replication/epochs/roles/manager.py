@@ -126,6 +126,8 @@ class ReplicasManager:
         self.awaited: tuple[int, ...] = ()
         self._may_stand = may_stand
         self._outbox: list[Action] = []
+        # One step at a time (`_busy`): a question to the leader, or an action that waits for the
+        # disk. Beside it run only heartbeats and one change of the set (`_altering`, `_look`).
         self._busy: object | None = None
         self._altering: Ask | None = None
         self._look: Ask | None = None
