@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from rmq_ha.base.config.ours import RmqHaConfig
-from rmq_ha.ops.app.status.catalogue import CATALOGUE, FIVE, OURS, STORAGE
+from rmq_ha.ops.app.status.broker_catalogue import OURS
+from rmq_ha.ops.app.status.catalogue import CATALOGUE, FIVE, STORAGE
 from rmq_ha.ops.app.status.exporter import RUNTIME_LABELS
 
 DOCS = Path(__file__).parents[4] / "docs"

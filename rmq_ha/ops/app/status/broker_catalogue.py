@@ -1,0 +1,264 @@
+"""The metrics of a broker that are rmq-ha's own, but for those of replication."""
+
+from rmq_ha.ops.app.status.samples import Kind, MetricDescription
+
+OURS = ("cluster", "broker", "broker_id")
+
+_GAUGE, _COUNTER, _HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+
+
+def own_metric(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> MetricDescription:
+    """Describe a metric of rmq-ha, which has the labels of a broker and its own ones."""
+    return MetricDescription(f"rmqha_{name}", kind, unit, (*OURS, *labels), meaning)
+
+
+BROKER = (
+    own_metric(
+        "broker_info",
+        _GAUGE,
+        "1",
+        "Shows the broker's role and version, as labels",
+        "role",
+        "version",
+    ),
+    own_metric("broker_ready", _GAUGE, "0 or 1", "Clients can be served, as /healthz says"),
+    own_metric(
+        "broker_uptime_seconds", _GAUGE, "seconds", "Measures the time since the broker was built"
+    ),
+    own_metric(
+        "damaged_messages_total",
+        _COUNTER,
+        "messages",
+        "Counts messages that pulls and queries left out, because the log has no whole record "
+        "of them",
+    ),
+    own_metric(
+        "mended_units_total",
+        _COUNTER,
+        "messages",
+        "Counts damaged places of queues that were mended from the log",
+    ),
+    own_metric(
+        "forced_deletions_total",
+        _COUNTER,
+        "files",
+        "Counts files of the commit log that were deleted before they expired, because the "
+        "disk was too full",
+    ),
+    own_metric(
+        "set_aside_bytes_total",
+        _COUNTER,
+        "bytes",
+        "Counts bytes of the log that were moved into the folder setaside",
+    ),
+    own_metric(
+        "set_aside_messages_total",
+        _COUNTER,
+        "messages",
+        "Counts whole messages in the bytes that were set aside",
+    ),
+    own_metric("store_writable", _GAUGE, "0 or 1", "The store takes messages; 0 on a slave"),
+    own_metric(
+        "log_offset_bytes",
+        _GAUGE,
+        "bytes",
+        "Shows offsets of the commit log: min, max, flushed, dispatched",
+        "which",
+    ),
+    own_metric("queues", _GAUGE, "queues", "Shows how many consume queues are in memory"),
+    own_metric(
+        "disk_used_ratio",
+        _GAUGE,
+        "0 to 1",
+        "Shows how full the disk is; above 0.9 the store takes no messages",
+        "of",
+    ),
+    own_metric(
+        "put_seconds",
+        _HISTOGRAM,
+        "seconds",
+        "Measures the time from the append of a message to its answer, with the waits for "
+        "disk and slave",
+    ),
+    own_metric(
+        "replica_wait_seconds",
+        _HISTOGRAM,
+        "seconds",
+        "Measures how long a put waited for a slave's acknowledgement; one value for each "
+        "batch that waited",
+    ),
+    own_metric(
+        "flush_wait_seconds",
+        _HISTOGRAM,
+        "seconds",
+        "Measures how long a put waited for the disk (SYNC_FLUSH); one value for each batch "
+        "that waited",
+    ),
+    own_metric(
+        "puts_waiting",
+        _GAUGE,
+        "messages",
+        "Shows how many messages are stored and not answered yet",
+    ),
+    own_metric(
+        "degraded_acks_total",
+        _COUNTER,
+        "messages",
+        "Counts messages that are stored less safely than configured, and answered with this "
+        "reason instead of SEND_OK",
+        "reason",
+    ),
+    own_metric(
+        "refused_puts_total",
+        _COUNTER,
+        "messages",
+        "Counts messages that were not stored, by reason",
+        "reason",
+    ),
+    own_metric(
+        "duplicate_sends_total",
+        _COUNTER,
+        "messages",
+        "Counts messages that were sent again within duplicateWindowMillis, and not stored again",
+    ),
+    own_metric(
+        "negative_answers_total",
+        _COUNTER,
+        "answers",
+        "Counts answers other than SUCCESS, by code; refusals of access control are SYSTEM_ERROR",
+        "code",
+    ),
+    own_metric(
+        "acl_refused_total",
+        _COUNTER,
+        "requests",
+        "Counts requests that access control refused; the reason is a key, or names the fault",
+        "reason",
+    ),
+    own_metric(
+        "acl_odd_times_total",
+        _COUNTER,
+        "requests",
+        "Counts requests whose signed time is too far from this server's clock; "
+        "aclRequiresSignedTime=false lets them pass",
+    ),
+    own_metric(
+        "acl_previous_secret_total",
+        _COUNTER,
+        "requests",
+        "Counts requests signed with the previousSecretKey of their account; while it grows, "
+        "a client still needs that key",
+    ),
+    own_metric(
+        "refused_offsets_total",
+        _COUNTER,
+        "commits",
+        "Counts offsets of clients that no queue has: no such queue, below 0, or beyond its "
+        "end (checkCommittedOffsets)",
+    ),
+    own_metric(
+        "refused_properties_total",
+        _COUNTER,
+        "messages",
+        "Counts sends that were refused because of a property of RocketMQ 5 without effect "
+        "here (refuseUnservedProperties), by the name of the property",
+        "reason",
+    ),
+    own_metric(
+        "protocol_violations_total",
+        _COUNTER,
+        "connections",
+        "Counts connections that this server closed because of the bytes that the peer sent, "
+        "refusals of TLS among them",
+    ),
+    own_metric(
+        "oversized_requests_total",
+        _COUNTER,
+        "requests",
+        "Counts requests that were refused because they ask for too much at once, by the key "
+        "that limits them",
+        "reason",
+    ),
+    own_metric(
+        "put_off_requests_total",
+        _COUNTER,
+        "turns",
+        "Counts turns in which the requests of a connection had to wait for the next turn "
+        "(turnMillis)",
+    ),
+    own_metric(
+        "held_back_connections_total",
+        _COUNTER,
+        "waits",
+        "Counts waits of connections whose address or account is above its quota, by the key "
+        "that limits it",
+        "reason",
+    ),
+    own_metric(
+        "not_created_total",
+        _COUNTER,
+        "requests",
+        "Counts requests of clients that named a topic or group for which there is no room "
+        "(maxTopics, maxGroups)",
+        "reason",
+    ),
+    own_metric(
+        "unfinished_bytes",
+        _GAUGE,
+        "bytes",
+        "Shows how many bytes of incomplete frames are in memory",
+    ),
+    own_metric(
+        "put_off_frames_total",
+        _COUNTER,
+        "frames",
+        "Counts frames that had to wait until older frames of their address were complete "
+        "(maxUnfinishedBytesPerIp)",
+    ),
+    own_metric(
+        "dropped_frames_total",
+        _COUNTER,
+        "connections",
+        "Counts connections that were closed because of an incomplete frame, by the key that "
+        "limits it",
+        "reason",
+    ),
+    own_metric(
+        "connections",
+        _GAUGE,
+        "connections",
+        "Shows how many connections are open, by port: main, fast, replication",
+        "port",
+    ),
+    own_metric(
+        "connections_accepted_total",
+        _COUNTER,
+        "connections",
+        "Counts accepted connections, by port",
+        "port",
+    ),
+    own_metric(
+        "held_pulls", _GAUGE, "requests", "Shows how many pulls wait for a message (long polling)"
+    ),
+    own_metric(
+        "delayed_messages",
+        _GAUGE,
+        "messages",
+        "Shows how many messages wait for their time, for each level that ever had a message",
+        "level",
+    ),
+    own_metric(
+        "registration_failures_total",
+        _COUNTER,
+        "attempts",
+        "Counts attempts to register that a name server did not accept",
+    ),
+    own_metric(
+        "series_left_out",
+        _GAUGE,
+        "series",
+        "Shows how many topics, or pairs of topic and group, have no series because of "
+        "metricsSeriesLimit",
+        "of",
+    ),
+)
