@@ -9,7 +9,7 @@ from twisted.internet.protocol import Factory
 from rmq_ha.base.host.clock import make_steady, steady_clock
 from rmq_ha.base.host.disk import RealDisk
 from rmq_ha.base.host.network import RealNetwork
-from rmq_ha.base.host.worker import RealWorker
+from rmq_ha.base.host.real import RealWorker
 from tests.sim_kit import contracts
 
 

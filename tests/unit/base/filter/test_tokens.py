@@ -3,7 +3,7 @@
 import pytest
 
 from rmq_ha.base.errors import InvalidSelector
-from rmq_ha.base.filter.tokens import DECIMAL, END, NAME, STRING, WHOLE, next_token
+from rmq_ha.base.filter.parser import DECIMAL, END, NAME, STRING, WHOLE, next_token
 
 
 def words(text: str) -> list[tuple[str, str]]:

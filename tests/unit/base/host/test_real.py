@@ -13,8 +13,7 @@ from twisted.internet.epollreactor import EPollReactor
 from rmq_ha.base.host import process, surroundings
 from rmq_ha.base.host.clock import make_steady
 from rmq_ha.base.host.loop import LoopReactor
-from rmq_ha.base.host.real import make_host, now_ms, physical_memory
-from rmq_ha.base.host.worker import RealWorker
+from rmq_ha.base.host.real import RealWorker, make_host, now_ms, physical_memory
 from rmq_ha.base.seams import Host
 
 
