@@ -129,8 +129,6 @@ NOT_SAMPLED = {
     "interfaces.py": "it names what lies in base/interfaces.py",
     "__init__.py": "it has the version and nothing else",
     "ops/app/demo.py": "real processes play it (tests/live/test_demo.py): no fault reaches them",
-    "ops/app/demo_failover.py": "as above",
-    "ops/app/demo_group.py": "as above",
     "base/interfaces.py": "it says what others do",
     "base/seams.py": "it says what others do",
     **dict.fromkeys([f"{h}/__init__.py" for h in ("base", "server", "ops", "lake")], "a docstring"),

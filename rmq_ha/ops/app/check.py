@@ -2,18 +2,25 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.controller import ControllerConfiguration
-from rmq_ha.base.config.load import render_changed
+from rmq_ha.base.config.load import PLAIN_ACL, render_changed
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.config.plans import controller_port_plan, namesrv_port_plan, port_plan
 from rmq_ha.base.config.settings import Doubt, Notice
 from rmq_ha.base.errors import ConfigurationError
-from rmq_ha.ops.app.acl_check import check_acl
-from rmq_ha.ops.app.tls_check import check_tls
+from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.base.tls.files import expiry_notices
+from rmq_ha.base.tls.ha import HaTls
+from rmq_ha.base.tls.server import ServerTls
+from rmq_ha.server.acl.files import AclFiles
+from rmq_ha.server.acl.rules import Rules
+from rmq_ha.server.broker.own_calls import own_tls
+from rmq_ha.server.plugins import split_names
 
 
 def check_report(
@@ -82,3 +89,70 @@ def finish_check(
 def _fails(notice: Notice) -> bool:
     """Return whether `--check` fails for a notice, although a server would start."""
     return notice.is_unknown or isinstance(notice, Doubt)
+
+
+def check_tls(
+    configuration: BrokerConfiguration | NamesrvConfiguration | ControllerConfiguration,
+) -> list[str]:
+    """
+    Read everything that the `tls.*` keys name.
+
+    :returns: remarks about certificates that end soon.
+    :raises ConfigurationError: a file is missing, does not fit, or holds a certificate that has
+        ended or not begun.
+    """
+    options = configuration.plugin_options
+    server = ServerTls(options, _read, _now_ms)
+    held = list(server.certificates)
+    if isinstance(configuration, BrokerConfiguration):
+        requires_tls = configuration.ours.acl_requires_tls
+    elif isinstance(configuration, ControllerConfiguration):
+        requires_tls = False
+    else:
+        requires_tls = configuration.namesrv.acl_requires_tls
+    if requires_tls:
+        server.must_be_possible("aclRequiresTls=true")
+    if isinstance(configuration, BrokerConfiguration):
+        held += own_tls(configuration, _read, _now_ms).certificates
+        held += HaTls(options, _read, _now_ms).certificates
+    notices = expiry_notices(held, _now_ms())
+    for notice in notices:
+        if notice.is_error:
+            raise ConfigurationError(notice.text)
+    return list(dict.fromkeys(notice.text for notice in notices))
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def check_acl(
+    configuration: BrokerConfiguration | NamesrvConfiguration | ControllerConfiguration,
+) -> list[str]:
+    """
+    Read the files of the built-in access control, if it is chosen.
+
+    :returns: remarks about the files, for the operator.
+    :raises ConfigurationError: a file cannot be used, or no file exists.
+    """
+    strict = True
+    if isinstance(configuration, BrokerConfiguration):
+        own = configuration.ours
+        strict, directory = own.acl_strict, own.acl_directory
+        is_wanted = PLAIN_ACL in split_names(own.acl_plug_in)
+    elif isinstance(configuration, ControllerConfiguration):
+        directory = configuration.controller.acl_directory
+        is_wanted = configuration.controller.acl_enable
+    else:
+        directory = configuration.namesrv.acl_directory
+        is_wanted = configuration.namesrv.acl_enable
+    if not is_wanted or directory is None:
+        return []
+    files = AclFiles(RealDisk(), directory)
+    files.load(time.time_ns() // 1_000_000)
+    return Rules(files.current(), strict=strict).every_notice()

@@ -1,14 +1,20 @@
 """
 Where twistd logs to, in which format, and how large the log may become.
 
+The format is text, or JSON: one object a line, with every field that the event was logged with.
+No peer can fill the disk: the lines of one kind are limited in each minute.
+
 One line of Twisted's is left out: on a read-only installation it says at every start, and at every
 search for plugins, that it cannot write its plugin cache. It works without one.
 """
 
+import json
+import re
 import signal
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TextIO
 
 from twisted.logger import (
     FileLogObserver,
@@ -18,16 +24,168 @@ from twisted.logger import (
     LogEvent,
     LogLevel,
     PredicateResult,
+    formatEvent,
     formatEventAsClassicLogText,
 )
+from twisted.python.failure import Failure
 from twisted.python.logfile import LogFile
-from zope.interface import provider
+from zope.interface import implementer, provider
 
 from rmq_ha.base.config.log_format import LogFormat
 from rmq_ha.base.config.log_level import LogThreshold
 from rmq_ha.base.model.printable import printable
-from rmq_ha.ops.app.json_log import JsonObserver
-from rmq_ha.ops.app.log_budget import LogBudget
+
+WINDOW_S = 60.0
+LINES, TRACEBACKS = 600, 30
+_MOST_TOLD = 20
+
+
+@implementer(ILogObserver)
+class LogBudget:
+    """
+    Lets only so many events of one kind pass in a minute; the number of dropped events is logged.
+
+    A kind is the format of a message; what a peer sends only fills it in. An event may name another
+    kind (`log_kind`), so that one peer's lines do not crowd out others. The time is that of the
+    events.
+
+    :param observer: called with the events that pass.
+    """
+
+    def __init__(self, observer: ILogObserver) -> None:
+        self._observer = observer
+        self._since = 0.0
+        self._seen: dict[object, int] = {}
+        self._left_out: dict[object, int] = {}
+
+    def __call__(self, event: LogEvent) -> None:
+        now = float(event.get("log_time", self._since))
+        if not 0 <= now - self._since < WINDOW_S:
+            self._since = now
+            self._seen.clear()
+            self._tell(now)
+        kind = event.get("log_kind") or event.get("log_format") or event.get("format")
+        if kind is None:
+            self._observer(event)
+            return
+        most = TRACEBACKS if "log_failure" in event else LINES
+        count = self._seen[kind] = self._seen.get(kind, 0) + 1
+        if count <= most:
+            self._observer(event)
+        else:
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+
+    def _tell(self, now: float) -> None:
+        """Log how many events of the minute before were dropped."""
+        left_out, self._left_out = self._left_out, {}
+        for kind, count in list(left_out.items())[:_MOST_TOLD]:
+            self._observer(
+                {
+                    "log_format": "{count} more lines like {kind!r} in a minute were left out",
+                    "log_level": LogLevel.warn,
+                    "log_namespace": __name__,
+                    "log_time": now,
+                    "count": count,
+                    "kind": kind,
+                }
+            )
+
+
+MOST_TEXT = 4000
+"""Most characters of one field; a traceback may have four times as many."""
+HIDDEN = "***"
+
+# Twisted's own fields; the members of the line have what matters of them.
+_NOT_FIELDS = frozenset(
+    {"format", "message", "isError", "time", "system", "why", "failure", "factory", "eventText"}
+)
+_SECRET = re.compile("password|passwd|secret|signature|private_?key|credential", re.IGNORECASE)
+
+
+def json_line(event: LogEvent, constants: Mapping[str, Any]) -> str:
+    """
+    Return one event as a line: `time` (UTC), `level`, `namespace`, `message`, the constants,
+    `fields`, `traceback`.
+
+    Fields whose name tells of a secret are hidden. Never fails.
+
+    :param constants: members that describe this server.
+    """
+    record: dict[str, Any] = {
+        "time": _time(event.get("log_time")),
+        "level": getattr(event.get("log_level"), "name", "info"),
+        "namespace": str(event.get("log_namespace", "")),
+        "message": _cut(formatEvent(event), MOST_TEXT),
+        **constants,
+    }
+    fields = {
+        name: HIDDEN if _SECRET.search(name) else _plain(value)
+        for name, value in event.items()
+        if not name.startswith("log_") and name not in _NOT_FIELDS
+    }
+    if fields:
+        record["fields"] = fields
+    failure = event.get("log_failure")
+    if isinstance(failure, Failure):
+        record["traceback"] = _cut(_traceback(failure), 4 * MOST_TEXT)
+    # Write ASCII alone, because a peer's text may hold characters that the output's encoding lacks.
+    return json.dumps(record, separators=(",", ":"))
+
+
+@implementer(ILogObserver)
+class JsonObserver:
+    """
+    Writes events to a file, a line each.
+
+    :param out: a text file, flushed after each line.
+    """
+
+    def __init__(self, out: TextIO, constants: Mapping[str, Any]) -> None:
+        self._out = out
+        self._constants = dict(constants)
+
+    def __call__(self, event: LogEvent) -> None:
+        self._out.write(json_line(event, self._constants) + "\n")
+        self._out.flush()
+
+
+def _time(seconds: object) -> str | None:
+    if not isinstance(seconds, int | float):
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _plain(value: object, depth: int = 0) -> Any:
+    """Return a value as JSON can hold it; values of other types as text."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)  # no NaN, no infinity in JSON
+    if isinstance(value, bytes):
+        return _cut(value.decode("utf-8", "replace"), MOST_TEXT)
+    if isinstance(value, Mapping) and depth < 3:
+        return {
+            str(key): HIDDEN if _SECRET.search(str(key)) else _plain(item, depth + 1)
+            for key, item in list(value.items())[:100]
+        }
+    if isinstance(value, list | tuple | set | frozenset) and depth < 3:
+        return [_plain(item, depth + 1) for item in list(value)[:100]]
+    try:
+        return _cut(str(value), MOST_TEXT)
+    except Exception:  # a broken __str__ must not cost the line
+        return object.__repr__(value)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+def _traceback(failure: Failure) -> str:
+    try:
+        return failure.getTraceback()
+    except Exception:
+        return repr(failure.value)
+
 
 DAEMON_LOG = "twistd.log"
 _CACHE_MESSAGE = "Unable to write to plugin cache "

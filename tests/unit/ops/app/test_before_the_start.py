@@ -17,9 +17,9 @@ from rmq_ha.base.config.controller import ControllerConfiguration
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.ops.app import log
+from rmq_ha.ops.app.check import check_tls
 from rmq_ha.ops.app.make import known_brokers
 from rmq_ha.ops.app.status.traffic import MOST_CLIENT_KINDS, OTHERS, _bounded, _kind
-from rmq_ha.ops.app.tls_check import check_tls
 from twisted import internet
 
 

@@ -15,9 +15,8 @@ from rmq_ha.ops.app.page.server_boards import NamesrvBoard
 from rmq_ha.ops.app.page.values import Tone
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.ops.app.status.health import Health
-from rmq_ha.ops.app.status.reactor import ReactorLag
 from rmq_ha.ops.app.status.samples import Samples
-from rmq_ha.ops.app.status.server import _Process
+from rmq_ha.ops.app.status.server import ReactorLag, _Process
 from rmq_ha.ops.app.status.traffic import MOST_CLIENT_KINDS, Traffic
 from rmq_ha.server.replication.statistics import (
     ReplicationStatistics,

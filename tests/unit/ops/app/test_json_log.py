@@ -12,8 +12,7 @@ from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 
 from rmq_ha.base.config.log_format import LogFormat
-from rmq_ha.ops.app.json_log import MOST_TEXT, JsonObserver, json_line
-from rmq_ha.ops.app.log import LogStyle, server_observer
+from rmq_ha.ops.app.log import MOST_TEXT, JsonObserver, LogStyle, json_line, server_observer
 
 
 def logged(constants: dict[str, Any] | None = None, **event: Any) -> dict[str, Any]:

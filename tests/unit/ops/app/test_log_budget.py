@@ -4,7 +4,7 @@ from typing import Any
 
 from twisted.python.failure import Failure
 
-from rmq_ha.ops.app.log_budget import LINES, TRACEBACKS, WINDOW_S, LogBudget
+from rmq_ha.ops.app.log import LINES, TRACEBACKS, WINDOW_S, LogBudget
 
 
 def run(budget: LogBudget, count: int, now: float, kind: str = "{peer} lies", **more: Any) -> None:

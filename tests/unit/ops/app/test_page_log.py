@@ -6,7 +6,7 @@ import pytest
 from twisted.logger import Logger, LogLevel, LogPublisher
 
 from rmq_ha.ops.app.page.events import Kind, Severity
-from rmq_ha.ops.app.page.logtap import LogTap
+from rmq_ha.ops.app.page.port import LogTap
 
 NOTED = list[tuple[Any, ...]]
 

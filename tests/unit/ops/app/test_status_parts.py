@@ -5,8 +5,8 @@ from twisted.internet.task import Clock
 from rmq_ha.ops.app.status.catalogue import CATALOGUE
 from rmq_ha.ops.app.status.exporter import collect_runtime
 from rmq_ha.ops.app.status.lags import SLICE, GroupLags
-from rmq_ha.ops.app.status.reactor import WINDOW_S, ReactorLag
 from rmq_ha.ops.app.status.samples import Kind, Samples
+from rmq_ha.ops.app.status.server import WINDOW_S, ReactorLag
 
 
 def test_the_greatest_lags_are_found_within_some_scrapes() -> None:
