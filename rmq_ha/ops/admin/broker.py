@@ -1,4 +1,4 @@
-"""`rmqha-admin broker`: which brokers there are, how they are, and their settings."""
+"""`rmqha-admin broker`: which brokers there are, how they are, settings, and orders."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,17 +6,22 @@ from typing import Any
 import click
 
 from rmq_ha.base.config.remote_change import refusal
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY
+from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.administration import change_config
-from rmq_ha.client.lookup.brokers import broker_config, runtime_info
-from rmq_ha.ops.admin.clean import clean
+from rmq_ha.client.lookup.administration import clean as have_cleaned
+from rmq_ha.client.lookup.brokers import broker_config, runtime_info, topic_configs
+from rmq_ha.client.lookup.kv_config import set_writes
+from rmq_ha.client.lookup.lookups import cluster_info
+from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.losses import deleted_by_retention, refuse_or_tell
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.pair import fullness, look_at
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import masters, targets
-from rmq_ha.ops.admin.writes import writes
 
 LIST_COLUMNS = (
     "cluster",
@@ -37,10 +42,6 @@ SET_COLUMNS = ("broker", "address", "key", "before", "after")
 @common_options
 def broker() -> None:
     """Which brokers there are, how they are, and their settings."""
-
-
-broker.add_command(writes)
-broker.add_command(clean)
 
 
 @broker.command(name="list")
@@ -260,3 +261,117 @@ def tell_unchanged(
         text = f"{address} has {key}={after.get(key)}, not {value}{advice}"
         session.output.error(text, exit_code=FAILED)
     return len(wrong)
+
+
+WRITES_COLUMNS = ("name_server", "broker", "writes")
+WRITES_CHANGED_COLUMNS = (*WRITES_COLUMNS, "topics")
+
+
+@broker.command()
+@click.argument("name", metavar="BROKER")
+@click.argument("what", type=click.Choice(["off", "on"]))
+@sure_options
+@common_options
+def writes(name: str, what: str, **sure: bool) -> None:
+    """
+    Take BROKER out of the routes of producers, at every name server, or put it back; consumers go
+    on. `off` before a planned stop: producers go to other brokers within 30 s.
+
+    A broker that registers anew with other topics may be written to again. Exit code 4: a name
+    server does not answer.
+    """
+    must_be_askable(**sure)
+
+    async def work(session: Session) -> int | None:
+        return await change_writes(session, name, allowed=what == "on", **sure)
+
+    run(work)
+
+
+async def change_writes(session: Session, name: str, *, allowed: bool, **sure: bool) -> int | None:
+    """
+    Let producers write to a broker, or not.
+
+    :returns: the exit code.
+    :raises NothingFound: no broker has this name.
+    """
+    asker = Asker(await session.client())
+    known = (await asker.run(cluster_info())).brokers
+    if name not in known:
+        raise NothingFound(
+            f"no broker is called {name} (known: {', '.join(sorted(known)) or 'none'})"
+        )
+    if not allowed and len(known) == 1:
+        session.output.warn(f"{name} is the only broker: no producer will find another one")
+    servers = name_servers(session.options.namesrv)
+    what = "on" if allowed else "off"
+    session.output.table(
+        "writes", WRITES_COLUMNS, [[server, name, what] for server in servers], done=False
+    )
+    if not is_wanted(f"Turn writes to {name} {what}?", **sure):
+        return None
+    rows: list[list[Any]] = []
+    for server in session.output.track("name servers", servers):
+        try:
+            count = await asker.run(set_writes(server, name, allowed=allowed))
+        except RmqHaError as error:
+            session.output.error(f"{server}: {error}", exit_code=NO_ANSWER)
+            continue
+        rows.append([server, name, what, count])
+    session.output.table("writes", WRITES_CHANGED_COLUMNS, rows, done=len(rows) == len(servers))
+    return None if len(rows) == len(servers) else NO_ANSWER
+
+
+CLEAN_COLUMNS = ("broker", "address", "log_begin", "log_end", "disk", "hours", "topics")
+CLEAN_KINDS = {
+    "files": RequestCode.DELETE_EXPIRED_COMMITLOG,
+    "queues": RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+    "topics": RequestCode.CLEAN_UNUSED_TOPIC,
+}
+CLEAN_MEANINGS = {
+    "files": "files of the log older than fileReservedTime are deleted with their messages",
+    "queues": "files of queues whose messages the log no longer has are deleted",
+    "topics": "queues of topics that the broker does not have (any more) are deleted",
+}
+
+
+@broker.command()
+@click.argument("which", metavar="BROKER|CLUSTER|HOST:PORT")
+@click.argument("what", type=click.Choice(sorted(CLEAN_KINDS)))
+@sure_options
+@common_options
+def clean(which: str, what: str, **sure: bool) -> None:
+    """
+    Have brokers do now what they do in time: delete files of the log that have expired
+    (`files`; else at the hour of deleteWhen), files of queues whose messages are gone (`queues`),
+    or the queues of topics that are deleted (`topics`).
+
+    Nothing goes that would not go by itself. Brokers do it after their answer; `broker list` and
+    `topic status` show it.
+    """
+    must_be_askable(**sure)
+
+    async def work(session: Session) -> None:
+        await clean_brokers(session, which, what, **sure)
+
+    run(work)
+
+
+async def clean_brokers(session: Session, which: str, what: str, **sure: bool) -> None:
+    """Show the disk and log of the brokers, ask, and have them clean up."""
+    asker, brokers = await targets(session, which)
+    rows: list[list[Any]] = []
+    for target in session.output.track("asking brokers", brokers):
+        info = await asker.run(runtime_info(target.address))
+        config = await asker.run(broker_config(target.address))
+        topics = await asker.run(topic_configs(target.address))
+        disk = fullness(info)
+        ends = [int(info.get(key, "0")) for key in ("commitLogMinOffset", "commitLogMaxOffset")]
+        hours = config.get("fileReservedTime")
+        rows.append([target.name or None, target.address, *ends, disk, hours, len(topics)])
+    session.output.table(CLEAN_MEANINGS[what], CLEAN_COLUMNS, rows, done=False)
+    if not is_wanted(f"Have {len(brokers)} brokers do this now?", **sure):
+        return
+    for target in session.output.track("telling brokers", brokers):
+        await asker.run(have_cleaned(target.address, CLEAN_KINDS[what]))
+    session.output.line(f"{len(brokers)} brokers were told", {"done": True})

@@ -1,17 +1,22 @@
 """`rmqha-admin group`: consumer groups, their members, and how far they have consumed."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
+from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.base.model.topics import (
     BUILT_IN_GROUPS,
     DLQ_PREFIX,
     RETRY_PREFIX,
     SYSTEM_GROUP_PREFIX,
+    group_fault,
 )
 from rmq_ha.base.wire.members import to_members
+from rmq_ha.base.wire.stat_bodies import Connection
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.administration import (
@@ -20,15 +25,16 @@ from rmq_ha.client.lookup.administration import (
     delete_topic,
     lag_by_group,
     members_of,
+    put_group,
 )
 from rmq_ha.client.lookup.brokers import group_configs, topic_offsets
 from rmq_ha.client.lookup.groups import consume_stats
-from rmq_ha.ops.admin.clients import clients
+from rmq_ha.client.lookup.running_info import RunningInfo, running_info
+from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.ops.admin.clone import clone
-from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
-from rmq_ha.ops.admin.group_settings import create, update
-from rmq_ha.ops.admin.options import common_options
-from rmq_ha.ops.admin.session import ChangeRefused, NothingFound, Session, run
+from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
+from rmq_ha.ops.admin.options import combine_options, common_options, on_option
+from rmq_ha.ops.admin.session import NO_ANSWER, ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import Target, first_of_each, masters, targets
 from rmq_ha.ops.admin.topic import forget_everywhere
 
@@ -155,10 +161,7 @@ async def _settings_and_members(
     return settings, everybody
 
 
-group.add_command(clients)
 group.add_command(clone)
-group.add_command(create)
-group.add_command(update)
 
 
 @group.command()
@@ -218,3 +221,202 @@ async def delete_everywhere(
     for topic in topics:
         await forget_everywhere(session, asker, topic)
     session.output.line(f"{name} is deleted", {"group": name, "deleted": True})
+
+
+SETTINGS_COLUMNS = ("group", "broker", "key", "before", "after")
+
+
+_settings = combine_options(
+    on_option,
+    click.option(
+        "--retries",
+        "retry_max_times",
+        type=click.IntRange(min=-1),
+        help="Attempts before a message goes to the dead letters; 16 at first.",
+    ),
+    click.option("--retry-queues", "retry_queue_nums", type=click.IntRange(min=1)),
+    click.option(
+        "--consume/--no-consume",
+        "consume_enable",
+        default=None,
+        help="Whether it gets messages at all.",
+    ),
+    click.option(
+        "--broadcast/--no-broadcast",
+        "consume_broadcast_enable",
+        default=None,
+        help="Members may ask for everything.",
+    ),
+    click.option(
+        "--notify/--no-notify",
+        "notify_consumer_ids_changed_enable",
+        default=None,
+        help="Tell members at once when others come or go.",
+    ),
+)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@_settings
+@dry_run_option
+@common_options
+def create(name: str, which: str, dry_run: bool, **given: Any) -> None:
+    """
+    Create GROUP on all masters, or some (nobody is asked).
+
+    Exit code 1: it is there already.
+    """
+
+    async def work(session: Session) -> None:
+        await change_group(session, name, which, given, is_new=True, yes=True, dry_run=dry_run)
+
+    run(work)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@_settings
+@sure_options
+@common_options
+def update(name: str, which: str, yes: bool, dry_run: bool, **given: Any) -> None:
+    """
+    Change GROUP where it is; what is not given stays.
+
+    Exit code 3: it is nowhere.
+    """
+    must_be_askable(yes=yes, dry_run=dry_run)
+
+    async def work(session: Session) -> None:
+        await change_group(session, name, which, given, is_new=False, yes=yes, dry_run=dry_run)
+
+    run(work)
+
+
+async def change_group(
+    session: Session, name: str, which: str, given: dict[str, Any], *, is_new: bool, **sure: bool
+) -> None:
+    """
+    Create or change a group on the chosen masters.
+
+    :raises NothingFound: no broker has the group that is to be changed.
+    :raises ChangeRefused: the group to be created exists already, or its name is not allowed.
+    """
+    fault = group_fault(name)
+    if fault is not None:
+        raise ChangeRefused(fault)
+    changes = {key: value for key, value in given.items() if value is not None}
+    asker, brokers = await targets(session, which)
+    plan: list[tuple[Target, SubscriptionGroupConfig]] = []
+    rows: list[list[Any]] = []
+    for target in session.output.track("asking brokers", masters(brokers)):
+        before = (await asker.run(group_configs(target.address))).get(name)
+        if is_new and before is not None:
+            raise ChangeRefused(
+                f"{target.name or target.address} has {name} already: use group update"
+            )
+        if not is_new and before is None:
+            continue
+        plan.append((target, replace(before or SubscriptionGroupConfig(name), **changes)))
+        for key, value in changes.items():
+            old = getattr(before, key, None)
+            rows.append([name, target.name or target.address, key, old, value])
+    if not plan:
+        raise NothingFound(f"no broker has the group {name}: use group create")
+    session.output.table(f"{name} on {len(plan)} brokers", SETTINGS_COLUMNS, rows)
+    if is_wanted(f"Change {name} on {len(plan)} brokers?", **sure):
+        for target, config in session.output.track("changing brokers", plan):
+            await asker.run(put_group(target.address, config))
+
+
+CLIENTS_COLUMNS = (
+    "client_id",
+    "address",
+    "topic",
+    "queues",
+    "cached",
+    "consumed_s",
+    "failed_s",
+    "takes_ms",
+)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@click.option(
+    "--stacks",
+    is_flag=True,
+    help="Print the stacks of the members' threads. Only Java clients have any.",
+)
+@common_options
+def clients(name: str, stacks: bool) -> None:
+    """
+    What each member of GROUP has: queues, messages that wait in it, messages a second over the last
+    minute, and how long one takes. The members themselves are asked, through their brokers.
+
+    Exit code 3: it has no members; 4: one does not answer.
+    """
+
+    async def work(session: Session) -> int | None:
+        return await show_clients(session, name, stacks=stacks)
+
+    run(work)
+
+
+async def show_clients(session: Session, name: str, *, stacks: bool = False) -> int | None:
+    """
+    Show what each member of a group has and how fast it is.
+
+    :returns: the exit code.
+    :raises NothingFound: the group has no members.
+    """
+    asker, brokers = await targets(session)
+    where: dict[str, tuple[Connection, str]] = {}
+    for target in session.output.track("asking brokers", first_of_each(brokers)):
+        members = await asker.run(members_of(target.address, name))
+        for item in members.connections:
+            where.setdefault(item.client_id, (item, target.address))
+    if not where:
+        raise NothingFound(f"{name} has no members: `group show {name}` shows what is known of it")
+    rows: list[list[Any]] = []
+    problems: list[str] = []
+    shown: dict[str, str] = {}
+    for client_id in session.output.track("asking members", sorted(where)):
+        member, address = where[client_id]
+        try:
+            info = await asker.run(running_info(address, name, client_id, stacks=stacks))
+        except (BrokerRefused, RemotingError, ProtocolViolation) as error:
+            problems.append(f"{client_id}: {error}")
+            rows.append([client_id, member.client_address, *[None] * 6])
+            continue
+        rows += _rows(member, info)
+        shown[client_id] = info.stacks
+    more = {"stacks": shown} if stacks and session.output.as_json else {}
+    session.output.table(name, CLIENTS_COLUMNS, rows, **more)
+    if stacks:
+        for client_id, text in shown.items():
+            for line in ("", client_id, *text.expandtabs().splitlines()):
+                session.output.say(line)
+    for problem in problems:
+        session.output.warn(problem)
+    return NO_ANSWER if problems else None
+
+
+def _rows(member: Connection, info: RunningInfo) -> list[list[Any]]:
+    """
+    Return a row for each topic of a member, or one row without a topic if the member has none.
+    """
+    names: dict[str, list[str]] = defaultdict(list)
+    cached: dict[str, int] = defaultdict(int)
+    for item in info.queues:
+        names[item.queue.topic].append(f"{item.queue.broker_name}:{item.queue.queue_id}")
+        cached[item.queue.topic] += item.cached
+    pace = {item.topic: item for item in info.pace}
+    rows: list[list[Any]] = []
+    for topic in sorted({*names, *pace}) or [""]:
+        row: list[Any] = [member.client_id, member.client_address, topic or None]
+        row += [" ".join(names[topic]) or None, cached[topic]] if topic else [None, None]
+        own = pace.get(topic)
+        row += [None] * 3 if own is None else [round(value, 2) for value in own[1:]]
+        rows.append(row)
+    return rows

@@ -28,7 +28,6 @@ from rmq_ha.base.seams import Host
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.errors import BrokerRefused, NoNameServer, NoRoute
-from rmq_ha.ops.admin.hints import hint
 from rmq_ha.ops.admin.options import Options, current_options
 from rmq_ha.ops.admin.output import Output
 
@@ -218,3 +217,58 @@ def _log_to_stderr() -> None:
     predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
     observer = FilteringLogObserver(FileLogObserver(sys.stderr, _log_line), [predicate])
     globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
+
+
+def hint(text: str, *, has_account: bool, use_tls: bool) -> str:
+    """
+    Return advice for a failure.
+
+    :param text: the failure's text.
+    :returns: text to append to the failure; empty: no advice is known.
+    """
+    for words, is_so, advice in (
+        (
+            "the request is not signed",
+            not has_account,
+            "give an account: RMQHA_ACCESS_KEY and RMQHA_SECRET_KEY, or a --context",
+        ),
+        (
+            "the name server answered REQUEST_CODE_NOT_SUPPORTED",
+            True,
+            "is this a broker's port? A name server's is 9876, unless listenPort is set",
+        ),
+        (
+            "Connection was closed cleanly",
+            not use_tls,
+            "it may take TLS only: try --tls, with --tls-ca; its log says why it closed",
+        ),
+        (
+            "or its secret key is another",
+            True,
+            "compare RMQHA_ACCESS_KEY and RMQHA_SECRET_KEY with the broker's plain_acl.yml; an "
+            "admin gives a new secret: acl set ACCOUNT, with RMQHA_NEW_SECRET",
+        ),
+        (
+            "needs PUB",
+            True,
+            "an admin grants it: acl set ACCOUNT --topic TOPIC=PUB",
+        ),
+        (
+            "needs SUB",
+            True,
+            "an admin grants it: acl set ACCOUNT --topic TOPIC=SUB --group GROUP=SUB",
+        ),
+        (
+            "none makes topics by itself",
+            True,
+            "rmqha-admin topic create TOPIC",
+        ),
+        (
+            "is of another root than ours",
+            True,
+            "--tls-ca has to name the root that the server's certificate comes from",
+        ),
+    ):
+        if is_so and words in text:
+            return f"; {advice}"
+    return ""

@@ -1,4 +1,6 @@
-"""`rmqha-admin topic`: list, create, change and delete topics, and show how full they are."""
+"""`rmqha-admin topic` and `route`: topics, where they are, how full they are, and who gets which
+queues.
+"""
 
 from typing import Any
 
@@ -9,16 +11,23 @@ from rmq_ha.base.errors import RmqHaError
 from rmq_ha.base.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.model.topics import DLQ_PREFIX, RETRY_PREFIX, is_system, topic_fault
+from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.administration import delete_topic, forget_topic, put_topic
 from rmq_ha.client.lookup.brokers import topic_configs, topic_offsets
+from rmq_ha.client.lookup.lookups import topic_route
+from rmq_ha.client.rebalance.consistent_hash import AllocateConsistentHash
+from rmq_ha.client.rebalance.strategies import (
+    AllocateAveragely,
+    AllocateAveragelyByCircle,
+    AllocateStrategy,
+)
+from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.settings import name_servers
-from rmq_ha.ops.admin.allocate import allocate
 from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.losses import refuse_or_tell, unread_messages, way_without_loss
 from rmq_ha.ops.admin.message_text import time_text
 from rmq_ha.ops.admin.options import combine_options, common_options, on_option
-from rmq_ha.ops.admin.route import perm_text
 from rmq_ha.ops.admin.session import ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import Target, first_of_each, masters, targets
 
@@ -34,9 +43,6 @@ _QUEUES = click.IntRange(min=1, max=65536)
 @common_options
 def topic() -> None:
     """Topics."""
-
-
-topic.add_command(allocate)
 
 
 @topic.command(name="list")
@@ -314,3 +320,102 @@ async def show_topic(session: Session, name: str, which: str = "") -> None:
     if not rows:
         raise NothingFound(f"no broker has {name}")
     session.output.table(name, STATUS_COLUMNS, rows, messages=sum(row[4] for row in rows))
+
+
+ROUTE_COLUMNS = ("cluster", "broker", "read_queues", "write_queues", "perm", "addresses")
+
+
+@click.command()
+@click.argument("topic")
+@common_options
+def route(topic: str) -> None:
+    """
+    Where TOPIC is: its brokers, their addresses, and how many queues each has.
+
+    Exit code 3: no name server knows it.
+    """
+
+    async def work(session: Session) -> None:
+        rows = route_rows(await Asker(await session.client()).run(topic_route(topic)))
+        session.output.table(topic, ROUTE_COLUMNS, rows, topic=topic)
+
+    run(work)
+
+
+def route_rows(route: TopicRoute) -> list[list[Any]]:
+    """Return a row for each broker name."""
+    brokers = {item.broker_name: item for item in route.brokers}
+    rows: list[list[Any]] = []
+    for queues in sorted(route.queues, key=lambda item: item.broker_name):
+        broker = brokers.get(queues.broker_name)
+        addresses = broker.addresses if broker else {}
+        rows.append(
+            [
+                broker.cluster if broker else None,
+                queues.broker_name,
+                queues.read_queue_nums,
+                queues.write_queue_nums,
+                perm_text(queues.perm),
+                " ".join(f"{number}={addresses[number]}" for number in sorted(addresses)),
+            ]
+        )
+    return rows
+
+
+def perm_text(perm: int) -> str:
+    """Return a permission as `RW`, `R-`, `-W` or `--`."""
+    return f"{'R' if perm & PERM_READ else '-'}{'W' if perm & PERM_WRITE else '-'}"
+
+
+SHARE_COLUMNS = ("member", "queues", "which")
+STRATEGIES: dict[str, AllocateStrategy] = {
+    item.name: item
+    for item in (AllocateAveragely(), AllocateAveragelyByCircle(), AllocateConsistentHash())
+}
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@click.argument("members", metavar="MEMBER...", nargs=-1, required=True)
+@click.option(
+    "--by",
+    "strategy",
+    type=click.Choice(sorted(STRATEGIES)),
+    default=AllocateAveragely.name,
+    show_default=True,
+    help="The strategy that shares out the queues. Running clients use the one in their own "
+    "settings.",
+)
+@common_options
+def allocate(name: str, members: tuple[str, ...], strategy: str) -> None:
+    """
+    Which queues of TOPIC each MEMBER would have, if a group had these members: client ids, whose
+    order decides. Nobody is told; `group clients GROUP` shows what members really have.
+
+    Exit code 3: no name server knows the topic.
+    """
+
+    async def work(session: Session) -> None:
+        await show_shares(session, name, members, STRATEGIES[strategy])
+
+    run(work)
+
+
+async def show_shares(
+    session: Session, name: str, members: tuple[str, ...], strategy: AllocateStrategy
+) -> None:
+    """
+    Show which queues of a topic each member would get.
+
+    :raises NothingFound: the topic has no queue that may be read.
+    """
+    route = await Asker(await session.client()).run(topic_route(name))
+    queues = sorted(subscribe_queues(name, route))
+    if not queues:
+        raise NothingFound(f"{name} has no queue that may be read: `route {name}` shows why")
+    ids = sorted(set(members))
+    rows = []
+    for member in ids:
+        mine = strategy.allocate("", member, queues, ids)
+        rows.append([member, len(mine), " ".join(f"{q.broker_name}:{q.queue_id}" for q in mine)])
+    session.output.table(f"{name} by {strategy.name}", SHARE_COLUMNS, rows)

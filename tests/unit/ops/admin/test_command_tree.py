@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from rmq_ha.ops.admin import broker, cluster, group, ha, ping, topic
+from rmq_ha.ops.admin import broker, cluster, group, ha, topic
 from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.options import Options
 from rmq_ha.ops.admin.output import Output
@@ -226,7 +226,7 @@ def test_what_takes_long_has_a_bar(name: str) -> None:
         (lambda s: topic.show_topics(s, ""), "asking brokers"),
         (lambda s: group.show_groups(s, ""), "asking brokers"),
         (lambda s: ha.show_pairs(s, ""), "asking brokers"),
-        (lambda s: ping.show_times(s, "", 2), "asking"),
+        (lambda s: cluster.show_times(s, "", 2), "asking"),
     ],
 )
 def test_on_a_terminal_the_bar_is_seen_and_goes_away(work: Any, title: str) -> None:

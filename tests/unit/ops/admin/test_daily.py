@@ -16,7 +16,7 @@ from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.messages import Message, MessageExt
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.ops.admin import broker, connections, consume, dlq, group, group_settings, ha, topic
+from rmq_ha.ops.admin import broker, connections, consume, dlq, group, ha, topic
 from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE
 from tests.unit.client.sim_cluster import SimCluster
@@ -131,7 +131,7 @@ def test_groups_are_made_and_changed(cluster: SimCluster) -> None:
     """What is not given stays; none is made by an update, none changed by a creation."""
 
     def change(name: str, given: dict[str, Any], *, is_new: bool) -> Any:
-        work = group_settings.change_group
+        work = group.change_group
         return say(cluster, lambda s: work(s, name, "one", given, is_new=is_new, **YES))
 
     assert change("buyers", {"retry_max_times": 3}, is_new=False).code == NOT_FOUND
@@ -305,7 +305,7 @@ def test_a_group_that_no_broker_makes_is_said_at_once() -> None:
     assert "does not have the group readers" in said.err
     assert "rmqha-admin group create readers" in said.err
     assert cluster.world.clock.seconds() - began < 1
-    change = group_settings.change_group
+    change = group.change_group
     assert say(cluster, lambda s: change(s, "readers", "", {}, is_new=True, **YES)).code == 0
     said = consumed()
     assert (said.code, len(said.out.splitlines())) == (0, 3)

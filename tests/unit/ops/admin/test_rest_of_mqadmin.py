@@ -24,27 +24,23 @@ from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
 from rmq_ha.client.send.tracing import Tracer
 from rmq_ha.ops.admin import (
-    allocate,
-    clean,
-    clients,
+    broker,
     clone,
     cluster,
     demote,
-    export,
+    group,
     namesrv,
     offsets,
-    ping,
     promote,
     tail,
     topic,
 )
 from rmq_ha.ops.admin.main import main
-from rmq_ha.ops.admin.message import Spot, at_spot
+from rmq_ha.ops.admin.message import Spot, at_spot, show_trace
 from rmq_ha.ops.admin.options import Options
 from rmq_ha.ops.admin.output import Output
 from rmq_ha.ops.admin.points_in_time import PointInTime
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE, Session, perform
-from rmq_ha.ops.admin.trace import show_trace
 from rmq_ha.testing.host import World
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.admin_kit import Said, say
@@ -163,11 +159,11 @@ def test_where_it_would_go_on_is_shown_before_anybody_says_yes(
     assert {row["before"] for row in dry.json["rows"]} == {0}
 
 
-@pytest.mark.parametrize("how", sorted(allocate.STRATEGIES))
+@pytest.mark.parametrize("how", sorted(topic.STRATEGIES))
 def test_queues_are_shared_out_to_imagined_members(cluster_of_two: SimCluster, how: str) -> None:
     send(cluster_of_two, 1)
-    strategy = allocate.STRATEGIES[how]
-    said = say(cluster_of_two, lambda s: allocate.show_shares(s, "T", ("b", "a", "c"), strategy))
+    strategy = topic.STRATEGIES[how]
+    said = say(cluster_of_two, lambda s: topic.show_shares(s, "T", ("b", "a", "c"), strategy))
     rows = said.json["rows"]
     assert [row["member"] for row in rows] == ["a", "b", "c"]
     queues = [queue for row in rows for queue in row["which"].split()]
@@ -182,7 +178,7 @@ def test_members_say_what_they_have(cluster_of_two: SimCluster) -> None:
     cluster_of_two.run(40)
     send(cluster_of_two, 12)
     cluster_of_two.run(5)
-    said = say(cluster_of_two, lambda s: clients.show_clients(s, "readers", stacks=True))
+    said = say(cluster_of_two, lambda s: group.show_clients(s, "readers", stacks=True))
     assert said.code == 0, said.err
     rows = [row for row in said.json["rows"] if row["topic"] == "T"]
     assert len({row["client_id"] for row in rows}) == 2
@@ -190,7 +186,7 @@ def test_members_say_what_they_have(cluster_of_two: SimCluster) -> None:
     assert len(queues) == len(set(queues)) >= 4
     assert sum(row["consumed_s"] for row in rows) > 0
     assert all("no threads" in text for text in said.json["stacks"].values())
-    assert say(cluster_of_two, lambda s: clients.show_clients(s, "nobody")).code == NOT_FOUND
+    assert say(cluster_of_two, lambda s: group.show_clients(s, "nobody")).code == NOT_FOUND
 
 
 def test_a_message_is_found_at_the_place_that_tail_shows(cluster_of_two: SimCluster) -> None:
@@ -270,13 +266,13 @@ def test_settings_of_name_servers_are_changed_and_checked(cluster_of_two: SimClu
     assert said.code == NO_ANSWER
 
 
-@pytest.mark.parametrize("what", sorted(clean.KINDS))
+@pytest.mark.parametrize("what", sorted(broker.CLEAN_KINDS))
 def test_brokers_are_told_to_clean(cluster_of_two: SimCluster, what: str) -> None:
     send(cluster_of_two, 4)
-    dry = say(cluster_of_two, lambda s: clean.clean_brokers(s, "one", what, **DRY))
+    dry = say(cluster_of_two, lambda s: broker.clean_brokers(s, "one", what, **DRY))
     assert (dry.code, dry.json["rows"][0]["hours"]) == (0, "72")
     assert dry.json["rows"][0]["log_end"] >= 0
-    done = say(cluster_of_two, lambda s: clean.clean_brokers(s, "one", what, **YES))
+    done = say(cluster_of_two, lambda s: broker.clean_brokers(s, "one", what, **YES))
     assert (done.code, done.last) == (0, {"done": True})
 
 
@@ -293,7 +289,7 @@ def test_a_cluster_in_a_line(cluster_of_two: SimCluster) -> None:
 
 def test_round_trips_and_stored_messages_are_timed(cluster_of_two: SimCluster) -> None:
     send(cluster_of_two, 1)
-    said = say(cluster_of_two, lambda s: ping.show_times(s, "", 3, "T"))
+    said = say(cluster_of_two, lambda s: cluster.show_times(s, "", 3, "T"))
     assert said.code == 0, said.err
     kinds = [row["kind"] for row in said.json["rows"]]
     assert kinds == ["name server", "master", "master", "send", "send"]
@@ -302,7 +298,7 @@ def test_round_trips_and_stored_messages_are_timed(cluster_of_two: SimCluster) -
         0 <= row["least_ms"] <= row["mean_ms"] <= row["most_ms"] for row in said.json["rows"]
     )
     cluster_of_two.crash("two", power=True)
-    said = say(cluster_of_two, lambda s: ping.show_times(s, "", 3))
+    said = say(cluster_of_two, lambda s: cluster.show_times(s, "", 3))
     assert said.code == NO_ANSWER
     assert [row["failed"] for row in said.json["rows"]] == [0, 0, 1]
 
@@ -320,7 +316,7 @@ def test_a_cluster_is_written_down(cluster_of_two: SimCluster) -> None:
     read_all(cluster_of_two)
 
     async def work(session: Session) -> None:
-        document, problems = await export.gathered(session, offsets=True)
+        document, problems = await cluster.cluster_document(session, offsets=True)
         session.output.fields({**document, "problems": problems})
 
     found = say(cluster_of_two, work).json

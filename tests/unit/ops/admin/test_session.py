@@ -22,12 +22,11 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.ops.admin import session as session_module
 from rmq_ha.ops.admin.contexts import Contexts
-from rmq_ha.ops.admin.hints import hint
 from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.options import Options, common_options, current_options
 from rmq_ha.ops.admin.output import Output, Rows
 from rmq_ha.ops.admin.points_in_time import PointInTime, WhenType
-from rmq_ha.ops.admin.session import FAILED, USAGE, Session, run_in_reactor
+from rmq_ha.ops.admin.session import FAILED, USAGE, Session, hint, run_in_reactor
 from rmq_ha.testing.host import World
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.admin_kit import say

@@ -6,8 +6,8 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.testing import StringTransport
 
-from rmq_ha.ops.admin import stdin
-from rmq_ha.ops.admin.stdin import StdinLines
+from rmq_ha.ops.admin import produce
+from rmq_ha.ops.admin.produce import StdinLines
 
 MOST_WAITING, LONGEST = 1024, 4 << 20
 
@@ -19,7 +19,7 @@ def pipe() -> StringTransport:
 
 @pytest.fixture
 def lines(pipe: StringTransport, monkeypatch: pytest.MonkeyPatch) -> StdinLines:
-    monkeypatch.setattr(stdin, "StandardIO", lambda it, reactor: it.makeConnection(pipe))
+    monkeypatch.setattr(produce, "StandardIO", lambda it, reactor: it.makeConnection(pipe))
     return StdinLines(None)
 
 

@@ -17,11 +17,10 @@ from rmq_ha.base.host.disk import RealDisk
 from rmq_ha.base.host.files import files_of
 from rmq_ha.base.store_format.checkpoint import CheckpointTimes
 from rmq_ha.base.wire import fastjson
-from rmq_ha.ops.admin import store_repair
+from rmq_ha.ops.admin import store
 from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.session import FAILED, USAGE
-from rmq_ha.ops.admin.store import dump_records, show_faults
-from rmq_ha.ops.admin.store_repair import RepairOptions, repair_store
+from rmq_ha.ops.admin.store import RepairOptions, dump_records, repair_store, show_faults
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.queues import QueueFiles
 from rmq_ha.ops.offline.verify import INDEX, QUEUES
@@ -346,7 +345,7 @@ def test_a_store_that_does_not_start_is_put_back(
 ) -> None:
     before = kept(root)
     full = OSError(28, "No space left on device")
-    monkeypatch.setattr(store_repair.DefaultMessageStore, "start", lambda _: fail(full))
+    monkeypatch.setattr(store.DefaultMessageStore, "start", lambda _: fail(full))
     said = repair(root, tmp_path, INDEX)
     assert (said.code, "No space left on device; everything is as it was" in said.err) == (
         FAILED,

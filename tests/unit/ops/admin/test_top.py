@@ -13,7 +13,7 @@ from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.ops.admin import group_settings
+from rmq_ha.ops.admin import group
 from rmq_ha.ops.admin.output import Output
 from rmq_ha.ops.admin.session import NO_ANSWER
 from rmq_ha.ops.admin.top import Sample, tables_of, watch
@@ -48,7 +48,7 @@ def test_one_look_as_json(pair: SimCluster) -> None:
     pair.run(3)
     master = pair.brokers["a"]
     made = {"is_new": True, "yes": True, "dry_run": False}
-    say(pair, lambda s: group_settings.change_group(s, "readers", "", {}, **made))
+    say(pair, lambda s: group.change_group(s, "readers", "", {}, **made))
     master.consumer_offsets.commit("readers", "Orders", 0, 0)
     said = say(pair, lambda s: watch(s, "", 2.0, None, 15))
     assert said.code == 0, said.err

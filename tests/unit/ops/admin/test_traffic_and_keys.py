@@ -14,7 +14,7 @@ from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.ops.admin import kv, stats, white_addresses, writes
+from rmq_ha.ops.admin import broker, kv, stats, white_addresses
 from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.session import NO_ANSWER, NOT_FOUND, USAGE, Session
 from tests.unit.client.sim_cluster import SimCluster
@@ -89,18 +89,18 @@ def test_nothing_changes_where_a_name_server_is_silent(cluster: SimCluster) -> N
 
 def test_producers_leave_a_broker_and_come_back(cluster: SimCluster) -> None:
     send(cluster, 1)
-    off = say(cluster, lambda s: writes.change_writes(s, "one", allowed=False, **YES))
+    off = say(cluster, lambda s: broker.change_writes(s, "one", allowed=False, **YES))
     assert off.code == 0
     assert off.last["rows"][0]["topics"] > 0
-    on = say(cluster, lambda s: writes.change_writes(s, "one", allowed=True, **YES))
+    on = say(cluster, lambda s: broker.change_writes(s, "one", allowed=True, **YES))
     assert on.last["rows"][0]["topics"] > 0
-    missing = say(cluster, lambda s: writes.change_writes(s, "three", allowed=False, **YES))
+    missing = say(cluster, lambda s: broker.change_writes(s, "three", allowed=False, **YES))
     assert missing.code == NOT_FOUND
 
 
 def test_the_only_broker_is_warned_of() -> None:
     alone = SimCluster("one")
-    said = say(alone, lambda s: writes.change_writes(s, "one", allowed=False, **DRY))
+    said = say(alone, lambda s: broker.change_writes(s, "one", allowed=False, **DRY))
     assert "the only broker" in said.err
 
 

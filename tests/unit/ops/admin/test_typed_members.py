@@ -15,7 +15,7 @@ from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.ops.admin.clients import _rows
+from rmq_ha.ops.admin.group import _rows
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.typing_kit import Typist, of

@@ -14,7 +14,7 @@ from twisted.internet.testing import StringTransport
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.ops.admin import confirm, session, stdin
+from rmq_ha.ops.admin import confirm, produce, session
 from rmq_ha.ops.admin.main import main
 from tests.unit.client.sim_cluster import SimCluster
 
@@ -80,7 +80,7 @@ class Typist:
         self.asked: list[int] = []
         for broker in cluster.brokers.values():
             self._watch(broker.dispatcher.routes)
-        patch.setattr(stdin, "StandardIO", standard_io)
+        patch.setattr(produce, "StandardIO", standard_io)
         patch.setattr(session, "make_steady", lambda _: None)
         patch.setattr(session, "make_host", lambda _: self.host)
         patch.setattr(session, "react", react)

@@ -10,7 +10,7 @@ from rmq_ha.base.wire.batch import encode_batch
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus
-from rmq_ha.ops.admin import dlq, group, group_settings, offsets, topic
+from rmq_ha.ops.admin import dlq, group, offsets, topic
 from tests.unit.ops.admin.doctor.fleet import Fleet, never
 
 HOUR_MS = 3_600_000
@@ -159,7 +159,7 @@ def test_retries_in_queues_that_nobody_may_read(one: Fleet) -> None:
 
     one.member("m1", first_time_failed)
     one.run(5)
-    change = group_settings.change_group
+    change = group.change_group
     given = {"retry_queue_nums": 4}
     one.type(lambda s: change(s, "workers", "", given, is_new=False, **YES))
     one.send("Work", 40)
@@ -191,7 +191,7 @@ def test_retries_after_the_group_asked_for_more_queues(one: Fleet) -> None:
 
     one.member("m1", failed_once)
     one.run(5)
-    change = group_settings.change_group
+    change = group.change_group
     given = {"retry_queue_nums": 4}
     one.type(lambda s: change(s, "workers", "", given, is_new=False, **YES))
     one.send("Work", 40)
@@ -204,7 +204,7 @@ def test_retries_after_the_group_asked_for_more_queues(one: Fleet) -> None:
 def test_a_group_that_may_not_consume(one: Fleet) -> None:
     one.member("m1", consumed)
     one.run(5)
-    change = group_settings.change_group
+    change = group.change_group
     for allowed in (False, True):
         given = {"consume_enable": allowed}
         one.type(lambda s, given=given: change(s, "workers", "", given, is_new=False, **YES))
@@ -236,7 +236,7 @@ def test_a_group_that_nobody_made() -> None:
     fleet.send("Work", 4)
     fleet.run(12)
     assert "it has members at" in fleet.finds("group-missing")
-    fleet.type(lambda s: group_settings.change_group(s, "workers", "", {}, is_new=True, **YES))
+    fleet.type(lambda s: group.change_group(s, "workers", "", {}, is_new=True, **YES))
     fleet.run(12)
     fleet.is_well()
 
