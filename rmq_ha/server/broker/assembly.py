@@ -9,6 +9,7 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.model.broker_identity import BrokerIdentity
 from rmq_ha.base.properties_file import PropertiesFile
 from rmq_ha.base.seams import Host
+from rmq_ha.base.wire.stat_bodies import ASIDE
 from rmq_ha.server.broker.frame_limits import FrameLimits
 from rmq_ha.server.broker.processors.admin_acl import AdminAclProcessor
 from rmq_ha.server.broker.processors.admin_cleaning import AdminCleaningProcessor
@@ -31,7 +32,6 @@ from rmq_ha.server.broker.processors.send_back import SendBackProcessor
 from rmq_ha.server.broker.processors.send_checks import SendChecks
 from rmq_ha.server.broker.processors.send_hooks import SendPlugins
 from rmq_ha.server.broker.registration import Registration
-from rmq_ha.server.broker.replication_info import replication_info
 from rmq_ha.server.broker.role import RoleKeeper, RoleParts, make_role_keeper
 from rmq_ha.server.broker.routes import Processor
 from rmq_ha.server.broker.slave import SlaveSynchronize
@@ -271,3 +271,25 @@ def _client_processors(broker: BrokerParts) -> list[Processor]:
             now_ms=host.now_ms,
         ),
     ]
+
+
+def replication_info(
+    configuration: BrokerConfiguration,
+    journal: Journal,
+    slave_synchronize: SlaveSynchronize,
+    standing: Standing,
+) -> dict[str, Any]:
+    """
+    Return `role`, and the facts of the journal: `slaves` of a master, `master` of a slave.
+
+    A slave also has `tables_seconds`: the age in seconds of its oldest copy of a master's table;
+    None if a table was never copied. A broker that stands aside also has `ASIDE`.
+    """
+    info: dict[str, Any] = {"role": configuration.store.broker_role.name, **journal.info()}
+    if standing.successor:
+        info[ASIDE] = standing.successor
+    if journal.role.is_slave:
+        copies = slave_synchronize.statistics().tables.values()
+        ages = [copy.age_seconds for copy in copies if copy.age_seconds is not None]
+        info["tables_seconds"] = round(max(ages), 1) if len(ages) == len(copies) else None
+    return info

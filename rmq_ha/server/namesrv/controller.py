@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.model.networks import Networks
-from rmq_ha.base.remoting.audit import AuditLog
+from rmq_ha.base.remoting.audit import AuditLog, Describe, by_header, changed_configuration
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.seams import Host
@@ -22,14 +22,24 @@ from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.base.tls.reload import TlsReload
 from rmq_ha.base.tls.server import ServerTls
+from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.server.namesrv.access import BrokerAddresses, make_access
-from rmq_ha.server.namesrv.audit_acts import ACTS
 from rmq_ha.server.namesrv.config_processor import ConfigProcessor
 from rmq_ha.server.namesrv.kv_config import KVConfigManager
 from rmq_ha.server.namesrv.processors import RouteProcessor
 from rmq_ha.server.namesrv.routes import RouteInfoManager
 from rmq_ha.server.namesrv.settings import NamesrvSettings
 from rmq_ha.server.namesrv.wiped_brokers import WipedBrokers
+
+ACTS: Mapping[int, Describe] = {
+    RequestCode.PUT_KV_CONFIG: by_header("set", "kv", "key", "namespace", "value"),
+    RequestCode.DELETE_KV_CONFIG: by_header("deleted", "kv", "key", "namespace"),
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: by_header("wiped", "write permission", "brokerName"),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: by_header("gave back", "write permission", "brokerName"),
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: by_header("deleted", "route", "topic", "clusterName"),
+    RequestCode.UPDATE_NAMESRV_CONFIG: changed_configuration,
+}
+
 
 SCAN_FIRST_SECONDS = 5.0
 SCAN_EVERY_SECONDS = 10.0

@@ -16,7 +16,7 @@ from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.ops.app.log import LINES, LogBudget
 from rmq_ha.server.broker.audit_acts import acts
-from rmq_ha.server.namesrv.audit_acts import ACTS
+from rmq_ha.server.namesrv.controller import ACTS
 from tests.unit.server.broker.guarded import ADMIN, OWNER, WEAK, Guarded, every_request
 
 

@@ -14,7 +14,7 @@ from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.message import DispatchRequest
 from rmq_ha.base.store_flags import RunningFlags
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.server.broker.replication_info import replication_info
+from rmq_ha.server.broker.assembly import replication_info
 from rmq_ha.server.broker.slave import SlaveCopies, TableCopy, fast_address
 from rmq_ha.server.broker.standing import Standing
 from tests.unit.server.broker.slave_tables import DELAYS, FAST, GROUPS, MAIN, TOPICS, TableSet
