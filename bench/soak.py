@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from soak_faulty import Soak
 from soak_pair import FaultyPair
-from soak_victims import SOAK_KINDS
 
 from tests.interop.rig import Rig, rig_in
+from tests.sim_kit.faults import SOAK_KINDS
 
 
 def run(options: argparse.Namespace, rig: Rig) -> int:

@@ -13,12 +13,14 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from soak_history import STREAMS, History, Progress
+from soak_history import BACK_S, STREAMS, History
 from soak_pair import FaultyPair, difference, is_unchecked, queue_files
-from soak_victims import LOSES_TAIL, SOAK_KINDS, RealVictims
+from soak_victims import RealVictims
 
 from rmq_ha.base.wire.codes import RequestCode
 from tests.interop.wire import Refused, Wire
+from tests.sim_kit.faults import LOSES_TAIL, SOAK_KINDS
+from tests.sim_kit.promises import CommittedOffsets
 
 REST_S = (2.0, 8.0)
 DRAIN_S = 120.0
@@ -82,9 +84,9 @@ class Helper:
 class Watch(threading.Thread):
     """Looks at figures and at the groups' offsets while faults happen."""
 
-    def __init__(self, pair: FaultyPair, progress: Progress) -> None:
+    def __init__(self, pair: FaultyPair, offsets: CommittedOffsets) -> None:
         super().__init__(daemon=True)
-        self._pair, self._progress = pair, progress
+        self._pair, self._offsets = pair, offsets
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -114,7 +116,8 @@ class Watch(threading.Thread):
             except Refused:
                 continue  # it has none yet
             offset = int((answer.ext or {})["offset"])
-            self._progress.note(time.monotonic(), f"own-g-{stream}", queue_id, offset)
+            key = (f"own-g-{stream}", "queue", queue_id)
+            self._offsets.look_at_master(time.monotonic(), key, offset)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -126,7 +129,7 @@ class Soak:
 
     def __init__(self, options: argparse.Namespace, pair: FaultyPair) -> None:
         self._options, self._pair = options, pair
-        self._history, self._progress = History(), Progress()
+        self._history, self._offsets = History(), CommittedOffsets(BACK_S)
         self._random = Random(options.seed)
         self.violations: list[str] = []
         self._done: Counter[str] = Counter()
@@ -143,7 +146,7 @@ class Soak:
             Helper(kind, pair.namesrv, number, self._history, directory / f"{kind}.log")
             for kind, number in (("consume", options.churn), ("produce", options.rate))
         ]
-        watch = Watch(pair, self._progress)
+        watch = Watch(pair, self._offsets)
         try:
             for helper in helpers:
                 helper.wait_for("ready", 60)
@@ -162,7 +165,7 @@ class Soak:
 
     def _deal(self, end: float) -> None:
         kinds = {kind: SOAK_KINDS[kind] for kind in self._options.only or SOAK_KINDS}
-        victims = RealVictims(self._pair, self._history, self._progress, self._random)
+        victims = RealVictims(self._pair, self._history, self._offsets, self._random)
         while time.monotonic() < end:
             time.sleep(self._random.uniform(*REST_S))
             fault = victims.draw(kinds)
@@ -254,7 +257,7 @@ class Soak:
                 where = f"{member.name} ({member.role})"
                 for text in history.faults_of_store(stream, stored, where):
                     self._violated(text)
-        for text in [*history.faults_of_groups(), *self._progress.faults]:
+        for text in [*history.faults_of_groups(), *self._offsets.faults]:
             self._violated(text)
         end = min(member.log_end() for member in pair.members)
         if len({member.log_end() for member in pair.members}) > 1:

@@ -10,18 +10,15 @@ from sched import scheduler
 from types import SimpleNamespace
 from typing import Any
 
-from soak_history import History, Progress
+from soak_history import History
 from soak_pair import FaultyPair, Member
 
 from rmq_ha.client.lookup.requests import send_request
 from tests.interop.wire import Refused
 from tests.sim_kit.damage import LOG, spoil
-from tests.sim_kit.faults import KINDS, MASTER, Fault, FaultPlan, plan_faults
+from tests.sim_kit.faults import MASTER, Fault, FaultPlan, plan_faults
+from tests.sim_kit.promises import CommittedOffsets
 
-SOAK_KINDS = {kind: weight for kind, weight in KINDS.items() if kind != "disk_full"}
-"""A real disk is not filled: tests/unit/server/store and tests/mistakes fill simulated ones."""
-LOSES_TAIL = ("fail_over", "power", "blackout")
-"""After these faults what consumers have read may be gone: nobody had acknowledged or synced it."""
 _NEVER_MS = 600_000
 _ANSWERED_LATE = 2000
 """So many messages of a queue may be stored before `remember` and answered after it."""
@@ -121,10 +118,10 @@ class RealVictims:
     """
 
     def __init__(
-        self, pair: FaultyPair, history: History, progress: Progress, random: Random
+        self, pair: FaultyPair, history: History, offsets: CommittedOffsets, random: Random
     ) -> None:
         self.found: list[str] = []
-        self._pair, self._history, self._progress = pair, history, progress
+        self._pair, self._history, self._offsets = pair, history, offsets
         self._random = random
         self._clock = RealClock()
         self.world: Any = SimpleNamespace(
@@ -167,7 +164,7 @@ class RealVictims:
     def remember(self) -> None:
         """Both members have everything just now: a promotion need not read that again."""
         ends = self._pair.master.ends("normal")
-        self._seen.update(self._history.must_be_there("normal"))
+        self._seen.update(self._history.promises["normal"].owed())
         self._starts = [max(0, end - _ANSWERED_LATE) for end in ends]
 
     # Victims
@@ -191,7 +188,7 @@ class RealVictims:
         if power and self._pair.flush == "ASYNC_FLUSH" and member is self._pair.master:
             place = self._lose_tail(member)
             count = self._history.excuse_from(place)
-            self._progress.forget()
+            self._offsets.forget()
             self._pair.notes.append(
                 f"{machine} lost its log from {place} on and goes on as the master: {count} "
                 "SEND_OK of ASYNC_FLUSH are excused"
@@ -273,14 +270,14 @@ class RealVictims:
     # What they do
 
     def _check_promised(self, member: Member) -> None:
-        wanted = self._history.must_be_there("normal") - self._seen
+        """Judge the messages that a promoted slave can serve at once."""
+        promises = self._history.promises["normal"]
+        owed = promises.owed() - self._seen
         time.sleep(1.0)
-        lost = sorted(wanted - {id_ for _, _, id_ in member.stored("normal", self._starts)})
-        if lost:
-            examples = ", ".join(lost[:4])
-            self.found.append(
-                f"{member.name}, promoted: {len(lost)} SEND_OK are not readable: {examples}"
-            )
+        present = {id_ for _, _, id_ in member.stored("normal", self._starts)}
+        where = f"{member.name}, promoted"
+        breaches = promises.breaches(present, where, owed=owed, most=lambda id_: 1)
+        self.found += [str(breach) for breach in breaches]
 
     def _lose_tail(self, master: Member) -> int:
         """

@@ -19,8 +19,8 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.server.broker.broker import Broker
 from rmq_ha.server.namesrv.controller import NamesrvController
-from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import LISTEN_PORT, StoreNode
+from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.host import SimHost
 from rmq_ha.testing.images import LogRecord, parse_record
 from rmq_ha.testing.workload import QUEUES, TOPICS, Attempt, Audience

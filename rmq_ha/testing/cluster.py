@@ -11,7 +11,7 @@ from rmq_ha.base.model.message import Address
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.server.replication.classic.journal import ClassicJournal
 from rmq_ha.server.store.message_store import DefaultMessageStore
-from rmq_ha.testing.checkers import Findings
+from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.host import SimHost
 from rmq_ha.testing.images import LogImage, read_log
 

@@ -20,6 +20,7 @@ from rmq_ha.server.store.delay.lookback import LookBack
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.testing.workload import TOPICS
 from tests.sim_kit.pair import PairOptions
+from tests.sim_kit.promises import COPIES, LOST, Promises
 from tests.sim_kit.simcluster import SimCluster
 
 LEVELS = "1s 2s 4s 9s"
@@ -114,14 +115,14 @@ def run_scenario(
     return made, before
 
 
-def lost_and_doubled(made: DelayedMessages) -> tuple[set[str], list[str]]:
-    """Of the messages that the new master has."""
-    slave = made.cluster.slave
-    copies = made.copies(slave)
-    return (
-        made.scheduled(slave) - set(copies),
-        [unique for unique, count in copies.items() if count > 1],
-    )
+def breaches(made: DelayedMessages) -> dict[str, tuple[str, ...]]:
+    """The messages that the new master has and has not delivered once, by the broken promise."""
+    slave, promises = made.cluster.slave, Promises()
+    for unique_id in made.scheduled(slave):
+        promises.sent(unique_id)
+        promises.acknowledged(unique_id)
+    present = made.copies(slave).elements()
+    return {breach.kind: breach.ids for breach in promises.breaches(present, "the new master")}
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -132,7 +133,7 @@ def test_fail_over(seed: int, role: BrokerRole) -> None:
     scheduled = made.scheduled(made.cluster.slave)
     assert len(scheduled) > 100
     assert len(before) > 50
-    assert lost_and_doubled(made) == (set(), [])
+    assert breaches(made) == {}
     if role is BrokerRole.SYNC_MASTER:
         assert made.accepted <= scheduled
 
@@ -143,13 +144,11 @@ def test_fail_over_after_steps_of_the_clock(seed: int, role: BrokerRole) -> None
     """An hour forward and back: stamps stand still in the future until long after the end."""
     made, before = run_scenario(seed, role, (3_600_000, -3_600_000))
     assert len(before) > 50
-    assert lost_and_doubled(made) == (set(), [])
+    assert breaches(made) == {}
 
 
 def test_progress_file_alone_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the scenario finds when the log is not asked: hundreds come twice, others never."""
     monkeypatch.setattr(LookBack, "begin", lambda self, levels, ended_ms: None)
-    _, doubled = lost_and_doubled(run_scenario(0, BrokerRole.SYNC_MASTER)[0])
-    assert len(doubled) > 100
-    lost, _ = lost_and_doubled(run_scenario(1, BrokerRole.ASYNC_MASTER)[0])
-    assert len(lost) > 20
+    assert len(breaches(run_scenario(0, BrokerRole.SYNC_MASTER)[0])[COPIES]) > 100
+    assert len(breaches(run_scenario(1, BrokerRole.ASYNC_MASTER)[0])[LOST]) > 20

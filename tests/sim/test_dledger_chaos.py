@@ -5,7 +5,6 @@ RMQ_HA_DLEDGER_SEEDS=200-400 runs those seeds instead of the few that a CI run t
 """
 
 import os
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from rmq_ha.base.model.status import FlushDiskType
 from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.wire.command import RemotingCommand
 from tests.sim_kit.group import BrokerGroup, GroupNode
+from tests.sim_kit.promises import Promises
 
 FIRST, LAST = map(int, os.environ.get("RMQ_HA_DLEDGER_SEEDS", "1-4").split("-"))
 CHAOS_S = 60.0
@@ -25,7 +25,7 @@ class Chaos:
     """
     One group, its faults, and what its producer was told.
 
-    :ivar acked: bodies that were answered with 0.
+    :ivar promises: what its producer sent and was answered, by body.
     """
 
     def __init__(self, seed: int) -> None:
@@ -40,8 +40,7 @@ class Chaos:
             configuration.store.enable_batch_push = batch == 0 and size == 5
 
         self.group = BrokerGroup(seed, size, change).start()
-        self.acked: list[bytes] = []
-        self.sent = 0
+        self.promises = Promises()
         self.is_sending = True
         self._send_on()
 
@@ -56,14 +55,15 @@ class Chaos:
         target = group.master() or (self.random.choice(up) if up else None)
         if target is None:
             return
-        self.sent += 1
-        body = b"%06d" % self.sent + b"x" * self.random.choice((0, 10, 300, 3000))
-        asked = group.ask(target, group.message(body))
-        asked.addCallbacks(self._answered, self._failed, callbackArgs=(body,))
+        number = len(self.promises.attempts) + 1
+        text = f"{number:06}" + "x" * self.random.choice((0, 10, 300, 3000))
+        self.promises.sent(text)
+        asked = group.ask(target, group.message(text.encode()))
+        asked.addCallbacks(self._answered, self._failed, callbackArgs=(text,))
 
-    def _answered(self, answer: RemotingCommand, body: bytes) -> None:
+    def _answered(self, answer: RemotingCommand, text: str) -> None:
         if answer.code == 0:
-            self.acked.append(body)
+            self.promises.acknowledged(text)
 
     def _failed(self, failure: Any) -> None:
         failure.trap(RemotingError)
@@ -121,9 +121,8 @@ class Chaos:
         assert group.world.clock.failures == []
         assert len({group.ledger_bytes(member) for member in group.members}) == 1
         for member in group.members:
-            found = Counter(group.bodies(member))
-            missing = [body[:6] for body in self.acked if body not in found]
-            assert not missing, f"{member.host.name} lacks {missing[:5]} of {len(self.acked)}"
+            present = [body.decode() for body in group.bodies(member)]
+            assert self.promises.breaches(present, member.host.name) == []
             assert numbers(member) == list(range(len(numbers(member))))
 
 
@@ -144,4 +143,4 @@ def test_what_was_acknowledged_is_on_every_member_in_the_end(seed: int) -> None:
     chaos = Chaos(seed)
     chaos.run()
     chaos.verify()
-    assert chaos.acked
+    assert chaos.promises.places

@@ -12,8 +12,8 @@ from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
-from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT, small_configuration
+from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.host import SimHost, World
 
 

@@ -20,8 +20,8 @@ from rmq_ha.server.controller.codes import ResponseCode
 from rmq_ha.server.controller.messages import SyncStateSet
 from rmq_ha.server.controller.service import ControllerService
 from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
-from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration
+from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.host import SimHost, World
 
 PORT = 9878

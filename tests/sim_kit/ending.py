@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.server.replication.classic.link import Fault
-from rmq_ha.testing.checkers import (
-    Findings,
-    check_attempts,
+from rmq_ha.testing.cluster import ROOT, Life, StoreNode
+from rmq_ha.testing.findings import Findings
+from rmq_ha.testing.images import LogImage, LogRecord, read_queues
+from tests.sim_kit.checkers import (
     check_index,
     check_numbering,
     check_queues,
@@ -13,10 +15,9 @@ from rmq_ha.testing.checkers import (
     compare_logs,
     last_lives,
 )
-from rmq_ha.testing.cluster import ROOT, StoreNode
-from rmq_ha.testing.images import LogImage, LogRecord, read_queues
 from tests.sim_kit.damage import CUT, LOG, LOST, mended
 from tests.sim_kit.judge import Judge
+from tests.sim_kit.promises import Promises
 
 
 class Ending:
@@ -54,9 +55,7 @@ class Ending:
             self._check_node(
                 slave, slave_log, records if slave_log.start == master_log.start else None
             )
-        logs = {"master": {record.unique_id: record for record in records}}
-        crashed = master.crashed | slave.crashed
-        check_attempts(self._judge.attempts.values(), self._findings, self._now, logs, crashed)
+        self._check_promises(records, master.crashed | slave.crashed)
 
     def _image(self, node: StoreNode) -> LogImage:
         """The log as it would be without the damage that nobody has noticed."""
@@ -149,6 +148,30 @@ class Ending:
         for kind, problem in problems.items():
             if problem is not None:
                 self._violation(kind, f"{name}: {problem}")
+
+    def _check_promises(self, records: list[LogRecord], crashed: set[Life]) -> None:
+        """
+        Every result came once, and the master's log keeps what the results said.
+
+        :param crashed: lives that ended in a crash; their results may be missing.
+        """
+        attempts = self._judge.attempts
+        promises = Promises()
+        for name, attempt in attempts.items():
+            if attempt.fired != 1 and (attempt.fired > 1 or attempt.life not in crashed):
+                self._violation("result", f"the result of {name} came {attempt.fired} times")
+            promises.sent(name, attempt.asked_at)
+            if attempt.status is None or attempt.status is PutMessageStatus.UNKNOWN_ERROR:
+                continue
+            if not attempt.status.is_stored:
+                promises.refused(name)
+                continue
+            promises.acknowledged(name, attempt.answered_at, attempt.offset)
+            if attempt.excused:
+                promises.excuse([name], attempt.excused)
+        present = [record.unique_id for record in records if record.unique_id in attempts]
+        for breach in promises.breaches(present, "the master's log"):
+            self._violation(breach.kind, breach.text)
 
     def _numbering(self, node: StoreNode, records: list[LogRecord]) -> str | None:
         """

@@ -46,6 +46,13 @@ KINDS = {
     "damage": 2,
 }
 """Every kind of fault, and how often it comes compared with the others."""
+SOAK_KINDS = {kind: weight for kind, weight in KINDS.items() if kind != "disk_full"}
+"""
+The kinds that `bench/soak.py` lets happen to real processes. A real disk is not filled:
+tests/unit/server/store and tests/mistakes fill simulated disks.
+"""
+LOSES_TAIL = ("fail_over", "power", "blackout")
+"""After these faults messages may be gone that consumers read and nobody acknowledged or synced."""
 
 CLOCK_STEPS_MS = (-3_600_000, 3_600_000)
 

@@ -18,8 +18,8 @@ from rmq_ha.server.broker.broker import Broker
 from rmq_ha.server.dledger.assembly import dledger_directory
 from rmq_ha.server.dledger.ledger_files import LedgerFiles
 from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
-from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration
+from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.host import World
 
 PEER_PORT = 10921

@@ -20,8 +20,8 @@ from dataclasses import replace
 from random import Random
 
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
-from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import ROOT, Life, StoreNode
+from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.images import LogImage, LogRecord, parse_record
 from rmq_ha.testing.workload import Attempt
 from tests.sim_kit.damage import Damage, mended

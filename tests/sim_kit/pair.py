@@ -6,8 +6,8 @@ from random import Random
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
-from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import HA_PORT, ROOT, Life, StoreNode, small_configuration
+from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.host import SimHost, World
 from rmq_ha.testing.trace import Trace
 from rmq_ha.testing.workload import TOPICS, Attempt, DirectProducer, Load, Producer

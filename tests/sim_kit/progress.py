@@ -3,6 +3,7 @@
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
 from tests.sim_kit.controlled import TOPIC, ControlledBrokers
+from tests.sim_kit.promises import CommittedOffsets
 
 
 class Broken(AssertionError):
@@ -19,13 +20,13 @@ class Progress:
     def __init__(self, brokers: ControlledBrokers) -> None:
         self.offset = 0
         self._brokers = brokers
-        self._seen: dict[str, list[int]] = {}
+        self._seen = CommittedOffsets()
         self._floor: dict[tuple[str, int], int] = {}
         self._leads: tuple[str, int] | None = None
 
     def begin(self) -> None:
         """Something happened."""
-        self._seen.clear()
+        self._seen.forget()
 
     def go_on(self, master: BrokerNode | None, is_disturbed: bool) -> None:
         """
@@ -41,19 +42,20 @@ class Progress:
         if is_disturbed:
             self.begin()
         self.offset += 1
+        now = master.host.seams.clock.seconds()
         self._table(master).commit("group", TOPIC, 0, self.offset)
         for node in () if is_disturbed else self._brokers.nodes:
             name = f"{master.host.name} {node.host.name}"
             if node is master or not self.follows(node, master):
-                self._seen.pop(name, None)
+                self._seen.forget(name)
                 continue
-            commits = self._seen.setdefault(name, [])
-            if len(commits) >= 2:
+            if self._seen.count(name) >= 2:
                 known = self._table(node).query("group", TOPIC, 0)
-                if known < commits[-2]:
-                    raise Broken(f"{name}: offset {known} 0.1 s after {commits[-2]}")
+                self._seen.look_at_copy(name, known)
+                if self._seen.faults:
+                    raise Broken(f"{self._seen.faults[0]} within 0.1 s")
                 self._floor[node.life] = known
-            commits.append(self.offset)
+            self._seen.commit(now, name, self.offset)
 
     def _took_over(self, master: BrokerNode) -> None:
         self._leads = master.life

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from rmq_ha.base.store_format.dledger_values import Entry
-from rmq_ha.testing.checkers import Findings
+from rmq_ha.testing.findings import Findings
 from tests.sim_kit.raft_ledger import MemoryLedger
 
 MICROSECONDS = 1e6

@@ -87,9 +87,8 @@ class SimCluster(HAPair):
         judge = self.judge
         if not (judge.lost_power or judge.damages or self.fail_overs):
             records = self.master.log_image().records()
-            problem = check_transactions(records, self.transactions.ended)
-            if problem is not None:
-                self.findings.violation(self.now, "transactions", problem)
+            for breach in check_transactions(records, self.transactions.ended):
+                self.findings.violation(self.now, "transactions", breach.text)
         if not (judge.lost_power or judge.damages or judge.deletions or self.fail_overs):
             # else numbers may have been given twice
             for problem in self.consumer.problems:

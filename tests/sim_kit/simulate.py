@@ -23,7 +23,7 @@ from twisted.logger import (
 from zope.interface import implementer, provider
 
 from rmq_ha.base.errors import RmqHaError
-from rmq_ha.testing.checkers import Finding
+from rmq_ha.testing.findings import Finding
 from rmq_ha.testing.trace import Trace
 from tests.sim_kit.faults import KINDS as FAULT_KINDS
 from tests.sim_kit.faults import Fault, FaultPlan, plan_faults
@@ -196,7 +196,8 @@ def run_storm(seed: int, write: Callable[[str], None] = lambda line: None) -> Re
         with _Complaints(storm):
             storm.run()
         trace, findings = storm.world.trace, storm.findings
-        statuses = {"PUT_OK": len(storm.acked), "others": len(storm.sent) - len(storm.acked)}
+        told = storm.promises
+        statuses = {"PUT_OK": len(told.places), "others": len(told.attempts) - len(told.places)}
         return Result(
             CONTROLLED,
             seed,

@@ -23,6 +23,7 @@ from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
 from tests.sim_kit.controlled import TOPIC, ControlledBrokers, accepts
 from tests.sim_kit.progress import Broken, Progress
+from tests.sim_kit.promises import Promises
 
 STEPS = 30
 READ_EVERY = 3
@@ -46,8 +47,7 @@ class Storm:
         meet.
     :ivar options: what was drawn from the seed.
     :ivar history: what was done, for people.
-    :ivar sent: when each message left.
-    :ivar acked: when each of them was acknowledged.
+    :ivar promises: when each message left, and when it was acknowledged.
     """
 
     scenes = 0.1
@@ -55,8 +55,7 @@ class Storm:
     def __init__(self, seed: int, write: Callable[[str], None] = _quiet) -> None:
         self.history: list[str] = []
         self._write = write
-        self.sent: dict[bytes, float] = {}
-        self.acked: dict[bytes, float] = {}
+        self.promises = Promises()
         self._random = random = Random(seed)
         self._frame = random.choice((40, 150, 32768))
         self.brokers = ControlledBrokers(
@@ -103,16 +102,16 @@ class Storm:
         brokers, random = self.brokers, self._random
         for node in brokers.nodes:
             if node.state == "running":
-                body = b"%d|" % len(self.sent) + b"." * random.choice(SIZES)
-                self.sent[body] = self._clock.seconds()
-                request = send_request("producers", TOPIC, 0, body, "", brokers.now_ms())
+                text = f"{len(self.promises.attempts)}|" + "." * random.choice(SIZES)
+                self.promises.sent(text, self._clock.seconds())
+                request = send_request("producers", TOPIC, 0, text.encode(), "", brokers.now_ms())
                 address = f"{node.host.ip}:{LISTEN_PORT}"
                 answered = brokers.client.invoke(address, request, 5000)
-                answered.addBoth(self._answered, body)
+                answered.addBoth(self._answered, text)
 
-    def _answered(self, answer: RemotingCommand | Failure, body: bytes) -> None:
+    def _answered(self, answer: RemotingCommand | Failure, text: str) -> None:
         if isinstance(answer, RemotingCommand) and answer.code == 0:
-            self.acked[body] = self._clock.seconds()
+            self.promises.acknowledged(text, self._clock.seconds())
 
     # ------------------------------------------------------------ what goes wrong
 
@@ -346,17 +345,10 @@ class Storm:
         """All is over, and everybody has had time."""
         brokers, master = self.brokers, self.brokers.leader()
         everything = self._seen
-        present = set(everything)
-        if len(present) != len(everything):
-            raise Broken("a message is there twice")
-        lost = [body.split(b"|")[0] for body in self.acked if body not in present]
-        if lost:
-            raise Broken(f"acknowledged and lost: {lost}")
-        newest = 0.0
-        for body in everything:
-            if self.acked.get(body, newest) < newest:
-                raise Broken(f"{body[:20]!r} was acknowledged before the one before it was sent")
-            newest = max(newest, self.sent[body])
+        present, where = [body.decode() for body in everything], "the queue"
+        breaches = self.promises.breaches(present, where)
+        for breach in breaches or self.promises.order_breaches(present, where):
+            raise Broken(breach.text)
         log = master.store.log
         for node in brokers.nodes:
             if brokers.bodies(node) != everything or node.store.log.max_offset != log.max_offset:

@@ -19,6 +19,7 @@ from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.testing.cluster import LISTEN_PORT, StoreNode
 from rmq_ha.testing.host import SimHost
 from rmq_ha.testing.images import LogRecord
+from tests.sim_kit.promises import Breach, Promises
 
 GROUP = "sim-transactions"
 TOPIC = "Paid"
@@ -143,24 +144,19 @@ def decision_of(key: str) -> int:
     return TRANSACTION_COMMIT if crc32(key.encode()) % 3 else TRANSACTION_ROLLBACK
 
 
-def check_transactions(records: Iterable[LogRecord], ended: set[str]) -> str | None:
+def check_transactions(records: Iterable[LogRecord], ended: set[str]) -> list[Breach]:
     """
-    Each decision took effect once.
+    Judge whether each decision took effect once.
 
     :param records: of a log that lost nothing.
     :param ended: unique ids whose END was answered with success.
-    :returns: what is wrong, or None.
     """
-    copies: dict[str, int] = {}
-    for record in records:
-        if record.topic == TOPIC:
-            copies[record.unique_id] = copies.get(record.unique_id, 0) + 1
-    for key, count in copies.items():
+    visible = [record.unique_id for record in records if record.topic == TOPIC]
+    promises = Promises()
+    for key in ended | set(visible):
+        promises.sent(key)
         if decision_of(key) != TRANSACTION_COMMIT:
-            return f"{key} was rolled back, and is visible"
-        if count > 1:
-            return f"{key} was committed {count} times"
-    for key in sorted(ended):
-        if decision_of(key) == TRANSACTION_COMMIT and key not in copies:
-            return f"the commit of {key} was answered, and it is not visible"
-    return None
+            promises.taken_back(key)
+        elif key in ended:
+            promises.acknowledged(key)
+    return promises.breaches(visible, TOPIC)

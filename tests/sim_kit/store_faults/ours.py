@@ -11,9 +11,9 @@ from rmq_ha.base.model.message import Address, Message
 from rmq_ha.base.model.properties import DELAY, KEYS, TAGS, UNIQ_KEY, encode_properties
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import ROOT, StoreNode, small_configuration
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.host import World
 from tests.sim_kit.pair import PairOptions
 from tests.sim_kit.simcluster import SimCluster

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_ha.server.replication.statistics import MasterStatistics, ReplicationStatistics
-from rmq_ha.testing.checkers import Findings
+from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.images import LogImage, LogRecord
 from tests.sim_kit.damage import LOG, ZERO, Damage
 from tests.sim_kit.ending import Ending

@@ -3,8 +3,8 @@
 import struct
 from zlib import crc32
 
-from rmq_ha.testing.checkers import check_numbering, check_queues, compare_logs, last_lives
 from rmq_ha.testing.images import LogImage, LogRecord, QueueImage, is_seen_as, parse_record
+from tests.sim_kit.checkers import check_numbering, check_queues, compare_logs, last_lives
 
 # Recorded from a Java broker: empty body, no properties, TopicA, queue 3.
 # Spec: store.md, section 2.1.

@@ -8,8 +8,8 @@ import pytest
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
-from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.images import LogImage
 from rmq_ha.testing.workload import Attempt
 from tests.sim_kit.damage import LOG, LOST, ZERO, Damage

@@ -4,9 +4,10 @@ import pytest
 
 from rmq_ha.base.model.message import Message
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
-from rmq_ha.testing.checkers import Findings, compare_logs
 from rmq_ha.testing.cluster import HA_PORT, StoreNode, small_configuration
+from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.host import SimHost, World
+from tests.sim_kit.checkers import compare_logs
 from tests.unit.base.tls.material import Files
 
 

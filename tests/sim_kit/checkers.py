@@ -1,7 +1,7 @@
 """
-Checks what must hold in a master/slave pair, whatever goes wrong.
+Checks of the logs, queues and indexes of a pair; `promises` judges what clients were told.
 
-The promises, and what they do not say:
+The promises of a pair, and what they do not say:
 
 - PUT_OK of a SYNC_MASTER: at that moment a slave holds the same bytes (in memory; ha.md, section
   6). So the message survives the loss of one machine; both may lose it when the power of both fails
@@ -10,63 +10,15 @@ The promises, and what they do not say:
 - A process that is killed loses nothing that it wrote.
 - Through any sequence of fail-overs, losses of power and returns: a master that comes back with
   less than its slave has, and a member that returns with records at its end that the other member
-  never had, end with equal logs. What an operator may lose on the way stands in
-  `tests/sim_kit/judge.py`.
+  never had, end with equal logs. What an operator may lose on the way stands in `judge`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from rmq_ha.base.model.java_hash import tags_code
-from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.testing.images import LogImage, LogRecord, QueueImage, is_seen_as, parse_record
-from rmq_ha.testing.workload import Attempt
-
-MAX_FINDINGS = 40
-
-
-class Finding(NamedTuple):
-    """
-    Something that a checker noticed.
-
-    :ivar time: simulated seconds.
-    :ivar kind: a short name; equal causes have equal kinds.
-    """
-
-    time: float
-    kind: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.time:.6f} s: {self.kind}: {self.text}"
-
-
-@dataclass
-class Findings:
-    """
-    All findings.
-
-    :ivar violations: promises that were broken.
-    :ivar hazards: events that 4.x does not promise to prevent.
-    """
-
-    violations: list[Finding] = field(default_factory=list)
-    hazards: list[Finding] = field(default_factory=list)
-
-    def violation(self, time: float, kind: str, text: str) -> None:
-        """Note a promise that is broken."""
-        if len(self.violations) < MAX_FINDINGS:
-            self.violations.append(Finding(time, kind, text))
-
-    def hazard(self, time: float, kind: str, text: str) -> None:
-        """Note a failure that RocketMQ 4.x allows."""
-        if len(self.hazards) < MAX_FINDINGS:
-            self.hazards.append(Finding(time, kind, text))
-
-    def kinds(self) -> list[str]:
-        """Return the kinds of violations, in order of appearance."""
-        return list(dict.fromkeys(finding.kind for finding in self.violations))
+from tests.sim_kit.promises import numbering_fault
 
 
 def compare_logs(log: LogImage, other: LogImage) -> int | None:
@@ -94,16 +46,13 @@ def check_numbering(records: Iterable[LogRecord], made_again: Mapping[str, int])
     :param made_again: topics that were deleted: their queues may begin at 0 again.
     :returns: what is wrong, or None.
     """
-    expected: dict[Key, int] = {}
-    for record in records:
-        key = record.topic, record.queue_id
-        due_offset = expected.get(key, record.queue_offset)
-        if record.queue_offset != due_offset and (
-            record.queue_offset or record.topic not in made_again
-        ):
-            return f"{key} has {record.queue_offset} after {due_offset - 1} at {record.offset}"
-        expected[key] = record.queue_offset + 1
-    return None
+    return numbering_fault(
+        (
+            ((record.topic, record.queue_id), record.queue_offset, record.offset)
+            for record in records
+        ),
+        lambda queue: queue[0] in made_again,
+    )
 
 
 def last_lives(
@@ -232,33 +181,3 @@ def check_index(store: Any, records: Iterable[LogRecord]) -> str | None:
         if record not in ids:
             return f"a query for {record.unique_id} finds {ids} instead of {record}"
     return None
-
-
-def check_attempts(
-    attempts: Iterable[Attempt],
-    findings: Findings,
-    now: float,
-    logs: dict[str, dict[str, LogRecord]],
-    crashed: set[tuple[str, int]],
-) -> None:
-    """
-    Check at the end that every result came once, and that every stored message is where its status
-    says.
-
-    :param logs: records by unique id for each member; the master's first.
-    :param crashed: lives that ended in a crash; their results may be missing.
-    """
-    for attempt in attempts:
-        name = attempt.unique_id
-        if attempt.fired != 1 and (attempt.fired > 1 or attempt.life not in crashed):
-            findings.violation(now, "result", f"the result of {name} came {attempt.fired} times")
-        if attempt.status is None:
-            continue
-        held_by = [part for part, records in logs.items() if name in records]
-        if not attempt.status.is_stored:
-            if held_by and attempt.status is not PutMessageStatus.UNKNOWN_ERROR:
-                text = f"{name} ended {attempt.status.name} and is in the log of {held_by}"
-                findings.violation(now, "stored-after-refusal", text)
-        elif "master" not in held_by and not attempt.excused:
-            text = f"{name} ended {attempt.status.name}, and the master's log has it not"
-            findings.violation(now, "lost", text)
