@@ -10,7 +10,7 @@ from twisted.internet.defer import succeed
 
 from rmq_ha.server.replication.epochs.commit_log import ConfirmedTail, EpochCommitLog
 from rmq_ha.server.replication.epochs.epochs import Epochs
-from rmq_ha.server.replication.epochs.files import EpochFile
+from rmq_ha.server.replication.epochs.history import EpochFile
 from rmq_ha.server.replication.epochs.journal import EpochJournal
 from rmq_ha.server.replication.epochs.master import MasterRole
 from rmq_ha.server.replication.epochs.replica import EpochReplica

@@ -4,10 +4,13 @@ Spec: controller.md, sections 4.1 and 7.5.
 """
 
 from binascii import crc32
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.seams import Disk
+
+T = TypeVar("T")
 
 OPEN_END = (1 << 63) - 1
 """The end of the last epoch, which is still open."""
@@ -184,3 +187,12 @@ def read_number(text: bytes) -> int:
     if not text.isdigit() or len(text) > _MOST_DIGITS or int(text) > OPEN_END:
         raise ProtocolViolation(f"{text[:40]!r} is no number")
     return int(text)
+
+
+def read_decoded(disk: Disk, path: str, decode: Callable[[bytes], T]) -> T | None:
+    """Decode a file of controller mode; None: it is missing or empty."""
+    try:
+        data = disk.read_bytes(path)
+    except FileNotFoundError:
+        return None
+    return decode(data) if data else None

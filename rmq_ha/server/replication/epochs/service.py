@@ -19,14 +19,13 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.replication.epochs.commit_log import EpochCommitLog
 from rmq_ha.server.replication.epochs.context import BrokerParts, OwnJournal, RoleContext
 from rmq_ha.server.replication.epochs.epochs import Epochs
-from rmq_ha.server.replication.epochs.files import IdentityFiles
 from rmq_ha.server.replication.epochs.ha_status import master_status, slave_status
 from rmq_ha.server.replication.epochs.history import EpochHistory
 from rmq_ha.server.replication.epochs.master import MasterRole
 from rmq_ha.server.replication.epochs.put_refusal import why_no_puts, why_not_kept
 from rmq_ha.server.replication.epochs.roles.actions import Adopt, Follow, Lead, Progress, StepDown
 from rmq_ha.server.replication.epochs.roles.controller_client import ControllerClient, Decision
-from rmq_ha.server.replication.epochs.roles.identity import KnownIds
+from rmq_ha.server.replication.epochs.roles.identity import IdentityFiles, KnownIds
 from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
 from rmq_ha.server.replication.epochs.roles.resignation import Resignation
 from rmq_ha.server.replication.epochs.settings import manager_settings, replication_settings

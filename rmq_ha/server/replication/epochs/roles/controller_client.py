@@ -21,7 +21,6 @@ from rmq_ha.base.wire.ext_fields import ext_fields
 from rmq_ha.server.controller.codec import decode_header
 from rmq_ha.server.controller.codes import RequestCode
 from rmq_ha.server.controller.messages import NotifyRoleChangedRequest, SyncStateSet
-from rmq_ha.server.replication.epochs.files import IdentityFiles
 from rmq_ha.server.replication.epochs.roles.actions import (
     Accept,
     Action,
@@ -34,6 +33,7 @@ from rmq_ha.server.replication.epochs.roles.actions import (
     StepDown,
     Withdraw,
 )
+from rmq_ha.server.replication.epochs.roles.identity import IdentityFiles
 from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
 
 TIMEOUT_MS = 3000

@@ -16,9 +16,10 @@ from rmq_ha.server.replication.epochs.epochs import (
     decode_epochs,
     encode_epochs,
 )
-from rmq_ha.server.replication.epochs.files import EpochFile, IdentityFiles
+from rmq_ha.server.replication.epochs.history import EpochFile
 from rmq_ha.server.replication.epochs.roles.identity import (
     Identity,
+    IdentityFiles,
     decode_identity,
     encode_identity,
 )

@@ -12,10 +12,9 @@ from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.controller.messages import SyncStateSet
-from rmq_ha.server.replication.epochs.files import IdentityFiles
 from rmq_ha.server.replication.epochs.roles.actions import Adopt, Follow, Lead, Progress
 from rmq_ha.server.replication.epochs.roles.controller_client import ControllerClient, Decision
-from rmq_ha.server.replication.epochs.roles.identity import KnownIds
+from rmq_ha.server.replication.epochs.roles.identity import IdentityFiles, KnownIds
 from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
 from rmq_ha.server.replication.epochs.settings import ManagerSettings
 from tests.sim_kit.controlled import until, wait
