@@ -4,10 +4,11 @@ import ast
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from zope.interface import implementedBy
@@ -206,9 +207,9 @@ def layer_of(module: str) -> int:
     return layer
 
 
-def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and dotted name of everything imported; `from a import b` gives `a.b`."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -218,10 +219,10 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{node.module}.{alias.name}"
 
 
-def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def uses(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and dotted name of everything imported or reached through an import."""
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 names[alias.asname or alias.name.split(".")[0]] = (
@@ -230,8 +231,8 @@ def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-    yield from imports(tree)
-    for node in ast.walk(tree):
+    yield from imports(nodes)
+    for node in nodes:
         dotted = dotted_name(node)
         first, _, rest = dotted.partition(".")
         if rest and first in names:
@@ -254,8 +255,54 @@ def is_ambient(name: str) -> bool:
     return name == "open" or is_below(name, AMBIENT)
 
 
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
+class Facts(NamedTuple):
+    """
+    The facts of a file that the rules ask, without its tree: all trees together take much memory.
+
+    :ivar imports: line and dotted name of everything imported.
+    :ivar uses: the same, with everything that is reached through an import.
+    :ivar names: line and name of each variable and parameter.
+    :ivar riddles: names of classes, functions and modules that say nothing.
+    :ivar constructors: line, class and number of parameters of each.
+    :ivar is_docstring: nothing else stands in the file.
+    """
+
+    imports: list[tuple[int, str]]
+    uses: list[tuple[int, str]]
+    names: list[tuple[int, str]]
+    riddles: list[str]
+    constructors: list[tuple[int, str, int]]
+    is_docstring: bool
+
+
+@cache
+def facts(path: Path) -> Facts:
+    """Read a file once for all tests here."""
+    tree = ast.parse(path.read_text(), str(path))
+    nodes = list(ast.walk(tree))
+    return Facts(
+        list(imports(nodes)),
+        list(uses(nodes)),
+        [
+            (node.lineno, node.id if isinstance(node, ast.Name) else node.arg)
+            for node in nodes
+            if (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+            or isinstance(node, ast.arg)
+        ],
+        [*riddles(tree), *([path.name] if is_riddle(path.stem) else [])],
+        list(constructors(nodes)),
+        bool(ast.get_docstring(tree)) and len(tree.body) == 1,
+    )
+
+
+def constructors(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str, int]]:
+    """Line, class and number of parameters of each `__init__`."""
+    for node in nodes:
+        for method in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                names = method.args
+                count = len([*names.posonlyargs, *names.args, *names.kwonlyargs]) - 1
+                yield method.lineno, node.name, count
 
 
 def where(path: Path, line: int) -> str:
@@ -270,7 +317,7 @@ def test_a_house_stands_on_those_before_it(house: str) -> None:
         f"{where(path, line)}: {name}"
         for path in FILES
         if house_of(module_of(path)) == house
-        for line, name in imports(parsed(path))
+        for line, name in facts(path).imports
         if is_below(name, ["rmq_ha"]) and name not in ("rmq_ha", "rmq_ha.__version__")
         if house_of(name) not in allowed
     ]
@@ -284,14 +331,13 @@ def test_nothing_else_lies_beside_the_houses() -> None:
     assert beside == set(FRONT_DOORS)
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_imports_point_down(path: Path) -> None:
+def test_imports_point_down() -> None:
     """A layer knows those below it, and itself."""
-    module = module_of(path)
-    layer = layer_of(module)
     wrong = [
         f"{where(path, line)}: layer {layer} imports {name} of layer {layer_of(name)}"
-        for line, name in imports(parsed(path))
+        for path in FILES
+        for layer in [layer_of(module_of(path))]
+        for line, name in facts(path).imports
         if is_below(name, ["rmq_ha"]) and layer_of(name) > layer
     ]
     assert not wrong, "\n".join(wrong)
@@ -314,7 +360,7 @@ def test_no_circle_of_packages() -> None:
     for path in FILES:
         own = package_of(module_of(path))
         stands_on.setdefault(own, set()).update(
-            package_of(name) for _, name in imports(parsed(path)) if is_below(name, ["rmq_ha"])
+            package_of(name) for _, name in facts(path).imports if is_below(name, ["rmq_ha"])
         )
         stands_on[own] -= {own, "rmq_ha"}
     assert_no_circle(stands_on)
@@ -354,7 +400,7 @@ def test_the_rooms_of_a_package_stand_on_each_other_in_one_order(package: str, r
     wrong = [
         f"{where(path, line)}: {name}"
         for path in files
-        for line, name in imports(parsed(path))
+        for line, name in facts(path).imports
         if is_below(name, [here]) and not is_below(name, allowed)
     ]
     assert not wrong, "\n".join(wrong)
@@ -379,7 +425,7 @@ def test_store_and_broker_know_no_kind_of_journal() -> None:
         f"{where(path, line)}: {name}"
         for path in FILES
         if is_below(module_of(path), ["rmq_ha.server.store", "rmq_ha.server.broker"])
-        for line, name in imports(parsed(path))
+        for line, name in facts(path).imports
         if is_below(name, kinds) and not is_below(name, of_tables)
     ]
     assert not wrong, "\n".join(wrong)
@@ -390,7 +436,7 @@ def test_no_circle_of_modules() -> None:
     modules = {module_of(path): path for path in FILES}
     stands_on = {}
     for module, path in modules.items():
-        named = [name for _, name in imports(parsed(path)) if is_below(name, ["rmq_ha"])]
+        named = [name for _, name in facts(path).imports if is_below(name, ["rmq_ha"])]
         found = {name if name in modules else name.rpartition(".")[0] for name in named}
         stands_on[module] = found - {module, "rmq_ha"}
     assert_no_circle(stands_on)
@@ -403,73 +449,77 @@ def assert_no_circle(stands_on: dict[str, set[str]]) -> None:
         pytest.fail(f"each of these imports the one before it: {error.args[1]}")
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_the_lower_layers_know_little_of_twisted(path: Path) -> None:
+def frameworks_of(module: str) -> list[str]:
+    """The modules of Twisted and zope that a module may import."""
+    allowed = FRAMEWORK.get(layer_of(module))
+    if allowed is None:
+        return ["twisted", "zope"]
+    return [name for key, names in allowed.items() if key in ("", module) for name in names]
+
+
+def test_the_lower_layers_know_little_of_twisted() -> None:
     """Bytes to values and decisions run anywhere, without a reactor near them."""
-    module = module_of(path)
-    allowed_here = FRAMEWORK.get(layer_of(module))
-    if allowed_here is None:
-        return
-    allowed = [name for key, names in allowed_here.items() if key in ("", module) for name in names]
     wrong = [
         f"{where(path, line)}: {name}"
-        for line, name in imports(parsed(path))
-        if is_below(name, ["twisted", "zope"]) and not is_below(name, allowed)
+        for path in FILES
+        for line, name in facts(path).imports
+        if is_below(name, ["twisted", "zope"])
+        if not is_below(name, frameworks_of(module_of(path)))
     ]
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_time_chance_files_and_threads_come_through_the_host(path: Path) -> None:
+def test_time_chance_files_and_threads_come_through_the_host() -> None:
     """What is asked of the machine itself cannot be simulated."""
-    if is_below(module_of(path), MAY_BE_AMBIENT):
-        return
     wrong = {
-        f"{where(path, line)}: {name}" for line, name in uses(parsed(path)) if is_ambient(name)
+        f"{where(path, line)}: {name}"
+        for path in FILES
+        if not is_below(module_of(path), MAY_BE_AMBIENT)
+        for line, name in facts(path).uses
+        if is_ambient(name)
     }
     assert not wrong, "\n".join(sorted(wrong))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in FILES if path.name == "__init__.py" and module_of(path) not in NAMES_THINGS],
-    ids=module_of,
-)
-def test_a_package_file_is_its_docstring(path: Path) -> None:
+def test_a_package_file_is_its_docstring() -> None:
     """Importing a package runs nothing."""
-    tree = parsed(path)
-    assert ast.get_docstring(tree)
-    assert len(tree.body) == 1
+    packages = [path for path in FILES if path.name == "__init__.py"]
+    wrong = [
+        module_of(path)
+        for path in packages
+        if module_of(path) not in NAMES_THINGS
+        if not facts(path).is_docstring
+    ]
+    assert packages
+    assert not wrong
 
 
 @pytest.mark.parametrize("package", NAMES_THINGS)
 def test_a_package_that_names_things_imports_none_of_them(package: str) -> None:
     """Who needs one module of the client, a broker too, loads no other; no cycle can arise."""
-    tree = parsed(ROOT.parent / package.replace(".", "/") / "__init__.py")
+    tree = ast.parse((ROOT.parent / package.replace(".", "/") / "__init__.py").read_text())
     assert ast.get_docstring(tree)
     at_import = [node for node in tree.body if not (isinstance(node, ast.If) and node.orelse)] + [
         node for found in tree.body if isinstance(found, ast.If) for node in found.orelse
     ]
-    found = {name for node in at_import for _, name in imports(node)}
+    found = {name for node in at_import for _, name in imports(ast.walk(node))}
     assert found <= {"importlib.import_module", "typing.TYPE_CHECKING"}
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_spark_knows_no_reactor() -> None:
+    """Spark forks its workers: what they import has no reactor, and none of Twisted."""
+    files = [
         path
         for path in FILES
         if is_below(module_of(path), ["rmq_ha.lake.scan", "rmq_ha.lake.spark"])
-    ],
-    ids=module_of,
-)
-def test_spark_knows_no_reactor(path: Path) -> None:
-    """Spark forks its workers: what they import has no reactor, and none of Twisted."""
+    ]
     wrong = [
         f"{where(path, line)}: {name}"
-        for line, name in imports(parsed(path))
+        for path in files
+        for line, name in facts(path).imports
         if is_below(name, ["twisted", "zope"])
     ]
+    assert files
     assert not wrong, "\n".join(wrong)
 
 
@@ -481,21 +531,15 @@ def test_twisted_plugins_is_no_package() -> None:
 NO_NAMES = {"found", "one", "wanted", "each", "there"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_a_name_says_what_it_is(path: Path) -> None:
+def test_a_name_says_what_it_is() -> None:
     """`found` says nothing that its line does not say: grep for what it is finds no line."""
-    nodes = list(ast.walk(parsed(path)))
     named = [
-        (node.lineno, node.id)
-        for node in nodes
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in NO_NAMES
+        f"{where(path, line)}: {name}"
+        for path in FILES
+        for line, name in facts(path).names
+        if name in NO_NAMES
     ]
-    named += [
-        (node.lineno, node.arg)
-        for node in nodes
-        if isinstance(node, ast.arg) and node.arg in NO_NAMES
-    ]
-    assert named == []
+    assert not named, "\n".join(named)
 
 
 def words(text: str) -> frozenset[str]:
@@ -593,15 +637,15 @@ STILL_RIDDLES: dict[str, frozenset[str]] = {
 """By house, what was there before the rule: this list only shrinks."""
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_names_can_be_read_without_their_file(path: Path) -> None:
+def test_names_can_be_read_without_their_file() -> None:
     """`Told`, `of` and `owed.py` say nothing in a traceback, and grep finds them everywhere."""
-    module = module_of(path)
-    names = set(riddles(parsed(path)))
-    if is_riddle(path.stem):
-        names.add(f"{path.stem}.py")
-    new = names - STILL_RIDDLES.get(house_of(module), frozenset())
-    assert not new, f"give these a noun or a verb that says what they are: {sorted(new)}"
+    new = [
+        f"{where(path, 1)}: {name}"
+        for path in FILES
+        for name in facts(path).riddles
+        if name not in STILL_RIDDLES.get(house_of(module_of(path)), ())
+    ]
+    assert not new, "give these a noun or a verb that says what they are:\n" + "\n".join(new)
 
 
 @pytest.mark.parametrize(
@@ -675,22 +719,33 @@ def test_sentences_that_an_operator_could_not_decode_are_gone() -> None:
     assert not found
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_implementers_implement(path: Path) -> None:
-    """Every class has the methods, with the parameters, of the interfaces that it declares."""
-    if path.name == "__init__.py":
-        return
+EXTRAS = {"": "", "pyspark": "spark", "numpy": "spark", "opentelemetry": "otel"}
+"""What a file needs beside the required packages, with the extra that installs it."""
+
+
+def needs(path: Path) -> str:
+    """A package of `EXTRAS`."""
     if is_below(module_of(path), ["rmq_ha.lake.spark"]):
-        pytest.importorskip("pyspark", reason="pip install 'rmq-ha[spark]'")
-    elif any(is_below(name, ["numpy"]) for _, name in imports(parsed(path))):
-        pytest.importorskip("numpy", reason="pip install 'rmq-ha[spark]'")
-    elif any(is_below(name, ["opentelemetry"]) for _, name in imports(parsed(path))):
-        pytest.importorskip("opentelemetry", reason="pip install 'rmq-ha[otel]'")
-    module = importlib.import_module(module_of(path))
-    for _, found in inspect.getmembers(module, inspect.isclass):
-        if found.__module__ == module.__name__:
-            for interface in implementedBy(found):
-                verifyClass(interface, found)
+        return "pyspark"
+    for package in ("numpy", "opentelemetry"):
+        if any(is_below(name, [package]) for _, name in facts(path).imports):
+            return package
+    return ""
+
+
+@pytest.mark.parametrize("package", EXTRAS)
+def test_implementers_implement(package: str) -> None:
+    """Every class has the methods, with the parameters, of the interfaces that it declares."""
+    if package:
+        pytest.importorskip(package, reason=f"pip install 'rmq-ha[{EXTRAS[package]}]'")
+    files = [path for path in FILES if needs(path) == package and path.name != "__init__.py"]
+    assert files
+    for path in files:
+        module = importlib.import_module(module_of(path))
+        for _, found in inspect.getmembers(module, inspect.isclass):
+            if found.__module__ == module.__name__:
+                for interface in implementedBy(found):
+                    verifyClass(interface, found)
 
 
 @pytest.mark.parametrize(
@@ -712,7 +767,8 @@ def test_implementers_implement(path: Path) -> None:
 )
 def test_the_search_finds_what_it_looks_for(source: str, is_found: bool) -> None:
     """A check that never fails is none."""
-    assert any(is_ambient(name) for _, name in uses(ast.parse(source))) is is_found
+    tree = list(ast.walk(ast.parse(source)))
+    assert any(is_ambient(name) for _, name in uses(tree)) is is_found
 
 
 MOST_PARAMETERS = 7
@@ -723,14 +779,12 @@ MANY_PARAMETERS = {
 """Classes whose constructor may take more than `MOST_PARAMETERS`, each with the reason."""
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_a_constructor_takes_few_things(path: Path) -> None:
+def test_a_constructor_takes_few_things() -> None:
     """What a class needs of its surroundings comes in things that have names of their own."""
-    for node in ast.walk(parsed(path)):
-        if not isinstance(node, ast.ClassDef) or node.name in MANY_PARAMETERS:
-            continue
-        for method in node.body:
-            if isinstance(method, ast.FunctionDef) and method.name == "__init__":
-                names = method.args
-                count = len([*names.posonlyargs, *names.args, *names.kwonlyargs]) - 1
-                assert count <= MOST_PARAMETERS, f"{node.name} takes {count}: group them by name"
+    wrong = [
+        f"{where(path, line)}: {name} takes {count}: group them by name"
+        for path in FILES
+        for line, name, count in facts(path).constructors
+        if name not in MANY_PARAMETERS and count > MOST_PARAMETERS
+    ]
+    assert not wrong, "\n".join(wrong)
