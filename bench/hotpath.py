@@ -80,6 +80,8 @@ class Turns:
     def __init__(self) -> None:
         self.turn_seconds = TURN_SECONDS
         self._next: list[Any] = []
+        self._hooks: list[Any] = []
+        self.soon = self._hooks.append
         self._soon: list[Any] = []
         self.now = 1000.0
 
@@ -108,7 +110,11 @@ class Turns:
             if later.active():
                 later.cancel()
                 function(*args)
-        return bool(self._next)
+        hooks = self._hooks[:]
+        self._hooks.clear()
+        for function in hooks:
+            function()
+        return bool(self._next or self._hooks)
 
 
 class End(StringTransport):
@@ -179,7 +185,7 @@ class Machine:
     def __init__(self, directory: str, wires: Wires, role: BrokerRole) -> None:
         self.clock = Turns()
         host = Host(self.clock, self.clock.now_ms, wires, RealDisk(), AtOnce(), Random(1),
-                    open_files=OPEN_FILES)  # type: ignore[arg-type]  # fmt: skip
+                    open_files=OPEN_FILES, soon=self.clock.soon)  # type: ignore[arg-type]  # fmt: skip
         configuration = BrokerConfiguration()
         configuration.broker.broker_name = "broker-a"
         configuration.broker.broker_ip1 = configuration.broker.broker_ip2 = "127.0.0.1"

@@ -7,6 +7,7 @@ file, reads a clock, starts a thread or draws a random number.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -18,6 +19,8 @@ from twisted.internet.interfaces import (
 )
 
 T = TypeVar("T")
+Soon = Callable[[Callable[[], object]], object]
+"""The type of `Host.soon`."""
 
 
 class File(Protocol):
@@ -219,6 +222,11 @@ class Connections(Protocol):
         """Note the address of a broker of this cluster, which is accepted where others are not."""
 
 
+def _not_set(function: Callable[[], object]) -> object:
+    """Stand for a `Host.soon` that nobody gave."""
+    raise NotImplementedError
+
+
 @dataclass(frozen=True)
 class Host:
     """
@@ -234,6 +242,11 @@ class Host:
     :ivar processors: how many processors the machine has, for operators.
     :ivar connections: counts connections; None if they are not limited.
     :ivar open_files: how many files may be open at once, besides connections.
+    :ivar soon: has a function called once, at the end of this turn of the reactor, when all bytes
+        that have arrived are read. Between two turns, or within such a function, it means the end
+        of the next turn, which then waits for nothing. Functions are called in the order in which
+        they were given, and an exception of one is logged. Nobody can cancel a call. Without
+        another implementation it is `callLater` of `clock` with 0 seconds.
     """
 
     clock: IReactorTime
@@ -247,6 +260,11 @@ class Host:
     connections: Connections | None = None
     open_files: int = 1024
     boot_clock: Callable[[], float] | None = None
+    soon: Soon = _not_set
+
+    def __post_init__(self) -> None:
+        if self.soon is _not_set:
+            object.__setattr__(self, "soon", partial(self.clock.callLater, 0))
 
     @property
     def times(self) -> Times:

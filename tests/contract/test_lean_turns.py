@@ -7,11 +7,13 @@ import cProfile
 
 import pytest
 from twisted.internet.epollreactor import EPollReactor
+from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.internet.pollreactor import PollReactor
 from twisted.internet.protocol import Factory, Protocol
 from twisted.python import log
+from zope.interface import implementer
 
-from rmq_ha.base.host.turns import make_lean
+from rmq_ha.base.host.turns import make_lean, soon_of
 
 
 class Told(Protocol):
@@ -20,11 +22,15 @@ class Told(Protocol):
     def __init__(self, name, events):
         self.name, self.events = name, events
         self.others = []
+        self.on_data = lambda: None
 
     def dataReceived(self, data):
         self.events.append((self.name, data))
+        self.on_data()
         if data == b"raise":
             raise ValueError("a mistake of the protocol")
+        if data == b"pause":
+            self.transport.pauseProducing()
         if data == b"end the others":
             for other in self.others:
                 other.transport.abortConnection()
@@ -36,8 +42,23 @@ class Told(Protocol):
         self.events.append((self.name, reason.type.__name__))
 
 
+@implementer(IHalfCloseableProtocol)
+class HalfTold(Told):
+    """Goes on writing after the other end has written its last byte."""
+
+    def readConnectionLost(self):
+        self.events.append((self.name, "reads no more"))
+        self.transport.write(b"answer to the end")
+        self.transport.loseConnection()
+
+    def writeConnectionLost(self):
+        self.events.append((self.name, "writes no more"))
+
+
 class Conversation:
     """A reactor that nothing else uses, and connections on it."""
+
+    accepting = Told
 
     def __init__(self, is_lean):
         self.reactor = EPollReactor()
@@ -63,7 +84,7 @@ class Conversation:
         factory = Factory()
 
         def build(_):
-            protocol = Told(f"server {len(self.accepted)}", self.events)
+            protocol = self.accepting(f"server {len(self.accepted)}", self.events)
             self.accepted.append(protocol)
             return protocol
 
@@ -149,8 +170,39 @@ def test_timers_go_on(talk):
     talk.until(lambda: fired == [1])
 
 
-def test_a_lean_turn_calls_nothing_but_the_descriptor(talk):
+def test_a_reset_is_told_once(talk):
     (client,) = talk.connect(1)
+    client.transport.abortConnection()
+    talk.until(lambda: len(talk.events) == 2)
+    assert set(talk.events) == {("server 0", "ConnectionLost"), ("client 0", "ConnectionAborted")}
+
+
+def test_a_protocol_may_answer_the_end_of_what_it_reads(talk):
+    talk.accepting = HalfTold
+    (client,) = talk.connect(1)
+    client.transport.loseWriteConnection()
+    talk.until(lambda: ("client 0", "ConnectionDone") in talk.events)
+    assert talk.events[0] == ("server 0", "reads no more")
+    assert talk.events.count(("client 0", b"answer to the end")) == 1
+
+
+def test_a_paused_producer_reads_nothing(talk):
+    (client,) = talk.connect(1)
+    client.transport.write(b"pause")
+    talk.until(lambda: ("server 0", b"pause") in talk.events)
+    client.transport.write(b"later")
+    for _ in range(5):
+        talk.reactor.iterate(0.001)
+    assert talk.events == [("server 0", b"pause")]
+    talk.accepted[0].transport.resumeProducing()
+    talk.until(lambda: ("server 0", b"later") in talk.events)
+
+
+READS = {"callWithLogger", "callWithContext", "_doReadOrWrite", "doRead", "_dataReceived"}
+
+
+def called_in_a_read(talk, client):
+    """Names of the functions in `READS` that a turn calls in which the server reads a byte."""
     counts = []
     for _ in range(2):
         client.transport.socket.send(b"1")
@@ -159,8 +211,58 @@ def test_a_lean_turn_calls_nothing_but_the_descriptor(talk):
         profile.runcall(talk.reactor.doIteration, 1)
         talk.until(lambda n=seen: len(talk.events) > n)
         names = {getattr(entry.code, "co_name", "") for entry in profile.getstats()}
-        counts.append(names & {"callWithLogger", "callWithContext", "_doReadOrWrite"})
-    assert bool(counts[-1]) is not talk.is_lean
+        counts.append(names & READS)
+    return counts[-1]
+
+
+def test_a_lean_turn_calls_nothing_but_the_protocol(talk):
+    (client,) = talk.connect(1)
+    assert called_in_a_read(talk, client) == (set() if talk.is_lean else READS)
+
+
+def test_a_transport_that_twisted_encrypts_is_read_by_twisted(talk):
+    (client,) = talk.connect(1)
+    talk.accepted[0].transport.TLS = True
+    assert called_in_a_read(talk, client) >= {"doRead", "_dataReceived"}
+
+
+@pytest.fixture
+def lean():
+    conversation = Conversation(is_lean=True)
+    yield conversation
+    conversation.close()
+
+
+def test_a_function_for_soon_is_called_when_all_that_came_is_read(lean):
+    clients = lean.connect(3)
+    soon = soon_of(lean.reactor, lean.reactor)
+    for protocol in lean.accepted:
+        protocol.on_data = lambda: soon(lambda: lean.events.append("soon"))
+    for client in clients:
+        client.transport.write(b"1")
+    lean.reactor.doIteration(1)
+    lean.until(lambda: lean.events.count("soon") == 3)
+    came = [what == "soon" for what in lean.events]
+    assert came == sorted(came)
+
+
+def test_a_function_for_soon_may_end_connections_that_have_something_to_read(lean):
+    first, second = lean.connect(2)
+    soon = soon_of(lean.reactor, lean.reactor)
+
+    def end_both():
+        second.transport.socket.send(b"too late")
+        for protocol in lean.accepted:
+            protocol.transport.abortConnection()
+
+    lean.accepted[0].on_data = lambda: soon(end_both)
+    first.transport.write(b"1")
+    lean.until(lambda: len(lean.events) == 5)
+    assert lean.events[0] == ("server 0", b"1")
+    assert lean.events[1:3] == [
+        ("server 0", "ConnectionAborted"),
+        ("server 1", "ConnectionAborted"),
+    ]
 
 
 def test_any_other_reactor_is_left_as_it_is():

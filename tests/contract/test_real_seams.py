@@ -5,11 +5,13 @@ import time
 import pytest
 from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.protocol import Factory
+from twisted.python import log
 
 from rmq_ha.base.host.clock import make_steady, steady_clock
 from rmq_ha.base.host.disk import RealDisk
 from rmq_ha.base.host.network import RealNetwork
-from rmq_ha.base.host.real import RealWorker
+from rmq_ha.base.host.real import RealWorker, make_host
+from rmq_ha.base.host.turns import make_lean
 from tests.sim_kit import contracts
 
 
@@ -93,6 +95,54 @@ class OthersReactorTests(ClockOfReactor, contracts.ClockContract):
         self.make_clock()
         assert not vars(self.reactor).keys() & {"seconds", "callLater"}
         assert abs(self.reactor.seconds() - time.time()) < 5
+
+
+class SoonOfReactor(Reacting):
+    def make_host(self):
+        self._make_reactor()
+        self.failures = []
+        log.addObserver(self._observe)
+        self.addCleanup(log.removeObserver, self._observe)
+        return make_host(self.reactor)
+
+    def _observe(self, event):
+        if event["isError"]:
+            self.failures.append(event["failure"].type)
+
+    def pass_turns(self, condition):
+        self.run_until(condition)
+
+    def take_failures(self):
+        return self.failures
+
+
+class LeanSoonTests(SoonOfReactor, contracts.SoonContract):
+    """The reactor is ours, and its turns are lean."""
+
+    def _make_reactor(self):
+        super()._make_reactor()
+        make_steady(self.reactor)
+        assert make_lean(self.reactor)
+
+    def test_no_timer(self):
+        """A lean turn waits for nothing while a function is to be called, and sets no timer."""
+        host, called = self.make_host(), []
+        host.soon(lambda: called.append("called"))
+        assert self.reactor.getDelayedCalls() == []
+        self.reactor.doIteration(3600)
+        assert called == ["called"]
+
+
+class OwnSoonTests(SoonOfReactor, contracts.SoonContract):
+    """The reactor is ours, and its turns are Twisted's."""
+
+    def _make_reactor(self):
+        super()._make_reactor()
+        make_steady(self.reactor)
+
+
+class OthersSoonTests(SoonOfReactor, contracts.SoonContract):
+    """The reactor is an application's."""
 
 
 class RealWorkerTests(Reacting, contracts.WorkerContract):

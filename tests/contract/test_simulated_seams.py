@@ -42,6 +42,26 @@ class SimClockTests(contracts.ClockContract):
         assert self.host.seams.now_ms() == before + seconds * 1000
 
 
+class SimSoonTests(contracts.SoonContract):
+    def make_host(self):
+        self.world = World(1)
+        return self.world.add("a").seams
+
+    def pass_turns(self, condition):
+        assert self.world.clock.run_while(lambda: not condition(), 1)
+
+    def take_failures(self):
+        return [failure.type for failure in self.world.clock.failures]
+
+    def test_crash(self):
+        """What a crashed machine wanted to do is never done."""
+        host, called = self.make_host(), []
+        host.soon(lambda: called.append("called"))
+        self.world.hosts["a"].crash()
+        self.world.clock.run_for(1)
+        assert called == []
+
+
 class SimWorkerTests(Driven, contracts.WorkerContract):
     def make_worker(self):
         self.clock = SimClock()

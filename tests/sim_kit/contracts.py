@@ -20,7 +20,7 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 
 from rmq_ha.base.errors import StoreError, StoreLocked
-from rmq_ha.base.seams import Disk, Network, Worker
+from rmq_ha.base.seams import Disk, Host, Network, Worker
 
 T = TypeVar("T")
 
@@ -127,6 +127,77 @@ class ClockContract(TestCase):
         """No timer is due before now."""
         with self.assertRaises((ValueError, AssertionError)):
             self.make_clock().callLater(-1, lambda: None)
+
+
+class SoonContract(TestCase):
+    """`Host.soon`."""
+
+    def make_host(self) -> Host:
+        """A host whose reactor has nothing to do."""
+        raise NotImplementedError
+
+    def pass_turns(self, condition: Callable[[], object]) -> None:
+        """Let turns pass until the condition is true."""
+        raise NotImplementedError
+
+    def take_failures(self) -> list[type[BaseException]]:
+        """Return the exceptions that were logged since the last call."""
+        raise NotImplementedError
+
+    def test_order(self) -> None:
+        """Functions are called once, later, and in the order in which they were given."""
+        host, called = self.make_host(), list[str]()
+        host.soon(lambda: called.append("first"))
+        host.soon(lambda: called.append("second"))
+        self.assertEqual(called, [])
+        self.pass_turns(lambda: called)
+        host.soon(lambda: called.append("third"))
+        self.pass_turns(lambda: "third" in called)
+        self.assertEqual(called, ["first", "second", "third"])
+
+    def test_asked_within_a_function(self) -> None:
+        """A function that asks for itself comes again after those that were given before."""
+        host, called = self.make_host(), list[str]()
+
+        def ask_again() -> None:
+            called.append("asks")
+            if called.count("asks") < 3:
+                host.soon(ask_again)
+
+        host.soon(ask_again)
+        host.soon(lambda: called.append("second"))
+        self.pass_turns(lambda: called.count("asks") == 3)
+        self.assertEqual(called, ["asks", "second", "asks", "asks"])
+
+    def test_endless(self) -> None:
+        """A function that asks for itself for ever lets timers fire."""
+        host, fired = self.make_host(), list[str]()
+
+        def ask_again() -> None:
+            if not fired:
+                host.soon(ask_again)
+
+        host.soon(ask_again)
+        host.clock.callLater(0, fired.append, "timer")
+        self.pass_turns(lambda: fired)
+
+    def test_asked_by_a_timer(self) -> None:
+        """A timer may ask, too, and nothing else has to happen until the function is called."""
+        host, called = self.make_host(), list[str]()
+        host.clock.callLater(0.001, lambda: host.soon(lambda: called.append("called")))
+        self.pass_turns(lambda: called)
+
+    def test_failure(self) -> None:
+        """An exception is logged, and the other functions are called all the same."""
+        host, called = self.make_host(), list[str]()
+
+        def fail() -> None:
+            raise ValueError("a mistake of a function")
+
+        host.soon(fail)
+        host.soon(lambda: called.append("other"))
+        self.pass_turns(lambda: called)
+        self.assertEqual(self.take_failures(), [ValueError])
 
 
 class WorkerContract(TestCase):

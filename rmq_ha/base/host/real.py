@@ -14,6 +14,7 @@ from rmq_ha.base.host.admission import Admission
 from rmq_ha.base.host.clock import boot_clock, steady_clock
 from rmq_ha.base.host.disk import RealDisk
 from rmq_ha.base.host.network import RealNetwork
+from rmq_ha.base.host.turns import soon_of
 from rmq_ha.base.seams import Host
 
 T = TypeVar("T")
@@ -77,4 +78,5 @@ def make_host(
         connections=admission,
         boot_clock=boot_clock,
         open_files=1024 if admission is None else admission.for_files,
+        soon=soon_of(reactor, clock),
     )

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import StoreError
@@ -63,7 +62,7 @@ class StoreService:
     def __init__(self, store: LivingStore) -> None:
         self._store = store
         self._lock: Lock | None = None
-        self._turn: IDelayedCall | None = None
+        self._is_poked = False
         self._rounds: list[Periodic] = []
         self._is_running = False
         self._is_stopping = False
@@ -126,14 +125,17 @@ class StoreService:
                 store.queues.remove_queue(*key)
 
     def poke(self) -> None:
-        """Have the log's new records replicated, flushed and dispatched in the next turn."""
-        if self._turn is None and self._is_running:
-            clock = self._store.host.clock
-            self._poked_at = clock.seconds()
-            self._turn = clock.callLater(0, self._on_turn)
+        """Have the log's new records replicated, flushed and dispatched at the end of this turn."""
+        if self._is_running and not self._is_poked:
+            self._is_poked = True
+            host = self._store.host
+            self._poked_at = host.clock.seconds()
+            host.soon(self._on_turn)
 
     def _on_turn(self) -> None:
-        self._turn = None
+        self._is_poked = False
+        if not self._is_running:
+            return  # the store stops, which dispatches the rest
         store = self._store
         now = store.host.clock.seconds()
         store.turns.took(now - self._poked_at, now)
@@ -300,10 +302,10 @@ class StoreService:
         await store.journal.stop()
         await store.journal.is_whole()
         was_running, self._is_running = self._is_running, False
-        if self._turn is not None:
-            self._turn.cancel()
         if was_running:
             await self._drain()
+        if self._is_poked:  # nothing of this store is called after its stop
+            await next_turn(store.host.clock)
         store.dispatcher.stop()
         await store.journal.flush()
         await store.queue_flusher.stop()
