@@ -3,6 +3,7 @@
 Spec: store.md, section 2.7 (running flags).
 """
 
+from collections.abc import Callable
 from enum import Enum
 from errno import EDQUOT, EMFILE, ENFILE, ENOMEM, ENOSPC
 
@@ -21,23 +22,31 @@ class Flag(Enum):
 
 
 class RunningFlags:
-    """The present faults of a store with their reasons. While any is up, puts are refused."""
+    """
+    The present faults of a store with their reasons. While any is up, puts are refused.
+
+    :ivar is_writable: whether no fault is up.
+    :ivar on_change: called when `is_writable` may have changed.
+    """
 
     def __init__(self) -> None:
         self._reasons: dict[Flag, str] = {}
         self.is_writable = True
+        self.on_change: Callable[[], object] = lambda: None
 
     def hoist(self, flag: Flag, reason: str) -> bool:
         """Put a flag up, or change its reason; return whether it was down before."""
         was_down = flag not in self._reasons
         self._reasons[flag] = reason
         self.is_writable = False
+        self.on_change()
         return was_down
 
     def lower(self, flag: Flag) -> bool:
         """Take a flag down; return whether it was up before."""
         was_up = self._reasons.pop(flag, None) is not None
         self.is_writable = not self._reasons
+        self.on_change()
         return was_up
 
     def is_up(self, flag: Flag) -> bool:

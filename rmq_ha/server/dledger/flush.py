@@ -47,6 +47,11 @@ class LedgerFlusher:
         self._last_thorough = self._clock.seconds()
         self._is_broken = self._is_stopped = False
 
+    @property
+    def never_waits(self) -> bool:
+        """Return True: a put waits for the group, and not for this disk alone."""
+        return True
+
     def when_flushed(self, next_offset: int, decided: Decided) -> PutMessageStatus:
         """Return success at once: the group's acknowledgement includes this member's flush."""
         return PutMessageStatus.PUT_OK

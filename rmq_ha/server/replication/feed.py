@@ -37,8 +37,11 @@ class FeedBase:
 
     :ivar requested: the physical offset in the first report; None: no report has come.
     :ivar sent: end of the bytes that were sent; the next frame starts here.
+    :ivar has_sent_all: see `FeedCore`.
     :ivar acked: physical offset up to which the slave says that it holds the log.
     """
+
+    has_sent_all = False
 
     def __init__(self, log: LogBytes, intervals: Intervals, now: float) -> None:
         self.requested: int | None = None

@@ -62,7 +62,14 @@ def reason_text(reason: Failure) -> str:
 
 
 class FeedCore(Interface):
-    """The master's half of a connection. Times are seconds of the clock."""
+    """
+    The master's half of a connection. Times are seconds of the clock.
+
+    :ivar has_sent_all: whether another call of `next_frame` at the same time would return nothing.
+        False also stands for not known.
+    """
+
+    has_sent_all: bool
 
     @property
     def is_introduced(self) -> bool:
@@ -182,6 +189,7 @@ class FeedProtocol(_Timed, Generic[F]):
         self._owner = owner
         self._closed = closed
         self._has_heard = False
+        self._is_introduced = False
 
     @property
     def peer_host(self) -> str:
@@ -205,7 +213,6 @@ class FeedProtocol(_Timed, Generic[F]):
             return
         self._has_heard = True
         feed, now = self.feed, self._clock.seconds()
-        was_introduced = feed.is_introduced
         try:
             reports = feed.receive_data(data, now)
         except ReplicationError as error:
@@ -214,7 +221,8 @@ class FeedProtocol(_Timed, Generic[F]):
         except (OSError, StoreError) as error:
             self.cannot_read(error)
             return
-        if feed.is_introduced and not was_introduced:
+        if not self._is_introduced and feed.is_introduced:
+            self._is_introduced = True
             self._owner.slave_introduced(self)
         self.push(now)
         if reports:
@@ -224,8 +232,17 @@ class FeedProtocol(_Timed, Generic[F]):
         """Send all frames that may be sent now, and set the timer."""
         if not self.is_open:
             return
+        if now is None:
+            now = self._clock.seconds()
+        feed, deadline = self.feed, now  # more may follow than is sent in one turn
         try:
-            deadline = self._send(self._clock.seconds() if now is None else now)
+            for _ in range(FRAMES_PER_TURN):
+                frame = feed.next_frame(now)
+                if frame:
+                    self.transport.write(frame)
+                if not frame or feed.has_sent_all:
+                    deadline = feed.deadline()
+                    break
         except (OSError, StoreError) as error:
             self.cannot_read(error)
         except ReplicationError as error:
@@ -240,15 +257,6 @@ class FeedProtocol(_Timed, Generic[F]):
         """
         self.log.failure("cannot read the log for slave {peer}", peer=self.peer)
         self.close(f"our log cannot be read: {error}")
-
-    def _send(self, now: float) -> float:
-        """Write the frames that may be written. Return when to look again, in seconds."""
-        for _ in range(FRAMES_PER_TURN):
-            frame = self.feed.next_frame(now)
-            if not frame:
-                return self.feed.deadline()
-            self.transport.write(frame)
-        return now
 
     def _on_time(self) -> None:
         self._due = inf

@@ -5,10 +5,10 @@ Spec: ha.md, sections 4.6 and 7.2.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from rmq_ha.base.config.store import MessageStoreConfig
-from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.base.model.status import PutMessageStatus
 
 W = TypeVar("W")
 
@@ -17,7 +17,7 @@ def status_without_waiting(
     config: MessageStoreConfig, next_offset: int, claimed: int | None, vouched: int
 ) -> PutMessageStatus | None:
     """
-    Return the status with which a put ends at once; None: it has to wait.
+    Return the status with which a put of a SYNC_MASTER ends at once; None: it has to wait.
 
     The keys are read at each call: UPDATE_BROKER_CONFIG applies to the next message.
 
@@ -25,18 +25,14 @@ def status_without_waiting(
     :param claimed: the highest offset that a connected slave claims to have; None without a slave.
     :param vouched: the highest offset that a connected slave has proven to have.
     """
-    if config.broker_role is not BrokerRole.SYNC_MASTER:
-        return PutMessageStatus.PUT_OK
     if claimed is None or next_offset - claimed >= config.ha_slave_fallbehind_max:
         return PutMessageStatus.SLAVE_NOT_AVAILABLE
     return PutMessageStatus.PUT_OK if vouched >= next_offset else None
 
 
-class _Entry(NamedTuple, Generic[W]):
-    offset: int
-    deadline: float
-    waiter: W
-    start: int
+_Entry = tuple[int, float, W, int]
+"""Of one waiter: offset, deadline, the waiter, and the start of its bytes. A class would take two
+calls more for each run of puts."""
 
 
 class GroupTransfer(Generic[W]):
@@ -63,13 +59,13 @@ class GroupTransfer(Generic[W]):
         :param start: start of the bytes for which it waits.
         """
         entries = self._entries
-        entry = _Entry(offset, deadline, waiter, start)
-        if not entries or (entries[-1].offset <= offset and entries[-1].deadline <= deadline):
+        entry = offset, deadline, waiter, start
+        if not entries or (entries[-1][0] <= offset and entries[-1][1] <= deadline):
             entries.append(entry)
             return
         self._sorted = False
         position = len(entries)
-        while position and entries[position - 1].offset > offset:
+        while position and entries[position - 1][0] > offset:
             position -= 1
         entries.insert(position, entry)
 
@@ -82,10 +78,10 @@ class GroupTransfer(Generic[W]):
         entries = self._entries
         done = []
         below = []
-        while entries and entries[0].offset <= offset:
+        while entries and entries[0][0] <= offset:
             entry = entries.popleft()
-            if entry.start >= base:
-                done.append(entry.waiter)
+            if entry[3] >= base:
+                done.append(entry[2])
             else:
                 below.append(entry)
         entries.extendleft(reversed(below))
@@ -100,8 +96,8 @@ class GroupTransfer(Generic[W]):
         """
         entries = self._entries
         done = []
-        while entries and is_kept(entries[0].offset):
-            done.append(entries.popleft().waiter)
+        while entries and is_kept(entries[0][0]):
+            done.append(entries.popleft()[2])
         self._sorted = self._sorted or not entries
         return done
 
@@ -110,11 +106,11 @@ class GroupTransfer(Generic[W]):
         entries = self._entries
         expired = []
         if self._sorted:
-            while entries and entries[0].deadline <= now:
-                expired.append(entries.popleft().waiter)
+            while entries and entries[0][1] <= now:
+                expired.append(entries.popleft()[2])
             return expired
-        expired = [entry.waiter for entry in entries if entry.deadline <= now]
-        self._entries = deque(entry for entry in entries if entry.deadline > now)
+        expired = [waiter for _, deadline, waiter, _ in entries if deadline <= now]
+        self._entries = deque(entry for entry in entries if entry[1] > now)
         self._sorted = not self._entries
         return expired
 
@@ -123,12 +119,12 @@ class GroupTransfer(Generic[W]):
         if not self._entries:
             return None
         if self._sorted:
-            return self._entries[0].deadline
-        return min(entry.deadline for entry in self._entries)
+            return self._entries[0][1]
+        return min(entry[1] for entry in self._entries)
 
     def drain(self) -> list[W]:
         """Return all waiters, at a stop."""
-        waiters = [entry.waiter for entry in self._entries]
+        waiters = [entry[2] for entry in self._entries]
         self._entries.clear()
         self._sorted = True
         return waiters

@@ -265,6 +265,10 @@ class Replication(Protocol):
 class Flusher(Protocol):
     """Writes a journal's log through to this machine's disk."""
 
+    @property
+    def never_waits(self) -> bool:
+        """Whether `when_flushed` is PUT_OK at once, until the configuration changes."""
+
     def when_flushed(self, next_offset: int, decided: Decided) -> PutMessageStatus | None:
         """Return a status if it is known at once; None if `decided` will be called with it."""
 
@@ -332,6 +336,14 @@ class Journal(Protocol):
         :param since: time in seconds when the append ended; the durations of flush and replication
             count from it.
         :returns: a status if it is known at once; None if `decided` will be called with it.
+        """
+
+    def sole_keeper(self) -> Replication | None:
+        """
+        Return the replication, if `kept` asks nothing but its `when_replicated`.
+
+        Callers may then ask it themselves, until the configuration changes. A journal that adds
+        conditions to `kept` returns None.
         """
 
     def is_kept(self, start_offset: int, next_offset: int) -> bool:

@@ -108,6 +108,12 @@ class JournalBase:
         replicated = at_once
         return flushed if flushed is None or at_once is PutMessageStatus.PUT_OK else at_once
 
+    def sole_keeper(self) -> Replication | None:
+        """See `Journal`. A subclass that overrides `kept` is asked by `kept` alone."""
+        if type(self).kept is not JournalBase.kept or not self.flusher.never_waits:
+            return None
+        return self.replication
+
     def is_kept(self, start_offset: int, next_offset: int) -> bool:
         is_safe = (
             self._config.flush_disk_type is FlushDiskType.ASYNC_FLUSH

@@ -51,7 +51,7 @@ from rmq_ha.server.store.reading.damage import ReadDamage
 from rmq_ha.server.store.reading.pulls import MessageReader
 from rmq_ha.server.store.reading.starts import record_starting_at, unqueued_record_at
 from rmq_ha.server.store.service import StoreService
-from rmq_ha.server.store.settle import Done, Others, PutSettler, results_of
+from rmq_ha.server.store.settle import Done, Others, PutSettler, PutTerms, results_of
 from rmq_ha.server.store.statistics import StoreStatistics
 from rmq_ha.server.store.turns import TurnWatch
 
@@ -238,13 +238,21 @@ class DefaultMessageStore(StoreMaintenance):
             return 0
         return self.turns.waiting_ms(self.host.clock.seconds())
 
-    def _refusal(self) -> PutMessageStatus | None:
-        if not (self.is_open and self.log.fault is None and self.flags.is_writable):
+    def put_terms(self) -> PutTerms:
+        """Return what the store decides about puts until its flags or its configuration change."""
+        config = self._configuration
+        is_refused = not self.flags.is_writable or config.broker_role is BrokerRole.SLAVE
+        return PutTerms(
+            PutMessageStatus.SERVICE_NOT_AVAILABLE if is_refused else None,
+            self.journal.sole_keeper(),
+            config.os_page_cache_busy_time_out_mills / 1000,
+        )
+
+    def _refusal(self, terms: PutTerms) -> PutMessageStatus | None:
+        if not self.is_open or self.log.fault is not None:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        if self._configuration.broker_role is BrokerRole.SLAVE:
-            return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        is_busy = self.slow_until and self.is_page_cache_busy()
-        return PutMessageStatus.OS_PAGECACHE_BUSY if is_busy else None
+        is_busy = not terms.refusal and self.slow_until and self.is_page_cache_busy()
+        return PutMessageStatus.OS_PAGECACHE_BUSY if is_busy else terms.refusal
 
     def put_message(self, message: Message) -> "Deferred[PutMessageResult]":
         """Store one message. The Deferred fires once with the result, and never fails."""
@@ -275,7 +283,7 @@ class DefaultMessageStore(StoreMaintenance):
         """Do what `put_batch` does, for the members that were added to the layout."""
         result: Deferred[PutMessageResult] = Deferred()
         began = ended = self.host.clock.seconds()
-        whole: AppendResult | PutMessageStatus | None = self._refusal()
+        whole: AppendResult | PutMessageStatus | None = self._refusal(self.put_terms())
         if whole is None:
             whole = self.journal.append_batch(batch, self.host.now_ms())
             ended = self.host.clock.seconds()
@@ -308,25 +316,35 @@ class DefaultMessageStore(StoreMaintenance):
         self.put_drafts(drafts, messages[0].wait_store_ok, settled)
 
     def put_drafts(
-        self, drafts: Sequence[Draft], wait: bool, done: Done, began: float | None = None
+        self,
+        drafts: Sequence[Draft],
+        wait: bool,
+        done: Done,
+        began: float | None = None,
+        terms: PutTerms | None = None,
     ) -> None:
         """
         Do what `put_many` does, for messages without a delay. This is the hot path.
 
         :param wait: whether to wait for flush and replication.
         :param began: the time in seconds, if the caller has just read the clock.
+        :param terms: what `put_terms` returns now, if the caller knows it.
         """
         clock = self.host.clock
         ended = began = clock.seconds() if began is None else began
-        refusal = self._refusal()
+        if terms is None:
+            terms = self.put_terms()
+        refusal, keeper, slow_s = terms
+        if refusal or self.slow_until or not self.is_open or self.log.fault is not None:
+            refusal = self._refusal(terms)
         if refusal is None:
             group = self.journal.append(drafts, self.host.now_ms())
             ended = clock.seconds()
-            if (ended - began) * 1000 > self._configuration.os_page_cache_busy_time_out_mills:
+            if ended - began > slow_s:
                 self._was_slow(began, ended)
         else:
             group = Group.refused(len(drafts), refusal)
-        self._settler.settle_group(group, wait, done, began, ended)
+        self._settler.settle_group(group, wait, done, began, ended, keeper)
 
     def _was_slow(self, began: float, ended: float) -> None:
         """Refuse puts for a while if a write took too long."""

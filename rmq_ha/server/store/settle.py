@@ -4,13 +4,13 @@ Spec: store.md, sections 2.7, 7.4 and 10.2.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from typing import NamedTuple
 
 from twisted.logger import Logger
 
 from rmq_ha.base.model.message import AppendResult, Message, PutMessageResult, Row, offset_msg_id
-from rmq_ha.base.model.status import Decided, PutMessageStatus
-from rmq_ha.server.store.journal import Journal
+from rmq_ha.base.model.status import PutMessageStatus
+from rmq_ha.server.store.journal import Journal, Replication
 from rmq_ha.server.store.log.append import Group
 from rmq_ha.server.store.statistics import StoreStatistics
 
@@ -24,59 +24,64 @@ _OK = PutMessageStatus.PUT_OK
 _NOT_ALL_REPLICATED = (PutMessageStatus.FLUSH_SLAVE_TIMEOUT, PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
 
-class PutSettler:
-    """Waits once for a run of messages to be kept, and counts the results."""
+class PutTerms(NamedTuple):
+    """
+    What a store decides about puts until its flags or its configuration change.
 
-    log = Logger()
+    :ivar refusal: the status of each put; None: puts are accepted.
+    :ivar keeper: see `Journal.sole_keeper`.
+    :ivar slow_s: after an append of more seconds, puts are refused for a while.
+    """
+
+    refusal: PutMessageStatus | None
+    keeper: Replication | None
+    slow_s: float
+
+
+class PutSettler:
+    """
+    Waits once for a run of messages to be kept, and counts the results.
+
+    :ivar outcomes: the counters.
+    """
 
     def __init__(self, journal: Journal, statistics: StoreStatistics) -> None:
         self._journal = journal
         self._statistics = statistics
-        self._outcomes = statistics.outcomes
+        self.outcomes = statistics.outcomes
 
     def refused(self, status: PutMessageStatus, count: int = 1) -> None:
         self._statistics.put_failed += count
-        self._outcomes.not_stored(status, count)
+        self.outcomes.not_stored(status, count)
 
     def settle_group(
-        self, group: Group, wait: bool, done: Done, began: float, ended: float
+        self,
+        group: Group,
+        wait: bool,
+        done: Done,
+        began: float,
+        ended: float,
+        keeper: Replication | None = None,
     ) -> None:
         """
         Call `done` when it is decided whether the last record is kept.
 
         :param began: time in seconds when the append began; it ended at `ended`.
+        :param keeper: `Journal.sole_keeper`, if the caller knows it.
         """
         faults, rows = group.faults, group.rows
-        for fault in faults.values():
-            self.refused(fault)
+        if faults:
+            for fault in faults.values():
+                self.refused(fault)
         if not rows:
             done(PutMessageStatus.MESSAGE_ILLEGAL, [None] * group.count, faults, ended)
             return
         start, last = rows[0][2], rows[-1]
         end, count = last[2] + last[3], len(rows)
-        decided = partial(self._decided, group, done)
-        status = self._settle(start, end, count, group.size, wait, decided, began, ended)
-        if status is _OK and not faults:
-            done(status, rows, faults, ended)
-        elif status is not None:
-            decided(status, ended)
-
-    def _decided(self, group: Group, done: Done, status: PutMessageStatus, now: float) -> None:
-        faults = group.faults
-        if status is _OK and not faults:
-            done(status, group.rows, faults, now)
-            return
-        others = dict(faults)
-        records = iter(group.rows)
-        rows = [None if place in others else next(records) for place in range(group.count)]
-        kept = 0
-        if status in _NOT_ALL_REPLICATED and len(group.rows) > 1:
-            for place, row in enumerate(rows):  # a slave may have some of the records
-                if row is not None and self._journal.is_kept(row[2], row[2] + row[3]):
-                    others[place] = _OK
-                    kept += 1
-        self._count_unsafe(status, len(group.rows) - kept)
-        done(status, rows, others, now)
+        put = _GroupUnderWay(self, count, began, ended, group, done)
+        status = self._settle(start, end, group.size, wait, put, keeper)
+        if status is not None:
+            put.tell(status, ended)
 
     def settle_batch(
         self,
@@ -91,65 +96,157 @@ class PutSettler:
             self.refused(whole)
             done(PutMessageResult(whole))
             return
-        start, size, count = whole.physical_offset, whole.size, whole.message_count
-
-        def decided(status: PutMessageStatus, now: float) -> None:
-            self._count_unsafe(status, count)
-            done(PutMessageResult(status, whole))
-
-        status = self._settle(start, start + size, count, size, wait, decided, began, ended)
+        start, size = whole.physical_offset, whole.size
+        put = _BatchUnderWay(self, whole.message_count, began, ended, whole, done)
+        status = self._settle(start, start + size, size, wait, put, None)
         if status is not None:
-            decided(status, ended)
+            put.tell(status, ended)
 
     def _settle(
         self,
         start: int,
         end: int,
-        count: int,
         size: int,
         wait: bool,
-        decided: Decided,
-        began: float,
-        ended: float,
+        put: "_PutUnderWay",
+        keeper: Replication | None,
     ) -> PutMessageStatus | None:
         """
         Count the put of a stretch of the log, and ask the journal whether it is kept.
 
-        :param count: number of messages.
-        :param size: bytes of their records.
-        :returns: the status; None if `decided` will be called with it.
+        :param size: bytes of its records.
+        :param keeper: see `settle_group`.
+        :returns: the status; None if `put.decided` will be called with it.
         """
+        count = put.count
         self._statistics.put_times += count
         self._statistics.put_size += size
         status: PutMessageStatus | None = _OK
-        outcomes = self._outcomes
+        outcomes = self.outcomes
         if wait or self._journal.always_waits:
             outcomes.waiting += count
-            later = partial(self._settled, began, count, decided)
-            status = self._journal.kept(start, end, ended, later)
+            if keeper is None:
+                status = self._journal.kept(start, end, put.ended, put.decided)
+            else:
+                status = keeper.when_replicated(end, start, put.replicated)
             if status is None:
                 return None
             outcomes.waiting -= count
-        outcomes.seconds.add(ended - began, count)
+        outcomes.seconds.add(put.ended - put.began, count)
         return status
 
-    def _settled(
-        self, began: float, count: int, decided: Decided, status: PutMessageStatus, now: float
-    ) -> None:
-        self._outcomes.waiting -= count
-        self._outcomes.seconds.add(now - began, count)
-        try:
-            decided(status, now)
-        except Exception:  # an error of this sender's callback must not stop the others
-            self.log.failure("cannot tell what became of a put")
+    def tell_group(self, group: Group, done: Done, status: PutMessageStatus, now: float) -> None:
+        """Call `done` with the status of a group of which a part is not stored, or less safely."""
+        others = dict(group.faults)
+        records = iter(group.rows)
+        rows = [None if place in others else next(records) for place in range(group.count)]
+        kept = 0
+        if status in _NOT_ALL_REPLICATED and len(group.rows) > 1:
+            for place, row in enumerate(rows):  # a slave may have some of the records
+                if row is not None and self._journal.is_kept(row[2], row[2] + row[3]):
+                    others[place] = _OK
+                    kept += 1
+        self.count_unsafe(status, len(group.rows) - kept)
+        done(status, rows, others, now)
 
-    def _count_unsafe(self, status: PutMessageStatus, count: int) -> None:
+    def count_unsafe(self, status: PutMessageStatus, count: int) -> None:
+        """Count messages that are in the log, and not kept as promised."""
         if status is _OK or not count:
             return
         if status.is_stored:
-            self._outcomes.stored_less_safely(status, count)
+            self.outcomes.stored_less_safely(status, count)
         else:  # written, but without a quorum of the group
-            self._outcomes.not_stored(status, count)
+            self.outcomes.not_stored(status, count)
+
+
+class _PutUnderWay:
+    """
+    A put that is in the log, and whose status is not known yet.
+
+    :param count: number of its messages.
+    :param began: time in seconds when the append began; it ended at `ended`.
+    """
+
+    __slots__ = ("_settler", "began", "count", "ended")
+
+    log = Logger()
+
+    def __init__(self, settler: PutSettler, count: int, began: float, ended: float) -> None:
+        self._settler = settler
+        self.count = count
+        self.began = began
+        self.ended = ended
+
+    def replicated(self, status: PutMessageStatus, now: float) -> None:
+        """Take the status from the replication, which alone decides it."""
+        self._settler.outcomes.replica_seconds.add(now - self.ended)
+        self.decided(status, now)
+
+    def decided(self, status: PutMessageStatus, now: float) -> None:
+        """Take the status, and tell the sender."""
+        outcomes = self._settler.outcomes
+        outcomes.waiting -= self.count
+        outcomes.seconds.add(now - self.began, self.count)
+        try:
+            self.tell(status, now)
+        except Exception:  # an error of this sender's callback must not stop the others
+            self.log.failure("cannot tell what became of a put")
+
+    def tell(self, status: PutMessageStatus, now: float) -> None:
+        """Tell the sender the status."""
+        raise NotImplementedError
+
+
+class _GroupUnderWay(_PutUnderWay):
+    """A group of drafts under way."""
+
+    __slots__ = ("_done", "_group")
+
+    def __init__(
+        self,
+        settler: PutSettler,
+        count: int,
+        began: float,
+        ended: float,
+        group: Group,
+        done: Done,
+    ) -> None:
+        self._settler = settler
+        self.count = count
+        self.began = began
+        self.ended = ended
+        self._group = group
+        self._done = done
+
+    def tell(self, status: PutMessageStatus, now: float) -> None:
+        group = self._group
+        if status is _OK and not group.faults:
+            self._done(status, group.rows, group.faults, now)
+        else:
+            self._settler.tell_group(group, self._done, status, now)
+
+
+class _BatchUnderWay(_PutUnderWay):
+    """A batch under way."""
+
+    __slots__ = ("_done", "_whole")
+
+    def __init__(
+        self,
+        settler: PutSettler,
+        count: int,
+        began: float,
+        ended: float,
+        whole: AppendResult,
+        done: Callable[[PutMessageResult], None],
+    ) -> None:
+        super().__init__(settler, count, began, ended)
+        self._whole = whole
+        self._done = done
+
+    def tell(self, status: PutMessageStatus, now: float) -> None:
+        self._settler.count_unsafe(status, self.count)
+        self._done(PutMessageResult(status, self._whole))
 
 
 def results_of(

@@ -66,6 +66,7 @@ from rmq_ha.server.broker.processors.send_runs import (
     GeneralWay,
     SendRuns,
 )
+from rmq_ha.server.broker.processors.send_ticket import SendTickets
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 from rmq_ha.server.broker.tables.topics import MULTI_TAG_FILTER
@@ -112,6 +113,7 @@ class SendMessageProcessor:
         self._store_host = configuration.store_host
         self._answers = SendAnswers(configuration, store)
         self._overload = SendOverload(self._broker, store)
+        self._tickets = SendTickets(configuration, store, tables.topics)
         self._lane = Lane(times.clock)
         self._many_keys = ManyKeys(store.dispatcher)
         self._checks, self._batches = rules
@@ -138,10 +140,10 @@ class SendMessageProcessor:
         runs = SendRuns(
             self._configuration,
             self._store,
-            self._topics,
             self._stats,
             self._overload,
             self._now_ms,
+            self._tickets,
             self._window,
         )
         return runs.handlers(general)

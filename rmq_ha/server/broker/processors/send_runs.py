@@ -11,7 +11,6 @@ from itertools import groupby
 from typing import Any
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.model.flags import PERM_WRITE
 from rmq_ha.base.model.message import Draft, offset_msg_id
 from rmq_ha.base.model.properties import (
     CLUSTER,
@@ -39,8 +38,8 @@ from rmq_ha.server.broker.duplicates import DuplicateWindow, sender_of
 from rmq_ha.server.broker.overload import SendOverload
 from rmq_ha.server.broker.processors.many_keys import has_many_keys
 from rmq_ha.server.broker.processors.send_answers import CODES, SendAnswers
+from rmq_ha.server.broker.processors.send_ticket import SendTickets
 from rmq_ha.server.broker.stats import BrokerStats
-from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.store.message_store import DefaultMessageStore
 from rmq_ha.server.store.settle import Done, Others
 
@@ -60,6 +59,7 @@ class SendRuns:
     Handles the hot path of a master.
 
     :param now_ms: ms since the epoch.
+    :param tickets: the answers of the broker's policies.
     :param window: recognizes repeated messages, which leave the run; None: nothing is compared.
     """
 
@@ -67,16 +67,16 @@ class SendRuns:
         self,
         configuration: BrokerConfiguration,
         store: DefaultMessageStore,
-        topics: TopicConfigManager,
         stats: BrokerStats,
         overload: SendOverload,
         now_ms: Callable[[], int],
+        tickets: SendTickets,
         window: DuplicateWindow | None = None,
     ) -> None:
         self._window = window
+        self._tickets = tickets
         self._broker = configuration.broker
         self._store = store
-        self._topics = topics
         self._stats = stats
         self._answers = SendAnswers(configuration, store)
         self._overload = overload
@@ -105,18 +105,18 @@ class SendRuns:
         """
         Append and answer consecutive sends of one chunk together; unusual sends go the general way.
         """
-        broker, sends = self._broker, len(frames)
+        sends = len(frames)
         began = channel.last_io
         at: float | None = channel.served_at
-        cluster = f"\x02{CLUSTER}\x01{broker.broker_cluster_name}"
+        ticket = self._tickets.current or self._tickets.renew()
+        cluster = ticket.cluster
         sender = "" if self._window is None else sender_of(channel.account)
         if sender:
             cluster += f"\x02{SENT_BY}\x01{sender}"
         born_host, store_host = channel.remote, self._store_host
-        begins = broker.start_accept_send_request_time_stamp
         accepting = (
-            broker.broker_permission & PERM_WRITE
-            and (begins <= 0 or self._now_ms() >= begins)
+            ticket.is_allowed
+            and (ticket.begins_ms <= 0 or self._now_ms() >= ticket.begins_ms)
             # a single send is counted only if it goes the general way
             and self._overload.reason(channel, sends if sends > 1 else 0) is None
         )
@@ -128,7 +128,9 @@ class SendRuns:
                 header = frame.ext
                 if header.topic != topic:
                     topic = header.topic
-                    queues = self._topics.ordinary_queues(topic) if accepting else 0
+                    queues = 0
+                    if accepting:
+                        queues = ticket.queues.get(topic) or self._tickets.ordinary_queues(topic)
                 queue_id, text = header.queue_id, header.properties
                 is_odd = not 0 <= queue_id < queues or header.batch or text[_LONG:] != ""
             except UNDECODABLE:
@@ -162,6 +164,7 @@ class SendRuns:
                 self._put(channel, drafts, opaques, began, at)
                 drafts, opaques = [], []
                 general(channel, header_bytes, body)
+                ticket = self._tickets.current or self._tickets.renew()
                 at = None  # read the clock again, as the general way may have taken long
                 continue
             drafts.append(
@@ -190,7 +193,8 @@ class SendRuns:
             done: Done = partial(self._answer, channel, opaques, began)
             if self._window is not None:
                 done = self._window.watched(drafts, done)
-            self._store.put_drafts(drafts, True, done, at)
+            ticket = self._tickets.current or self._tickets.renew()
+            self._store.put_drafts(drafts, True, done, at, ticket.terms)
 
     def _answer(
         self,

@@ -220,6 +220,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         """
         loaded = TopicTable.decode(data)
         self._table.update(loaded.topics)
+        self.on_any_change()
         self.data_version.assign(loaded.version)
 
     def _create(self, config: TopicConfig) -> TopicConfig:

@@ -31,6 +31,7 @@ class VersionedTable(PersistedTable, Generic[T]):
     :ivar not_created: how often a client's request was refused a creation.
     :ivar check_creation: raises RequestRejected while clients' requests must not create any.
     :ivar on_change: called with the name of each configuration that was changed, added or removed.
+    :ivar on_any_change: called when anything in the table may have changed.
     :ivar data_version: shows name servers and slaves that the table has changed.
     """
 
@@ -52,6 +53,7 @@ class VersionedTable(PersistedTable, Generic[T]):
         self.not_created = 0
         self.check_creation: Callable[[], None] = lambda: None
         self.on_change: Callable[[str], None] = lambda name: None
+        self.on_any_change: Callable[[], object] = lambda: None
         self._table = dict(built_in)
         self._in_file = WrittenEntries[T]()
 
@@ -81,6 +83,7 @@ class VersionedTable(PersistedTable, Generic[T]):
         :returns: see `persist`.
         """
         self._table = dict(table)
+        self.on_any_change()
         self.data_version.assign(version)
         return self.persist()
 
@@ -129,6 +132,7 @@ class VersionedTable(PersistedTable, Generic[T]):
 
     def _bump(self, *names: str) -> "Deferred[bool]":
         """Raise the version, and report the names that changed."""
+        self.on_any_change()
         self.data_version.next_version(self._now_ms())
         for name in names:
             self.on_change(name)

@@ -254,6 +254,7 @@ class Feed(FeedBase):
 
     def next_frame(self, now: float) -> bytes:
         """Return the next bytes to write; empty when there is nothing to send."""
+        self.has_sent_all = False
         if self.requested is None or self._paused:
             return b""
         if self._beats_left and self.is_stranded:
@@ -283,6 +284,7 @@ class Feed(FeedBase):
         size = len(body)
         self.sent += size
         self._was_all = size == unsent
+        self.has_sent_all = self._was_all and not self._beats_left
         self._last_write = now
         return frame
 

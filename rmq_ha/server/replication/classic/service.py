@@ -3,6 +3,8 @@
 Spec: ha.md, sections 4 to 9 and 18.
 """
 
+from math import inf
+
 from twisted.internet.defer import Deferred, TimeoutError
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
@@ -50,6 +52,7 @@ class HAService:
         self._commit_log = log
         self._waiting: GroupTransfer[Decided] = GroupTransfer()
         self._timer: IDelayedCall | None = None
+        self._due = inf
         self.listener = ReplicationListener(host, configuration, self._make_feed, self)
         self._feeds = self.listener.connections
         self._pushed = -1
@@ -119,7 +122,7 @@ class HAService:
         if self._link is not None:
             await self._link.stop()
         await self._let_slaves_catch_up()
-        self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
+        self._wait_until(None)
         now = self._host.clock.seconds()
         for decided in self._waiting.drain():
             decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, now)
@@ -183,6 +186,8 @@ class HAService:
         Spec: ha.md, section 7.2.
         """
         config = self._configuration.store
+        if config.broker_role is not BrokerRole.SYNC_MASTER:
+            return PutMessageStatus.PUT_OK
         claimed, vouched = None, 0
         for connection in self._feeds:
             feed = connection.feed
@@ -195,16 +200,23 @@ class HAService:
         now = self._host.clock.seconds()
         deadline = now + config.slave_timeout / 1000
         self._waiting.add(next_offset, deadline, decided, start_offset)
-        self._timer = rearm(self._host.clock, self._timer, self._waiting.deadline(), self._on_time)
+        if deadline < self._due:
+            self._wait_until(deadline)
         # Send in this turn, not in the next one. Bytes that cannot be sent now go with the next
         # acknowledgement.
         self.appended()
         return None
 
+    def _wait_until(self, deadline: float | None) -> None:
+        """Have the timer fire at a deadline; None: not at all."""
+        self._timer = rearm(self._host.clock, self._timer, deadline, self._on_time)
+        self._due = inf if deadline is None else deadline
+
     def _on_time(self) -> None:
         now = self._host.clock.seconds()
         expired = self._waiting.on_time(now)
-        self._timer = rearm(self._host.clock, None, self._waiting.deadline(), self._on_time)
+        self._timer = None
+        self._wait_until(self._waiting.deadline())
         for decided in expired:
             decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, now)
 
@@ -310,11 +322,11 @@ class HAService:
         if feed.ceiling is not None and feed.common is Common.UNKNOWN:
             feed.ceiling = None
             self._ahead.forget(connection.peer_host)
-        if feed.is_serving:
+        if is_serving := feed.is_serving:
             self._best_acked = max(self._best_acked or 0, feed.acked)
             for decided in self._waiting.reached(feed.vouched, feed.base):
                 decided(PutMessageStatus.PUT_OK, now)
-        if (feed.stage is not Stage.CAUGHT_UP or feed.is_stranded) and feed.advance_stage():
+        if not (is_serving and feed.stage is Stage.CAUGHT_UP) and feed.advance_stage():
             self._tell_stage(connection)
         if self._caught_up is not None:
             self._see_who_lags()

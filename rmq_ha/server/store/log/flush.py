@@ -78,6 +78,11 @@ class CommitLogFlusher:
         """Number of puts that wait for the disk."""
         return len(self._waiters)
 
+    @property
+    def never_waits(self) -> bool:
+        """Whether no put waits for this disk, as the configuration says."""
+        return self._configuration.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+
     def when_flushed(self, next_offset: int, decided: Decided) -> PutMessageStatus | None:
         """
         Wait for a flush, which `appended` starts once for all puts of a turn.
@@ -86,10 +91,7 @@ class CommitLogFlusher:
         :returns: PUT_OK if there is nothing to wait for; None if `decided` will be called with
             PUT_OK or FLUSH_DISK_TIMEOUT.
         """
-        if (
-            self._configuration.flush_disk_type is FlushDiskType.ASYNC_FLUSH
-            or next_offset <= self._log.flushed_offset
-        ):
+        if self.never_waits or next_offset <= self._log.flushed_offset:
             return PutMessageStatus.PUT_OK
         if self._is_broken:
             return PutMessageStatus.FLUSH_DISK_TIMEOUT

@@ -4,17 +4,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rmq_ha.base.config.store import MessageStoreConfig
-from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.server.replication.waiting import GroupTransfer, status_without_waiting
 
 
-def config(role: BrokerRole = BrokerRole.SYNC_MASTER, fallbehind: int = 1000) -> MessageStoreConfig:
-    return MessageStoreConfig(broker_role=role, ha_slave_fallbehind_max=fallbehind)
-
-
-def test_only_a_sync_master_waits() -> None:
-    for role in (BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE):
-        assert status_without_waiting(config(role), 5000, None, 0) is PutMessageStatus.PUT_OK
+def config(fallbehind: int = 1000) -> MessageStoreConfig:
+    return MessageStoreConfig(ha_slave_fallbehind_max=fallbehind)
 
 
 def test_without_a_slave_nothing_waits() -> None:

@@ -268,10 +268,11 @@ class StatusTests(ServiceCase):
         slave.lose()
         self.assertEqual(self.service.replicated_offset(), 110)
 
-    def test_asynchronous_master(self) -> None:
-        """The role is asked at each put."""
-        self.station.configuration.store.broker_role = BrokerRole.ASYNC_MASTER
-        self.assertIs(self.put_now(), OK)
+    def test_other_roles(self) -> None:
+        """Only a synchronous master waits, and the role is asked at each put."""
+        for role in (BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE):
+            self.station.configuration.store.broker_role = role
+            self.assertIs(self.put_now(), OK)
 
     def test_stranded_slave(self) -> None:
         """A slave whose bytes are deleted here does not count."""

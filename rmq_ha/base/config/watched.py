@@ -1,0 +1,26 @@
+"""Watched: a configuration object that tells of each change of one of its values."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Watched:
+    """
+    The base of the configuration objects from whose values others derive something.
+
+    Whoever keeps what it derived, instead of reading a value at each use, watches the object.
+    """
+
+    __slots__ = ("_watchers",)
+    _watchers: list[Callable[[], object]]
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Have a function called after each change of a value."""
+        if not hasattr(self, "_watchers"):
+            object.__setattr__(self, "_watchers", [])
+        self._watchers.append(changed)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        for changed in getattr(self, "_watchers", ()):
+            changed()
