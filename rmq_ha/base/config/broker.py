@@ -6,12 +6,12 @@ Spec: store.md, section 13.
 from dataclasses import dataclass
 
 from rmq_ha.base.config.fields import Local, key
+from rmq_ha.base.config.observed_settings import ObservedSettings
 from rmq_ha.base.config.text_rules import ADDRESSES
-from rmq_ha.base.config.watched import Watched
 
 
 @dataclass(slots=True, kw_only=True)
-class BrokerConfig(Watched):
+class BrokerConfig(ObservedSettings):
     """The broker keys of a broker properties file."""
 
     rocketmq_home: str | None = key(

@@ -6,15 +6,15 @@ Spec: store.md, section 13.
 from dataclasses import dataclass
 
 from rmq_ha.base.config.fields import Local, key
+from rmq_ha.base.config.observed_settings import ObservedSettings
 from rmq_ha.base.config.text_rules import ADDRESS, HOURS, LEVELS, ONE_DIRECTORY
-from rmq_ha.base.config.watched import Watched
 from rmq_ha.base.model.host_port import MOST_PORT
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.base.model.topics import DELAY_LEVELS
 
 
 @dataclass(slots=True, kw_only=True)
-class MessageStoreConfig(Watched):
+class MessageStoreConfig(ObservedSettings):
     """The store and replication keys of a broker properties file."""
 
     store_path_root_dir: str | None = key(

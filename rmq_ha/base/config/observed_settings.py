@@ -1,10 +1,10 @@
-"""Watched: a configuration object that tells of each change of one of its values."""
+"""ObservedSettings: a configuration object that tells of each change of one of its values."""
 
 from collections.abc import Callable
 from typing import Any
 
 
-class Watched:
+class ObservedSettings:
     """
     The base of the configuration objects from whose values others derive something.
 
