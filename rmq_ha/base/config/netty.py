@@ -31,7 +31,7 @@ class NettyServerConfig:
         "maxConnections",
         0,
         "connections that all ports of this process take together; 0, and at most: what the "
-        "limit of open files leaves when a quarter of it, 64 to 1024, is kept for files",
+        "limit of open files leaves when a quarter of it, 96 to 16384, is kept for files",
         mutable=True,
     )
     max_connections_per_ip: int = own_key(

@@ -5,7 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from rmq_ha.base.host.admission import BY_ADDRESS, IN_ALL, MOST_KNOWN, Admission
+from rmq_ha.base.config.fields import keys_of
+from rmq_ha.base.config.netty import NettyServerConfig
+from rmq_ha.base.host.admission import (
+    _FEWEST_FOR_FILES,
+    _MOST_FOR_FILES,
+    BY_ADDRESS,
+    IN_ALL,
+    MOST_KNOWN,
+    Admission,
+)
 
 
 def admission(descriptors=1024, in_all=0, by_address=0, known=()):
@@ -116,3 +125,9 @@ def test_the_known_are_bounded():
     for number in range(9999):
         gate.know(f"10.0.{number // 250}.{number % 250}")
     assert len(gate._known) == MOST_KNOWN
+
+
+def test_the_meaning_of_the_key_names_the_reserve_for_files() -> None:
+    """It named other numbers once, and operators counted with them."""
+    meaning = keys_of(NettyServerConfig)["maxConnections"].meaning
+    assert f"{_FEWEST_FOR_FILES} to {_MOST_FOR_FILES}, is kept for files" in meaning
