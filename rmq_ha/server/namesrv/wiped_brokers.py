@@ -32,7 +32,8 @@ class WipedBrokers:
         """
         Close a broker to producers.
 
-        :returns: the result of `KVConfigManager.persist`.
+        :returns: fires with whether the mark is on the disk; with True if marks are not kept
+            (`keepWipedWritePerm=false`).
         """
         if not self._lasts():
             return succeed(True)

@@ -244,7 +244,11 @@ def judge_index(states: Sequence[IndexState]) -> Iterator[Finding]:
 
 
 def judge_checkpoint(name: str, times: CheckpointTimes | None, newest: int) -> Iterator[Finding]:
-    """:param newest: store time of the newest message."""
+    """
+    Yield findings for a checkpoint that is missing, damaged, or ahead of the log.
+
+    :param newest: store time of the newest message.
+    """
     if times is None:
         yield finding("CHECKPOINT_MISSING", broker=name)
     elif min(times) < 0:
