@@ -75,6 +75,10 @@ class Header(NamedTuple):
     body_crc: int
     body_length: int
 
+    def __str__(self) -> str:
+        """Return the fields that tell an entry from other bytes, for people."""
+        return f"magic {self.magic}, size {self.size}, index {self.index}, term {self.term}"
+
     @property
     def is_sound(self) -> bool:
         """Whether the fields fit together, as far as one entry alone can show."""
@@ -99,6 +103,10 @@ class IndexEntry(NamedTuple):
     size: int
     index: int  # type: ignore[assignment]  # hides tuple.index
     term: int
+
+    def __str__(self) -> str:
+        """Return the place as people read it."""
+        return f"index {self.index}, term {self.term}, size {self.size} at {self.pos}"
 
 
 def encode_header(entry: Entry) -> bytes:
@@ -132,7 +140,7 @@ def decode_entry(data: bytes, offset: int = 0) -> Entry:
         raise CorruptRecord(f"{len(data) - offset} bytes are no entry: its header has 48")
     header = decode_header(data, offset)
     if not header.is_sound or len(data) - offset < header.size:
-        raise CorruptRecord(f"no entry: {header}")
+        raise CorruptRecord(f"these bytes are no entry: {header}")
     body = data[offset + ENTRY_HEADER_SIZE : offset + header.size]
     return Entry(header.index, header.term, header.pos, body, header.magic, header.channel)
 

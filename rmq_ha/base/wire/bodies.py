@@ -64,6 +64,10 @@ class MessageQueue(msgspec.Struct, rename="camel", frozen=True, order=True):
     broker_name: str
     queue_id: Int32
 
+    def __str__(self) -> str:
+        """Return the queue as people read it: `queue 3 of orders at broker-a`."""
+        return f"queue {self.queue_id} of {self.topic} at {self.broker_name}"
+
     def __iter__(self) -> Iterator[str | int]:
         yield self.topic
         yield self.broker_name

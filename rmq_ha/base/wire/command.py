@@ -47,6 +47,11 @@ class RemotingCommand:
     _decoded: Any = field(default=None, init=False, compare=False, repr=False)
 
     @property
+    def reason(self) -> str:
+        """The remark for people, also where the peer gave none."""
+        return self.remark or "the peer gives no reason"
+
+    @property
     def is_response(self) -> bool:
         return bool(self.flag & FLAG_RESPONSE)
 

@@ -118,7 +118,7 @@ class Heartbeats:
 
     def _answered(self, response: RemotingCommand, address: str) -> None:
         if response.code:
-            self._complain(address, f"{code_name(response.code)}: {response.remark}")
+            self._complain(address, f"{code_name(response.code)}: {response.reason}")
             return
         self.versions[address] = response.version
         if address in self._silent:

@@ -104,7 +104,7 @@ class SendBack:
                 "{id} is not sent back: code {code}, {remark}",
                 id=message.msg_id,
                 code=response.code,
-                remark=response.remark,
+                remark=response.reason,
             )
         return response.code in _STORED
 

@@ -153,7 +153,8 @@ def _joined(keys: Iterable[str]) -> str:
     try:
         return KEY_SEPARATOR.join(keys)
     except TypeError:
-        raise IllegalMessage(f"keys are one text or several, not {keys!r}") from None
+        kind = type(keys).__name__
+        raise IllegalMessage(f"keys are one text or several texts, and this is {kind}") from None
 
 
 class Answerer(Protocol):

@@ -204,6 +204,8 @@ class ProcessQueue:
 
     def _first_offset(self) -> int | None:
         order, messages = self._order, self._messages
+        # Offsets of removed messages stay in the deque until they are at one of its ends. Taking
+        # them out of the middle would cost a walk for each consumed message.
         while order and order[0] not in messages:
             order.popleft()
         if not order:

@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rmq_ha.base.model.flags import TRANSACTION_PREPARED
+from rmq_ha.base.model.printable import words_of
 from rmq_ha.base.model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, TRAN_MSG
 from rmq_ha.base.model.topics import RETRY_PREFIX, is_for_brokers, topic_fault
 from rmq_ha.base.model.unserved_properties import MARKS, UNSERVED, unserved_property
@@ -328,7 +329,7 @@ def result_of(send: Send, response: RemotingCommand) -> SendResult:
         )
     except (KeyError, ValueError):
         raise BrokerRefused(
-            response.code, f"the answer lacks queue or offset: {ext}", send.address
+            response.code, f"the answer lacks queue or offset: {words_of(ext)}", send.address
         ) from None
 
 
@@ -347,5 +348,5 @@ def choose_by(
         return send.queue
     queue = selector(queues, send.messages[0], send.arg)
     if queue not in queues:
-        raise IllegalMessage(f"the selector chose {queue!r}, which is none of the topic's queues")
+        raise IllegalMessage(f"the selector chose {queue}, which is none of the topic's queues")
     return queue

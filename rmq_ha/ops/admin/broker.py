@@ -258,7 +258,8 @@ def tell_unchanged(
         key: text for key, text in changes.items() if after.get(key, "").strip() != text.strip()
     }
     for key, value in wrong.items():
-        text = f"{address} has {key}={after.get(key)}, not {value}{advice}"
+        present = f"{key}={after[key]}" if key in after else f"no {key}"
+        text = f"{address} has {present}, not {value}{advice}"
         session.output.error(text, exit_code=FAILED)
     return len(wrong)
 

@@ -122,6 +122,7 @@ async def _differing(
         now = tables[broker].get(f"{topic}@{group}", {}).get(number)
         if now != after:
             wrong += 1
-            text = f"{broker} has {now} for queue {number} of {topic}, not {after}"
+            present = "no offset" if now is None else f"offset {now}"
+            text = f"{broker} has {present} for queue {number} of {topic}, not {after}"
             session.output.error(f"{text}: did {group} start meanwhile?", exit_code=FAILED)
     return wrong

@@ -130,7 +130,7 @@ class GroupClient:
         answer = await self._invoke(self.peers[name], command)
         if answer.code not in _REMOTING_SUCCESS or not answer.body:
             raise ProtocolViolation(
-                f"{self.peers[name]} answers code {answer.code} ({answer.remark}): is that the"
+                f"{self.peers[name]} answers code {answer.code} ({answer.reason}): is that the"
                 " port of dLegerPeers?"
             )
         return decode_body(kind, answer.body)

@@ -147,6 +147,7 @@ async def change_key(
     tables, _ = await _tables(session, namespace)
     wrong = [server for server, table in tables.items() if table.get(key) != value]
     for server in wrong:
-        session.output.error(f"{server} has {key}={tables[server].get(key)}", exit_code=FAILED)
+        text = f"has {key}={tables[server][key]}" if key in tables[server] else f"has no {key}"
+        session.output.error(f"{server} {text}", exit_code=FAILED)
     session.output.line(f"{key} is changed at {len(rows)} name servers", {"done": not wrong})
     return FAILED if wrong else None

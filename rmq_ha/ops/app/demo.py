@@ -23,6 +23,7 @@ from rmq_ha.base.errors import RemotingError
 from rmq_ha.base.host.clock import make_steady
 from rmq_ha.base.host.real import make_host
 from rmq_ha.base.model.host_port import parse_host_port
+from rmq_ha.base.model.printable import words_of
 from rmq_ha.base.seams import Host
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
@@ -90,7 +91,7 @@ class FailoverStory(Story):
             )
             self.console.print(
                 f"{len(self.acknowledged):,} of {self._number:,} acknowledged with SEND_OK; "
-                f"other answers: {self.other or 'none'}"
+                f"other answers: {words_of(self.other) or 'none'}"
             )
             return await self.verdict("the new master", self._master)
 

@@ -19,6 +19,7 @@ from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.base.errors import RemotingError
 from rmq_ha.base.host.ports import free_ports
+from rmq_ha.base.model.printable import words_of
 from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.seams import Host
 from rmq_ha.base.store_format.commitlog import decode_records
@@ -193,7 +194,8 @@ class Story:
         rate = self.messages / (self.host.clock.seconds() - began)
         self.console.print(
             f"{len(self.acknowledged):,} of {self.messages:,} acknowledged with SEND_OK"
-            f" ({rate:,.0f}/s from this Python client); other answers: {self.other or 'none'}"
+            f" ({rate:,.0f}/s from this Python client);"
+            f" other answers: {words_of(self.other) or 'none'}"
         )
 
     def count_other(self, reason: str) -> None:
@@ -241,7 +243,7 @@ class Story:
         self.console.print(
             "[green]nothing that was acknowledged is lost[/green]"
             if good
-            else f"[red]FAILED[/red]: lost {sorted(missing)[:10]}"
+            else f"[red]FAILED[/red]: lost {words_of(sorted(missing)[:10])}"
         )
         return good
 

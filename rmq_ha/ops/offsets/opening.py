@@ -9,6 +9,7 @@ from typing import Any
 from rmq_ha.base.errors import CannotDecide, RemotingError, WrongUsage
 from rmq_ha.base.host.blocking import now_ms, pause
 from rmq_ha.base.host.files import files_of, is_same_directory, listing
+from rmq_ha.base.model.printable import words_of
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
@@ -160,8 +161,8 @@ def _address(client: BlockingClient, place: BrokerPlace | NamesrvPlace, *, is_sl
     if broker_id not in route.addresses:
         what = "a slave" if broker_id < 0 else f"id {broker_id}"
         raise CannotDecide(
-            f"{place}: {what} is not registered, only {ids}. Is it down? Then give its store's"
-            " directory instead"
+            f"{place}: {what} is not registered, only id {words_of(ids)}. Is it down? Then give"
+            " its store's directory instead"
         )
     address: str = route.addresses[broker_id]
     return address

@@ -271,7 +271,7 @@ class BrokerOuterAPI:
 def _check(response: RemotingCommand, address: str, command: RemotingCommand) -> None:
     if response.code != ResponseCode.SUCCESS:
         raise RemotingError(
-            f"{address} refused request {command.code}: code {response.code}, {response.remark}"
+            f"{address} refused request {command.code}: code {response.code}, {response.reason}"
         )
 
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from rmq_ha.base.errors import CorruptRecord
+from rmq_ha.base.model.printable import words_of
 
 _Id = Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]
 _Epoch = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
@@ -90,3 +91,19 @@ def decode_event(body: bytes) -> Event:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CorruptRecord(f"an entry of the controllers cannot be read: {error}") from None
     return event
+
+
+def event_text(event: Event) -> str:
+    """Return an event as people read it in the log."""
+    name = event.broker_name
+    if isinstance(event, SyncStateSetAltered):
+        return f"in sync of {name} are now the brokers {words_of(event.members)}"
+    if isinstance(event, BrokerIdApplied):
+        return f"{event.address} is now broker {event.broker_id} of {name}"
+    if isinstance(event, AddressUpdated):
+        return f"broker {event.broker_id} of {name} is now at {event.address}"
+    if isinstance(event, MasterElected):
+        who = "nobody" if event.master_id is None else f"broker {event.master_id}"
+        return f"{who} leads {name} in epoch {event.master_epoch}"
+    gone = f"the brokers {words_of(event.broker_ids)}" if event.broker_ids else "all brokers"
+    return f"{gone} of {name} are forgotten"

@@ -29,7 +29,7 @@ from rmq_ha.base.wire.ext_fields import ext_fields
 from rmq_ha.server.controller.access import ControllerAccess
 from rmq_ha.server.controller.broker_sets import BrokerSets
 from rmq_ha.server.controller.codes import RequestCode
-from rmq_ha.server.controller.events import Event, MasterElected, decode_event
+from rmq_ha.server.controller.events import Event, MasterElected, decode_event, event_text
 from rmq_ha.server.controller.group import ControllerGroup
 from rmq_ha.server.controller.liveness import Key, Liveness
 from rmq_ha.server.controller.messages import ElectMasterRequest
@@ -221,7 +221,7 @@ class ControllerService:
 
     def _decided(self, event: Event) -> None:
         """Log an applied event, and notify brokers of an election."""
-        self.log.info("agreed: {event}", event=event)
+        self.log.info("agreed: {event}", event=event_text(event))
         if isinstance(event, MasterElected) and event.master_id is not None:
             self.elections += 1
             if self._config.notify_broker_role_changed:
@@ -296,12 +296,12 @@ class ControllerService:
             except (ConnectionRefusedError, ValueError):
                 if self._is_known_again(key):
                     return  # the refusal took some time, and the broker came back meanwhile
-                self.log.warn("broker {key} is dead: it refuses connections", key=key)
+                self.log.warn("{broker} is dead: it refuses connections", broker=_named(key))
                 self.liveness.gone([key])
                 await self._elect_where_needed()
                 return
             except Exception as error:
-                self.log.debug("broker {key} cannot be reached: {error}", key=key, error=error)
+                self.log.debug("{broker}: {error}", broker=_named(key), error=error)
             await self._pause(_KNOCK_AGAIN_S)
 
     async def _ask_master(self, name: str) -> None:
@@ -327,10 +327,10 @@ class ControllerService:
             except (ConnectionRefusedError, ValueError):
                 refusals += 1
             except Exception as error:
-                self.log.debug("master {key} cannot be reached: {error}", key=key, error=error)
+                self.log.debug("{broker}: {error}", broker=_named(key), error=error)
                 return
         if self.group.leads and not self.liveness.is_heard(*key):
-            self.log.warn("master {key} is dead: it refuses connections", key=key)
+            self.log.warn("{broker} is dead: it refuses connections", broker=_named(key))
             self.liveness.gone([key])
             await self._elect_where_needed()
 
@@ -375,3 +375,8 @@ class ControllerService:
                 return
             if decision.remark is not None:
                 self.log.warn("{name}: {remark}", name=name, remark=decision.remark)
+
+
+def _named(key: Key) -> str:
+    """Return a broker as people read it: `broker 2 of broker-a`."""
+    return f"broker {key[1]} of {key[0]}"

@@ -265,8 +265,8 @@ class LedgerFiles:
             fits = ENTRY_HEADER_SIZE <= unit.size <= MAX_ENTRY_SIZE
             if unit.index != index + at or unit.magic != MAGIC or not fits:
                 raise CorruptRecord(
-                    f"{self.index.row.directories[0]} does not know entry {index + at}: {unit}; "
-                    "stop this member and delete the directory: a start makes it anew"
+                    f"{self.index.row.directories[0]} does not know entry {index + at}: it has "
+                    f"{unit}; stop this member and delete the directory: a start makes it anew"
                 )
             entries.append(unit)
         return entries

@@ -113,7 +113,7 @@ def read_response(code: int, response: RemotingCommand) -> GroupMessage:
     :raises RemotingError: the frame is not an answer of DLedger.
     """
     if response.body is None:
-        raise RemotingError(f"code {response.code}: {response.remark}")
+        raise RemotingError(f"code {response.code}: {response.reason}")
     try:
         return decode_body(_CLASSES[code][1], response.body)
     except ProtocolViolation as error:

@@ -127,6 +127,8 @@ class Quorum:
         index = min(quorum_index(self._marks.values()), ledger.end_index)
         if index <= ledger.committed_index:
             return
+        # Raft paper, figure 8: an entry of an earlier term may be replaced although a majority has
+        # it. It is safe only when an entry of this term follows it at a majority.
         if index < self._first_own and member.settings.commit_own_term_only:
             return
         ledger.commit(index)

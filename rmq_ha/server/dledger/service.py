@@ -209,8 +209,8 @@ class DLedgerService:
 
     async def _hand_over(self) -> None:
         """
-        A leader that stops asks the best follower to lead. Otherwise the group
-        would have no leader for six seconds.
+        Ask the best follower to lead, because this leader stops. Otherwise the group would have no
+        leader for six seconds.
         """
         order = None if self.node is None else order_to_best(self.node, self.settings)
         if order is not None:

@@ -80,6 +80,7 @@ class GroupTransfer(Generic[W]):
         below = []
         while entries and entries[0][0] <= offset:
             entry = entries.popleft()
+            # A slave whose log begins after these bytes does not have them, wherever its log ends.
             if entry[3] >= base:
                 done.append(entry[2])
             else:

@@ -371,7 +371,8 @@ class DefaultMessageStore(StoreMaintenance):
             try:
                 callback(rows)
             except Exception:
-                self.logger.failure("{callback!r} failed at new messages", callback=callback)
+                name = getattr(callback, "__qualname__", type(callback).__qualname__)
+                self.logger.failure("{callback} failed at new messages", callback=name)
 
     def _restarted(self, topic: str, queue_id: int, queue_offset: int) -> None:
         if self.is_open:

@@ -124,6 +124,7 @@ class PutSettler:
         status: PutMessageStatus | None = _OK
         outcomes = self.outcomes
         if wait or self._journal.always_waits:
+            # Counted before the question: the journal may call `later` before `kept` returns.
             outcomes.waiting += count
             if keeper is None:
                 status = self._journal.kept(start, end, put.ended, put.decided)

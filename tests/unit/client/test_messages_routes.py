@@ -207,7 +207,7 @@ def test_a_delay_by_its_time(delay: timedelta, level: int) -> None:
         ({"delay_time_level": True}, "delay_time_level=True"),
         ({"properties": {"price": 12}}, "'price' has 12"),
         ({"properties": {1: "x"}}, "1 has 'x'"),
-        ({"keys": 17}, "not 17"),
+        ({"keys": 17}, "this is int"),
         ({"keys": ["a", 17]}, "keys are one text or several"),
     ],
 )
@@ -341,7 +341,7 @@ def test_errors_say_what_to_do() -> None:
     [
         ({"tags": 17}, "topic and tags are texts, not 'T' and 17"),
         ({"topic": None}, "not None and ''"),
-        ({"keys": 17}, "keys are one text or several, not 17"),
+        ({"keys": 17}, "keys are one text or several texts, and this is int"),
         ({"keys": [17]}, "keys are one text or several"),
         ({"flag": "x"}, "flag='x': it is a whole number of 32 bits"),
         ({"flag": 1 << 31}, "a whole number of 32 bits"),

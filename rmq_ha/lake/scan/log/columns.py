@@ -64,7 +64,9 @@ def schema_of(columns: Sequence[str]) -> Any:
     """
     unknown = [name for name in columns if name not in ARROW]
     if unknown:
-        raise ProtocolViolation(f"no such column: {', '.join(unknown)}; there are {COLUMNS}")
+        raise ProtocolViolation(
+            f"no such column: {', '.join(unknown)}; there are {', '.join(COLUMNS)}"
+        )
     return pa.schema([(name, ARROW[name]) for name in columns])
 
 

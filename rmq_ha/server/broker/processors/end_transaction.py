@@ -82,7 +82,7 @@ class EndTransactionProcessor:
             self.log.debug(
                 "{peer} was asked about {msg_id} and answers {decision}",
                 peer=channel.remote_text,
-                msg_id=fields.get("msgId"),
+                msg_id=fields.get("msgId") or "a message without id",
                 decision=decision,
             )
         if decision not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):

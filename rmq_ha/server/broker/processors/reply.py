@@ -147,7 +147,7 @@ class ReplyMessageProcessor:
     def _pushed(self, answer: RemotingCommand, client_id: str) -> str | None:
         if answer.code == ResponseCode.SUCCESS:
             return None
-        self.log.warn("{client} refuses a reply: {why}", client=client_id, why=answer.remark)
+        self.log.warn("{client} refuses a reply: {why}", client=client_id, why=answer.reason)
         return f"push reply message to {client_id} fail: it answered code {answer.code}"
 
     def _not_pushed(self, failure: Failure, client_id: str) -> str:

@@ -77,4 +77,6 @@ class SendHooks:
             try:
                 hook.after_send(context)
             except Exception:
-                self.log.failure("send hook {hook!r} failed after a send", hook=hook)
+                self.log.failure(
+                    "send hook {hook} failed after a send", hook=type(hook).__qualname__
+                )

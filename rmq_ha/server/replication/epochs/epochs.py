@@ -31,6 +31,10 @@ class Epoch(NamedTuple):
     epoch: int
     start: int
 
+    def __str__(self) -> str:
+        """Return the epoch as people read it: `epoch 4 from 8192`."""
+        return f"epoch {self.epoch} from {self.start}"
+
 
 class Epochs:
     """

@@ -445,7 +445,7 @@ class EpochReplica(ReplicaBase):
             known = self.epochs.at(frame.offset)
             raise ReplicationError(
                 f"the master sends {frame.offset} as of {frame.epoch}, ours is of "
-                f"{None if known is None else known[0]}: {error}"
+                f"{known[0] if known else 'no epoch'}: {error}"
             ) from None
 
     def _confirm(self, offset: int) -> None:

@@ -244,6 +244,7 @@ class Dispatcher:
         carried = self._carry(rows) if rows else _SliceProgress.WHOLE
         if carried is not _SliceProgress.WHOLE:
             return carried is _SliceProgress.PART
+        # Only now do listeners hear of the records: a pull that they wake reads the queues at once.
         self.position = end
         if rows:
             try:
@@ -255,6 +256,8 @@ class Dispatcher:
         return end < readable
 
     def _carry(self, rows: Sequence[Row]) -> _SliceProgress:
+        # If one target fails, the whole slice comes again. The targets before it recognize the
+        # repeat.
         for need, target in self._targets:
             try:
                 is_part = target(rows) is False

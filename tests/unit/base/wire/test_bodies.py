@@ -135,6 +135,12 @@ def test_a_queue_as_a_string_key_is_understood():
     assert bodies.decode_queue_table(body) == {QUEUE: 5}
 
 
+def test_a_queue_is_named_in_words():
+    """The client's log had `MessageQueue(topic='orders', broker_name='broker-a', queue_id=3)`."""
+    queue = bodies.MessageQueue("orders", "broker-a", 3)
+    assert f"{queue}" == "queue 3 of orders at broker-a"
+
+
 def test_connections_b3_and_b4():
     connection = stat_bodies.Connection("c1", "1.2.3.4:5", "JAVA", 407)
     told = stat_bodies.ConsumerConnection(

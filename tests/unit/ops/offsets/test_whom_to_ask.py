@@ -29,8 +29,8 @@ def knowing(*ids: int) -> Any:
         ((0, 1, 2), None, True, "h1:1"),
         ((0, 7), None, True, "h7:1"),
         ((0, 1, 2), 2, False, "h2:1"),
-        ((1,), None, False, "id 0 is not registered, only [1]"),
-        ((0,), None, True, "a slave is not registered, only [0]"),
+        ((1,), None, False, "id 0 is not registered, only id 1"),
+        ((0,), None, True, "a slave is not registered, only id 0"),
     ],
 )
 def test_a_master_is_id_0_and_a_slave_the_first_other_one(

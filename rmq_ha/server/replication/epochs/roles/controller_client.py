@@ -207,7 +207,7 @@ class ControllerClient:
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._complain(ask.address, "is no controller; correct controllerAddr")
         elif response.code == ResponseCode.NO_PERMISSION:
-            self._complain(ask.address, f"refuses this broker: {response.remark}")
+            self._complain(ask.address, f"refuses this broker: {response.reason}")
         elif self._complained.pop(ask.address, None) is not None:
             self.log.info("controller {address} answers again", address=ask.address)
         self._over(ask, answer)

@@ -81,6 +81,8 @@ class Lease:
         return float("-inf") if self._end is None else self._end - self._length
 
     def _go_on(self, now: float) -> None:
+        # Only a claim begins a lease. A running lease grows with each answered heartbeat, as far as
+        # the controller that answered certainly led then.
         if self._claim is not None:
             leader, heard, received = self._claim
             if self._led_at(leader) >= received:

@@ -504,7 +504,9 @@ class ReplicasManager:
 
     def _complain(self, answer: Answer) -> None:
         self.log.warn(
-            "the controller answers {code}: {remark}", code=answer.code, remark=answer.remark
+            "the controller answers {code}: {remark}",
+            code=answer.code,
+            remark=answer.remark or "it gives no reason",
         )
 
     # ------------------------------------------------------------ the role

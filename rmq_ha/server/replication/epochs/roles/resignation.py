@@ -178,7 +178,7 @@ class Resignation:
         ask = RemotingCommand(ControllerCode.ELECT_MASTER, ext=ext_fields(header))
         answer = await self._calls.invoke(controller, ask, _TIMEOUT_MS)
         if answer.code != ResponseCode.SUCCESS:
-            self._tell(reason, f"the controller answered {answer.code}: {answer.remark}")
+            self._tell(reason, f"the controller answered {answer.code}: {answer.reason}")
             return False
         self._not_before = self._clock.seconds() + self._pause
         self._pause = min(2 * self._pause, MOST_PAUSE_S)
