@@ -22,6 +22,7 @@ import pstats
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -182,7 +183,16 @@ class Counts:
 class Machine:
     """A whole broker, its turns, and what they take."""
 
-    def __init__(self, directory: str, wires: Wires, role: BrokerRole) -> None:
+    def __init__(
+        self,
+        directory: str,
+        wires: Wires,
+        role: BrokerRole,
+        configure: Callable[[BrokerConfiguration], object] = lambda configuration: None,
+    ) -> None:
+        """
+        :param configure: changes settings before the broker is made.
+        """
         self.clock = Turns()
         host = Host(self.clock, self.clock.now_ms, wires, RealDisk(), AtOnce(), Random(1),
                     open_files=OPEN_FILES, soon=self.clock.soon)  # type: ignore[arg-type]  # fmt: skip
@@ -195,6 +205,7 @@ class Machine:
         configuration.store.store_path_commit_log = f"{directory}/commitlog"
         configuration.store.broker_role = role
         configuration.store.max_hash_slot_num = 500_000
+        configure(configuration)
         self.profile = cProfile.Profile()
         self.is_profiled = False
         self.took = 0.0
