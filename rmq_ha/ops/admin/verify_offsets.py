@@ -136,6 +136,8 @@ def snapshot(place: str, directory: str, role: str | None, broker_name: str | No
         if taken.broker is None:
             taken = replace(taken, broker=broker_name)
         click.echo(append(taken, directory.removeprefix("snapshot:")))
+        for code, where in taken.faults:
+            click.echo(one_line(f"{code}: {where}. The snapshot says so, too."), err=True)
     except (Exception, KeyboardInterrupt) as error:
         outcome, verdict = _refusal(error, raises=options.verbose)
         click.echo(one_line(f"Error: {verdict}"), err=True)

@@ -4,6 +4,7 @@ Opens a store that a broker left, or writes at the moment: its files, its tables
 Spec: store.md, sections 1, 5.1, 5.2 and 12; dledger.md, section 3.
 """
 
+from bisect import bisect_right
 from functools import cached_property
 from typing import Any
 
@@ -93,6 +94,14 @@ class StoreFiles:
     @cached_property
     def _max_offset(self) -> int:
         return end_of_log(self.files, self._log_files)
+
+    def bytes_at(self, offset: int, size: int) -> bytes:
+        """Return bytes of the log from a physical offset on; fewer if the file lacks some."""
+        number = bisect_right(self._log_files, offset, key=lambda file: file.base) - 1
+        if number < 0:
+            return b""
+        file = self._log_files[number]
+        return bytes(self.files.read(file.path, offset - file.base, size))
 
     # Queues
 

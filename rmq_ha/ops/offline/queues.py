@@ -51,8 +51,11 @@ class QueueFiles:
     :param row: the queue's files in order.
     :param extension: the files of its extension in order.
     :param log: bounds of the log; None: units are not compared with the log.
-    :param damaged: if files are missing, take only the files after the last gap.
+    :param damaged: if files are missing, take only the files after the last gap; those before it,
+        if nothing is written after it.
     :ivar faults: faults of the queue's files.
+    :ivar is_end_known: false if a file is missing behind which nothing is written: how many entries
+        the missing file had is not known.
     :raises CannotDecide: files are missing, and `damaged` is false.
     """
 
@@ -68,14 +71,23 @@ class QueueFiles:
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        start, self.faults = _faults_of(row, f"queue {queue_id} of {topic}")
+        starts, self.faults = _faults_of(row, f"queue {queue_id} of {topic}")
         if self.faults and not damaged:
             raise CannotDecide(self.faults[0])
-        self.row = tuple(row[start:])
         self._extension = tuple(extension)
         self._files = files
         self._log = log
         self._chunk: tuple[int, bytes] = (0, b"")
+        parts = [tuple(row[start:stop]) for start, stop in pairwise((*starts, len(row)))]
+        self.row = parts[-1] if len(parts) == 1 else self._last_written(parts)
+        self.is_end_known = self.row == parts[-1]
+
+    def _last_written(self, parts: Sequence[tuple[RowFile, ...]]) -> tuple[RowFile, ...]:
+        """Return the last part of the row whose first unit is written; without one, the last."""
+        for part in reversed(parts):
+            if count_valid(bytes(self._bytes(part[0], 0, UNIT_SIZE))):
+                return part
+        return parts[-1]
 
     @cached_property
     def written_offset(self) -> int:
@@ -154,24 +166,24 @@ class QueueFiles:
             raise CannotDecide(f"{file.path} cannot be read: {error}") from None
 
 
-def _faults_of(row: Sequence[RowFile], name: str) -> tuple[int, list[str]]:
+def _faults_of(row: Sequence[RowFile], name: str) -> tuple[list[int], list[str]]:
     """
-    Return the index of the first file from which on the files follow each other, and why the ones
-    before do not.
+    Return the index of each file that does not follow the file before it, the first file's among
+    them, and the reasons.
     """
-    start, faults = 0, []
+    starts, faults = [0], []
     for at, (file, following) in enumerate(pairwise(row), 1):
         if file.size % UNIT_SIZE:
-            start = at
+            starts.append(at)
             faults.append(
                 f"{file.path} has {file.size} bytes, which are no whole units of {UNIT_SIZE}: it"
                 " was cut; copy it from a replica"
             )
         elif file.base + file.size != following.base:
-            start = at
+            starts.append(at)
             faults.append(
                 f"{name} lacks the file between {file.path} and {following.path}: copy it from a"
                 " replica, or let the broker build the queue again (move its directory away and"
                 " start it)"
             )
-    return start, faults
+    return starts, faults

@@ -140,6 +140,16 @@ MEANINGS: Mapping[str, Meaning] = {
         "files of this store are missing or damaged; the rest was compared. verify-replica says"
         " what is gone",
     ),
+    "SNAPSHOT_INCOMPLETE": Meaning(
+        Severity.ERROR,
+        "another version of rmq-ha took this snapshot, which does not say whether damage was met:"
+        " update rmq-ha on that machine, and take a snapshot again",
+    ),
+    "NOT_TOLD": Meaning(
+        Severity.ERROR,
+        "one of the sides says nothing of these, and they were not compared: take its snapshot"
+        " again",
+    ),
     "NOT_A_SLAVE": Meaning(
         Severity.WARN, "was given as a slave, but says that it is none: is this the pair?"
     ),

@@ -77,8 +77,11 @@ class Snapshot:
     :ivar is_crashed: the broker is off, and could not write its tables when it ended.
     :ivar kinds: kinds of facts that could be read; facts of any other kind are unknown.
     :ivar own: topics that the broker creates for itself; a store does not say which these are.
-    :ivar faults: damage that was met: a code of `codes.MEANINGS` and the place; not kept in a
-        history.
+    :ivar faults: damage that was met: a code of `codes.MEANINGS` and the place.
+    :ivar uncertain_queues: topic and queue id of queues whose end is not known, because a file is
+        missing behind which nothing is written. They are not compared.
+    :ivar messages_read: number of messages that were read from the log, to see whether it holds
+        what its queues say.
     """
 
     place: str
@@ -93,6 +96,8 @@ class Snapshot:
     is_crashed: bool = False
     own: frozenset[str] = frozenset()
     faults: tuple[tuple[str, str], ...] = ()
+    uncertain_queues: frozenset[tuple[str, int]] = frozenset()
+    messages_read: int = 0
 
     def bounds(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Return the first offset and the end of each queue, by topic and queue id."""

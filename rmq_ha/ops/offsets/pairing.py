@@ -41,17 +41,32 @@ class Pairing(NamedTuple):
     def kinds(self) -> frozenset[str]:
         return frozenset.intersection(self.slave.kinds, *(item.kinds for item in self.masters))
 
+    @property
+    def uncertain_queues(self) -> frozenset[tuple[str, int]]:
+        """Queues whose end is not known on one of the sides."""
+        sides = (self.slave, *self.masters)
+        return frozenset[tuple[str, int]]().union(*(item.uncertain_queues for item in sides))
+
+    def bounds_of(self, snapshot: Snapshot) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return the bounds of the queues of a side, without those that are not compared."""
+        uncertain = self.uncertain_queues
+        bounds = snapshot.bounds().items()
+        return {queue: ends for queue, ends in bounds if queue not in uncertain}
+
     def facts_of(self, snapshot: Snapshot) -> list[Fact]:
         """
         Return the facts that can be compared: kinds and topics that one side leaves out are left
-        out of both.
+        out of both, and so are queues whose end one side does not know.
         """
         kinds = self.kinds
         own = frozenset[str]().union(*(item.own for item in (self.slave, *self.masters)))
+        uncertain = self.uncertain_queues
         return [
             fact
             for fact in snapshot.facts
-            if fact.kind in kinds and not (fact.kind == TOPIC and fact.topic in own)
+            if fact.kind in kinds
+            and not (fact.kind == TOPIC and fact.topic in own)
+            and not (fact.kind == QUEUE and (fact.topic, fact.queue_id) in uncertain)
         ]
 
 
@@ -78,7 +93,7 @@ def cases(pairing: Pairing) -> Iterator[Case]:
             samples[fact.key].append((index, fact))
     slaves = {fact.key: fact for fact in pairing.facts_of(pairing.slave)}
     last = pairing.masters[-1]
-    master_bounds, slave_bounds = last.bounds(), pairing.slave.bounds()
+    master_bounds, slave_bounds = pairing.bounds_of(last), pairing.bounds_of(pairing.slave)
     groups = {fact.group for fact in last.facts if fact.kind == GROUP}
     has_groups = GROUP in last.kinds
     for key in samples.keys() | slaves.keys():

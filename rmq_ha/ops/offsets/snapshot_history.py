@@ -4,20 +4,27 @@ import gzip
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import NamedTuple
+
+import msgspec
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.host.files import listing, put, read_small
 from rmq_ha.ops.offsets.model import SLAVE_ROLE, Fact, Snapshot
 from rmq_ha.ops.offsets.pairing import Pairing, is_right, pair
 
-COLUMNS = (
-    *("place", "broker", "brokerId", "role", "resting", "began", "ended", "kinds"),
-    *("kind", "topic", "group", "queueId", "value", "low", "text"),
-)
-"""The members of each line: those of the snapshot, and those of one fact."""
-_HEAD = 8
+
+def _member(name: str) -> str:
+    first, *others = name.removeprefix("is_").split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+_OF_SNAPSHOT = {
+    field.name: _member(field.name) for field in fields(Snapshot) if field.name != "facts"
+}
+"""The member of each line of a snapshot's file for each field of a snapshot, but for its facts."""
+_OF_FACT = {name: _member(name) for name in Fact._fields}
 _DAMAGE = (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError, AttributeError)
 
 
@@ -39,18 +46,21 @@ def _broker(snapshot: Snapshot) -> str:
 
 
 def encode(snapshot: Snapshot) -> bytes:
-    """Return a snapshot as compressed JSON, with a line for each fact."""
-    head = (
-        snapshot.place,
-        snapshot.broker,
-        snapshot.broker_id,
-        snapshot.role,
-        snapshot.is_resting,
-        snapshot.began,
-        snapshot.ended,
-        ",".join(sorted(snapshot.kinds)),
+    """
+    Return a snapshot as compressed JSON.
+
+    Each line has all fields of the snapshot, and one of its facts.
+    """
+    taken = {
+        member: msgspec.to_builtins(getattr(snapshot, name), order="deterministic")
+        for name, member in _OF_SNAPSHOT.items()
+    }
+    head = json.dumps(taken).removesuffix("}")
+    facts = (
+        json.dumps(dict(zip(_OF_FACT.values(), fact, strict=True))).removeprefix("{")
+        for fact in snapshot.facts
     )
-    lines = (json.dumps(dict(zip(COLUMNS, (*head, *fact), strict=True))) for fact in snapshot.facts)
+    lines = [f"{head}, {fact}" for fact in facts] or [head + "}"]
     return gzip.compress("\n".join(lines).encode(), 6, mtime=0)
 
 
@@ -58,18 +68,28 @@ def decode(data: bytes, name: str) -> Snapshot:
     """
     Read a snapshot that `encode` wrote.
 
+    A snapshot of another version may lack fields. What it does not say is not known, which counts
+    as a fault.
+
     :param name: name of the file, for the error.
     :raises CannotDecide: the data are something else.
     """
     try:
-        lines = gzip.decompress(data).splitlines()
-        rows = [[*map(json.loads(line).get, COLUMNS)] for line in lines]
-        place, broker, number, role, is_resting, began, ended, kinds = rows[0][:_HEAD]
-        facts = tuple(Fact(*row[_HEAD:]) for row in rows)
-        known = frozenset(kinds.split(","))
-        return Snapshot(place, broker, number, role, is_resting, began, ended, known, facts)
+        rows = list(map(json.loads, gzip.decompress(data).splitlines()))
+        told = {
+            field: rows[0][member] for field, member in _OF_SNAPSHOT.items() if member in rows[0]
+        }
+        if isinstance(told["kinds"], str):  # version 0.1 wrote a text with commas
+            told["kinds"] = told["kinds"].split(",")
+        facts = [[*map(row.get, _OF_FACT.values())] for row in rows if _OF_FACT["kind"] in row]
+        snapshot = msgspec.convert({**told, "facts": facts}, Snapshot)
     except _DAMAGE as error:
         raise CannotDecide(f"{name} is no snapshot ({error}); remove it") from None
+    unsaid = [member for field, member in _OF_SNAPSHOT.items() if field not in told]
+    if not unsaid:
+        return snapshot
+    fault = ("SNAPSHOT_INCOMPLETE", f"{name} does not say {', '.join(unsaid)}")
+    return replace(snapshot, faults=(*snapshot.faults, fault))
 
 
 def append(snapshot: Snapshot, directory: str) -> str:

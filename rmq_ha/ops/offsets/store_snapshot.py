@@ -5,7 +5,7 @@ Spec: store.md, sections 3, 12.2 to 12.6.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from rmq_ha.base.errors import CannotDecide, ProtocolViolation
 from rmq_ha.base.store_files import Entry
@@ -15,7 +15,10 @@ from rmq_ha.base.wire.bodies import (
     decode_delay_offsets,
     decode_offset_table,
 )
+from rmq_ha.ops.offline.log_files import Hole
+from rmq_ha.ops.offline.queues import QueueFiles
 from rmq_ha.ops.offsets import model
+from rmq_ha.ops.offsets.log_sample import sample_log
 from rmq_ha.ops.offsets.model import Fact, Snapshot
 
 REST_MS = 30_000
@@ -52,13 +55,13 @@ class Store(Protocol):
     def config(self, name: str) -> bytes | None: ...
 
     @property
-    def holes(self) -> Sequence[Any]:
-        """The holes of its log, with `start`, `end` and `between`."""
+    def holes(self) -> Sequence[Hole]: ...
 
     def topics_on_disk(self) -> list[tuple[str, int]]: ...
 
-    def queue(self, topic: str, queue_id: int) -> Any:
-        """Return a queue, with `min_offset`, `max_offset` and `faults`."""
+    def queue(self, topic: str, queue_id: int) -> QueueFiles: ...
+
+    def bytes_at(self, offset: int, size: int) -> bytes: ...
 
     def min_offset(self) -> int: ...
 
@@ -129,7 +132,11 @@ class StoredReplica:
                 continue
             if name == "topics.json":
                 numbers = model.queue_numbers(TopicTable.decode(data))
-        facts += self._queues(store, numbers, faults)
+        queues = [store.queue(*name) for name in store.topics_on_disk()]
+        faults += [("STORE_DAMAGED", fault) for queue in queues for fault in queue.faults]
+        facts += _queue_facts(queues, numbers)
+        sample = sample_log(store.bytes_at, queues, store.holes)
+        faults += [("STORE_DAMAGED", fault) for fault in sample.faults]
         for text in store.notes:
             if text not in self._told:
                 self._told.add(text)
@@ -151,6 +158,10 @@ class StoredReplica:
             tuple(facts),
             is_crashed=is_resting and store.abort,
             faults=tuple(faults),
+            uncertain_queues=frozenset(
+                (queue.topic, queue.queue_id) for queue in queues if not queue.is_end_known
+            ),
+            messages_read=sample.messages_read,
         )
 
     def _read(self, name: str, data: bytes, read: Callable[[bytes], Iterable[Fact]]) -> list[Fact]:
@@ -161,20 +172,6 @@ class StoredReplica:
                 f"{self._place}/config/{name} cannot be read: {error}. Put {name}.bak in its place"
                 " if that is whole"
             ) from None
-
-    def _queues(
-        self, store: Store, numbers: Mapping[str, int], faults: list[tuple[str, str]]
-    ) -> Iterator[Fact]:
-        on_disk = set(store.topics_on_disk())
-        for topic, queue_id in sorted(on_disk):
-            queue = store.queue(topic, queue_id)
-            faults += [("STORE_DAMAGED", fault) for fault in queue.faults]
-            low, end = _number(queue.min_offset), _number(queue.max_offset)
-            yield model.queue_fact(topic, queue_id, low, end)
-        for topic, number in numbers.items():
-            for queue_id in range(number):
-                if (topic, queue_id) not in on_disk:
-                    yield model.queue_fact(topic, queue_id, 0, 0)
 
     def _changes(self) -> dict[str, int]:
         """Return the files that a running broker writes, with the time of their last change."""
@@ -187,5 +184,16 @@ class StoredReplica:
         }
 
 
-def _number(value: Any) -> int:
-    return int(value() if callable(value) else value)
+def _queue_facts(queues: Sequence[QueueFiles], numbers: Mapping[str, int]) -> Iterator[Fact]:
+    """
+    Yield the facts of queues on the disk, and of the other queues of known topics, which are empty.
+
+    :param numbers: number of queues by topic.
+    """
+    on_disk = {(queue.topic, queue.queue_id) for queue in queues}
+    for queue in queues:
+        yield model.queue_fact(queue.topic, queue.queue_id, queue.min_offset, queue.max_offset)
+    for topic, number in numbers.items():
+        for queue_id in range(number):
+            if (topic, queue_id) not in on_disk:
+                yield model.queue_fact(topic, queue_id, 0, 0)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from rmq_ha.ops.offsets.codes import MEANINGS
 from rmq_ha.ops.offsets.findings import Finding, Outcome, Severity
 from rmq_ha.ops.offsets.judgement import JudgedKey, WorstGroup, findings, judged, sums, worst_groups
-from rmq_ha.ops.offsets.model import NUMBERS, TEXTS, Snapshot
+from rmq_ha.ops.offsets.model import DELAY, NUMBERS, TEXTS, Snapshot
 from rmq_ha.ops.offsets.pairing import Forecast, Pairing, is_pair
 from rmq_ha.ops.offsets.snapshot_history import is_slave
 
@@ -53,8 +53,11 @@ def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> Answer
     :param past: number of violations that a history holds.
     """
     rows = judged(pairings, limits.max_lag)
-    by_slave, groups = sums(rows), worst_groups(rows, _GROUPS)
-    heads = list(dict.fromkeys(head for pairing in pairings for head in head_findings(pairing)))
+    by_slave = {pairing.slave.place: Forecast() for pairing in pairings} | sums(rows)
+    groups = worst_groups(rows, _GROUPS)
+    heads = list(
+        dict.fromkeys(head for item in pairings for head in (*head_findings(item), *_untold(item)))
+    )
     for item in heads:
         if item.severity == Severity.ERROR:
             # The master's right value is not known, which concerns every slave.
@@ -62,19 +65,40 @@ def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> Answer
                 known = by_slave[slave]
                 by_slave[slave] = known._replace(errors=known.errors + 1)
     outcome, verdict = decided(by_slave, groups, limits, past)
+    best = best_of(by_slave, limits)[0]
+    verdict += _looked_at(next(item for item in pairings if item.slave.place == best))
     numbers = {
         "safe": verdict.startswith(_SAFE),
         "slaves": {name: item._asdict() for name, item in by_slave.items()},
         "worst": [item._asdict() for item in groups[:10]],
+        "messagesRead": {item.slave.place: item.slave.messages_read for item in pairings},
         "notCompared": {item.slave.place: not_compared(item) for item in pairings},
         "historyViolations": past,
     }
     return Answer(rows, [*findings(rows), *heads], by_slave, groups, outcome, verdict, numbers)
 
 
+def _looked_at(pairing: Pairing) -> str:
+    """Return the words that say by what the numbers of a verdict are known."""
+    queues = len(pairing.bounds_of(pairing.slave))
+    read = pairing.slave.messages_read
+    messages = f"{read} messages" if read else "no message"
+    return f"; compared the ends of {queues} queues, read {messages} of the slave"
+
+
 def not_compared(pairing: Pairing) -> list[str]:
     """Return the kinds of facts that one side does not tell."""
     return sorted({*NUMBERS, *TEXTS} - pairing.kinds)
+
+
+def _untold(pairing: Pairing) -> list[Finding]:
+    """Return a finding if a side says nothing of what each side has, and no damage explains it."""
+    faults = {code for side in (pairing.masters[-1], pairing.slave) for code, _ in side.faults}
+    missing = [kind for kind in not_compared(pairing) if kind != DELAY]
+    if not missing or "TABLE_DAMAGED" in faults:
+        return []
+    head = _head("NOT_TOLD", pairing.slave, None, None)
+    return [head._replace(detail=f"{', '.join(missing)}: {head.detail}")]
 
 
 # The verdict

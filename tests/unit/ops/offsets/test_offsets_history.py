@@ -1,7 +1,11 @@
 """Snapshots that are kept: their files, which of them are compared, the command that makes them."""
 
-from dataclasses import replace
+import gzip
+import json
+import os
+from dataclasses import fields, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -23,6 +27,7 @@ from rmq_ha.ops.offsets.snapshot_history import (
     name_of,
     snapshot_files,
 )
+from tests.kits.bare_stores import ordinary, store_of
 from tests.unit.lake.spark.golden_stores import java_store
 
 ALL = frozenset(model.NUMBERS + model.TEXTS)
@@ -165,3 +170,113 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     code, output = run("broker://127.0.0.1:1", "--to", tmp_path, "--timeout", "1")
     assert code == 3, output
     assert "give its store's directory instead" in output
+
+
+# What a snapshot knows
+
+
+def test_all_that_a_snapshot_knows_is_kept() -> None:
+    """A file kept eight fields of the class: a damaged replica was safe once it had been kept."""
+    whole = Snapshot(
+        "p", "b", 1, "SLAVE", True, 5, 7, ALL, (Fact(model.LOG, value=9, low=0),),
+        is_crashed=True, own=frozenset({"b", "c"}), faults=(("TABLE_DAMAGED", "topics.json"),),
+        uncertain_queues=frozenset({("t", 1), ("u", 0)}), messages_read=7,
+    )  # fmt: skip
+    for one in fields(Snapshot):
+        assert getattr(whole, one.name) != one.default, f"the test has no value for {one.name}"
+    assert decode(encode(whole), "x") == whole
+    bare = replace(whole, facts=())
+    assert decode(encode(bare), "x") == bare
+
+
+def test_a_snapshot_of_another_version_is_not_taken_as_one_without_damage() -> None:
+    row = {
+        "place": "p", "broker": "b", "brokerId": 1, "role": "SLAVE", "resting": True, "began": 5,
+        "ended": 7, "kinds": "log,offset", "kind": "log", "value": 9, "low": 0,
+    }  # fmt: skip
+    old = decode(gzip.compress(json.dumps(row).encode()), "some/file")
+    assert old.kinds == {"log", "offset"}
+    assert old.facts == (Fact(model.LOG, value=9, low=0),)
+    ((code, where),) = old.faults
+    assert code == "SNAPSHOT_INCOMPLETE"
+    assert where == "some/file does not say crashed, own, faults, uncertainQueues, messagesRead"
+
+
+@pytest.mark.parametrize("harm", ["consumerOffset", "subscriptionGroup", "log"])
+def test_a_damaged_store_is_not_safe_through_a_snapshot(tmp_path: Path, harm: str) -> None:
+    store = store_of(ordinary(300))
+    master, slave = store.save(tmp_path / "m"), store.save(tmp_path / "s")
+    if harm == "log":
+        (slave / "commitlog" / f"{16384:020}").unlink()
+    else:
+        for name in (f"{harm}.json", f"{harm}.json.bak"):
+            (slave / "config" / name).write_text('{"offsetTable":{"Topic0@')
+    kept = f"snapshot:{tmp_path / 'kept'}"
+    told = []
+    for role, place in (("slave", slave), ("master", master)):
+        done = CliRunner().invoke(
+            main, ["snapshot", str(place), "--to", kept, "--role", role, "--broker-name", "b"]
+        )
+        assert done.exit_code == 0, done.output
+        told.append("DAMAGED" in done.output)
+    assert told == [True, False]
+    for pair in ((str(master), str(slave)), (kept, kept)):
+        done = CliRunner().invoke(main, ["verify-offsets", "--master", pair[0], "--slave", pair[1]])
+        assert done.exit_code == 1, done.output
+        assert "safe to fail over: no" in done.output
+        assert "_DAMAGED" in done.output
+
+
+def test_a_master_that_crashed_is_judged_alike_through_a_snapshot(tmp_path: Path) -> None:
+    """Offsets that are five seconds old: its slave has newer ones, and nothing is skipped."""
+    store = store_of(ordinary(100))
+    slave = store.save(tmp_path / "s")
+    store.consumed(behind=3)
+    master = store.save(tmp_path / "m")
+    (master / "abort").touch()
+    for path in (file for root in (master, slave) for file in [root, *root.rglob("*")]):
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    kept = f"snapshot:{tmp_path / 'kept'}"
+    for role, place in (("slave", slave), ("master", master)):
+        line = ["snapshot", str(place), "--to", kept, "--role", role, "--broker-name", "b"]
+        assert CliRunner().invoke(main, line).exit_code == 0
+    for pair in ((str(master), str(slave)), (kept, kept)):
+        done = CliRunner().invoke(main, ["verify-offsets", "--master", pair[0], "--slave", pair[1]])
+        assert done.exit_code == 0, done.output
+        assert "MASTER_OLDER" in done.output
+
+
+# A store whose parts do not agree
+
+
+@pytest.mark.parametrize("side", ["m", "s"])
+def test_a_queue_that_lacks_a_middle_file_is_not_ahead(tmp_path: Path, side: str) -> None:
+    """An empty file stands behind the missing one, and the queue seemed to end there."""
+    store = store_of(ordinary(130, topics=1, queues=1), queue_units=100)
+    for name in "ms":
+        folder = store.save(tmp_path / name) / "consumequeue" / "Topic0" / "0"
+        (folder / f"{200 * 20:020}").write_bytes(bytes(100 * 20))
+    (tmp_path / side / "consumequeue" / "Topic0" / "0" / f"{100 * 20:020}").unlink()
+    line = ["verify-offsets", "--master", str(tmp_path / "m"), "--slave", str(tmp_path / "s")]
+    done = CliRunner().invoke(main, [*line, "--findings"])
+    assert done.exit_code == (side == "s"), done.output
+    assert "STORE_DAMAGED" in done.output
+    assert "lacks the file between" in done.output
+    assert "AHEAD" not in done.output
+
+
+def test_a_log_of_random_bytes_is_seen_by_the_messages_that_are_read(tmp_path: Path) -> None:
+    store = store_of(ordinary(400))
+    master, slave = store.save(tmp_path / "m"), store.save(tmp_path / "s")
+    line = ["verify-offsets", "--master", str(master), "--slave", str(slave), "--findings"]
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == 0, done.output
+    assert done.output.endswith("; compared the ends of 4 queues, read 100 messages of the slave\n")
+    path = slave / "commitlog" / f"{16384:020}"
+    path.write_bytes(Random(1).randbytes(16384))
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == 1, done.output
+    assert "of 100 messages that were read are damaged; message " in done.output
+    for page in sorted((slave / "commitlog").iterdir()):
+        page.write_bytes(path.read_bytes())
+    assert CliRunner().invoke(main, line).exit_code == 1

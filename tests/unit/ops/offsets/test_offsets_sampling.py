@@ -223,8 +223,13 @@ def test_nonsense_is_said_to_be_that() -> None:
 
 
 class Queue:
+    topic, queue_id = "t", 0
     min_offset, max_offset = 2, 9
     faults: Sequence[str] = ()
+    is_end_known = True
+
+    def unit(self, offset: int) -> None:
+        """No entry is there."""
 
 
 class Store:
@@ -243,6 +248,9 @@ class Store:
 
     def queue(self, topic: str, queue_id: int) -> Any:
         return Queue()
+
+    def bytes_at(self, offset: int, size: int) -> bytes:
+        return b""
 
     def min_offset(self) -> int:
         return 0

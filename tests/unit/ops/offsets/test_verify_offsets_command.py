@@ -65,7 +65,8 @@ def test_it_needs_nothing_that_is_not_installed_with_a_broker(
     master, slave = stores
     assert alone("verify-offsets", "--master", master, "--slave", slave) == (
         0,
-        "safe to fail over: yes; 0 messages would be repeated, 0 skipped, 0 lost\n",
+        "safe to fail over: yes; 0 messages would be repeated, 0 skipped, 0 lost; compared the"
+        " ends of 1081 queues, read 100 messages of the slave\n",
     )
     code, output = alone("snapshot", master, "--role", "master", "--to", tmp_path / "past")
     assert (code, Path(output.strip()).suffix) == (0, ".gz")
