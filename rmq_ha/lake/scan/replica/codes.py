@@ -51,12 +51,47 @@ MEANINGS: Mapping[str, Meaning] = {
         "The bytes of this window of the log differ. Where both stores are seen,"
         " `rmqha-spark verify-replica MASTER SLAVE --from OFFSET` names the message.",
     ),
+    "WINDOW_CHANGED": Meaning(
+        Severity.ERROR,
+        "This part of the log has other bytes than when an earlier scan read it, though nothing"
+        " writes there: the disk damaged it, or somebody changed it." + _COPY + " After a repair"
+        " scan the store --again.",
+    ),
     "FACTS_OLD": Meaning(
         Severity.WARN,
-        "Its facts are too old to rely on: look whether rmqha-scan still runs beside it.",
+        "Its facts are too old to rely on, or of a clock that is ahead: look whether rmqha-scan"
+        " still runs beside it.",
+    ),
+    "LOOK_OLD": Meaning(
+        Severity.WARN,
+        "Parts of the log were not read for long, and damage that came later is not seen: scan"
+        " more often, or with a smaller --reread.",
+    ),
+    "GRID_DIFFERS": Meaning(
+        Severity.WARN,
+        "The two stores were scanned with windows of different sizes, and their logs cannot be"
+        " compared: scan one of them --again with the --window of the other.",
+    ),
+    "NOT_COMPARED": Meaning(
+        Severity.WARN,
+        "More than a hundredth of the log was not compared, because only one side has a digest of"
+        " it: scan both stores again.",
+    ),
+    "SAME_STORE": Meaning(
+        Severity.ERROR,
+        "One store was scanned under two names: one of the commands has the wrong directory,"
+        " --broker or --id, and the store that it should have read was not compared.",
     ),
     "NO_REPLICA": Meaning(
-        Severity.INFO, "There are facts of one store of this broker only: nothing to compare."
+        Severity.WARN,
+        "There are facts of one store of this broker only, and nothing to compare. Does rmqha-scan"
+        " run beside its slave? For a broker that has none, give --alone.",
+    ),
+    "ALONE": Meaning(Severity.INFO, "This broker has no slave, as --alone says."),
+    "NO_MASTER": Meaning(
+        Severity.WARN,
+        "There are no facts of this broker's master (id 0), so its slaves were not compared. Look"
+        " whether rmqha-scan runs beside it.",
     ),
     "BODY_CRC": Meaning(
         Severity.ERROR,
@@ -123,6 +158,11 @@ MEANINGS: Mapping[str, Meaning] = {
     ),
     "CQ_ORDER": Meaning(
         Severity.ERROR, "The entries of this queue are not in the order of the log." + _REBUILD
+    ),
+    "CQ_DELETED": Meaning(
+        Severity.INFO,
+        "The topic was deleted on this side, and its queue with it: the messages go with the files"
+        " of the log. A slave may keep the queue's files.",
     ),
     "CQ_FORGOTTEN": Meaning(
         Severity.WARN,

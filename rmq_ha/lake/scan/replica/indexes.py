@@ -23,6 +23,7 @@ MOST = 20
 _CHUNK = 1 << 20
 _HASH_BITS = 31
 _STEP = 1 << 13
+_NOWHERE = -1
 
 
 class Stretch(NamedTuple):
@@ -129,7 +130,10 @@ def check_index(
     offsets = facts.offsets[rows]
     expected = (offsets - low) << _HASH_BITS | hashes
     items = index.stretch(low, high)
-    stored = (items.offsets - low) << _HASH_BITS | items.hashes & 0x7FFFFFFF
+    # A damaged offset may be any number: its key must not overflow into that of another item.
+    is_inside = (items.offsets >= low) & (items.offsets < high)
+    places = np.where(is_inside, items.offsets - low, _NOWHERE)
+    stored = places << _HASH_BITS | items.hashes & 0x7FFFFFFF
     findings: list[Finding] = []
     if np.array_equal(np.sort(expected), np.sort(stored)):
         findings += _late(facts, items, np.ones(len(stored), np.bool_), side)

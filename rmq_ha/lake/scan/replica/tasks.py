@@ -174,6 +174,16 @@ def run(work: Work, task: "Task", answer: Answer) -> None:
         _RUN[type(task)](work, task, answer)
     except CannotDecide as error:
         answer.failed = str(error)
+    except OSError as error:
+        answer.failed = str(vanished(error))
+
+
+def vanished(error: OSError) -> CannotDecide:
+    """Return the refusal for a file that could be listed and not be read."""
+    return CannotDecide(
+        f"{error}: the file vanished while the store was read. If its broker runs, it may have"
+        " deleted the file just now: compare again"
+    )
 
 
 def _stretch(work: Work, stretch: Stretch, answer: Answer) -> None:

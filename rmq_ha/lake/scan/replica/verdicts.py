@@ -1,7 +1,7 @@
 """Rules that judge the sums over all stretches: from numbers to findings and one line."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
@@ -84,8 +84,14 @@ class TailState(NamedTuple):
     residue: bool
 
 
-def judge_queues(sums: Sequence[QueueSum]) -> Iterator[Finding]:
-    """Yield findings about whole queues, few for many entries."""
+def judge_queues(
+    sums: Sequence[QueueSum], deleted: Collection[tuple[str, str]] = ()
+) -> Iterator[Finding]:
+    """
+    Yield findings about whole queues, few for many entries.
+
+    :param deleted: sides and topics that were deleted there.
+    """
     pending: dict[str, int] = defaultdict(int)
     filled: dict[tuple[str, int], int] = {}
     for queue in sums:
@@ -100,7 +106,9 @@ def judge_queues(sums: Sequence[QueueSum]) -> Iterator[Finding]:
             "queue_id": queue.queue_id,
         }
         least = filled.get((queue.topic, queue.queue_id), queue.first)
-        if queue.old and not queue.entries and (queue.topic, queue.queue_id) in filled:
+        if queue.old and not queue.entries and (queue.side, queue.topic) in deleted:
+            yield finding("CQ_DELETED", f"{queue.old} messages.", **where)
+        elif queue.old and not queue.entries and (queue.topic, queue.queue_id) in filled:
             yield finding(
                 "CQ_MISSING",
                 f"{queue.old} messages: the whole queue is empty here, and not on the other side.",

@@ -9,10 +9,11 @@ open store are looked at again before they are reported.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.model.topics import is_system
 from rmq_ha.lake.scan.replica.auditing import INDEX, QUEUES
 from rmq_ha.lake.scan.replica.comparing import Sides
 from rmq_ha.lake.scan.replica.parting import parting, parting_finding
@@ -31,6 +32,7 @@ from rmq_ha.lake.scan.replica.tasks import (
     Work,
     plan,
     run,
+    vanished,
 )
 from rmq_ha.lake.scan.replica.verdicts import (
     LOG_CODES,
@@ -111,6 +113,15 @@ class ReplicaComparison(NamedTuple):
         }
 
 
+def _topics_of(replica: OpenedStore) -> Collection[str] | None:
+    """Return the topics that a store's table has; None: it has no table, or a damaged one."""
+    try:
+        table = replica.store.topics()
+    except CannotDecide:
+        return None
+    return None if table is None else table.topics
+
+
 def verify(
     settings: Settings,
     run_tasks: Run = run_here,
@@ -124,7 +135,10 @@ def verify(
     :param pause: waits so many ms before a store in use is looked at again.
     :raises CannotDecide: a store cannot be read, or they have nothing in common.
     """
-    return _Verification(settings, open_pair(settings), run_tasks, note, pause).run()
+    try:
+        return _Verification(settings, open_pair(settings), run_tasks, note, pause).run()
+    except OSError as error:
+        raise vanished(error) from None
 
 
 class _Verification:
@@ -172,7 +186,7 @@ class _Verification:
         sums = self._stretches(work)
         self._add_tails(ends)
         queues = self._queue_sums(ends, sums)
-        self._told += judge_queues(list(queues.values()))
+        self._told += judge_queues(list(queues.values()), self._deleted(queues))
         self._told += judge_delays(
             [
                 DelaySum(self._names[side], level, delay, *numbers)
@@ -186,6 +200,7 @@ class _Verification:
         self._told += judge_index(self._indexes(known))
         aligned = self._aligned(work, sums)
         doubts = self._doubts(work, queues)
+        self._refuse_vanished(ends)
         findings = self._findings([*survey.findings, *sums.findings, *doubts.findings], aligned)
         return self._verified(findings, sums, list(queues.values()))
 
@@ -296,6 +311,35 @@ class _Verification:
             queue = QueueSum(self._names[key[0]], *key[1:], end.entries, *tally)
             queues[key] = queue._replace(first=end.first)
         return queues
+
+    def _deleted(
+        self, queues: Mapping[tuple[int, str, int], QueueSum]
+    ) -> frozenset[tuple[str, str]]:
+        """
+        Return names of sides, with topics that were deleted there, as the tables of topics show.
+
+        A slave takes the table over from its master. So a topic that only the slave's table lacks
+        was not deleted.
+        """
+        known = [_topics_of(replica) for replica in self._pair]
+        return frozenset(
+            (self._names[side], topic)
+            for side, topic, _ in queues
+            if not is_system(topic)
+            and not topic.startswith(_LIGHT)
+            and not any(table is None or topic in table for table in known[: side + 1])
+        )
+
+    def _refuse_vanished(self, ends: Mapping[tuple[int, str, int], QueueEnd]) -> None:
+        """:raises CannotDecide: a store, or all its queues, were removed while it was read."""
+        for side, replica in enumerate(self._pair):
+            store = replica.store
+            directories = [replica.log.row[-1].path.rpartition("/")[0]]
+            if any(key[0] == side for key in ends):
+                directories.append(f"{store.root}/consumequeue")
+            for directory in directories:
+                if not store.files.list(directory):
+                    raise CannotDecide(f"{directory} vanished while it was read: compare again")
 
     def _doubts(self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]) -> Answer:
         # Light queues have no records of their own: they always have a surplus, and so they come
