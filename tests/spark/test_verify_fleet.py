@@ -30,9 +30,8 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = fleet(folder / "stores")
     harm(pairs)
     scanned(pairs, folder / "facts")
-    master = pairs["b05"][0]
-    facts_of(master, folder / "twice", "x", ids=True)
-    facts_of(master, folder / "twice", "y", ids=True)
+    for name, store in zip("xy", pairs["b05"], strict=True):
+        facts_of(store, folder / "twice", name, ids=True)
     return folder
 
 
@@ -64,6 +63,9 @@ def test_a_fleet(spark: Any, stores: Path, tmp_path: Path) -> None:
 
 def test_ids_that_two_brokers_have(spark: Any, stores: Path) -> None:
     code, lines = run(stores / "twice", "--ids")
+    assert code == 3, lines
+    assert any(line.startswith("WARN   NO_REPLICA") for line in lines)
+    code, lines = run(stores / "twice", "--ids", "--alone", "x", "--alone", "y")
     assert code == 0, lines
     assert any(line.startswith("WARN   DUPLICATE") for line in lines)
     shutil.rmtree(stores / "twice")

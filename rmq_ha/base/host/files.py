@@ -251,6 +251,31 @@ def put(place: str, data: bytes) -> None:
         stream.write(data)
 
 
+def remove(place: str) -> None:
+    """
+    Remove a file at any place; a file that is gone already is no fault.
+
+    :raises OSError: the file could not be removed.
+    """
+    files, path = files_of(place)
+    try:
+        if isinstance(files, ArrowFiles):
+            files.filesystem.delete_file(path)
+        else:
+            os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def identity_of(place: str) -> str:
+    """
+    Return a text that is the same for all paths of one directory, by a link or a mount; empty for a
+    URI and for a directory that does not exist.
+    """
+    known = _identity(place)
+    return ":".join(map(str, known)) if isinstance(known, tuple) else ""
+
+
 def absolute(place: str) -> str:
     """Return an absolute path, which is right in any working directory; a URI stays unchanged."""
     return place if ":" in place.partition("/")[0] else os.path.abspath(place)

@@ -16,6 +16,7 @@ from rmq_ha.base.spans import size_of
 from rmq_ha.ops.offsets.findings import Outcome
 
 LEAST_WINDOW = 1 << 12
+DAY_MS = 86_400_000
 
 
 if TYPE_CHECKING:
@@ -101,17 +102,24 @@ def throttle(rate: int) -> Callable[[int], None]:
     "--again", is_flag=True, help="Begin at the start of the log, not where the last scan ended."
 )
 @click.option(
+    "--reread", "share", type=click.IntRange(min=0), default=30, show_default=True, metavar="N",
+    help="Also read one in N windows of earlier scans again, those first that were not read for"
+    " longest. 0: none.",
+)  # fmt: skip
+@click.option(
     "--commit-log", metavar="DIR", help="The storePathCommitLog of the broker, if it is set."
 )
 def main(
     store: str, to: str, broker: str, broker_id: int, limit: int, window: int,
-    checks: tuple[str, ...], ids: bool, again: bool, commit_log: str | None,
+    checks: tuple[str, ...], ids: bool, again: bool, share: int, commit_log: str | None,
 ) -> None:  # fmt: skip
     """
     Keep facts of STORE, a broker's storePathRootDir, for `rmqha-spark verify-fleet`.
 
     Digests of the log, sums by queue and hour, tables, and what is wrong. Goes on where the last
-    scan ended; the broker may run. At the lowest priority. Nothing in the store is changed.
+    scan ended, and reads a share of the older log again; the output says how many days ago the
+    oldest look at a part of it was. The broker may run. At the lowest priority. Nothing in the
+    store is changed.
     """
     try:
         from rmq_ha.lake.scan.fleet.scanning import ScanRequest, scan
@@ -123,15 +131,19 @@ def main(
     try:
         at = StoreAt(absolute(store), None if commit_log is None else absolute(commit_log))
         asked = ScanRequest(
-            at, to, broker, broker_id, host_name(), window, again, ids, frozenset(checks)
+            at, to, broker, broker_id, host_name(), window, again, ids, frozenset(checks), share
         )  # fmt: skip
         state = scan(asked, now_ms, throttle(limit))
     except (WrongUsage, CannotDecide, OSError) as error:
         is_usage = isinstance(error, WrongUsage)
         click.echo(f"Error: {error}", err=True)
         sys.exit(int(Outcome.USAGE if is_usage else Outcome.UNDECIDED))
-    said = {"broker": broker, "id": broker_id, "from": state.low, "to": state.high}
+    said: dict[str, str | int] = {"broker": broker, "id": broker_id}
+    said |= {"from": state.low, "to": state.high}
     rows: Counter[str] = Counter()
     for file in state.files:
         rows[file.kind] += file.rows
-    click.echo(json.dumps(said | rows))
+    said |= rows | {"readAgain": state.read_again}
+    if state.oldest_look:  # 0: version 0.1 read some windows, and did not say when
+        said["oldestLookDays"] = max(0, state.scanned_at - state.oldest_look) // DAY_MS
+    click.echo(json.dumps(said))

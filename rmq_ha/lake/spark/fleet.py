@@ -5,7 +5,7 @@ A task judges one broker: its row names the facts of that broker only.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from rmq_ha.base.host.files import absolute
 from rmq_ha.lake.scan.fleet.facts import IDS, SUMS, Replica, replicas_in
-from rmq_ha.lake.scan.fleet.judging import Patience, judge
+from rmq_ha.lake.scan.fleet.judging import Patience, judge, seen_twice
 from rmq_ha.lake.spark.findings import FINDINGS, finding_row, findings_of
 from rmq_ha.lake.spark.result import JobResult, Table
 from rmq_ha.lake.spark.running import Job, job_options, run_job
@@ -37,6 +37,7 @@ _BROKERS = pa.schema(
         ("exitCode", pa.int32()),
         ("verdict", pa.string()),
         *((name, pa.int64()) for name in ("compared", "differing", "fetched", "left")),
+        ("oldestLook", pa.timestamp("ms", "UTC")),
     ]
 )
 _ROWS = pa.schema(
@@ -50,6 +51,8 @@ _ROWS = pa.schema(
               help="How old the tables of a slave may be.")  # fmt: skip
 @click.option("--max-age", type=Span(), default="24h", show_default=True,
               help="How old the facts may be.")  # fmt: skip
+@click.option("--alone", multiple=True, metavar="BROKER",
+              help="A broker that has no slave on purpose; repeatable.")  # fmt: skip
 @click.option("--no-fetch", is_flag=True, help="Name the windows that differ, and read no store.")
 @click.option(
     "--ids",
@@ -57,7 +60,9 @@ _ROWS = pa.schema(
     help="Look for two messages with the same id (facts made with rmqha-scan --ids).",
 )
 @job_options
-def verify_fleet(directory: str, max_skew: int, max_age: int, no_fetch: bool, ids: bool) -> None:
+def verify_fleet(
+    directory: str, max_skew: int, max_age: int, alone: Sequence[str], no_fetch: bool, ids: bool
+) -> None:
     """
     Are all replicas the same, and can each broker fail over? By the facts in DIRECTORY.
 
@@ -65,7 +70,7 @@ def verify_fleet(directory: str, max_skew: int, max_age: int, no_fetch: bool, id
     """
 
     def body(job: Job) -> JobResult:
-        patience = Patience(max_skew, max_age, not no_fetch)
+        patience = Patience(max_skew, max_age, not no_fetch, frozenset(alone))
         return verify(job, directory, patience, job.now_ms(), looks_for_ids=ids)
 
     run_job("verify-fleet", {"directory": directory}, body)
@@ -81,20 +86,21 @@ def verify(
     """
     spark: SparkSession = job.spark
     replicas = replicas_in(absolute(directory))
+    twice = seen_twice(replicas)
     brokers = [list(some) for _, some in groupby(replicas, key=lambda store: store.state.broker)]
 
     def work(some: Iterator[Sequence[Replica]]) -> Iterator[Any]:
         for broker in some:
-            yield pa.RecordBatch.from_pylist([_row(broker, patience, now_ms)], _ROWS)
+            yield pa.RecordBatch.from_pylist([_row(broker, patience, now_ms, twice)], _ROWS)
 
     frame = spread(spark, brokers, work, _ROWS).persist()
     with job.progress(f"{len(brokers)} brokers, {len(replicas)} stores"):
         rows = frame.orderBy("broker").select(*_BROKERS.names).collect()
     findings = frame.select(F.inline("findings"))
     masters = [some[0] for some in brokers]
-    twice = duplicates(spark, masters) if looks_for_ids else None
-    if twice is not None:
-        findings = findings.unionByName(twice)
+    same_ids = duplicates(spark, masters) if looks_for_ids else None
+    if same_ids is not None:
+        findings = findings.unionByName(same_ids)
     outcome, verdict = decided(rows, len(replicas))
     worst = sorted(rows, key=lambda row: (row.exitCode == 0, row.safe is not False, row.broker))
     total = {
@@ -111,10 +117,13 @@ def verify(
     )
 
 
-def _row(replicas: Sequence[Replica], patience: Patience, now_ms: int) -> dict[str, Any]:
-    told = judge(replicas, Limits(), patience, now_ms)
+def _row(
+    replicas: Sequence[Replica], patience: Patience, now_ms: int, twice: Collection[str]
+) -> dict[str, Any]:
+    told = judge(replicas, Limits(), patience, now_ms, twice)
     findings = [dict(zip(COLUMNS, finding_row(finding), strict=True)) for finding in told.findings]
     own = {"safe": told.is_safe, "exitCode": int(told.outcome), "findings": findings}
+    own["oldestLook"] = told.oldest_look or None
     return told._asdict() | own
 
 

@@ -6,6 +6,7 @@ replicas.
 """
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rmq_ha.base.errors import CannotDecide
-from rmq_ha.base.host.files import listing, put, read_small
+from rmq_ha.base.host.files import listing, put, read_small, remove
 from rmq_ha.ops.offsets.findings import COLUMNS, Finding
 
 FORMAT = 1
@@ -27,7 +28,13 @@ _SMALL = 100_000
 WINDOWS, SUMS, FINDINGS, IDS = "windows", "sums", "findings", "ids"
 _NUMBERS = {"queueId": pa.int32(), "physicalOffset": pa.int64(), "queueOffset": pa.int64()}
 SCHEMAS = {
-    WINDOWS: pa.schema([("low", pa.int64()), ("high", pa.int64()), ("digest", pa.binary(16))]),
+    WINDOWS: pa.schema(
+        [
+            *((name, pa.int64()) for name in ("low", "high")),
+            ("digest", pa.binary(16)),
+            ("readAt", pa.int64()),
+        ]
+    ),
     SUMS: pa.schema(
         [
             ("topic", pa.string()),
@@ -45,9 +52,11 @@ SCHEMAS = {
     IDS: pa.schema([("hash", pa.int64()), ("place", pa.int64())]),
 }
 """
-Columns of the kinds of files: windows; messages by queue and hour of birth; findings; and, on
-request, ids with their places.
+Columns of the kinds of files: windows, with the time in ms when each was read (null: version 0.1
+did not keep it); messages by queue and hour of birth; findings; and, on request, ids with their
+places.
 """
+_CHECK = b',"check":"'
 
 
 class FactFile(msgspec.Struct, rename="camel", frozen=True):
@@ -56,12 +65,14 @@ class FactFile(msgspec.Struct, rename="camel", frozen=True):
 
     :ivar name: name of the file in the store's directory.
     :ivar is_tail: the file has facts of a part that was not complete; the next scan replaces it.
+    :ivar digest: digest of the file's bytes; empty: version 0.1 wrote none.
     """
 
     kind: str
     name: str
     rows: int
     is_tail: bool = False
+    digest: str = ""
 
 
 class State(msgspec.Struct, rename="camel", frozen=True):
@@ -76,6 +87,11 @@ class State(msgspec.Struct, rename="camel", frozen=True):
     :ivar high: where the log ended.
     :ivar end: end of the last whole window.
     :ivar scanned_at: ms since the epoch.
+    :ivar identity: device and number of the store's directory, which a link does not change; empty:
+        not known.
+    :ivar oldest_look: when the window was read that has not been read for longest, in ms since the
+        epoch; 0: not known.
+    :ivar read_again: number of windows of earlier scans that the last scan read again.
     """
 
     broker: str
@@ -89,6 +105,15 @@ class State(msgspec.Struct, rename="camel", frozen=True):
     scanned_at: int
     files: tuple[FactFile, ...] = ()
     format: int = FORMAT
+    identity: str = ""
+    oldest_look: int = 0
+    read_again: int = 0
+
+    def is_same_store(self, other: "State") -> bool:
+        """Return whether both scans read one directory of one machine."""
+        is_same_place = self.place == other.place
+        is_same_directory = bool(self.identity) and self.identity == other.identity
+        return self.host == other.host and (is_same_place or is_same_directory)
 
 
 class Replica(NamedTuple):
@@ -97,14 +122,17 @@ class Replica(NamedTuple):
     directory: str
     state: State
 
-    def table(self, kind: str) -> Any:
+    def table(self, kind: str, *, tail: bool = True) -> Any:
         """
         Return all rows of a kind.
 
+        :param tail: also those of a part that was not complete.
         :raises CannotDecide: a file is missing or damaged.
         """
         parts = [
-            _read(f"{self.directory}/{file.name}") for file in self.state.files if file.kind == kind
+            _read(self.directory, file)
+            for file in self.state.files
+            if file.kind == kind and (tail or not file.is_tail)
         ]
         return pa.concat_tables(parts) if parts else SCHEMAS[kind].empty_table()
 
@@ -131,13 +159,17 @@ def state_in(directory: str) -> State | None:
     """
     path = f"{directory}/{STATE}"
     try:
-        state = msgspec.json.decode(read_small(path), type=State)
+        data = read_small(path)
+        state = msgspec.json.decode(data, type=State)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise CannotDecide(f"{path} cannot be read: {error}. Remove it, and scan again") from None
     if state.format != FORMAT:
         raise CannotDecide(f"{path} has format {state.format}: another rmq-ha wrote it")
+    told, is_checked, check = data.rpartition(_CHECK)
+    if is_checked and check != _digest(told).encode() + b'"}':
+        raise CannotDecide(f"{path} was changed or damaged. Remove it, and scan again")
     return state
 
 
@@ -151,6 +183,12 @@ def replicas_in(directory: str) -> list[Replica]:
     root = directory.rstrip("/")
     paths = [f"{root}/{entry.name}" for entry in listing(root) if entry.is_directory]
     replicas = [Replica(path, state) for path in paths if (state := state_in(path)) is not None]
+    for path, state in replicas:
+        if directory_of(root, state.broker, state.broker_id) != path:
+            raise CannotDecide(
+                f"{path} has the facts of broker {state.broker}, id {state.broker_id}: it was"
+                " copied or renamed. Remove it, and scan that store again"
+            )
     if not replicas:
         raise CannotDecide(f"{directory} holds no facts: `rmqha-scan STORE --to {directory}` does")
     return sorted(replicas, key=lambda replica: (replica.state.broker, replica.state.broker_id))
@@ -162,33 +200,57 @@ def keep(
     """
     Write new tables and return the files that count from now on.
 
-    :param known: files that counted so far; a tail is dropped.
+    :param known: files that counted so far; a tail is dropped, and so are windows, of which each
+        scan writes all.
     :param tables: for each table its kind, whether it is a tail, and its rows.
     :param span: part of the new files' names that no scan before had.
     """
-    files = [file for file in known if not file.is_tail]
+    files = [file for file in known if not file.is_tail and file.kind != WINDOWS]
     for kind, is_tail, table in tables:
         if not table.num_rows:
             continue
         last = next((file for file in reversed(files) if file.kind == kind), None)
-        if not is_tail and last is not None and last.rows < _SMALL:
+        if not is_tail and kind != WINDOWS and last is not None and last.rows < _SMALL:
             files.remove(last)
-            table = pa.concat_tables([_read(f"{directory}/{last.name}"), table])
+            table = pa.concat_tables([_read(directory, last), table])
         name = f"{kind}-{'tail-' if is_tail else ''}{span}.parquet"
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd")
-        put(f"{directory}/{name}", sink.getvalue().to_pybytes())
-        files.append(FactFile(kind, name, table.num_rows, is_tail))
+        data = sink.getvalue().to_pybytes()
+        put(f"{directory}/{name}", data)
+        files.append(FactFile(kind, name, table.num_rows, is_tail, _digest(data)))
     return tuple(files)
 
 
-def keep_state(directory: str, state: State) -> None:
-    """Write the state; from then on its files count."""
-    put(f"{directory}/{STATE}", msgspec.json.encode(state))
+def keep_state(directory: str, state: State, before: Sequence[FactFile] = ()) -> None:
+    """
+    Write the state; from then on its files count.
+
+    :param before: the files that counted until now. They stay for those who read them at the
+        moment; older files are removed.
+    """
+    told = msgspec.json.encode(state)[:-1]
+    put(f"{directory}/{STATE}", told + _CHECK + _digest(told).encode() + b'"}')
+    counted = {file.name for file in (*before, *state.files)}
+    for entry in listing(directory):
+        if entry.name.endswith(".parquet") and entry.name not in counted:
+            remove(f"{directory}/{entry.name}")
 
 
-def _read(path: str) -> Any:
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def _read(directory: str, file: FactFile) -> Any:
+    path = f"{directory}/{file.name}"
     try:
-        return pq.read_table(pa.BufferReader(read_small(path)))
-    except (OSError, pa.ArrowInvalid) as error:
+        data = read_small(path)
+        if file.digest and _digest(data) != file.digest:
+            raise CannotDecide(f"{path} was changed or damaged. Scan that store --again")
+        table = pq.read_table(pa.BufferReader(data))
+        for field in SCHEMAS[file.kind]:
+            if field.name not in table.schema.names:  # version 0.1 did not keep it
+                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+        return table.select(SCHEMAS[file.kind].names)
+    except (OSError, pa.ArrowInvalid, KeyError) as error:
         raise CannotDecide(f"{path} cannot be read: {error}. Scan that store --again") from None

@@ -4,13 +4,15 @@ Judges one broker by the facts of its replicas. Of the logs only windows that di
 A window that differs is fetched from both stores, if they can be opened on this machine.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rmq_ha.base.errors import CannotDecide
-from rmq_ha.lake.scan.fleet.facts import WINDOWS, Replica
+from rmq_ha.lake.scan.fleet.facts import WINDOWS, Replica, State
 from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.comparing import Part, Sides, align_part, compare, is_shifted
 from rmq_ha.lake.scan.replica.logs import Log
@@ -23,6 +25,12 @@ from rmq_ha.ops.offsets.verdict import Limits, answer
 _MOST_FETCHED = 16
 """How many windows of one replica are fetched; the others are only named."""
 _MOST_ALIGNED = 64
+_MINUTE_MS = 60_000
+DAY_MS = 86_400_000
+LOOK_MS = 45 * DAY_MS
+"""A daily scan that reads a thirtieth again has read each window in the last 31 days."""
+_UNDECIDED = ("FACTS_OLD", "GRID_DIFFERS", "NOT_COMPARED", "NO_REPLICA", "NO_MASTER")
+"""Codes of findings after which nobody can say that the broker is safe."""
 
 
 class Patience(NamedTuple):
@@ -32,11 +40,13 @@ class Patience(NamedTuple):
     :ivar skew_ms: how old a slave's tables may be, in ms.
     :ivar age_ms: how old facts may be, in ms.
     :ivar fetches: fetch windows that differ from the stores.
+    :ivar alone: names of brokers that have no slave on purpose.
     """
 
     skew_ms: int = 20_000
-    age_ms: int = 86_400_000
+    age_ms: int = DAY_MS
     fetches: bool = True
+    alone: frozenset[str] = frozenset()
 
 
 class BrokerVerdict(NamedTuple):
@@ -48,6 +58,8 @@ class BrokerVerdict(NamedTuple):
     :ivar differing: number of windows that differ.
     :ivar fetched: bytes that were read from stores.
     :ivar left: bytes of which only one side has a digest, like the end of a log that grows.
+    :ivar oldest_look: when the window was read that has not been read for longest, in ms since the
+        epoch; 0: not known.
     """
 
     broker: str
@@ -59,29 +71,58 @@ class BrokerVerdict(NamedTuple):
     differing: int = 0
     fetched: int = 0
     left: int = 0
+    oldest_look: int = 0
 
     @property
     def outcome(self) -> Outcome:
         """Outcome of a job that judges this broker alone."""
         if any(finding.severity == Severity.ERROR for finding in self.findings):
             return Outcome.VIOLATED
-        return Outcome.UNDECIDED if self.is_safe is None and self.replicas > 1 else Outcome.HOLDS
+        is_alone = any(finding.code == "ALONE" for finding in self.findings)
+        if self.is_safe is None and not is_alone:
+            return Outcome.UNDECIDED
+        return Outcome.VIOLATED if self.is_safe is False else Outcome.HOLDS
+
+
+def seen_twice(replicas: Sequence[Replica]) -> frozenset[str]:
+    """Return the directories of facts of stores that were scanned under several names."""
+    twice = set()
+    for one, other in combinations(replicas, 2):
+        if one.state.is_same_store(other.state):
+            twice |= {one.directory, other.directory}
+    return frozenset(twice)
 
 
 def judge(
-    replicas: Sequence[Replica], limits: Limits, patience: Patience, now_ms: int
+    replicas: Sequence[Replica],
+    limits: Limits,
+    patience: Patience,
+    now_ms: int,
+    twice: Collection[str] = (),
 ) -> BrokerVerdict:
     """
     Compare the slaves of one broker with its master.
 
     :param replicas: the replicas of the broker, its master first.
+    :param twice: result of `seen_twice` for the whole fleet.
     """
     master, slaves = replicas[0], replicas[1:]
-    told = BrokerVerdict(master.state.broker, len(replicas), None, "", [])
+    looks = [replica.state.oldest_look for replica in replicas]
+    told = BrokerVerdict(
+        master.state.broker,
+        len(replicas),
+        None,
+        "",
+        [],
+        oldest_look=min(looks) if all(looks) else 0,
+    )
     try:
         for replica in replicas:
-            more = [*replica.findings(), *_old(replica, patience, now_ms)]
+            more = [*replica.findings(), *_of_facts(replica, patience, now_ms)]
             told = told._replace(findings=[*told.findings, *more])
+        told = told._replace(findings=[*told.findings, *_of_names(replicas, patience, twice)])
+        if master.state.broker_id:
+            return told._replace(verdict="could not decide: there are no facts of the master")
         for slave in slaves:
             told = _compared(told, master, slave, patience)
         safe, verdict, offsets = _offsets(master, slaves, limits, patience)
@@ -89,16 +130,59 @@ def judge(
         return told._replace(verdict=f"could not decide: {error}")
     findings = [*told.findings, *offsets]
     errors = [finding for finding in findings if finding.severity == Severity.ERROR]
+    is_open = [finding.code for finding in findings if finding.code in _UNDECIDED]
     if errors:
         verdict = f"{len(errors)} errors, first {errors[0].code}; {verdict}"
-    return told._replace(findings=findings, is_safe=safe and not errors, verdict=verdict)
+    elif is_open:
+        verdict = f"could not decide: {', '.join(dict.fromkeys(is_open))}; {verdict}"
+    elif slaves:
+        verdict += f"; {_looked(told.oldest_look, now_ms)}"
+    is_safe = False if errors else None if is_open else safe
+    return told._replace(findings=findings, is_safe=is_safe, verdict=verdict)
 
 
-def _old(replica: Replica, patience: Patience, now_ms: int) -> Iterator[Finding]:
-    age = now_ms - replica.state.scanned_at
+def _looked(oldest_look: int, now_ms: int) -> str:
+    if not oldest_look:
+        return "it is not known when each window of the logs was read"
+    days = max(0, now_ms - oldest_look) // DAY_MS + 1
+    return f"each window of the logs was read in the last {days} d"
+
+
+def _of_facts(replica: Replica, patience: Patience, now_ms: int) -> Iterator[Finding]:
+    """Yield findings about the age of facts."""
+    state = replica.state
+    age, host = now_ms - state.scanned_at, state.host or "an unnamed host"
     if age > patience.age_ms:
-        note = f"Scanned {age // 60_000} minutes ago on {replica.state.host or 'an unnamed host'}."
-        yield finding("FACTS_OLD", note, broker=replica.state.place)
+        note = f"Scanned {age // 60_000} minutes ago on {host}."
+        yield finding("FACTS_OLD", note, broker=state.place)
+    elif -age > max(patience.skew_ms, _MINUTE_MS):
+        note = f"Scanned {-age // 60_000} minutes from now on {host}."
+        yield finding("FACTS_OLD", note, broker=state.place)
+    if state.oldest_look and now_ms - state.oldest_look > LOOK_MS:
+        days = (now_ms - state.oldest_look) // DAY_MS
+        yield finding("LOOK_OLD", f"A window was last read {days} days ago.", broker=state.place)
+
+
+def _of_names(
+    replicas: Sequence[Replica], patience: Patience, twice: Collection[str]
+) -> Iterator[Finding]:
+    """Yield findings about the names under which the stores of a broker were scanned."""
+    master = replicas[0].state
+    mine = seen_twice(replicas)
+    numbers = Counter(replica.state.broker_id for replica in replicas)
+    for replica in replicas:
+        state = replica.state
+        if replica.directory in mine or replica.directory in twice:
+            note = f"{state.place} on {state.host or 'an unnamed host'}."
+            yield finding("SAME_STORE", note, broker=state.place)
+        elif numbers[state.broker_id] > 1:
+            note = f"Several directories of facts have the id {state.broker_id}."
+            yield finding("SAME_STORE", note, broker=state.place)
+    if master.broker_id:
+        yield finding("NO_MASTER", broker=master.broker)
+    elif len(replicas) == 1:
+        is_alone = master.broker in patience.alone
+        yield finding("ALONE" if is_alone else "NO_REPLICA", broker=master.broker)
 
 
 def _offsets(
@@ -106,7 +190,7 @@ def _offsets(
 ) -> tuple[bool | None, str, Sequence[Finding]]:
     """Decide by the tables that both sides kept with their facts whether a failover is safe."""
     if not slaves:
-        return None, "no slave", [finding("NO_REPLICA", broker=master.state.broker)]
+        return None, "no slave", []
     seen = [f"{replica.directory}/snapshots" for replica in (master, *slaves)]
     told = answer(
         [kept_pairing(seen[0], of_slave, patience.skew_ms) for of_slave in seen[1:]], limits
@@ -128,43 +212,88 @@ def _compared(
         ranges = (mine.low, mine.high), (theirs.low, theirs.high)
         findings += judge_bounds(names, ranges, is_quorum=False)
     low, high = max(mine.low, theirs.low), min(mine.high, theirs.high)
-    same, spans = differing(master, slave, low, high)
+    match = matching(master, slave, low, high)
+    findings += _uncompared(mine, theirs, match, low, high)
     fetched, shifted = 0, False
-    for number, span in enumerate(spans):
+    for number, span in enumerate(match.spans):
         if number >= _MOST_FETCHED or not patience.fetches:
             findings.append(_named(names, span, "it was not fetched"))
             continue
         more, why, shifted = _fetched(names, span, shifted)
         fetched += 0 if why else 2 * (span[1] - span[0])
         findings += more or [_named(names, span, why)]
-    compared = same + sum(end - begin for begin, end in spans)
     return told._replace(
         findings=findings,
-        compared=told.compared + compared,
-        differing=told.differing + len(spans),
+        compared=told.compared + match.compared,
+        differing=told.differing + len(match.spans),
         fetched=told.fetched + fetched,
-        left=told.left + max(0, high - low - compared),
+        left=told.left + match.covered - match.compared,
     )
 
 
-def differing(
-    master: Replica, slave: Replica, low: int, high: int
-) -> tuple[int, list[tuple[int, int]]]:
+def _uncompared(
+    mine: State, theirs: State, match: "Match", low: int, high: int
+) -> Iterator[Finding]:
     """
-    Return how many bytes are equal on both sides, and the windows that differ.
+    Yield findings if much of the log was not compared. Windows at its end are no fault: one of the
+    sides has grown since the other was scanned.
+    """
+    if mine.window != theirs.window:
+        sizes = f"Windows of {mine.window} and of {theirs.window} bytes."
+        yield finding("GRID_DIFFERS", sizes, broker=theirs.place)
+    elif (match.settled - match.settled_compared) * 100 > match.settled or (
+        low < high and not match.compared
+    ):
+        missing = max(match.covered, 1) - match.compared
+        note = f"{missing} of {max(match.covered, high - low)} bytes."
+        yield finding("NOT_COMPARED", note, broker=theirs.place)
+
+
+class Match(NamedTuple):
+    """
+    The windows of which both sides have a digest.
+
+    :ivar compared: their bytes.
+    :ivar spans: those that differ.
+    :ivar covered: bytes of the log of which at least one side has a digest.
+    :ivar settled: those of them that both sides had whole when they were scanned.
+    :ivar settled_compared: those of `settled` that were compared.
+    """
+
+    compared: int
+    spans: list[tuple[int, int]]
+    covered: int
+    settled: int
+    settled_compared: int
+
+
+def matching(master: Replica, slave: Replica, low: int, high: int) -> Match:
+    """
+    Compare the digests of two replicas.
 
     :param low: where the part of the log begins that both have.
     :param high: where that part ends.
     """
     left, right = (_columns(replica, low, high) for replica in (master, slave))
+    end = min(master.state.end, slave.state.end)
     _, mine, theirs = np.intersect1d(left[0], right[0], assume_unique=True, return_indices=True)
     comparable = left[1][mine] == right[1][theirs]
     mine, theirs = mine[comparable], theirs[comparable]
     equal = (left[2][mine] == right[2][theirs]).all(axis=1)
-    sizes = left[1][mine] - left[0][mine]
     odd = mine[~equal]
     spans = list(zip(left[0][odd].tolist(), left[1][odd].tolist(), strict=True))
-    return int(sizes[equal].sum()), sorted(spans)
+    sizes = [side[1] - side[0] for side in (left, right)]
+    settled = max(
+        int(size[side[1] <= end].sum()) for size, side in zip(sizes, (left, right), strict=True)
+    )
+    compared = sizes[0][mine]
+    return Match(
+        int(compared.sum()),
+        sorted(spans),
+        max(int(size.sum()) for size in sizes),
+        settled,
+        int(compared[left[1][mine] <= end].sum()),
+    )
 
 
 def _columns(replica: Replica, low: int, high: int) -> tuple[Any, Any, Any]:

@@ -1,14 +1,19 @@
-"""Scans a store and keeps its facts; it continues where the last scan ended."""
+"""
+Scans a store and keeps its facts. A scan continues where the last one ended, and reads a share of
+what was read before again, because a disk may damage bytes that nobody writes.
+"""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmq_ha.base.errors import WrongUsage
-from rmq_ha.base.host.files import listing
+from rmq_ha.base.host.files import identity_of, listing
 from rmq_ha.lake.scan.fleet.facts import (
     FINDINGS,
     HOUR,
@@ -28,6 +33,7 @@ from rmq_ha.lake.scan.reducing import IDS as ID_ROW
 from rmq_ha.lake.scan.reducing import SUMS as SUM_ROW
 from rmq_ha.lake.scan.reducing import Reduction
 from rmq_ha.lake.scan.replica.auditing import bodies, gap_finding
+from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.facts import Facts
 from rmq_ha.lake.scan.replica.logs import ByteOwner, Log
 from rmq_ha.lake.scan.replica.settings import Settings, StoreAt, opened
@@ -40,6 +46,7 @@ from rmq_ha.ops.offsets.opening import store_of
 from rmq_ha.ops.offsets.snapshot_history import append
 from rmq_ha.ops.offsets.store_snapshot import StoredReplica
 
+SHARE = 30
 _CHUNK = 64 << 20
 _ADDED = (("n", "sum"), ("bytes", "sum"), ("bad", "sum"), ("leastMs", "min"), ("mostMs", "max"))
 
@@ -53,6 +60,7 @@ class ScanRequest(NamedTuple):
     :ivar again: scan from the beginning, whatever is known.
     :ivar ids: keep a hash of each message's id, 16 bytes a message.
     :ivar checks: `queues`, `index`: parts to be compared with the log, as a whole in each scan.
+    :ivar share: one in so many windows of earlier scans is read again; 0: none.
     """
 
     at: StoreAt
@@ -64,17 +72,18 @@ class ScanRequest(NamedTuple):
     again: bool = False
     ids: bool = False
     checks: frozenset[str] = frozenset()
+    share: int = SHARE
 
 
 def scan(
     asked: ScanRequest, now_ms: Callable[[], int], rest: Callable[[int], None] = lambda _: None
 ) -> State:
     """
-    Read the new part of a store, and keep its facts.
+    Read the new part of a store, and a share of the windows that were read before; keep the facts.
 
     :param rest: called again and again with the number of bytes read; may wait.
     :raises CannotDecide: there is no store, or facts cannot be read or written.
-    :raises WrongUsage: the known facts have windows of another size.
+    :raises WrongUsage: the known facts have windows of another size, or are of another broker.
     """
     directory = directory_of(asked.to, asked.broker, asked.broker_id)
     known = None if asked.again else state_in(directory)
@@ -82,6 +91,11 @@ def scan(
         raise WrongUsage(
             f"{directory} has windows of {known.window} bytes: give --window {known.window}, or"
             " --again to begin anew"
+        )
+    if known is not None and (known.broker, known.broker_id) != (asked.broker, asked.broker_id):
+        raise WrongUsage(
+            f"{directory} has the facts of broker {known.broker}, id {known.broker_id}: both names"
+            " give the same directory; keep the facts of one of them elsewhere"
         )
     _keep_tables(asked, directory, now_ms)
     replica = opened(asked.at, None)
@@ -93,25 +107,75 @@ def scan(
     # Only windows that are full are kept for good. The last one grows, so its facts are made anew
     # by the next scan.
     whole = [span for span in windows if span[1] < replica.high or span[1] % asked.window == 0]
+    old, again = _read_again(asked, directory, known, log, now_ms(), rest)
     tables = []
     for is_tail, spans in ((False, whole), (True, windows[len(whole) :])):
-        facts = _WindowContent(asked, is_tail)
+        facts = _WindowContent(asked, is_tail, now_ms())
         for low, high, chunk in _chunks(log, spans):
             facts.read(log, low, high, chunk)
             rest(high - low)
         if is_tail:
             facts.findings += judge_holes(asked.at.uri, replica.store.holes)
             facts.findings += _checked(asked)
-        tables += facts.tables()
+        else:
+            facts.findings += again.findings
+        tables += facts.tables(None if is_tail else pa.concat_tables([old, again.windows()]))
     now = now_ms()
     files = () if known is None else known.files
     end = whole[-1][1] if whole else start
     state = State(
         asked.broker, asked.broker_id, asked.at.uri, asked.host, asked.window, replica.low, end,
         replica.high, now, keep(directory, files, tables, f"{start}-{replica.high}-{now}"),
+        identity=identity_of(asked.at.uri), oldest_look=_oldest_look(tables),
+        read_again=again.windows().num_rows,
     )  # fmt: skip
-    keep_state(directory, state)
+    keep_state(directory, state, files)
     return state
+
+
+def _read_again(
+    asked: ScanRequest,
+    directory: str,
+    known: State | None,
+    log: Log,
+    now: int,
+    rest: Callable[[int], None],
+) -> tuple[Any, "_WindowContent"]:
+    """
+    Read the windows again that have not been read for longest.
+
+    :returns: the rows of the windows that were not read again, and the content of the others.
+    """
+    again = _WindowContent(asked, False, now)
+    table = SCHEMAS[WINDOWS].empty_table() if known is None else kept_windows(directory, known, log)
+    if not asked.share or not table.num_rows:
+        return table, again
+    order = pc.sort_indices(table["readAt"].fill_null(0))
+    count = -(-table.num_rows // asked.share)
+    for row in table.take(order[:count]).sort_by("low").to_pylist():
+        low, high = row["low"], row["high"]
+        again.look(log, low, high, row["digest"])
+        rest(high - low)
+    return table.take(order[count:]).sort_by("low"), again
+
+
+def kept_windows(directory: str, known: State, log: Log) -> Any:
+    """Return the whole windows of earlier scans whose bytes the log still has, each once."""
+    table = Replica(directory, known).table(WINDOWS, tail=False)
+    lows, highs = (table[name].to_numpy() for name in ("low", "high"))
+    _, last = np.unique(lows[::-1], return_index=True)  # of a window that was read twice the newest
+    rows = len(lows) - 1 - last
+    is_there = np.zeros(len(rows), np.bool_)
+    for file in log.row:
+        is_there |= (lows[rows] >= file.base) & (highs[rows] <= min(file.end, log.stop))
+    return table.take(pa.array(rows[is_there]))
+
+
+def _oldest_look(tables: Sequence[tuple[str, bool, Any]]) -> int:
+    times = [table["readAt"] for kind, _, table in tables if kind == WINDOWS and table.num_rows]
+    if not times or any(column.null_count for column in times):
+        return 0
+    return min(int(pc.min(column).as_py()) for column in times)
 
 
 def _keep_tables(asked: ScanRequest, directory: str, now_ms: Callable[[], int]) -> None:
@@ -184,17 +248,40 @@ def _chunks(log: Log, spans: Spans) -> Iterator[tuple[int, int, Spans]]:
 class _WindowContent:
     """The facts that are found in some windows."""
 
-    def __init__(self, asked: ScanRequest, is_tail: bool) -> None:
+    def __init__(self, asked: ScanRequest, is_tail: bool, now: int) -> None:
         self._asked = asked
         self._is_tail = is_tail
+        self._now = now
         self._how = Reduction("", "uniqKey", HOUR)
-        self._windows: list[tuple[int, int, bytes]] = []
+        self._windows: list[tuple[int, int, bytes, int]] = []
         self._sums: list[Any] = []
         self._ids: list[Any] = []
         self.findings: list[Finding] = []
 
+    def look(self, log: Log, low: int, high: int, digest: bytes) -> None:
+        """Read a window that had a digest; where it has another one now, report what is wrong."""
+        found = digest_of(log, low, high)
+        self._windows.append((low, high, found, self._now))
+        if found == digest:
+            return
+        self.findings.append(
+            finding(
+                "WINDOW_CHANGED",
+                f"[{low}, {high}).",
+                broker=self._asked.at.uri,
+                physical_offset=low,
+                expected=f"digest {digest.hex()}",
+                actual=f"digest {found.hex()}",
+            )
+        )
+        for piece in log.pieces(low, high):
+            if isinstance(piece, Gap):
+                self.findings.append(gap_finding(piece, self._asked.at.uri))
+            elif len(piece):
+                self.findings += bodies(piece, Facts(piece), self._asked.at.uri)
+
     def read(self, log: Log, low: int, high: int, spans: Spans) -> None:
-        self._windows += [(*span, digest_of(log, *span)) for span in spans]
+        self._windows += [(*span, digest_of(log, *span), self._now) for span in spans]
         name = self._asked.at.uri
         for piece in log.pieces(low, high):
             if isinstance(piece, Gap):
@@ -211,13 +298,24 @@ class _WindowContent:
                     columns = [batch.column(name).flatten() for name in ("hashes", "places")]
                     self._ids.append(pa.table(columns, SCHEMAS[IDS]))
 
-    def tables(self) -> list[tuple[str, bool, Any]]:
-        """Return the tables in the form that `keep` takes."""
-        columns = zip(*self._windows, strict=True) if self._windows else ([], [], [])
+    def windows(self) -> Any:
+        """Return the rows of the windows."""
+        columns = zip(*self._windows, strict=True) if self._windows else ([], [], [], [])
         arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMAS[WINDOWS], strict=True)]
+        return pa.table(arrays, SCHEMAS[WINDOWS])
+
+    def tables(self, old: Any = None) -> list[tuple[str, bool, Any]]:
+        """
+        Return the tables in the form that `keep` takes.
+
+        :param old: rows of windows of earlier scans, which are kept with the new ones.
+        """
         rows = [dict(zip(COLUMNS, finding, strict=True)) for finding in self.findings]
+        windows = self.windows()
+        if old is not None:
+            windows = pa.concat_tables([old, windows]).sort_by("low")
         tables = {
-            WINDOWS: pa.table(arrays, SCHEMAS[WINDOWS]),
+            WINDOWS: windows,
             SUMS: self._summed(),
             FINDINGS: pa.Table.from_pylist(rows, SCHEMAS[FINDINGS]),
         }

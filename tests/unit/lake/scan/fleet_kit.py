@@ -13,7 +13,7 @@ from rmq_ha.lake.scan.replica.settings import StoreAt
 from tests.sim_kit.store_faults.ours import write_our_pair
 from tests.unit.lake.spark.golden_stores import java_store
 
-NOW = 1_800_000_000_000
+NOW = 1_700_000_000_000
 WINDOW = 16384
 BODY = 465 + 300
 """A byte of the body of the second record of the fixture `clean`."""

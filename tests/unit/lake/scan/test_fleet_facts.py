@@ -1,17 +1,30 @@
 """What one scan keeps of a store: each table row by row, and where the next scan begins."""
 
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.base.model.flags import TRANSACTION_PREPARED
-from rmq_ha.lake.scan.fleet.facts import FINDINGS, HOUR, IDS, SUMS, WINDOWS, Replica, State
+from rmq_ha.lake.scan.fleet.facts import (
+    FINDINGS,
+    HOUR,
+    IDS,
+    SUMS,
+    WINDOWS,
+    Replica,
+    State,
+    replicas_in,
+)
 from rmq_ha.lake.scan.fleet.scanning import digest_of
 from rmq_ha.lake.scan.replica.settings import StoreAt, opened
-from tests.unit.lake.scan.fleet_kit import NOW, facts_of
+from tests.kits import bare_stores
+from tests.kits.bare_stores import ordinary
+from tests.unit.lake.scan.fleet_kit import NOW, facts_of, flip
 from tests.unit.lake.scan.parts_kit import log_of, store_at
 from tests.unit.lake.spark.golden_stores import java_store
 
@@ -68,7 +81,7 @@ def test_a_state_says_whose_it_is_and_how_far_it_goes(tmp_path: Path) -> None:
     log = opened(StoreAt(str(store)), None).log
     rows = replica.table(WINDOWS).to_pylist()
     assert rows == [
-        {"low": low, "high": high, "digest": digest_of(log, low, high)}
+        {"low": low, "high": high, "digest": digest_of(log, low, high), "readAt": NOW}
         for low, high in spans(0, 10 * SIZE)
     ]
     kinds = [(file.kind, file.is_tail, file.rows) for file in state.files]
@@ -100,7 +113,7 @@ def test_the_next_scan_reads_what_was_not_whole_and_what_is_new(tmp_path: Path) 
         read.clear()
         start = start // WINDOW * WINDOW
         store_of(store, ROWS[:count])
-        state, replica = scanned(tmp_path, store, rest=read.append, now=NOW + count)
+        state, replica = scanned(tmp_path, store, rest=read.append, now=NOW + count, share=0)
         assert sum(read) == count * SIZE - start
         assert state.end == count * SIZE // WINDOW * WINDOW
         rows = sorted((row["low"], row["high"]) for row in replica.table(WINDOWS).to_pylist())
@@ -110,6 +123,75 @@ def test_the_next_scan_reads_what_was_not_whole_and_what_is_new(tmp_path: Path) 
     read.clear()
     scanned(tmp_path, store, rest=read.append, again=True)
     assert sum(read) == 30 * SIZE
+
+
+def test_a_share_of_the_old_windows_is_read_again_the_oldest_first(tmp_path: Path) -> None:
+    """Damage behind the last scan was never seen."""
+    store = store_of(tmp_path / "store", ROWS)
+    state, replica = scanned(tmp_path, store)
+    whole = replica.table(WINDOWS, tail=False).num_rows
+    assert (state.oldest_look, state.read_again) == (NOW, 0)
+    flip(sorted((store / "commitlog").iterdir())[0], 3 * SIZE + 88)
+    found = 0
+    for number in range(1, 5):
+        read: list[int] = []
+        state, replica = scanned(tmp_path, store, now=NOW + number, share=4, rest=read.append)
+        assert state.read_again == -(-whole // 4)
+        assert sum(read) <= (state.read_again + 2) * WINDOW
+        rows = replica.table(WINDOWS).to_pylist()
+        assert sorted((row["low"], row["high"]) for row in rows) == spans(0, 40 * SIZE)
+        assert state.oldest_look == min(row["readAt"] for row in rows)
+        codes = [one.code for one in replica.findings()]
+        found = found or number * ("WINDOW_CHANGED" in codes)
+        assert codes == ["WINDOW_CHANGED", "BODY_CRC"] * bool(found)
+        (summed,) = _added(replica)
+        assert summed[3] == 40
+    assert (state.oldest_look, found) == (NOW + 1, 1)
+    files = {path.name for path in (tmp_path / "facts" / "b-0").glob("*.parquet")}
+    assert len(files) <= 2 * len(state.files)
+    state, _ = scanned(tmp_path, store, now=NOW + 9, share=0)
+    assert (state.oldest_look, state.read_again) == (NOW + 1, 0)
+
+
+def test_windows_that_retention_took_are_forgotten(tmp_path: Path) -> None:
+    store = bare_stores.store_of(ordinary(90), log_size=FILE).save(tmp_path / "store")
+    scanned(tmp_path, store)
+    first, *_ = sorted((store / "commitlog").iterdir())
+    first.unlink()
+    state, replica = scanned(tmp_path, store, now=NOW + 1, share=1)
+    assert min(row["low"] for row in replica.table(WINDOWS).to_pylist()) == state.low == FILE
+    assert state.oldest_look == NOW + 1
+
+
+@pytest.mark.parametrize("name", ["state.json", "windows", "findings", "sums"])
+def test_facts_that_were_changed_are_refused(tmp_path: Path, name: str) -> None:
+    """A digest or a finding that differs by one bit would decide wrongly."""
+    store = store_of(tmp_path / "store", ROWS, harm=(3 * SIZE + 88,))
+    facts = tmp_path / "facts"
+    scanned(tmp_path, store)
+
+    def read() -> None:
+        for replica in replicas_in(str(facts)):
+            for kind in (WINDOWS, SUMS, FINDINGS):
+                replica.table(kind)
+
+    for path in (facts / "b-0").glob(f"{name}*"):
+        before = path.read_bytes()
+        for at in range(40, len(before), 67):
+            flip(path, at)
+            with pytest.raises(CannotDecide, match=r"changed or damaged|cannot be read|format"):
+                read()
+            path.write_bytes(before)
+    shutil.copytree(tmp_path / "facts" / "b-0", tmp_path / "facts" / "b-1")
+    with pytest.raises(CannotDecide, match="was copied or renamed"):
+        replicas_in(str(tmp_path / "facts"))
+
+
+def test_two_brokers_whose_names_give_one_directory_are_refused(tmp_path: Path) -> None:
+    store = store_of(tmp_path / "store", ROWS)
+    facts_of(store, tmp_path / "facts", "a/b", window=WINDOW)
+    with pytest.raises(WrongUsage, match="broker a/b, id 0"):
+        facts_of(store, tmp_path / "facts", "a:b", window=WINDOW)
 
 
 def _added(replica: Replica) -> list[tuple[Any, ...]]:

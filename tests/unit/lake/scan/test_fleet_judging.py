@@ -8,10 +8,17 @@ import pyarrow as pa
 import pytest
 
 from rmq_ha.lake.scan.fleet.facts import SCHEMAS, WINDOWS, Replica, State, directory_of, keep
-from rmq_ha.lake.scan.fleet.judging import BrokerVerdict, Patience, differing, judge
+from rmq_ha.lake.scan.fleet.judging import (
+    DAY_MS,
+    BrokerVerdict,
+    Patience,
+    judge,
+    matching,
+    seen_twice,
+)
 from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.ops.offsets.findings import Finding, Outcome
-from rmq_ha.ops.offsets.model import SLAVE_ROLE, Snapshot, log_fact
+from rmq_ha.ops.offsets.model import NUMBERS, SLAVE_ROLE, TEXTS, Snapshot, log_fact
 from rmq_ha.ops.offsets.snapshot_history import append
 from rmq_ha.ops.offsets.verdict import Limits
 
@@ -25,14 +32,15 @@ def replica(
 ) -> Replica:
     """Its facts and its tables, as a scan keeps them; a window's content is a letter."""
     directory = directory_of(str(to), "b", broker_id)
-    rows = [(low, high, text.encode() * 16) for low, high, text in windows]
-    table = pa.table([*zip(*rows, strict=True)] or [[], [], []], SCHEMAS[WINDOWS])
+    rows = [(low, high, text.encode() * 16, NOW) for low, high, text in windows]
+    table = pa.table([*zip(*rows, strict=True)] or [[], [], [], []], SCHEMAS[WINDOWS])
     files = keep(directory, (), [(WINDOWS, False, table)], "0")
     place = f"/nowhere/{broker_id}"
     given = {"host": "host-1", "low": 0, "high": end, "scanned_at": NOW} | more
-    state = State("b", broker_id, place, window=16, end=end, files=files, **given)
+    given = {"window": 16, "end": given.pop("whole", end), "place": place} | given
+    state = State("b", broker_id, files=files, **given)
     role = SLAVE_ROLE if broker_id else "ASYNC_MASTER"
-    kinds = frozenset({"log", "offset"})
+    kinds = frozenset(NUMBERS + TEXTS)
     facts = (log_fact(0, 99),)
     append(
         Snapshot(place, "b", broker_id, role, True, 0, 0, kinds, facts), f"{directory}/snapshots"
@@ -83,8 +91,10 @@ def test_windows_are_compared_where_both_sides_have_the_same_one(
     spans: list[tuple[int, int]],
 ) -> None:
     one, other = replica(tmp_path, 0, MASTER), replica(tmp_path, 1, slave)
-    assert differing(one, other, *bounds) == (same, spans)
-    assert differing(other, one, *bounds) == (same, spans)
+    for left, right in ((one, other), (other, one)):
+        match = matching(left, right, *bounds)
+        assert match.spans == spans
+        assert match.compared == same + sum(high - low for low, high in spans)
 
 
 def test_all_bytes_of_a_comparison_are_accounted_for(tmp_path: Path) -> None:
@@ -95,7 +105,7 @@ def test_all_bytes_of_a_comparison_are_accounted_for(tmp_path: Path) -> None:
         replica(tmp_path, 1, [(0, 16, "a"), (16, 32, "x")], 50),
         replica(tmp_path, 2, [(16, 32, "x"), (32, 48, "y")], 48, low=16),
     )
-    assert (told.replicas, told.compared, told.differing, told.left) == (3, 64, 3, 18)
+    assert (told.replicas, told.compared, told.differing, told.left) == (3, 64, 3, 16)
     assert told.fetched == 0  # these stores are not seen from here
     assert told.outcome is Outcome.VIOLATED
     assert told.verdict.startswith("3 errors, first DIGEST_DIFFERS; safe to fail over: yes")
@@ -152,8 +162,86 @@ def test_facts_that_are_older_than_wanted_are_named(tmp_path: Path) -> None:
 
 def test_a_broker_without_a_slave_is_neither_safe_nor_undecided(tmp_path: Path) -> None:
     told = judged(replica(tmp_path, 0, MASTER, 48))
-    assert (told.is_safe, told.outcome, codes(told)) == (None, Outcome.HOLDS, ["NO_REPLICA"])
-    assert told.verdict == "no slave"
+    assert (told.is_safe, told.outcome, codes(told)) == (None, Outcome.UNDECIDED, ["NO_REPLICA"])
+    assert told.verdict == "could not decide: NO_REPLICA; no slave"
+    told = judged(replica(tmp_path, 0, MASTER, 48), alone=frozenset({"b"}))
+    assert (told.is_safe, told.outcome, codes(told)) == (None, Outcome.HOLDS, ["ALONE"])
+
+
+def test_slaves_without_their_master_are_not_compared(tmp_path: Path) -> None:
+    told = judged(*(replica(tmp_path, number, MASTER, 48) for number in (1, 2)))
+    assert (told.is_safe, told.outcome, codes(told)) == (None, Outcome.UNDECIDED, ["NO_MASTER"])
+    assert told.verdict == "could not decide: there are no facts of the master"
+
+
+@pytest.mark.parametrize(
+    ("windows", "more", "code"),
+    [
+        ([(0, 24, "a"), (24, 48, "b")], {"window": 24}, "GRID_DIFFERS"),
+        ([], {}, "NOT_COMPARED"),
+        (MASTER[:2], {}, "NOT_COMPARED"),
+        (MASTER[:2], {"whole": 32}, ""),  # it was scanned before the third one was whole
+        (MASTER, {}, ""),
+    ],
+)
+def test_a_log_that_was_not_compared_is_not_safe(
+    tmp_path: Path, windows: list[Window], more: dict[str, Any], code: str
+) -> None:
+    """The bytes were counted, and the verdict was "safe"."""
+    told = judged(
+        replica(tmp_path, 0, MASTER, 48, oldest_look=NOW),
+        replica(tmp_path, 1, windows, 48, oldest_look=NOW, **more),
+    )
+    assert codes(told) == [code] * bool(code)
+    assert told.is_safe is (None if code else True)
+    assert told.outcome is (Outcome.UNDECIDED if code else Outcome.HOLDS)
+    said = f"could not decide: {code}; safe" if code else "safe to fail over: yes; "
+    assert told.verdict.startswith(said)
+    if not code:
+        assert told.verdict.endswith("; each window of the logs was read in the last 1 d")
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "is_one"),
+    [
+        ({"place": "/data"}, {"place": "/data"}, True),
+        ({"place": "/data"}, {"place": "/data", "host": "host-2"}, False),
+        ({"identity": "8:15"}, {"identity": "8:15"}, True),
+        ({"identity": "8:15"}, {"identity": "8:16"}, False),
+        ({"identity": "8:15"}, {"identity": "8:15", "host": "host-2"}, False),
+        ({}, {}, False),
+    ],
+)
+def test_one_store_under_two_names_is_an_error(
+    tmp_path: Path, mine: dict[str, str], theirs: dict[str, str], is_one: bool
+) -> None:
+    """As when a line of cron was copied."""
+    sides = replica(tmp_path, 0, MASTER, 48, **mine), replica(tmp_path, 1, MASTER, 48, **theirs)
+    told = judged(*sides)
+    assert codes(told) == ["SAME_STORE"] * 2 * is_one
+    assert told.is_safe is not is_one
+    twice = seen_twice(sides)
+    assert twice == {one.directory for one in sides} if is_one else not twice
+    other = judge(sides[:1], Limits(), Patience(0, alone=frozenset("b")), NOW, twice)
+    assert codes(other) == ["SAME_STORE"] * is_one + ["ALONE"]
+
+
+def test_how_long_ago_the_oldest_look_was_is_told(tmp_path: Path) -> None:
+    sides = [replica(tmp_path, at, MASTER, 48, oldest_look=NOW - at * 40 * DAY_MS) for at in (0, 1)]
+    told = judged(*sides)
+    assert (told.is_safe, codes(told), told.oldest_look) == (True, [], NOW - 40 * DAY_MS)
+    assert told.verdict.endswith("read in the last 41 d")
+    told = judged(*sides, now=NOW + 6 * DAY_MS, age_ms=9 * DAY_MS)
+    assert (told.is_safe, codes(told)) == (True, ["LOOK_OLD"])
+    unknown = judged(sides[0], replica(tmp_path, 2, MASTER, 48))
+    assert unknown.verdict.endswith("it is not known when each window of the logs was read")
+
+
+def test_facts_from_the_future_decide_nothing(tmp_path: Path) -> None:
+    sides = [replica(tmp_path, at, MASTER, 48, scanned_at=NOW + at * 3_600_000) for at in (0, 1)]
+    told = judged(*sides)
+    assert (told.is_safe, codes(told)) == (None, ["FACTS_OLD"])
+    assert "minutes from now" in told.findings[0].detail
 
 
 def test_without_a_slaves_tables_nothing_is_decided(tmp_path: Path) -> None:
@@ -171,9 +259,10 @@ def test_without_a_slaves_tables_nothing_is_decided(tmp_path: Path) -> None:
     ("is_safe", "replicas", "found", "outcome"),
     [
         (True, 2, [], Outcome.HOLDS),
-        (False, 2, [], Outcome.HOLDS),
+        (False, 2, [], Outcome.VIOLATED),
         (None, 2, [], Outcome.UNDECIDED),
-        (None, 1, [], Outcome.HOLDS),
+        (None, 1, [], Outcome.UNDECIDED),
+        (None, 1, [finding("ALONE")], Outcome.HOLDS),
         (None, 2, [finding("LOG_DIFFERS")], Outcome.VIOLATED),
         (True, 2, [finding("NO_REPLICA"), finding("LOG_DIFFERS")], Outcome.VIOLATED),
         (True, 2, [finding("MASTER_AHEAD")], Outcome.HOLDS),

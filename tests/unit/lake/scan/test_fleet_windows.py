@@ -85,8 +85,8 @@ def test_a_digest_is_of_these_bytes_and_no_others(log: Log, tmp_path: Path) -> N
 
 def state_with(folder: Path, log: Log, windows: list[tuple[int, int]], end: int) -> State:
     """Facts of these windows, as they are now."""
-    rows: list[Any] = [(*span, digest_of(log, *span)) for span in windows]
-    table = pa.table([*zip(*rows, strict=True)] or [[], [], []], SCHEMAS[WINDOWS])
+    rows: list[Any] = [(*span, digest_of(log, *span), 0) for span in windows]
+    table = pa.table([*zip(*rows, strict=True)] or [[], [], [], []], SCHEMAS[WINDOWS])
     files = keep(str(folder), (), [(WINDOWS, False, table)], "0")
     return State("b", 0, "x", "", 256, 0, end, end, 0, files)
 

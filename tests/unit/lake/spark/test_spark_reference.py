@@ -16,7 +16,10 @@ from rmq_ha.ops.offsets import codes as offsets
 REFERENCE = Path(__file__).parents[4] / "docs" / "reference"
 FINDINGS = (REFERENCE / "spark-findings.md").read_text()
 SOURCE = (REFERENCE / "spark-source.md").read_text()
-FLEET = {"DIGEST_DIFFERS", "FACTS_OLD", "NO_REPLICA"}
+FLEET = {
+    "DIGEST_DIFFERS", "WINDOW_CHANGED", "SAME_STORE", "GRID_DIFFERS", "NOT_COMPARED", "NO_REPLICA",
+    "NO_MASTER", "FACTS_OLD", "LOOK_OLD", "ALONE",
+}  # fmt: skip
 
 
 def section(name: str) -> str:
