@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rmq_ha.base.model.properties import UNIQ_KEY
+from rmq_ha.base.model.properties import KEYS, UNIQ_KEY
 from rmq_ha.client.connection.hooks import SendContext
 from rmq_ha.client.rules.messages import MessageExt
 
@@ -32,6 +32,8 @@ def produced_lines(context: SendContext, order_property: str = "") -> Iterator[s
         }
         if result is not None:
             row["queueOffset"] = result.queue_offset + number
+        if KEYS in message.properties:
+            row["keys"] = message.properties[KEYS]
         yield _line(row, message, order_property)
 
 

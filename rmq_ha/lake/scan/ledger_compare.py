@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmq_ha.lake.scan.arrays import filled, grouped
 from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, RECORD, SAID, STORED
 from rmq_ha.lake.scan.reducing import are_in_queue, are_ordinary, latency_floors, windows_of
 
-COPY, ABSENT, UNPRODUCED, UNLIKE, TWICE, TAKEN, UNGIVEN, ORDERED = range(8)
+COPY, ABSENT, UNPRODUCED, UNLIKE, TWICE, TAKEN, UNGIVEN, ORDERED, VISIBLE, REKEYED, EARLY = range(
+    11
+)
 """
 Kinds of rows:
 
@@ -26,10 +29,14 @@ Kinds of rows:
   and `place`, `first` and `firstCrc` say where it is, where the first one is, and its checksum;
 - ABSENT: a ledger's row whose id is nowhere in the log;
 - UNPRODUCED: a record that no producer recorded; UNLIKE: a record whose body differs from the
-  ledgers' under its id;
+  ledgers' under its id, or (of the side DELIVERED) a record that a group got with another body;
+- VISIBLE: a record of a transaction that its producer rolled back; REKEYED: a record whose keys
+  differ from the producer's;
+- EARLY: a delivery at `atMs`, before its record was born and stored;
 - TWICE: a delivery that a group was given `n` times;
 - TAKEN: counts of deliveries; UNGIVEN: a record that a group was not given;
-- ORDERED: a ledger's row that has a place in an order, and where its record lies.
+- ORDERED: a ledger's row that has a place in an order, and where its record lies. A copy of a
+  message has no place of its own in the order.
 """
 
 _COUNTS = ("window", "latency", "n", "leastOffset", "mostOffset", "leastMs", "mostMs")
@@ -44,6 +51,9 @@ SCHEMA = pa.schema(
     ]
 )
 _OF_COUNT = ("group", "brokerName", "topic", "queueId", "window", "latency")
+COMMITTED = ("COMMIT_MESSAGE", "COMMIT")
+ROLLED_BACK = ("ROLLBACK_MESSAGE", "ROLLBACK")
+"""Values of `transactionState` with which a producer records how it ended a transaction."""
 _NEVER = (1, 0)
 _SLICE = 10_000
 _NONE = np.iinfo(np.int64).min
@@ -64,14 +74,21 @@ class LedgerComparison:
     """Compares everything that log and ledgers have of an id."""
 
     def __init__(
-        self, window_ms: int, sent: Sequence[Span], given: Sequence[Span], ordered: Collection[str]
+        self,
+        window_ms: int,
+        sent: Sequence[Span],
+        given: Sequence[Span],
+        ordered: Collection[str],
+        grace_ms: int = 10_000,
     ) -> None:
         """
         :param window_ms: width of the windows of time.
         :param sent: the spans of the producers' ledger.
         :param given: the spans of the consumers' ledger.
         :param ordered: groups that promise the order of each queue.
+        :param grace_ms: by how much the clocks of brokers, producers and consumers may differ.
         """
+        self._grace_ms = grace_ms
         self._window_ms = window_ms
         self._ordered = ordered
         self._groups: dict[str | None, set[str]] = {}
@@ -101,8 +118,11 @@ class LedgerComparison:
         placed: list[tuple[int, int]] = []
         matched: list[tuple[int, int]] = []
         judged: list[_Row] = []
+        copies: list[int] = []
         for rows in told.by_id(np.flatnonzero(~fits[told.code])):
-            judged += self._judged(rows)
+            found = list(self._judged(rows))
+            copies += [row["row"] for row in found if row["kind"] == COPY]
+            judged += found
             placed += _placed(rows)
             matched += _matched(rows)
             if len(judged) >= _SLICE:
@@ -114,7 +134,7 @@ class LedgerComparison:
         yield from self._ungiven(told, *given)
         keyed = told.has_key[sent[0]] & (told.topic[sent[0]] >= 0)
         promised = told.are_of(given[0], self._ordered) | told.has_key[given[0]]
-        promised &= told.times[given[0]] == 0
+        promised &= (told.times[given[0]] == 0) & ~np.isin(given[1], copies)
         for rows, records in sent[:, keyed], given[:, promised]:
             yield filled(
                 told.records(records) | told.ledger_columns(rows) | {"kind": ORDERED}, SCHEMA
@@ -137,7 +157,15 @@ class LedgerComparison:
         is_elsewhere |= told.offset[said] != told.offset[records]
         # For a retry the place is that of the retry, not of the message.
         is_elsewhere &= (told.offset[said] != _NONE) & (told.times[said] == 0)
+        has_keys = (told.keys[said] != _NONE) & (told.keys[records] != _NONE)
+        is_other |= has_keys & (told.keys[said] != told.keys[records])
+        is_other |= told.is_rolled_back[said]
+        is_other |= self._are_early(told.at[said], told.born[records], told.stored[records])
         return said[is_other | (is_elsewhere & (told.side[said] == DELIVERED))]
+
+    def _are_early(self, at: Any, born: Any, stored: Any) -> Any:
+        """Return which of these times lie before the message existed."""
+        return (at != _NONE) & (at < np.minimum(born, stored) - self._grace_ms)
 
     def _unsent(self, told: "_Columns") -> Any:
         own = np.flatnonzero(told.own)
@@ -153,18 +181,41 @@ class LedgerComparison:
         if not stored:
             yield from ({**row, "kind": ABSENT} for row in rows)
         yield from _copies(own)
-        crcs: dict[str | None, set[int]] = defaultdict(set)
-        for row in produced + delivered:
-            if row["bodyCrc"] is not None:
-                crcs[row["topic"]].add(row["bodyCrc"])
         for row in own:
             since, until = self._sent.get(row["topic"], _NEVER)
             if not produced and since <= row["bornMs"] <= until:
                 yield {**row, "kind": UNPRODUCED}
-            said = crcs[row["topic"]] | crcs[None]
-            if row["crcOk"] and said and row["bodyCrc"] not in said:
-                yield {**row, "kind": UNLIKE}
+            keys = _said(produced, "keysHash", row["topic"])
+            if keys and row["keysHash"] is not None and row["keysHash"] not in keys:
+                yield {**row, "kind": REKEYED}
+            states = _said(produced, "transactionState", row["topic"])
+            if states.intersection(ROLLED_BACK) and not states.intersection(COMMITTED):
+                yield {**row, "kind": VISIBLE}
+        yield from self._deliveries(rows)
         yield from _repeated(delivered)
+
+    def _deliveries(self, rows: list[_Row]) -> Iterator[_Row]:
+        """Compare what consumers got with the records that they got."""
+        stored, produced, delivered = _sides(rows)
+        of_number = {row["row"]: row for row in rows}
+        given = [(of_number[one], of_number[other]) for one, other in _matched(rows)]
+        for row in stored:
+            if not (row["own"] and row["crcOk"]):
+                continue
+            sent = _said(produced, "bodyCrc", row["topic"])
+            if row["bodyCrc"] not in (sent or _said(delivered, "bodyCrc", row["topic"])):
+                if sent or _said(delivered, "bodyCrc", row["topic"]):
+                    yield {**row, "kind": UNLIKE}
+                continue
+            for one, record in given:
+                is_other = one["bodyCrc"] not in (None, row["bodyCrc"], *sent)
+                if record is row and is_other:
+                    told = {name: one[name] for name in ("group", "atMs", "side")}
+                    yield {**row, **told, "kind": UNLIKE, "firstCrc": one["bodyCrc"]}
+        for one, record in given:
+            at, times = one["atMs"], (record["bornMs"], record["storedMs"])
+            if at is not None and self._are_early(at, *times):
+                yield {**record, "kind": EARLY, "group": one["group"], "atMs": at}
 
     def _counted(self, told: "_Columns", given: Any, records: Any) -> Any:
         columns = told.records(records)
@@ -209,9 +260,19 @@ class _Columns:
         self._rows["own"] = pa.array(self.own)
         groups, self._group = self._encoded("group")
         self._groups = groups.to_pylist()
-        self.queue, self.offset, self.at, self.born, self.crc, self.times = (
+        (
+            self.queue, self.offset, self.at, self.born, self.stored, self.crc, self.times,
+            self.keys,
+        ) = (
             self._rows[name].cast(pa.int64()).fill_null(_NONE).to_numpy()
-            for name in ("queueId", "queueOffset", "atMs", "bornMs", "bodyCrc", "reconsumeTimes")
+            for name in (
+                "queueId", "queueOffset", "atMs", "bornMs", "storedMs", "bodyCrc", "reconsumeTimes",
+                "keysHash",
+            )
+        )  # fmt: skip
+        states = pa.array(ROLLED_BACK, pa.string())
+        self.is_rolled_back = pc.is_in(self._rows["transactionState"], states).to_numpy(
+            zero_copy_only=False
         )
         self.has_key = self._rows["orderKey"].is_valid().to_numpy(zero_copy_only=False)
 
@@ -278,12 +339,33 @@ def _sides(rows: list[_Row]) -> tuple[list[_Row], ...]:
     )
 
 
+def _said(rows: list[_Row], name: str, topic: str | None) -> set[Any]:
+    """Return the values that rows of a ledger have for a topic."""
+    mine = (row[name] for row in rows if row["topic"] in (None, topic))
+    return {value for value in mine if value is not None}
+
+
+def _in_order(own: list[_Row]) -> list[_Row]:
+    """
+    Return records by topic, in the order in which they were stored.
+
+    On one broker the log has this order; of several brokers the times decide.
+    """
+    begun: dict[tuple[str, str], tuple[int, int]] = {}
+    for row in own:
+        place = row["commitLogOffset"], row["storedMs"]
+        of = row["topic"], row["brokerName"]
+        begun[of] = min(place, begun.get(of, place))
+
+    def order(row: _Row) -> tuple[Any, ...]:
+        topic, broker = row["topic"], row["brokerName"]
+        return topic, begun[topic, broker][1], broker, row["commitLogOffset"]
+
+    return sorted(own, key=order)
+
+
 def _copies(own: list[_Row]) -> Iterator[_Row]:
-    in_order = sorted(
-        own,
-        key=lambda row: (row["topic"], row["storedMs"], row["brokerName"], row["commitLogOffset"]),
-    )
-    for _, copies in groupby(in_order, key=lambda row: row["topic"]):
+    for _, copies in groupby(_in_order(own), key=lambda row: row["topic"]):
         first, *others = copies
         of_first = {"first": _place(first), "firstCrc": first["bodyCrc"]}
         for number, row in enumerate(others, 2):
@@ -330,8 +412,8 @@ def _matched(rows: list[_Row]) -> Iterator[tuple[int, int]]:
 def _placed(rows: list[_Row]) -> Iterator[tuple[int, int]]:
     """Yield each sent message with its first record in the log."""
     stored, produced, _ = _sides(rows)
-    own = sorted((row for row in stored if row["own"]), key=lambda row: -row["storedMs"])
-    first = {row["topic"]: row["row"] for row in own}
+    own = _in_order([row for row in stored if row["own"]])
+    first = {row["topic"]: row["row"] for row in reversed(own)}
     for sent in produced:
         if sent["topic"] in first:
             yield sent["row"], first[sent["topic"]]

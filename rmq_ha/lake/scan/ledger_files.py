@@ -14,12 +14,13 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmq_ha.base.store_format.commitlog import CRC_MASK
 from rmq_ha.lake.scan.arrays import filled, grouped
-from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, TOLD, pack
+from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, TOLD, keys_hashes, pack
 from rmq_ha.lake.scan.log.columns import snake_case
 from rmq_ha.lake.scan.reducing import LATEST_MS
 
@@ -146,11 +147,20 @@ class Reading(NamedTuple):
         columns["group"] = columns["group"].fill_null(UNNAMED)
         columns["reconsumeTimes"] = columns["reconsumeTimes"].fill_null(0)
         columns["bodyCrc"] = pc.bit_wise_and(columns["bodyCrc"], CRC_MASK)
+        columns["keysHash"] = keys_hashes(columns["keys"])
         narrow = columns["queueId"].cast(pa.int32(), safe=False)  # this cuts the highest bits off
         columns["queueId"] = pc.if_else(pc.equal(narrow, columns["queueId"]), narrow, None)
+        # One row of a batch has one CRC and one text of keys, which are of no single message, and
+        # the queue offset of its first message.
+        is_alone = pc.equal(pc.list_value_length(lists), 1)
+        for name in ("bodyCrc", "keysHash"):
+            columns[name] = pc.if_else(is_alone, columns[name], None)
         taken = {
             name: values.take(parents) for name, values in columns.items() if name in TOLD.names
         }
+        rows = parents.to_numpy()
+        number = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        taken["queueOffset"] = pc.add(taken["queueOffset"], pa.array(number, pa.int64()))
         return pa.RecordBatch.from_pydict(taken | {"id": pc.list_flatten(lists), "row": parents})
 
     def _is_asked(self, rows: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmq_ha.lake.scan.arrays import filled, text_hashes
 from rmq_ha.lake.scan.log.records import Records
@@ -33,34 +34,51 @@ TOLD = pa.schema(
         ("sysFlag", pa.int32()),
         ("crcOk", pa.bool_()),
         ("transactionState", pa.string()),
+        ("keysHash", pa.int64()),
     ]
 )
 """
-For a record: its place, flags, times (ms) and CRC. For a row of a ledger: the same as far as it is
-recorded, and who did it, and when (`atMs`).
+For a record: its place, flags, times (ms) and CRC, and a number for the text of its keys. For a row
+of a ledger: the same as far as it is recorded, and who did it, and when (`atMs`).
 """
 
 _HALF = np.uint64(32)
 PARTS = pa.schema([("part", pa.int32()), ("data", pa.binary())])
 
 
-def of_records(records: Records, label: str, id_column: str, *, tags: bool) -> Any:
+def keys_hashes(keys: Any) -> Any:
+    """
+    Return a number for each text of keys, as an Arrow array; how many blanks are between the keys
+    does not matter. Null stays null.
+    """
+    plain = pc.utf8_trim_whitespace(pc.replace_substring_regex(keys, r"\s+", " "))
+    hashes = text_hashes(plain.fill_null(""), np.zeros(len(plain), np.uint64)).view(np.int64)
+    return pc.if_else(keys.is_valid(), pa.array(hashes), None)
+
+
+def of_records(
+    records: Records, label: str, id_column: str, *, tags: bool, keys: bool = False
+) -> Any:
     """
     Return records as a batch of `TOLD` with their `storeSize`.
 
     :param label: value of `brokerName`.
     :param id_column: the column that identifies a message, `msgId` or `keys`.
     :param tags: add the tags.
+    :param keys: add the numbers of the keys.
     """
     names = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize", "crcOk"]
     named = [*names, "tags"] if tags else names
-    batch = records.batch([*named, id_column, "bodyCRC", "bornTimestamp", "storeTimestamp"])
+    more = ["keys"] if keys and id_column != "keys" else []
+    batch = records.batch([*named, id_column, *more, "bodyCRC", "bornTimestamp", "storeTimestamp"])
     columns = {name: batch[name] for name in named}
     columns |= {"id": batch[id_column], "bodyCrc": batch["bodyCRC"]}
     for name, times in ("bornMs", "bornTimestamp"), ("storedMs", "storeTimestamp"):
         columns[name] = batch[times].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
     # The stored flags: an audit need not know whether a body can be decompressed.
     columns["sysFlag"] = pa.array(records.stored_sys_flag)
+    if keys:
+        columns["keysHash"] = keys_hashes(batch["keys"].fill_null(""))
     columns["brokerName"] = pa.repeat(label, len(records))
     return pa.RecordBatch.from_pydict(columns)
 

@@ -66,11 +66,11 @@ def are_in_queue(sys_flags: Any) -> Any:
     return sys_flags & TRANSACTION_PREPARED == 0
 
 
-SUMS, RUN, IDS, PACKED = range(4)
+SUMS, RUN, IDS, PACKED, UNREADABLE = range(5)
 """
 Kinds of rows: SUMS: counts of a queue, a window and a class of latency; RUN: records with
 consecutive offsets; IDS: ids; PACKED: the records themselves as one value, if single messages are
-needed.
+needed; UNREADABLE: a record that no consumer can read.
 """
 
 ROW = (
@@ -144,6 +144,20 @@ class Reduction(NamedTuple):
             yield self._sums(seen)
             yield from self._runs(seen)
             yield from self._ids(seen, records.batch([id_column_of(self.key)]).column(0))
+
+    def unreadable(self, records: Records) -> Iterator[Any]:
+        """Yield a row for each record whose body is not compressed, though its flag says so."""
+        rows = records.unreadable_rows()
+        if rows:
+            some = records.select(np.array(rows))
+            columns = {
+                "topic": some.topics(),
+                "queueId": pa.array(some.queue_id.astype(np.int32)),
+                "leastOffset": pa.array(some.queue_offset.astype(np.int64)),
+                "leastPlace": pa.array(some.physical_offset.astype(np.int64)),
+                "leastMs": pa.array(some.store_timestamp.astype(np.int64)),
+            }
+            yield filled({"kind": UNREADABLE, "brokerName": self.label} | columns, SCHEMA)
 
     def rows(self, rows: Any) -> Iterator[Any]:
         """

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmq_ha.base.model.flags import COMPRESSED
+from rmq_ha.base.model.flags import COMPRESSED, COMPRESSION_MASK, COMPRESSION_ZLIB
 from rmq_ha.base.model.message import Address
 from rmq_ha.base.model.properties import KEYS, TAGS, UNIQ_KEY
 from rmq_ha.base.store_format.commitlog import CRC_MASK
@@ -251,6 +251,22 @@ class Records:
         right: Flags = (self._crcs & CRC_MASK) == self.body_crc.view(np.uint32)
         right |= self.shape.body == self.shape.body_end
         return right
+
+    def unreadable_rows(self) -> list[int]:
+        """
+        Return the rows of records whose flag says that zlib compressed the body, which it did not:
+        no consumer can read them.
+        """
+        flags = self.stored_sys_flag
+        kind = flags & COMPRESSION_MASK
+        is_zlib = (kind == 0) | (kind == COMPRESSION_ZLIB)
+        rows = np.flatnonzero((flags & COMPRESSED != 0) & is_zlib & (self.body_length > 0))
+        return [row for row in rows.tolist() if not self._has_zlib_head(row)]
+
+    def _has_zlib_head(self, row: int) -> bool:
+        start, end = int(self.shape.body[row]), int(self.shape.body_end[row])
+        head = bytes(self.buffer[start : min(start + 2, end)])
+        return len(head) == 2 and head[0] & 15 == 8 and int.from_bytes(head) % 31 == 0
 
     def bodies(self) -> list[Any]:
         """

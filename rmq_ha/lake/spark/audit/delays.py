@@ -2,7 +2,8 @@
 Checks delayed messages, and those that were sent back: each must be delivered to its target topic.
 
 A level is delivered in order, so a message before a delivered one is lost. If no later one was
-delivered, the consume queue says when it was due.
+delivered, the store's own progress says that it was delivered, or the consume queue when it was
+due.
 
 Spec: store.md, section 10.
 """
@@ -10,20 +11,28 @@ Spec: store.md, section 10.
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from rmq_ha.base.errors import CannotDecide, ProtocolViolation
 from rmq_ha.base.model.topics import RETRY_PREFIX, SCHEDULE_TOPIC
+from rmq_ha.base.wire.bodies import decode_delay_offsets
+from rmq_ha.lake.scan.store.directory import open_store
 from rmq_ha.lake.scan.store.queues import Queue
 from rmq_ha.lake.spark.audit.rules import Code
 from rmq_ha.lake.spark.audit.shape import findings, sentence
-from rmq_ha.lake.spark.audit.stored_rows import queues_of_stores
-from rmq_ha.ops.offsets.places import Place
+from rmq_ha.lake.spark.audit.stored_rows import label_of, queues_of_stores
+from rmq_ha.ops.offsets.places import Place, StorePlace
 
 LATE_MS = 60_000
 """A message that has been due for less than so many ms may wait for others, as after a start."""
+_SAMPLES = 20
+"""How many messages of a level show its delay."""
 Due = Mapping[tuple[str, int], int]
-"""By broker and queue of a level: every message before this queue offset was due."""
+"""
+By broker and queue of a level: a queue offset, before which every message was due or delivered; or
+a delay in ms.
+"""
 
 
 def due_before(places: Sequence[Place], at_ms: int) -> Due:
@@ -51,17 +60,65 @@ def _due(queue: Queue, at_ms: int) -> int:
     return queue.min_offset + bisect_right(offsets, at_ms, key=due_at)
 
 
-def undelivered(delayed: DataFrame, rows: DataFrame, due: Due, until_ms: int) -> DataFrame:
+def progress_of(places: Sequence[Place]) -> Due:
     """
-    Return messages of the schedule topic that have no copy in their target topic.
+    Return how far each level was delivered, as the stores themselves say (`delayOffset.json`).
+
+    Call it before the log is read, because the log grows first. A damaged table says nothing.
+
+    :raises CannotDecide: a store cannot be read.
+    """
+    progress: dict[tuple[str, int], int] = {}
+    for place in places:
+        if isinstance(place, StorePlace):
+            store, label = open_store(place.uri, damaged=True), label_of(place, places)
+            try:
+                table = decode_delay_offsets(store.config("delayOffset.json") or b"{}")
+            except (CannotDecide, ProtocolViolation):
+                continue
+            progress |= {(label, level - 1): offset for level, offset in table.items()}
+    return progress
+
+
+def delays_of(places: Sequence[Place]) -> Due:
+    """
+    Return the shortest delay of each level in ms, by some messages of the level: a store does not
+    say with which `messageDelayLevel` it was written. Brokers over the wire do not tell.
+
+    :raises CannotDecide: a store cannot be read.
+    """
+    shortest: dict[tuple[str, int], int] = {}
+    for place in places:
+        if not isinstance(place, StorePlace):
+            continue
+        store, label = open_store(place.uri, damaged=True), label_of(place, places)
+        for topic, queue_id in store.topics_on_disk():
+            if topic != SCHEDULE_TOPIC:
+                continue
+            queue = store.queue(topic, queue_id)
+            low, count = queue.min_offset, queue.max_offset - queue.min_offset
+            places_of_samples = {low + number * count // _SAMPLES for number in range(_SAMPLES)}
+            for offset in places_of_samples if count else ():
+                unit = queue.units(offset, offset + 1)
+                stored = store.store_time_of(int(unit["offset"][0])) if len(unit) else 0
+                if stored:
+                    delay = int(queue.tags_codes(unit)[0]) - stored
+                    known = shortest.get((label, queue_id), delay)
+                    shortest[label, queue_id] = min(known, delay)
+    return shortest
+
+
+def with_copies(delayed: DataFrame, rows: DataFrame) -> DataFrame:
+    """
+    Add to messages of the schedule topic when their copy was stored in their target topic.
 
     A message may have been sent back several times; then it has as many copies as delayed messages.
 
     :param delayed: result of `stored_rows.delayed_rows`.
     :param rows: result of `stored_rows.stored_rows`, with at least all rows that have their ids.
-    :param until_ms: copies that were stored later are ignored.
 
-    Columns: those of `delayed`.
+    Columns: those of `delayed`, `deliveredMs` (null: there is no copy), and `isRepeated` (there are
+    more copies than delayed messages, so it is not known which copy is whose).
     """
     of_message = ["brokerName", "realTopic", "id"]
     copies = (
@@ -69,27 +126,64 @@ def undelivered(delayed: DataFrame, rows: DataFrame, due: Due, until_ms: int) ->
         .select("brokerName", F.col("topic").alias("realTopic"), "id", "storedMs")
         .join(delayed.select(*of_message).distinct(), of_message, "left_semi")
     )
-    in_order = Window.partitionBy(*of_message)
-    first = copies.withColumn(
-        "number", F.row_number().over(in_order.orderBy("storedMs"))
-    ).withColumnRenamed("storedMs", "deliveredMs")
-    numbered = delayed.withColumn(
-        "number", F.row_number().over(in_order.orderBy("commitLogOffset"))
+    every = Window.partitionBy(*of_message)
+    first = (
+        copies.withColumn("number", F.row_number().over(every.orderBy("storedMs")))
+        .withColumn("copies", F.count(F.lit(1)).over(every))
+        .withColumnRenamed("storedMs", "deliveredMs")
     )
+    numbered = delayed.withColumn(
+        "number", F.row_number().over(every.orderBy("commitLogOffset"))
+    ).withColumn("times", F.count(F.lit(1)).over(every))
+    joined = numbered.join(first, [*of_message, "number"], "left")
+    is_repeated = F.coalesce(F.col("copies") > F.col("times"), F.lit(False))
+    return joined.select(*delayed.columns, "deliveredMs", is_repeated.alias("isRepeated"))
+
+
+def undelivered(copied: DataFrame, due: Due, until_ms: int) -> DataFrame:
+    """
+    Return messages of the schedule topic that have no copy in their target topic.
+
+    :param copied: result of `with_copies`.
+    :param due: by level: every message before this offset has to be delivered.
+    :param until_ms: copies that were stored later are ignored.
+    """
     level = Window.partitionBy("brokerName", "queueId")
     was_delivered = F.col("deliveredMs") <= F.lit(until_ms)
-    ends = [
-        F.lit(part) for (broker, queue), end in due.items() for part in (f"{queue}/{broker}", end)
-    ]
-    of_queue = F.concat_ws("/", "queueId", "brokerName")
-    end = F.try_element_at(F.create_map(*ends), of_queue) if due else F.lit(0)
+    end = _of_level(due, F.lit(0))
     return (
-        numbered.join(first, [*of_message, "number"], "left")
-        .withColumn("front", F.max(F.when(was_delivered, F.col("queueOffset"))).over(level))
+        copied.withColumn("front", F.max(F.when(was_delivered, F.col("queueOffset"))).over(level))
         .where("deliveredMs is null")
         .where((F.col("queueOffset") < F.col("front")) | (F.col("queueOffset") < end))
-        .select(*delayed.columns)
+        .drop("front")
     )
+
+
+def early(copied: DataFrame, delays: Due, grace_ms: int) -> DataFrame:
+    """
+    Return messages of the schedule topic whose copy was stored before they were due.
+
+    :param copied: result of `with_copies`.
+    :param delays: result of `delays_of`.
+    :param grace_ms: by how much a copy may be early: clocks of two masters differ.
+    """
+    waited = F.col("deliveredMs") - F.col("storedMs")
+    return copied.withColumn("delay", _of_level(delays, F.lit(None))).where(
+        ~F.col("isRepeated") & (waited >= 0) & (waited < F.col("delay") - grace_ms)
+    )
+
+
+def _of_level(values: Due, other: Column) -> Column:
+    """Return the value of a row's level."""
+    if not values:
+        return other.cast("long")
+    parts = [
+        F.lit(part)
+        for (broker, queue), value in values.items()
+        for part in (f"{queue}/{broker}", value)
+    ]
+    of_queue = F.concat_ws("/", "queueId", "brokerName")
+    return F.coalesce(F.try_element_at(F.create_map(*parts), of_queue).cast("long"), other)
 
 
 def places_of(missing: DataFrame) -> DataFrame:
@@ -117,4 +211,19 @@ def delay_findings(missing: DataFrame) -> DataFrame:
         ),
         expected=sentence("in {realTopic}, queue {realQueueId}"),
         actual=F.lit("only in the schedule topic"),
+    )
+
+
+def early_findings(rows: DataFrame) -> DataFrame:
+    """:param rows: result of `early`."""
+    return findings(
+        rows.withColumn("topic", F.lit(SCHEDULE_TOPIC)).withColumn("level", F.col("queueId") + 1),
+        Code.DELAY_EARLY,
+        sentence(
+            "of delay level {level}, came to {realTopic} after {waited} ms: consumers got it"
+            " before it was due",
+            waited=F.col("deliveredMs") - F.col("storedMs"),
+        ),
+        expected=sentence("after {delay} ms"),
+        actual=sentence("after {waited} ms", waited=F.col("deliveredMs") - F.col("storedMs")),
     )

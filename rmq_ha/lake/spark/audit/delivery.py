@@ -31,6 +31,32 @@ def twice_findings(again: DataFrame) -> DataFrame:
     )
 
 
+def early_findings(early: DataFrame) -> DataFrame:
+    """
+    Return findings for deliveries before their message existed: one for each group and topic.
+
+    :param early: rows of the kind `ledger_compare.EARLY`.
+    """
+    names = ("id", "brokerName", "queueId", "queueOffset", "commitLogOffset", "storedMs", "atMs")
+    first = early.groupBy("group", "topic").agg(
+        F.count(F.lit(1)).alias("n"),
+        *(F.min_by(name, "atMs").alias(name) for name in names[:-1]),
+        F.min("atMs").alias("atMs"),
+    )
+    return findings(
+        first,
+        Code.DELIVERED_EARLY,
+        sentence(
+            "the group was given {n} messages of this topic, this one the earliest, before they"
+            " were sent and stored: the clocks of consumers, producers and brokers differ, or the"
+            " ledger is of other messages. Nothing that depends on its times is reliable"
+        ),
+        group=F.col("group"),
+        expected=F.concat(F.lit("after "), F.timestamp_millis("storedMs").cast("string")),
+        actual=F.timestamp_millis("atMs").cast("string"),
+    )
+
+
 def never_findings(
     taken: DataFrame, grace_ms: int, tags: Mapping[str, Collection[str]], ungiven: DataFrame
 ) -> DataFrame:

@@ -12,8 +12,9 @@ from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.lake.scan import ledger_compare
 from rmq_ha.lake.scan.ledger_files import Reading, Scope
-from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED
+from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, STORED
 from rmq_ha.lake.scan.reducing import id_column_of
+from rmq_ha.lake.scan.stamps import trusted_times
 from rmq_ha.lake.spark.audit import (
     delays,
     delivery,
@@ -57,6 +58,7 @@ class _Audit:
         self._asked = asked
         self._whole: Collection[str] = ()
         self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
+        self._progress = delays.progress_of(asked.places) if asked.to_ms is None else {}
         self._packed: DataFrame | None = None
         with job.progress("reading what is stored"):
             if self._are_stores():
@@ -88,7 +90,10 @@ class _Audit:
             )
         self._whole = totals["fromZero"] if self._reads_all() else ()
         is_whole = len(self._whole) == len(totals["brokers"])
-        edges = keys.Edges(totals["leastMs"], totals["mostMs"], asked.grace_ms, is_whole)
+        stamps = reduction.stamps_of(sums).values()
+        times = [trusted_times(of_broker, asked.grace_ms) for of_broker in stamps]
+        oldest, newest = min(low for low, _ in times), max(high for _, high in times)
+        edges = keys.Edges(oldest, newest, asked.grace_ms, is_whole)
         if self._packed is not None:
             with job.progress("comparing"):
                 self._compared = self._compare(self._packed, totals["stored"])
@@ -156,6 +161,7 @@ class _Audit:
         findings = [
             self._inside_time(queues.queue_findings(judged, known)),
             self._inside_time(windows.clock_findings(sums, self._asked.grace_ms)),
+            keys.unreadable_findings(reduction.unreadable_in(self._reduced)),
             *missed,
             *self._duplicates(partitions),
         ]
@@ -167,11 +173,11 @@ class _Audit:
         if totals["halves"]:
             rows = self._looked_up(self._rows.where(halves.concerned()))
             marks = op_marks(self._job.spark, self._asked)
-            findings.append(halves.open_findings(rows, marks, totals["mostMs"]))
+            findings.append(halves.open_findings(rows, marks, edges.newest_ms))
             if self._produced is not None:
                 told = unpacked(self._produced.rows)
                 sent = keys.ledger_in_view(told, edges).where("state is null")
-                old = marks.where(F.col("endedMs") <= totals["mostMs"] - self._asked.grace_ms)
+                old = marks.where(F.col("endedMs") <= edges.newest_ms - self._asked.grace_ms)
                 findings.append(halves.commit_findings(halves.unplaced(sent, self._rows, old)))
         findings += self._by_id()
         findings += self._changed()
@@ -204,6 +210,9 @@ class _Audit:
             *map(keys.unproduced_findings, some.rows_if_any(ledger_compare.UNPRODUCED)),
             *map(delivery.misplaced_findings, some.rows_if_any(ledger_compare.ORDERED, PRODUCED)),
             *map(delivery.twice_findings, some.rows_if_any(ledger_compare.TWICE)),
+            *map(delivery.early_findings, some.rows_if_any(ledger_compare.EARLY)),
+            *map(keys.visible_findings, some.rows_if_any(ledger_compare.VISIBLE)),
+            *map(keys.rekeyed_findings, some.rows_if_any(ledger_compare.REKEYED)),
         ]
 
     def _changed(self) -> list[DataFrame]:
@@ -216,8 +225,11 @@ class _Audit:
             )
             now = bodies.withColumn("bodyCrc", keys.crc_of_body())
             by_body = self._compare(packed(now), ids=others.select("id").distinct())
+            sides = ((STORED, keys.changed_findings), (DELIVERED, keys.delivered_changed_findings))
             findings += [
-                keys.changed_findings(rows) for rows in by_body.rows_if_any(ledger_compare.UNLIKE)
+                told(rows)
+                for side, told in sides
+                for rows in by_body.rows_if_any(ledger_compare.UNLIKE, side)
             ]
         return findings
 
@@ -244,8 +256,15 @@ class _Audit:
         places: list[DataFrame] = []
         some = self._compared
         given, lost = some.rows_of(ledger_compare.ABSENT, DELIVERED), None
+        bounds = (
+            sums.where("ordinary and inQueue")
+            .groupBy("topic", "queueId")
+            .agg(F.min("leastOffset").alias("least"))
+        )
         for absent in some.rows_if_any(ledger_compare.ABSENT, PRODUCED):
-            acked = persist_on_disk(keys.lost(keys.ledger_in_view(absent, edges)))
+            in_view = keys.ledger_in_view(absent, edges, bounds)
+            acked = persist_on_disk(keys.lost(in_view))
+            findings.append(keys.unknown_findings(in_view))
             lost = persist_on_disk(losses.placed(acked, given, gaps))
             findings.append(keys.lost_findings(lost))
             places.append(lost)
@@ -253,29 +272,38 @@ class _Audit:
             absent = keys.ledger_in_view(given, edges)
             if lost is not None:
                 absent = absent.join(lost.select("id"), "id", "left_anti")
-            bounds = (
-                sums.where("ordinary and inQueue")
-                .groupBy("topic", "queueId")
-                .agg(F.min("leastOffset").alias("least"))
-            )
             gone = persist_on_disk(delivery.missing_deliveries(absent, bounds, edges.whole))
             findings.append(delivery.gone_findings(gone))
             places.append(gone)
         if totals["delayed"]:
-            late = self._undelivered(edges)
-            findings.append(delays.delay_findings(late))
+            copied = self._delayed()
+            late = self._undelivered(copied, edges)
+            findings += [delays.delay_findings(late), self._early(copied, sums)]
             places.append(delays.places_of(late))
         return findings, places
 
-    def _undelivered(self, edges: keys.Edges) -> DataFrame:
-        asked, newest = self._asked, edges.newest_ms
-        delayed = persist_on_disk(delayed_rows(self._job.spark, asked))
+    def _delayed(self) -> DataFrame:
+        delayed = persist_on_disk(delayed_rows(self._job.spark, self._asked))
         ids = F.broadcast(delayed.select("id").distinct())
         rows = self._looked_up(self._rows.join(ids, "id", "left_semi"))
+        return persist_on_disk(delays.with_copies(delayed, rows))
+
+    def _undelivered(self, copied: DataFrame, edges: keys.Edges) -> DataFrame:
+        asked, newest = self._asked, edges.newest_ms
         # A message that is due may be delivered after the end of the rows that were read.
         late = newest - max(asked.grace_ms, delays.LATE_MS)
-        due = delays.due_before(asked.places, late) if asked.to_ms is None else {}
-        return persist_on_disk(delays.undelivered(delayed, rows, due, newest - asked.grace_ms))
+        due = dict(delays.due_before(asked.places, late)) if asked.to_ms is None else {}
+        for level, offset in self._progress.items():
+            due[level] = max(offset, due.get(level, 0))
+        return persist_on_disk(delays.undelivered(copied, due, newest - asked.grace_ms))
+
+    def _early(self, copied: DataFrame, sums: DataFrame) -> DataFrame:
+        """Return findings of brokers whose clock was not set back, which makes copies early."""
+        asked = self._asked
+        set_back = windows.clock_findings(sums, asked.grace_ms).select("broker")
+        rows = delays.early(copied, delays.delays_of(asked.places), asked.grace_ms)
+        brokers = F.broadcast(set_back.select(F.coalesce("broker", F.lit("")).alias("brokerName")))
+        return delays.early_findings(rows.join(brokers, "brokerName", "left_anti"))
 
     def _of_consumers(self, sums: DataFrame) -> list[DataFrame]:
         asked, some = self._asked, self._compared

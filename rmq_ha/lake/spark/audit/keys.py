@@ -73,17 +73,27 @@ def duplicate_findings(copies: DataFrame) -> DataFrame:
     )
 
 
-def ledger_in_view(ledger: DataFrame, edges: Edges) -> DataFrame:
+def ledger_in_view(ledger: DataFrame, edges: Edges, bounds: DataFrame | None = None) -> DataFrame:
     """
-    Add `state` to rows: `inFlight`, `expired`, or null if the message must be stored.
+    Add `state` to rows: `inFlight`, `expired`, `unknown`, or null if the message must be stored.
 
-    A row without a time must be stored.
+    A row without a time tells by its queue offset whether retention has deleted the message. A row
+    without both does not tell, unless nothing was ever deleted.
+
+    :param bounds: `topic`, `queueId`, and `least`, the first queue offset that is stored.
     """
     at = F.col("atMs")
     state = F.when(edges.is_in_flight(at), F.lit("inFlight")).when(
         edges.is_expired(at), F.lit("expired")
     )
-    return ledger.withColumn("state", state)
+    if edges.whole or bounds is None:
+        return ledger.withColumn("state", state)
+    placed = ledger.join(F.broadcast(bounds), ["topic", "queueId"], "left")
+    is_known = F.col("queueOffset").isNotNull() & F.col("least").isNotNull()
+    state = state.when(F.col("queueOffset") < F.col("least"), F.lit("expired")).when(
+        at.isNull() & ~is_known, F.lit("unknown")
+    )
+    return placed.withColumn("state", state).select(*ledger.columns, "state")
 
 
 def lost(absent: DataFrame) -> DataFrame:
@@ -92,9 +102,34 @@ def lost(absent: DataFrame) -> DataFrame:
 
     :param absent: rows of the ledger whose id is nowhere in the log, from `ledger_in_view`.
     """
+    return absent.where(_is_acknowledged() & F.col("state").isNull()).dropDuplicates(["id"])
+
+
+def _is_acknowledged() -> Column:
     status = F.col("status")
-    is_acknowledged = status.isNull() | status.isin(*STORED_STATUSES)
-    return absent.where(is_acknowledged & F.col("state").isNull()).dropDuplicates(["id"])
+    return status.isNull() | status.isin(*STORED_STATUSES)
+
+
+def unknown_findings(absent: DataFrame) -> DataFrame:
+    """
+    Return findings for rows that do not tell whether their messages were lost or deleted by
+    retention, one for each topic.
+
+    :param absent: rows of the ledger whose id is nowhere in the log, from `ledger_in_view`.
+    """
+    rows = absent.where(_is_acknowledged() & (F.col("state") == "unknown"))
+    counted = rows.groupBy("topic").agg(F.countDistinct("id").alias("n"), F.min("id").alias("id"))
+    return findings(
+        counted,
+        Code.LOST_OR_EXPIRED,
+        sentence(
+            "{n} acknowledged messages of this topic, this one among them, are not stored. Their"
+            " rows have neither a time nor a queue offset, so retention cannot be told from loss:"
+            " write sentAt or queueOffset into the ledger"
+        ),
+        expected=F.lit("stored, or deleted by retention"),
+        actual=F.lit("not stored"),
+    )
 
 
 def crc_of_body() -> Column:
@@ -116,6 +151,71 @@ def changed_findings(rows: DataFrame) -> DataFrame:
         ),
         expected=F.lit("a body of the ledger's bodyCrc"),
         actual=sentence("{bodyCrc}"),
+    )
+
+
+def delivered_changed_findings(rows: DataFrame) -> DataFrame:
+    """
+    :param rows: rows of the kind `ledger_compare.UNLIKE` and of the side DELIVERED, after comparing
+        the bodies themselves.
+    """
+    return findings(
+        rows,
+        Code.DELIVERED_CHANGED,
+        sentence(
+            "the group got another body than the one that is stored: it was changed on its way to"
+            " the consumer, or the consumer's record is of another message. Look at hooks, proxies"
+            " and memory between broker and consumer"
+        ),
+        group=F.col("group"),
+        expected=sentence("a body with CRC {bodyCrc}"),
+        actual=sentence("{firstCrc}"),
+    )
+
+
+def rekeyed_findings(rows: DataFrame) -> DataFrame:
+    """:param rows: rows of the kind `ledger_compare.REKEYED`."""
+    return findings(
+        rows,
+        Code.KEYS_CHANGED,
+        sentence(
+            "the record has other keys than the ledger has under this id: queries by key do not"
+            " find it. Compare with another replica (verify-replica)"
+        ),
+        expected=F.lit("the keys of the ledger"),
+        actual=F.lit("other keys"),
+    )
+
+
+def visible_findings(rows: DataFrame) -> DataFrame:
+    """:param rows: rows of the kind `ledger_compare.VISIBLE`."""
+    return findings(
+        rows,
+        Code.ROLLBACK_VISIBLE,
+        sentence(
+            "its producer rolled this transaction back, and the message is in its topic:"
+            " consumers get what must not have happened"
+        ),
+        expected=F.lit("only a half message"),
+        actual=sentence("in {topic}"),
+    )
+
+
+def unreadable_findings(rows: DataFrame) -> DataFrame:
+    """:param rows: rows of the kind `reducing.UNREADABLE`."""
+    placed = rows.select(
+        "brokerName", "topic", "queueId", F.col("leastOffset").alias("queueOffset"),
+        F.col("leastPlace").alias("commitLogOffset"), F.col("leastMs").alias("storedMs"),
+    )  # fmt: skip
+    return findings(
+        placed,
+        Code.NOT_COMPRESSED,
+        sentence(
+            "the flag says that the body is compressed, and it is not: no consumer can read it."
+            " Compare with another replica (verify-replica)"
+        ),
+        expected=F.lit("a body compressed by zlib"),
+        actual=F.lit("another body"),
     )
 
 

@@ -67,6 +67,7 @@ def compared(
         () if produced is None else produced.spans,
         () if delivered is None else delivered.spans,
         asked.ordered,
+        asked.grace_ms,
     )
     given = [ledger for ledger in (produced, delivered) if ledger is not None]
     told = [rows, *(ledger.rows for ledger in given)]

@@ -17,9 +17,6 @@ from rmq_ha.lake.scan.ledger_files import LINE, SPELLINGS, Reading
 from rmq_ha.lake.spark.audit.packed_rows import packed, unpacked
 from rmq_ha.lake.spark.audit.shape import frozen
 
-COMMITTED = ("COMMIT_MESSAGE", "COMMIT")
-"""Values of `transactionState` with which a producer records that it committed a transaction."""
-
 _TEXT = re.compile(r"\.(json|jsonl|ndjson)(\.gz|\.zst|\.bz2)?/*$", re.IGNORECASE)
 
 

@@ -7,13 +7,23 @@ from functools import reduce
 from typing import Any
 
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rmq_ha.lake.scan.arrays import filled
-from rmq_ha.lake.scan.ledger_rows import STORED, of_records, pack
-from rmq_ha.lake.scan.reducing import IDS, PACKED, RUN, SCHEMA, SUMS, Reduction, id_column_of
+from rmq_ha.lake.scan.ledger_rows import STORED, keys_hashes, of_records, pack
+from rmq_ha.lake.scan.reducing import (
+    IDS,
+    PACKED,
+    RUN,
+    SCHEMA,
+    SUMS,
+    UNREADABLE,
+    Reduction,
+    id_column_of,
+)
+from rmq_ha.lake.scan.stamps import Stamps
 from rmq_ha.lake.scan.store.directory import scan
 from rmq_ha.lake.scan.store.scanning import Split
 from rmq_ha.lake.spark.audit.shape import QUEUE
@@ -25,6 +35,8 @@ from rmq_ha.lake.spark.spreading import spread
 _BY = (*QUEUE, "inQueue", "ordinary", "window", "latency")
 _ADDED = ("n", "bytes", "bad")
 _LEAST = ("leastOffset", "leastPlace", "leastMs")
+_MINUTE_MS = 60_000
+_MINUTES = 200
 _MOST = ("mostOffset", "mostPlace", "mostMs")
 
 
@@ -53,6 +65,9 @@ def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
+            if "keys" in batch.schema.names:
+                hashes = keys_hashes(batch["keys"].fill_null(""))
+                batch = batch.drop_columns(["keys"]).append_column("keysHash", hashes)
             for label in pc.unique(batch["brokerName"]).to_pylist():
                 mine = batch.filter(pc.equal(batch["brokerName"], label))
                 yield from _reduced_rows(mine, Reduction(label, key, window_ms))
@@ -66,6 +81,7 @@ def _read(
     queues = OfflineQueues(options)
     queues.queues(options.subscription)
     of_each, has_tags = asked.has_ledgers, bool(asked.tags)
+    has_keys = bool(asked.produced)
 
     def work(some: Iterator[Split]) -> Iterator[Any]:
         subscribed = FileWanted(options, None)
@@ -73,10 +89,12 @@ def _read(
         for split in some:
             for piece in scan(store, split):
                 records = subscribed.select(piece)
+                yield from how.unreadable(how.inside_time(records))
                 if not of_each:
                     yield from how.batches(records)
                 elif len(asked_for := how.inside_time(records)):
-                    rows = of_records(asked_for, how.label, id_column_of(how.key), tags=has_tags)
+                    id_column = id_column_of(how.key)
+                    rows = of_records(asked_for, how.label, id_column, tags=has_tags, keys=has_keys)
                     yield from _reduced_rows(rows, how)
 
     return spread(spark, queues.store.splits(options.split_size), work, SCHEMA)
@@ -122,6 +140,32 @@ def _added_up(rows: DataFrame, *by: str) -> DataFrame:
     )
 
 
+def stamps_of(sums: DataFrame) -> dict[str, list[Stamps]]:
+    """
+    Return by broker the store times and places of its messages, by minute of the store time: of the
+    oldest and of the newest minutes only.
+
+    :param sums: result of `sums_of`.
+    """
+    minute = F.floor(F.col("mostMs") / _MINUTE_MS)
+    by_minute = sums.groupBy("brokerName", minute.alias("minute")).agg(
+        *(F.min(name).alias(name) for name in ("leastMs", "leastPlace")),
+        *(F.max(name).alias(name) for name in ("mostMs", "mostPlace")),
+        F.sum("n").alias("n"),
+    )
+    of_broker = Window.partitionBy("brokerName")
+    edges = (
+        by_minute.withColumn("first", F.row_number().over(of_broker.orderBy("minute")))
+        .withColumn("last", F.row_number().over(of_broker.orderBy(F.desc("minute"))))
+        .where(f"first <= {_MINUTES} or last <= {_MINUTES}")
+    )
+    stamps: dict[str, list[Stamps]] = {}
+    names = ("leastMs", "mostMs", "leastPlace", "mostPlace", "n")
+    for row in edges.select("brokerName", *names).collect():
+        stamps.setdefault(row["brokerName"], []).append(Stamps(*row[1:]))
+    return stamps
+
+
 def segments_of(reduced: DataFrame) -> DataFrame:
     """Return the runs in the form for `queues.runs_of`."""
     return reduced.where(F.col("kind") == RUN).select(
@@ -131,6 +175,11 @@ def segments_of(reduced: DataFrame) -> DataFrame:
         F.col("leastOffset").alias("first"),
         F.col("mostOffset").alias("last"),
     )
+
+
+def unreadable_in(reduced: DataFrame) -> DataFrame:
+    """Return the rows of records that no consumer can read."""
+    return reduced.where(F.col("kind") == UNREADABLE)
 
 
 def repeated_ids(reduced: DataFrame, partitions: int) -> DataFrame:

@@ -28,6 +28,13 @@ class Code(StrEnum):
     SWAPPED = "SWAPPED"
     BAD_CRC = "BAD_CRC"
     BODY_CHANGED = "BODY_CHANGED"
+    DELIVERED_CHANGED = "DELIVERED_CHANGED"
+    KEYS_CHANGED = "KEYS_CHANGED"
+    NOT_COMPRESSED = "NOT_COMPRESSED"
+    ROLLBACK_VISIBLE = "ROLLBACK_VISIBLE"
+    DELAY_EARLY = "DELAY_EARLY"
+    DELIVERED_EARLY = "DELIVERED_EARLY"
+    LOST_OR_EXPIRED = "LOST_OR_EXPIRED"
     DUPLICATE = "DUPLICATE"
     KEY_REUSED = "KEY_REUSED"
     OUT_OF_ORDER = "OUT_OF_ORDER"
@@ -43,6 +50,7 @@ class Code(StrEnum):
 # is given a message again that it did not acknowledge.
 _WARNINGS = (
     Code.DUPLICATE, Code.KEY_REUSED, Code.DELIVERED_TWICE, Code.OPEN_HALF, Code.CLOCK_BACK,
+    Code.LOST_OR_EXPIRED,
 )  # fmt: skip
 SEVERITIES: dict[Code, Severity] = {
     **dict.fromkeys(Code, Severity.ERROR),

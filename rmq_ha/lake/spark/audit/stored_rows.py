@@ -127,11 +127,14 @@ def stored_rows(spark: SparkSession, asked: AuditRequest, *, body: bool = False)
 
     Columns: `brokerName` (never null), `topic`, `queueId`, `queueOffset`, `commitLogOffset`, `id`
     (null: the message has none), `sysFlag`, `bornMs`, `storedMs`, `storeSize`, `crcOk`, `bodyCrc`,
-    `tags` if groups subscribe to some, and `body` if wanted.
+    `tags` if groups subscribe to some, `keys` if there is a ledger of producers, and `body` if
+    wanted.
 
     :raises WrongUsage: messages cannot be read from a place.
     """
-    further = [name for name, is_wanted in (("tags", asked.tags), ("body", body)) if is_wanted]
+    has_keys = asked.produced and asked.key != "keys"
+    wanted = (("tags", asked.tags), ("keys", has_keys), ("body", body))
+    further = [name for name, is_wanted in wanted if is_wanted]
     frames = [_of_place(spark, place, asked, further) for place in asked.places]
     return reduce(DataFrame.unionByName, frames)
 
