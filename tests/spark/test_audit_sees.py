@@ -102,7 +102,7 @@ def test_retention_and_one_stamp_of_tomorrow(spark: Any, tmp_path: Path) -> None
     tomorrow = Message("Topic0", 0, b"tomorrow", uniq="T1", stored=86_400_000, born=8200)
     store.add(tomorrow)
     plain += [
-        store.add(one._replace(uniq=f"9{one.uniq[1:]}", stored=one.stored + 8300))
+        store.add(one._replace(uniq=f"9{one.uniq[1:]}", stored=one.stored + 70_000))
         for one in ordinary(9)
     ]
     store.delays = {14: 0}

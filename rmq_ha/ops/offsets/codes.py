@@ -52,6 +52,11 @@ MEANINGS: Mapping[str, Meaning] = {
         Severity.WARN,
         "the master does not have it: deleted there (slaves never forget offsets), or lost there",
     ),
+    "TOPIC_DELETED": Meaning(
+        Severity.INFO,
+        "the topic was deleted: neither side's table of topics has it. Slaves keep the offsets of"
+        " its groups and the files of its queues",
+    ),
     "BEYOND_MAX": Meaning(
         Severity.ERROR,
         "the slave's queue ends before this offset: pulls are answered PULL_OFFSET_MOVED and the"
@@ -105,6 +110,12 @@ MEANINGS: Mapping[str, Meaning] = {
     "MIN_DRIFT": Meaning(
         Severity.INFO,
         "the slave's queue begins later than the master's: old messages are on the master only",
+    ),
+    "QUEUE_CUT": Meaning(
+        Severity.ERROR,
+        "the slave's queue begins later than the master's, though both logs begin at the same"
+        " place: it lost its first files. Move its directory away and start the slave, which builds"
+        " the queue again from its log",
     ),
     "MISSING_TOPIC_CONFIG": Meaning(
         Severity.ERROR,

@@ -6,10 +6,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from rmq_ha.base.model.topics import BUILT_IN_GROUPS, SYSTEM_GROUP_PREFIX
+from rmq_ha.base.model.topics import BUILT_IN_GROUPS, SYSTEM_GROUP_PREFIX, is_system
 from rmq_ha.ops.offsets.codes import MEANINGS
 from rmq_ha.ops.offsets.findings import Severity
-from rmq_ha.ops.offsets.model import DELAY, GROUP, OFFSET, QUEUE, TEXTS, TOPIC, Fact, Key, Snapshot
+from rmq_ha.ops.offsets.model import (
+    DELAY,
+    GROUP,
+    LOG,
+    OFFSET,
+    QUEUE,
+    TEXTS,
+    TOPIC,
+    Fact,
+    Key,
+    Snapshot,
+)
 from rmq_ha.ops.offsets.rules import Case, Ruling, judge
 
 
@@ -94,6 +105,10 @@ def cases(pairing: Pairing) -> Iterator[Case]:
     slaves = {fact.key: fact for fact in pairing.facts_of(pairing.slave)}
     last = pairing.masters[-1]
     master_bounds, slave_bounds = pairing.bounds_of(last), pairing.bounds_of(pairing.slave)
+    has_messages = _begin_alike(last, pairing.slave)
+    topics = {
+        fact.topic for side in (last, pairing.slave) for fact in side.facts if fact.kind == TOPIC
+    }
     groups = {fact.group for fact in last.facts if fact.kind == GROUP}
     has_groups = GROUP in last.kinds
     for key in samples.keys() | slaves.keys():
@@ -106,7 +121,20 @@ def cases(pairing: Pairing) -> Iterator[Case]:
             where in master_bounds
             and (not has_groups or key.group in groups or _is_built_in(key.group)),
             (*master_bounds.get(where, (None, None)), *slave_bounds.get(where, (None, None))),
+        )._replace(
+            is_deleted=bool(topics)
+            and TOPIC in pairing.kinds
+            and key.topic not in topics
+            and where not in master_bounds
+            and not is_system(key.topic or ""),
+            has_messages=has_messages,
         )
+
+
+def _begin_alike(master: Snapshot, slave: Snapshot) -> bool:
+    """Return whether both stores rest, and their logs begin at the same place."""
+    lows = [fact.low for side in (master, slave) for fact in side.facts if fact.kind == LOG]
+    return master.is_resting and slave.is_resting and len(lows) == 2 and lows[0] == lows[1]
 
 
 def _is_built_in(group: str | None) -> bool:

@@ -26,6 +26,9 @@ class Case(NamedTuple):
         window, `before` is that of the last sample taken before the slave's.
     :ivar master_first: where the queue begins at the master; for an offset the queue that it is in.
     :ivar master_end: where that queue ends; `slave_first` and `slave_end` are those at the slave.
+    :ivar is_deleted: neither side knows the topic any more, as their tables of topics show.
+    :ivar has_messages: both logs rest and begin at the same place. So a queue that begins later at
+        the slave lacks messages that its log has.
     """
 
     key: Key
@@ -49,6 +52,8 @@ class Case(NamedTuple):
     master_end: int | None
     slave_first: int | None
     slave_end: int | None
+    is_deleted: bool = False
+    has_messages: bool = False
 
 
 class Ruling(NamedTuple):
@@ -102,6 +107,8 @@ def _progress(case: Case) -> Ruling:
     is_delay = case.key.kind == DELAY
     ahead = "DELAY_AHEAD" if is_delay else "SLAVE_AHEAD"
     repeats, skipped = _moved(case)
+    if not case.on_master and case.is_deleted:
+        return Ruling(("TOPIC_DELETED",))
     if not case.on_master:
         # A master without an entry begins at 0, unless the group or the queue was deleted there.
         if not case.is_served or not skipped or _number(case.slave) <= 0:
@@ -175,7 +182,8 @@ def _extent(case: Case, max_lag: int) -> Ruling:
     if is_queue and case.highest is None:
         # The master does not even have the topic. Messages that it lost are missing in its log as
         # well.
-        return Ruling((_if_proven(case, "ORPHAN_ON_SLAVE"),) if end > 0 else ())
+        code = "TOPIC_DELETED" if case.is_deleted else _if_proven(case, "ORPHAN_ON_SLAVE")
+        return Ruling((code,) if end > 0 else ())
     if end > (case.highest or 0):
         return Ruling(("QUEUE_AHEAD" if is_queue else "LOG_AHEAD",))
     missing = max(0, (case.before or 0) - end)
@@ -190,7 +198,7 @@ def _extent(case: Case, max_lag: int) -> Ruling:
         too_much = is_queue and 0 < max_lag < missing
         codes.append("UNSETTLED" if too_much else _on_its_way(case))
     if is_queue and case.on_slave and (case.slave_low or 0) > (case.master_low or 0):
-        codes.append("MIN_DRIFT")
+        codes.append("QUEUE_CUT" if case.has_messages else "MIN_DRIFT")
     return Ruling(tuple(codes), lost=missing if is_queue else 0)
 
 

@@ -15,6 +15,7 @@ from rmq_ha.lake.scan.ledger_files import Reading, Scope
 from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, STORED
 from rmq_ha.lake.scan.reducing import id_column_of
 from rmq_ha.lake.scan.stamps import trusted_times
+from rmq_ha.lake.scan.store.directory import open_store
 from rmq_ha.lake.spark.audit import (
     delays,
     delivery,
@@ -89,7 +90,7 @@ class _Audit:
                 + ("; look at --from and --to" if asked.from_ms or asked.to_ms else "")
             )
         self._whole = totals["fromZero"] if self._reads_all() else ()
-        is_whole = len(self._whole) == len(totals["brokers"])
+        is_whole = len(self._whole) == len(totals["brokers"]) or self._begins_at_zero()
         stamps = reduction.stamps_of(sums).values()
         times = [trusted_times(of_broker, asked.grace_ms) for of_broker in stamps]
         oldest, newest = min(low for low, _ in times), max(high for _, high in times)
@@ -142,6 +143,13 @@ class _Audit:
         """
         asked = self._asked
         return not asked.topics and asked.from_ms is None and self._are_stores()
+
+    def _begins_at_zero(self) -> bool:
+        """Return whether the logs of all stores begin at 0, so that nothing was ever deleted."""
+        if not self._are_stores() or self._asked.from_ms is not None:
+            return False
+        places = [place for place in self._asked.places if isinstance(place, StorePlace)]
+        return all(open_store(place.uri, damaged=True).min_offset() == 0 for place in places)
 
     def _are_stores(self) -> bool:
         return all(isinstance(place, StorePlace) for place in self._asked.places)

@@ -298,6 +298,10 @@ CASE = Case(
         ({"on_master": False, "master": None, "slave": 1}, Ruling(("SLAVE_AHEAD",), 0, 1)),
         ({"on_master": False, "master": None, "slave": 0}, Ruling(("ORPHAN_ON_SLAVE",))),
         ({"is_proven": False, "slave": 4}, Ruling(("LAGGING",), 1)),
+        (
+            {"on_master": False, "master": None, "is_deleted": True},
+            Ruling(("TOPIC_DELETED",)),
+        ),
     ],
 )  # fmt: skip
 def test_an_offset_at_the_edges_of_its_queue(change: dict[str, object], ruling: Ruling) -> None:
@@ -330,7 +334,13 @@ EXTENT = CASE._replace(
         ({"slave": 4, "lowest": 4}, 1, Ruling(("LAGGING",), lost=1)),
         ({"slave": 3, "lowest": 3}, 1, Ruling(("UNSETTLED",), lost=2)),
         ({"slave_low": 1}, 0, Ruling(("MIN_DRIFT",))),
+        ({"slave_low": 1, "has_messages": True}, 0, Ruling(("QUEUE_CUT",))),
         ({"slave_low": 1, "master_low": 1}, 0, Ruling()),
+        (
+            {"slave": 1, "highest": None, "before": None, "is_deleted": True},
+            0,
+            Ruling(("TOPIC_DELETED",)),
+        ),
         ({"slave_low": 1, "on_slave": False}, 0, Ruling()),
         ({"key": Key(LOG), "highest": None, "slave": 1}, 0, Ruling(("LOG_AHEAD",))),
         (
