@@ -120,9 +120,9 @@ class LedgerComparison:
         judged: list[_Row] = []
         copies: list[int] = []
         for rows in told.by_id(np.flatnonzero(~fits[told.code])):
-            found = list(self._judged(rows))
-            copies += [row["row"] for row in found if row["kind"] == COPY]
-            judged += found
+            results = list(self._judged(rows))
+            copies += [row["row"] for row in results if row["kind"] == COPY]
+            judged += results
             placed += _placed(rows)
             matched += _matched(rows)
             if len(judged) >= _SLICE:
@@ -185,10 +185,10 @@ class LedgerComparison:
             since, until = self._sent.get(row["topic"], _NEVER)
             if not produced and since <= row["bornMs"] <= until:
                 yield {**row, "kind": UNPRODUCED}
-            keys = _said(produced, "keysHash", row["topic"])
+            keys = _values_of(produced, "keysHash", row["topic"])
             if keys and row["keysHash"] is not None and row["keysHash"] not in keys:
                 yield {**row, "kind": REKEYED}
-            states = _said(produced, "transactionState", row["topic"])
+            states = _values_of(produced, "transactionState", row["topic"])
             if states.intersection(ROLLED_BACK) and not states.intersection(COMMITTED):
                 yield {**row, "kind": VISIBLE}
         yield from self._deliveries(rows)
@@ -198,24 +198,24 @@ class LedgerComparison:
         """Compare what consumers got with the records that they got."""
         stored, produced, delivered = _sides(rows)
         of_number = {row["row"]: row for row in rows}
-        given = [(of_number[one], of_number[other]) for one, other in _matched(rows)]
+        pairs = [(of_number[taken], of_number[place]) for taken, place in _matched(rows)]
         for row in stored:
             if not (row["own"] and row["crcOk"]):
                 continue
-            sent = _said(produced, "bodyCrc", row["topic"])
-            if row["bodyCrc"] not in (sent or _said(delivered, "bodyCrc", row["topic"])):
-                if sent or _said(delivered, "bodyCrc", row["topic"]):
+            sent = _values_of(produced, "bodyCrc", row["topic"])
+            if row["bodyCrc"] not in (sent or _values_of(delivered, "bodyCrc", row["topic"])):
+                if sent or _values_of(delivered, "bodyCrc", row["topic"]):
                     yield {**row, "kind": UNLIKE}
                 continue
-            for one, record in given:
-                is_other = one["bodyCrc"] not in (None, row["bodyCrc"], *sent)
+            for delivery, record in pairs:
+                is_other = delivery["bodyCrc"] not in (None, row["bodyCrc"], *sent)
                 if record is row and is_other:
-                    told = {name: one[name] for name in ("group", "atMs", "side")}
-                    yield {**row, **told, "kind": UNLIKE, "firstCrc": one["bodyCrc"]}
-        for one, record in given:
-            at, times = one["atMs"], (record["bornMs"], record["storedMs"])
+                    told = {name: delivery[name] for name in ("group", "atMs", "side")}
+                    yield {**row, **told, "kind": UNLIKE, "firstCrc": delivery["bodyCrc"]}
+        for delivery, record in pairs:
+            at, times = delivery["atMs"], (record["bornMs"], record["storedMs"])
             if at is not None and self._are_early(at, *times):
-                yield {**record, "kind": EARLY, "group": one["group"], "atMs": at}
+                yield {**record, "kind": EARLY, "group": delivery["group"], "atMs": at}
 
     def _counted(self, told: "_Columns", given: Any, records: Any) -> Any:
         columns = told.records(records)
@@ -339,7 +339,7 @@ def _sides(rows: list[_Row]) -> tuple[list[_Row], ...]:
     )
 
 
-def _said(rows: list[_Row], name: str, topic: str | None) -> set[Any]:
+def _values_of(rows: list[_Row], name: str, topic: str | None) -> set[Any]:
     """Return the values that rows of a ledger have for a topic."""
     mine = (row[name] for row in rows if row["topic"] in (None, topic))
     return {value for value in mine if value is not None}

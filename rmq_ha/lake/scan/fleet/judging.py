@@ -87,9 +87,9 @@ class BrokerVerdict(NamedTuple):
 def seen_twice(replicas: Sequence[Replica]) -> frozenset[str]:
     """Return the directories of facts of stores that were scanned under several names."""
     twice = set()
-    for one, other in combinations(replicas, 2):
-        if one.state.is_same_store(other.state):
-            twice |= {one.directory, other.directory}
+    for replica, other in combinations(replicas, 2):
+        if replica.state.is_same_store(other.state):
+            twice |= {replica.directory, other.directory}
     return frozenset(twice)
 
 

@@ -260,9 +260,9 @@ class _WindowContent:
 
     def look(self, log: Log, low: int, high: int, digest: bytes) -> None:
         """Read a window that had a digest; where it has another one now, report what is wrong."""
-        found = digest_of(log, low, high)
-        self._windows.append((low, high, found, self._now))
-        if found == digest:
+        present = digest_of(log, low, high)
+        self._windows.append((low, high, present, self._now))
+        if present == digest:
             return
         self.findings.append(
             finding(
@@ -271,7 +271,7 @@ class _WindowContent:
                 broker=self._asked.at.uri,
                 physical_offset=low,
                 expected=f"digest {digest.hex()}",
-                actual=f"digest {found.hex()}",
+                actual=f"digest {present.hex()}",
             )
         )
         for piece in log.pieces(low, high):

@@ -133,8 +133,8 @@ def stored_rows(spark: SparkSession, asked: AuditRequest, *, body: bool = False)
     :raises WrongUsage: messages cannot be read from a place.
     """
     has_keys = asked.produced and asked.key != "keys"
-    wanted = (("tags", asked.tags), ("keys", has_keys), ("body", body))
-    further = [name for name, is_wanted in wanted if is_wanted]
+    optional = (("tags", asked.tags), ("keys", has_keys), ("body", body))
+    further = [name for name, is_wanted in optional if is_wanted]
     frames = [_of_place(spark, place, asked, further) for place in asked.places]
     return reduce(DataFrame.unionByName, frames)
 
