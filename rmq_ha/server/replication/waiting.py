@@ -85,7 +85,8 @@ class GroupTransfer(Generic[W]):
                 done.append(entry[2])
             else:
                 below.append(entry)
-        entries.extendleft(reversed(below))
+        if below:
+            entries.extendleft(reversed(below))
         self._sorted = self._sorted or not entries
         return done
 

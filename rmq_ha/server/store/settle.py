@@ -129,7 +129,8 @@ class PutSettler:
             if keeper is None:
                 status = self._journal.kept(start, end, put.ended, put.decided)
             else:
-                status = keeper.when_replicated(end, start, put.replicated)
+                put.asks_replication = True
+                status = keeper.when_replicated(end, start, put.decided)
             if status is None:
                 return None
             outcomes.waiting -= count
@@ -166,9 +167,10 @@ class _PutUnderWay:
 
     :param count: number of its messages.
     :param began: time in seconds when the append began; it ended at `ended`.
+    :ivar asks_replication: whether the replication alone decides the status.
     """
 
-    __slots__ = ("_settler", "began", "count", "ended")
+    __slots__ = ("_settler", "asks_replication", "began", "count", "ended")
 
     log = Logger()
 
@@ -177,17 +179,15 @@ class _PutUnderWay:
         self.count = count
         self.began = began
         self.ended = ended
-
-    def replicated(self, status: PutMessageStatus, now: float) -> None:
-        """Take the status from the replication, which alone decides it."""
-        self._settler.outcomes.replica_seconds.add(now - self.ended)
-        self.decided(status, now)
+        self.asks_replication = False
 
     def decided(self, status: PutMessageStatus, now: float) -> None:
         """Take the status, and tell the sender."""
         outcomes = self._settler.outcomes
         outcomes.waiting -= self.count
         outcomes.seconds.add(now - self.began, self.count)
+        if self.asks_replication:
+            outcomes.replica_seconds.add(now - self.ended)
         try:
             self.tell(status, now)
         except Exception:  # an error of this sender's callback must not stop the others
@@ -216,6 +216,7 @@ class _GroupUnderWay(_PutUnderWay):
         self.count = count
         self.began = began
         self.ended = ended
+        self.asks_replication = False
         self._group = group
         self._done = done
 

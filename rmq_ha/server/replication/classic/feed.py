@@ -263,11 +263,18 @@ class Feed(FeedBase):
             self._last_write = now
             return encode_frame(self.sent)
         unsent = self._log.max_offset - self.sent
-        limit = min(self._batch_size(), MAX_BODY_SIZE) if unsent > 0 else 0
         self._gathers_until = 0.0
+        if unsent <= 0:
+            return self._end_beat(now) if self._beats_left else b""
+        # haTransferBatchSize, unless it has its default; then rmq-ha's haTransferBatchMax
+        limit = self._store.ha_transfer_batch_size
+        if limit == _JAVA_BATCH_SIZE:
+            limit = self._ours.ha_transfer_batch_max
+        if limit > MAX_BODY_SIZE:
+            limit = MAX_BODY_SIZE
         role = self._store.broker_role
         is_async = role is BrokerRole.ASYNC_MASTER
-        if 0 < unsent < limit and (is_async or self.acked < self.sent):
+        if unsent < limit and (is_async or self.acked < self.sent):
             until = self._last_write
             if role is BrokerRole.SYNC_MASTER and self.acked < self._last_frame_start:
                 until += GATHER_SECONDS
@@ -303,13 +310,6 @@ class Feed(FeedBase):
         self._beats_left -= 1
         self._last_write = now
         return encode_frame(self.sent)
-
-    def _batch_size(self) -> int:
-        """
-        Return `haTransferBatchSize` unless it has its default; then rmq-ha's `haTransferBatchMax`.
-        """
-        size = self._store.ha_transfer_batch_size
-        return self._ours.ha_transfer_batch_max if size == _JAVA_BATCH_SIZE else size
 
     def on_time(self, now: float) -> None:
         """

@@ -63,7 +63,8 @@ class ReportReader:
         """
         Return the last complete report, which replaces the earlier ones; None if none is complete.
         """
-        words = self._whole_words(data)
+        is_one = len(data) == REPORT_SIZE and not self._rest
+        words = data if is_one else self._whole_words(data)
         if not words:
             return None
         offset: int

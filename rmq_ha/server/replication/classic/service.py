@@ -148,14 +148,16 @@ class HAService:
         """
         Send new bytes after the log grew. Bytes that cannot be sent now go with the next report.
         """
-        end = self._commit_log.max_offset
-        if end != self._pushed:
-            self._pushed, now = end, self._host.clock.seconds()
-            self.listener.times.note(end, now)
-            for connection in self._feeds[:]:
-                connection.push(now)
+        if self._commit_log.max_offset != self._pushed:
+            self._push(self._host.clock.seconds())
         if self._link is not None:
             self._link.look()
+
+    def _push(self, now: float) -> None:
+        self._pushed = end = self._commit_log.max_offset
+        self.listener.times.note(end, now)
+        for connection in self._feeds[:]:
+            connection.push(now)
 
     def _note_cut(self) -> None:
         """
@@ -192,8 +194,10 @@ class HAService:
         for connection in self._feeds:
             feed = connection.feed
             if feed.is_serving:
-                claimed = feed.acked if claimed is None else max(claimed, feed.acked)
-                vouched = max(vouched, feed.vouched)
+                if claimed is None or feed.acked > claimed:
+                    claimed = feed.acked
+                if feed.vouched > vouched:
+                    vouched = feed.vouched
         status = status_without_waiting(config, next_offset, claimed, vouched)
         if status is not None:
             return status
@@ -204,7 +208,8 @@ class HAService:
             self._wait_until(deadline)
         # Send in this turn, not in the next one. Bytes that cannot be sent now go with the next
         # acknowledgement.
-        self.appended()
+        if self._commit_log.max_offset != self._pushed:
+            self._push(now)
         return None
 
     def _wait_until(self, deadline: float | None) -> None:

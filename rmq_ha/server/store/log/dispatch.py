@@ -180,7 +180,7 @@ class Dispatcher:
 
         If not, they do not count as the bytes of one turn for `_gives_way`.
         """
-        if self.behind >= ENOUGH:
+        if self._log.readable_end - self.position >= ENOUGH:
             return True
         self._seen_end = self._log.max_offset
         return False
