@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import psutil
-from measure import SIDES, Ends, Window, conf, scratch, server_process
+from measure import Ends, Window, conf, rig_of, scratch, server_process
 from scale import allow_descriptors, fill_queues
 from sends import Bench
 
-from tests.interop.rig import PEER, Server, rig_in
+from tests.interop.rig import PEER, Server
 
 Load = tuple[object, ...]
 
@@ -44,7 +44,7 @@ _MAPS = 30_000
 @contextmanager
 def _master(bench: Bench, side: str) -> Iterator[Ends]:
     """One address may have all connections, as with Java."""
-    with scratch(bench.work) as work, rig_in(work) as rig:
+    with scratch(bench.work) as work, rig_of(side, work) as rig:
         settings = conf(work, "master-async.conf")
         server = rig.broker(settings, "m", java=side == "java", heap="1g", **_MANY)
         yield Ends(rig, server.address, {"master": server})
@@ -105,7 +105,7 @@ def _flat(bench: Bench, side: str, what: str, costs: list[list[float]]) -> None:
 
 def slaves_part(bench: Bench) -> None:
     """Slaves that only take and acknowledge: the load generator's."""
-    for side in SIDES:
+    for side in bench.sides:
         with _master(bench, side) as ends:
             host, _, port = ends.address.rpartition(":")
             command = [str(PEER), "load", "hb", "--addr", f"{host}:{int(port) + 1}"]
@@ -162,7 +162,7 @@ def _make_queues(ends: Ends, loads: list[Load]) -> None:
 def _each(
     bench: Bench, what: str, counts: list[int], loads_of: Callable[[int], list[Load]]
 ) -> None:
-    for side in SIDES:
+    for side in bench.sides:
         costs = []
         for count in counts:
             if side == "java" and what == "queues" and count > _MAPS:

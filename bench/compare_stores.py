@@ -9,11 +9,12 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from measure import MEBIBYTE, SIDES, Ends, Window, alone, conf, scratch
+from measure import MEBIBYTE, Ends, Window, alone, conf, rig_of, scratch
 from sends import Bench
 
 from rmq_ha.base.wire.codes import RequestCode
@@ -81,9 +82,11 @@ def broker_on_copy(
 def pull_part(bench: Bench) -> None:
     """All of 8 queues whose messages lie side by side, 32 a pull, each queue by one request."""
     full = full_store(bench.work, bench.mebibytes) / "full"
-    with scratch(bench.work) as work, rig_in(work / "a") as java, rig_in(work / "b") as ours:
+    with ExitStack() as stack:
+        work = stack.enter_context(scratch(bench.work))
         live: dict[str, Ends] = {}
-        for side, rig in zip(SIDES, (java, ours), strict=True):
+        for side in bench.sides:
+            rig = stack.enter_context(rig_of(side, work / side))
             rig.directory.mkdir()
             server = broker_on_copy(rig, work, full, side, "m")
             live[side] = Ends(rig, server.address, {"master": server})
@@ -93,7 +96,7 @@ def pull_part(bench: Bench) -> None:
                 while time.monotonic() < until:
                     _pull(ends, bench.warm)
         for number in range(bench.repeats):
-            for side in SIDES[:: -1 if number % 2 else 1]:
+            for side in bench.sides[:: -1 if number % 2 else 1]:
                 _pull_window(bench, live, side)
 
 
@@ -132,8 +135,8 @@ def catchup_part(bench: Bench) -> None:
     """A slave that has the beginning only comes back, until it has the log, and the queues."""
     stores = full_store(bench.work, bench.mebibytes)
     for number in range(bench.repeats):
-        for side in SIDES[:: -1 if number % 2 else 1]:
-            with scratch(bench.work) as work, rig_in(work) as rig:
+        for side in bench.sides[:: -1 if number % 2 else 1]:
+            with scratch(bench.work) as work, rig_of(side, work) as rig:
                 _catchup(bench, stores, work, rig, side)
 
 
@@ -205,8 +208,8 @@ def start_part(bench: Bench) -> None:
     the machine is gone. Nothing of it is torn: that is for tests/interop and the simulator.
     """
     full = full_store(bench.work, bench.mebibytes) / "full"
-    for side in SIDES:
-        with scratch(bench.work) as work, rig_in(work) as rig:
+    for side in bench.sides:
+        with scratch(bench.work) as work, rig_of(side, work) as rig:
             server = broker_on_copy(rig, work, full, side, "full")
             server.stop()
             for number in range(bench.repeats):

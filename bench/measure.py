@@ -27,9 +27,13 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.interop.rig import SMALL, Rig, Server
+
+from tests.interop.rig import SMALL, Rig, Server, rig_in
 
 SIDES = ("java", "ours")
+"""What is compared. Ours has the maker of runs that a broker chooses by itself."""
+MAKERS = {"pure": "0", "kernel": "1"}
+"""Sides of ours whose maker of runs is named, and the value of `RMQ_HA_KERNEL` for each."""
 MEBIBYTE = 1 << 20
 LIMIT = 3.0
 TRIES = 3
@@ -113,6 +117,15 @@ class Window:
         )
 
 
+@contextmanager
+def rig_of(side: str, directory: Path) -> Iterator[Rig]:
+    """A rig whose brokers have the maker of runs of this side."""
+    with rig_in(directory) as rig:
+        if side in MAKERS:
+            rig.environment["RMQ_HA_KERNEL"] = MAKERS[side]
+        yield rig
+
+
 class _Row(NamedTuple):
     unit: str
     more_is_better: bool
@@ -126,10 +139,12 @@ class Figures:
     What was measured, row by row.
 
     :param limit: others may take this much of the machine, %.
+    :param sides: Java and what is compared with it.
     """
 
-    def __init__(self, limit: float = LIMIT) -> None:
+    def __init__(self, limit: float = LIMIT, sides: tuple[str, ...] = SIDES) -> None:
         self.limit = limit
+        self.sides = sides
         self._rows: dict[str, _Row] = {}
 
     def add(
@@ -151,7 +166,7 @@ class Figures:
         """
         row = self._rows.get(name)
         if row is None:
-            values: dict[str, list[float]] = {side: [] for side in SIDES}
+            values: dict[str, list[float]] = {side: [] for side in self.sides}
             self._rows[name] = row = _Row(unit, more_is_better, aim, values, [])
         row.values[side].append(value)
         row.others.append(others)
@@ -165,25 +180,24 @@ class Figures:
         return found, window.others
 
     def table(self) -> str:
-        """Markdown: median (minimum to maximum) of each side, and how much better ours is."""
-        lines = [
-            "| what | unit | Java | ours | ours is better by | aim |",
-            "|---|---|---|---|---|---|",
-        ]
+        """Markdown: median (minimum to maximum) of each side, and how much better ours are."""
+        ours = self.sides[1:]
+        head = ["what", "unit", "Java", *ours, *[f"{side} is better by" for side in ours], "aim"]
+        lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
         for name, row in self._rows.items():
-            cells = [_cell(row.values[side]) for side in SIDES]
+            cells = [_cell(row.values[side]) for side in self.sides]
+            cells += [self._ratio(row, side) for side in ours]
             aim = f"{row.aim:.1f}" if row.aim else ""
-            lines.append(
-                f"| {name} | {row.unit} | {' | '.join(cells)} | {self._ratio(row)} | {aim} |"
-            )
+            lines.append(f"| {name} | {row.unit} | {' | '.join(cells)} | {aim} |")
         return "\n".join(lines)
 
-    def _ratio(self, row: _Row) -> str:
-        if not all(row.values.values()):
+    def _ratio(self, row: _Row, side: str) -> str:
+        values = [row.values[name] for name in (self.sides[0], side)]
+        if not all(values):
             return "-"
         if max(row.others) > self.limit:
             return f"not quiet: others took {max(row.others):.0f} %"
-        java, ours = (statistics.median(row.values[side]) for side in SIDES)
+        java, ours = map(statistics.median, values)
         if not (java and ours):
             return "-"
         return f"{ours / java if row.more_is_better else java / ours:.2f} x"
@@ -270,7 +284,7 @@ def part_names(known: Iterable[str]) -> Callable[[str], list[str]]:
     def parse(text: str) -> list[str]:
         wrong = [name for name in text.split(",") if name not in names]
         if wrong:
-            raise argparse.ArgumentTypeError(f"no part {wrong[0]!r}: one of {', '.join(names)}")
+            raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(names)}")
         return text.split(",")
 
     return parse

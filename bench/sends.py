@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from measure import SIDES, Ends, Figures, Window, alone, scratch
+from measure import Ends, Figures, Window, alone, rig_of, scratch
 
-from tests.interop.rig import Rig, rig_in
+from tests.interop.rig import Rig
 
 LEVELS = ((1, 1), (4, 4), (4, 16), (4, 64))
 _WARM_OURS_S = 2
@@ -31,6 +31,11 @@ class Bench(NamedTuple):
     seconds: float
     warm: float
     mebibytes: int
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Java and what is compared with it."""
+        return self.figures.sides
 
     def warm_s(self, side: str) -> float:
         """Nothing of ours is compiled."""
@@ -56,10 +61,10 @@ class Kind(NamedTuple):
 def send_part(bench: Bench, kind: Kind) -> None:
     """All levels, sides in turn."""
     if kind.pauses:
-        _all_levels(bench, kind, SIDES, bench.repeats)
+        _all_levels(bench, kind, bench.sides, bench.repeats)
         return
     for _ in range(bench.repeats):
-        for side in SIDES:
+        for side in bench.sides:
             _all_levels(bench, kind, (side,), 1)
 
 
@@ -68,7 +73,7 @@ def _all_levels(bench: Bench, kind: Kind, sides: tuple[str, ...], repeats: int) 
         live: dict[str, Ends] = {}
         for side in sides:
             directory = stack.enter_context(scratch(bench.work))
-            live[side] = kind.make(stack.enter_context(rig_in(directory)), side, directory)
+            live[side] = kind.make(stack.enter_context(rig_of(side, directory)), side, directory)
         for conns, window in LEVELS:
             load = ("--create", "--size", 1024, "--conns", conns, "--inflight", window)
             for side, ends in live.items():

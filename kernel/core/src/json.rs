@@ -205,21 +205,22 @@ pub fn number_of(text: &[u8], low: i64, high: i64) -> Option<i64> {
     ) {
         return None;
     }
-    let mut value: i128 = 0;
+    let mut size: u64 = 0; // 19 digits fit
     for &digit in digits {
         if !digit.is_ascii_digit() {
             return None;
         }
-        value = value * 10 + i128::from(digit - b'0');
+        size = size * 10 + u64::from(digit - b'0');
     }
-    let value = if is_negative { -value } else { value };
-    if forbids(
-        Rule::NumbersFit,
-        !(i128::from(low)..=i128::from(high)).contains(&value),
-    ) {
+    let value = if is_negative {
+        0_i64.checked_sub_unsigned(size)?
+    } else {
+        i64::try_from(size).ok()?
+    };
+    if forbids(Rule::NumbersFit, !(low..=high).contains(&value)) {
         return None;
     }
-    Some(value as i64)
+    Some(value)
 }
 
 /// Appends the characters of a string; `None` where an escape is none of JSON's.
