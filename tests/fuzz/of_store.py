@@ -8,6 +8,7 @@ from rmq_ha.base.filter.selector import Selector
 from rmq_ha.base.model.extension_unit import ExtensionUnit
 from rmq_ha.base.model.message import place_of
 from rmq_ha.base.model.properties import decode_properties, encode_properties
+from rmq_ha.base.runs.log_walk import walk
 from rmq_ha.base.store_format.checkpoint import CheckpointTimes
 from rmq_ha.base.store_format.commitlog import (
     decode_record,
@@ -40,7 +41,6 @@ from rmq_ha.base.store_format.record_checks import (
     record_fits,
 )
 from rmq_ha.base.store_format.record_properties import record_properties
-from rmq_ha.base.store_format.walk import walk
 from rmq_ha.client.lookup.lookups import PlaceId
 from rmq_ha.server.broker.transactions.messages import read_mark
 from rmq_ha.server.replication.places import record_size

@@ -54,6 +54,7 @@ TESTS = {
     "base/store_files.py": ["ops/offline", "lake/spark"],
     "base/store_flags.py": ["server/store"],
     "base/store_format/": ["server/store", "server/dledger"],
+    "base/runs/": ["base/runs", "server/store", "server/broker/test_send_runs.py"],
     "server/acl/": [
         "server/acl",
         "server/broker/test_acl_broker.py",

@@ -4,6 +4,7 @@ import pytest
 
 from rmq_ha.base.errors import ReplicationError
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
+from rmq_ha.base.runs.row_list import rows_of
 from rmq_ha.server.replication.classic.feed import Feed
 from rmq_ha.server.replication.classic.replica import Replica
 from rmq_ha.server.replication.protocol import FeedProtocol
@@ -119,11 +120,11 @@ def test_slave_damages_a_byte(monkeypatch):
 
 def test_queue_unit_is_dropped(monkeypatch):
     """One record in many does not get into its consume queue."""
-    put = ConsumeQueueTable.put_requests
+    put = ConsumeQueueTable.put_rows
     monkeypatch.setattr(
         ConsumeQueueTable,
-        "put_requests",
-        lambda self, rows: put(self, [row for row in rows if row[2] % 97 != 5]),
+        "put_rows",
+        lambda self, rows: put(self, rows_of([row for row in rows if row[2] % 97 != 5])),
     )
     found_within(3, "queues", options=PairOptions(), faults=[])
 

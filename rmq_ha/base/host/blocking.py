@@ -256,6 +256,7 @@ class _Connection:
                 raise ConnectionResetError("the connection was closed before the answer came")
             self._has_heard = True
             for frame in self._reader.receive_data(data):
+                assert isinstance(frame, tuple)  # this reader looks for no runs
                 response = decode_frame(*frame)
                 if response.is_response and response.opaque == opaque:
                     return response

@@ -12,15 +12,22 @@ _LOW = bytes(_DIGITS[unit % 31] for unit in range(256))
 _HIGH = bytes(_DIGITS[unit // 31] for unit in range(256))
 # int() is quadratic and refuses more than 4300 digits.
 _LONGEST = 256
+_POWERS = [pow(31, size, 1 << 32) for size in range(_LONGEST + 1)]
 
 
-def java_hash(text: str) -> int:
-    """Return Java's hash of a text: h = 31 h + UTF-16 unit, as a signed 32-bit integer."""
-    if text.isascii() and 0 < len(text) <= _LONGEST:
+def java_hash(text: str, before: int = 0) -> int:
+    """
+    Return Java's hash of a text: h = 31 h + UTF-16 unit, as a signed 32-bit integer.
+
+    :param before: the hash of another text in front of this one.
+    """
+    size = len(text)
+    if text.isascii() and 0 < size <= _LONGEST:
         data = text.encode("ascii")
-        value = int(data.translate(_LOW), 31) + 31 * int(data.translate(_HIGH), 31)
+        value = before * _POWERS[size]
+        value += int(data.translate(_LOW), 31) + 31 * int(data.translate(_HIGH), 31)
     else:
-        value = 0
+        value = before
         data = text.encode("utf-16-be", "surrogatepass")
         for position in range(0, len(data), 2):
             value = value * 31 + (data[position] << 8 | data[position + 1]) & 0xFFFFFFFF

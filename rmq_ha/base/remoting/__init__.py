@@ -5,7 +5,7 @@ Enter by `server.RemotingServer` and `client.RemotingClient`. A request handler 
 no answer. It refuses with `RequestRejected(code, remark)`; any other exception becomes code 1.
 
 - `dispatcher.RequestDispatcher` knows the handlers by request code. Consecutive sends of one chunk
-  (a *run*) go to a bulk handler as one call. Validators see each frame before either does.
+  (a *run*) go to the handler of runs as one call. Validators see each request before either does.
 - `channel.Channel` is one connection as handlers see it. `is_full` says that the peer does not
   read; code that pushes messages leaves such a peer out.
 - `calls.Calls` is a client that a caller is given; `SigningCalls` around it signs requests.

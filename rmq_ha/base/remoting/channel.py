@@ -153,7 +153,7 @@ class Channel:
         """
         Serve no further request of this peer before a request is done, so that they stay in order.
 
-        Requests in the same bulk call do not wait.
+        Requests in the same run do not wait.
 
         :param size: size of the request, in bytes.
         :param work: fires when the request is done; cancelled if the connection is lost before.

@@ -15,12 +15,13 @@ from rmq_ha.base.interfaces import IAccessValidator
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import FLAG_RESPONSE, RemotingCommand
-from rmq_ha.base.wire.frame import JSON, Frame, decode_frame
+from rmq_ha.base.wire.frame import Cut, FrameRun, decode_frame
 from rmq_ha.base.wire.json_header import decode_plain_header
 
 Answer = RemotingCommand | Deferred[RemotingCommand | None] | Deferred[RemotingCommand] | None
 Handler = Callable[[Channel, RemotingCommand], Answer]
-BulkHandler = Callable[[Channel, list[Frame]], Any]
+RunHandler = Callable[[Channel, Any, Sequence[RemotingCommand]], Any]
+"""Gets a `FrameRun`, and its requests if validators have decoded them; else none."""
 
 OTHER_CODES = -1
 _CODES = frozenset(map(int, ResponseCode))
@@ -28,17 +29,18 @@ _CODES = frozenset(map(int, ResponseCode))
 
 class RequestDispatcher:
     """
-    Routes requests to handlers by code, and sequences of frames of one code to bulk handlers.
+    Routes requests to handlers by code, and runs of requests to the handler of runs.
 
-    A bulk handler gets frames that follow each other, and answers them with `channel.write`. It has
-    to leave one-way requests without an answer. It gets only frames that all validators accept.
+    That handler answers with `channel.write`, and leaves one-way requests without an answer. It
+    gets only requests that all validators accept.
 
     :ivar routes: handlers by request code.
-    :ivar bulk: bulk handlers by the first bytes of a JSON header (`b'{"code":310,'`).
+    :ivar cut: finds runs in the bytes of later connections; None: there are no runs.
+    :ivar handle_run: the handler of runs.
     :ivar default: the handler of all other codes; without it they are answered with code 3.
     :ivar answers_unknown: whether unknown codes are answered at all if `default` is None; a name
         server stays silent.
-    :ivar negative: how many answers had each code other than 0, without those of bulk handlers.
+    :ivar negative: how many answers had each code other than 0, without those of `handle_run`.
         `OTHER_CODES` stands for codes that this server does not know and only passes on.
     :ivar violations: how many connections were closed because of bytes that the peer sent.
     """
@@ -47,74 +49,66 @@ class RequestDispatcher:
 
     def __init__(self, validators: Sequence[IAccessValidator] = ()) -> None:
         self.routes: dict[int, Handler] = {}
-        self.bulk: dict[bytes, BulkHandler] = {}
+        self.cut: Cut | None = None
+        self.handle_run: RunHandler | None = None
         self.default: Handler | None = None
         self.answers_unknown = True
         self.negative: dict[int, int] = {}
         self.violations = 0
         self._validators = tuple(validators)
         if not validators:
-            self.dispatch_bulk = self._serve_bulk  # type: ignore[method-assign]
-        self._checked: dict[int, RemotingCommand] = {}  # by the `id` of the header
+            self.dispatch_run = self._serve_run  # type: ignore[method-assign]
 
-    def bulk_key(self, frame: Frame) -> bytes | None:
-        """Return the key of the bulk handler for a frame; None if it has none."""
-        kind, header, _ = frame
-        if kind == JSON:
-            for key in self.bulk:
-                if header.startswith(key):
-                    return key
-        return None
-
-    def dispatch_bulk(self, channel: Channel, key: bytes, frames: list[Frame]) -> None:
+    def dispatch_run(self, channel: Channel, run: FrameRun) -> None:
         """
-        Give frames to a bulk handler in one call; if it raises, each frame is answered with code 1.
+        Give a run to its handler; if the handler raises, each request is answered with code 1.
 
-        All requests of one call are signed by the account in `channel.account`.
+        All requests of one call are signed by the account in `channel.account`. A request that a
+        validator refuses, or might read differently than the handler, parts the run.
 
-        :raises ProtocolViolation: a header cannot be read; the frames before it are served.
+        :raises ProtocolViolation: a header cannot be read; the requests before it are served.
         """
-        run: list[Frame] = []
-        account = ""
-        checked = self._checked = {}  # of this run, whose frames live as long as it does
-        try:
-            for frame in frames:
-                # A header that validator and handler might read differently is not for bulk.
-                request = decode_plain_header(frame[1])
-                if request is None or key != b'{"code":%d,' % request.code:
-                    done, run = run, []
-                    self._serve_bulk(channel, key, done)
-                    self.dispatch(channel, decode_frame(*frame))
-                    continue
+        valid: list[RemotingCommand] = []
+        account, first = "", 0
+        frames = run.frames()
+        for number, frame in enumerate(frames):
+            request = decode_plain_header(frame[1])
+            if request is not None:
                 request.body = frame[2] or None
-                if self._is_valid(channel, request):
-                    if run and channel.account != account:
-                        now, channel.account = channel.account, account
-                        done, run = run, []
-                        self._serve_bulk(channel, key, done)
-                        channel.account = now
-                    account = channel.account
-                    run.append(frame)
-                    checked[id(frame[1])] = request
-        except ProtocolViolation:
-            self._serve_bulk(channel, key, run)
-            raise
-        else:
-            self._serve_bulk(channel, key, run)
-        finally:
-            self._checked = {}
+                is_valid = self._is_valid(channel, request)
+                now = channel.account
+                if is_valid and (not valid or now == account):
+                    account = now
+                    valid.append(request)
+                    continue
+            if valid:
+                channel.account = account
+                self._serve_run(channel, run.part(first, number), valid)
+            first, valid = number + 1, []
+            if request is None:
+                self.dispatch(channel, decode_frame(*frame))
+            elif is_valid:
+                account = channel.account = now
+                first, valid = number, [request]
+        if valid:
+            self._serve_run(channel, run.part(first, len(frames)), valid)
 
-    def _serve_bulk(self, channel: Channel, key: bytes, frames: list[Frame]) -> None:
-        if not frames:
-            return
+    def _serve_run(
+        self, channel: Channel, run: FrameRun, valid: Sequence[RemotingCommand] = ()
+    ) -> None:
+        """:param valid: the requests of the run, if validators have seen them."""
         try:
-            self.bulk[key](channel, frames)
+            if self.handle_run is None:
+                for frame in run.frames():
+                    self._serve(channel, decode_frame(*frame))
+            else:
+                self.handle_run(channel, run, valid)
         except ProtocolViolation:
             raise
         except Exception:
             failure = _current_failure()
-            self.log.failure("bulk handler, from {peer}", failure, peer=channel.remote_text)
-            for frame in frames:
+            self.log.failure("run of requests, from {peer}", failure, peer=channel.remote_text)
+            for frame in run.frames():
                 request = decode_frame(*frame)
                 self._respond(channel, request, _failed(request, failure))
 
@@ -123,17 +117,12 @@ class RequestDispatcher:
         if not self._validators or self._is_valid(channel, request):
             self._serve(channel, request)
 
-    def go_general_way(self, channel: Channel, header: bytes, body: bytes) -> None:
+    def go_general_way(self, channel: Channel, request: RemotingCommand) -> None:
         """
-        Answer a frame by its ordinary handler, as the bulk handler does not take it.
+        Answer a request of a run by its ordinary handler, as the run's handler does not take it.
 
-        The frame was validated before the bulk call and is not validated again: a validator accepts
-        some requests only once.
+        The request is not validated again: a validator accepts some requests only once.
         """
-        if self._validators:
-            request = self._checked.pop(id(header))
-        else:
-            request = decode_frame(JSON, header, body)
         self._serve(channel, request)
 
     def _serve(self, channel: Channel, request: RemotingCommand) -> None:

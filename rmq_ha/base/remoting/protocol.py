@@ -26,7 +26,7 @@ from rmq_ha.base.tls.first_byte import FirstByte
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.tls.transport import TlsTransport
 from rmq_ha.base.wire.command import FLAG_RESPONSE
-from rmq_ha.base.wire.frame import JSON, Frame, FrameReader, decode_frame
+from rmq_ha.base.wire.frame import MAX_FRAME_SIZE, Frame, FrameReader, FrameRun, decode_frame
 
 if TYPE_CHECKING:  # clients need no server TLS
     from rmq_ha.base.tls.server import ServerTls
@@ -65,7 +65,7 @@ class RemotingProtocol(Protocol):
         self._dispatcher = dispatcher
         self._idle = idle
         self._accepts = accepts
-        self._reader = FrameReader()
+        self._reader = FrameReader(cut=dispatcher.cut)
         self._frame_began = 0.0
         self._frames: UnfinishedFrames | None = None
         self._turns: Turns | None = None
@@ -74,7 +74,7 @@ class RemotingProtocol(Protocol):
         self._reads = True
         self._requests = self._bytes = self._charging = 0
         self.host = ""
-        self._backlog: deque[Frame] = deque()
+        self._backlog: deque[Frame | FrameRun] = deque()
         self._paused = False
         self._running = False
         self._idle_timer: IDelayedCall | None = None
@@ -104,7 +104,8 @@ class RemotingProtocol(Protocol):
             self._stop_reading()
         if frames or begins:
             self._frame_began = now
-        self._requests += len(frames)
+        for item in frames:
+            self._requests += 1 if type(item) is tuple else len(item)
         self._bytes += len(data)
         if frames:
             self._handle(frames, now)
@@ -150,7 +151,7 @@ class RemotingProtocol(Protocol):
 
     # Frames
 
-    def _handle(self, frames: list[Frame], now: float) -> None:
+    def _handle(self, frames: list[Frame | FrameRun], now: float) -> None:
         backlog = self._backlog
         backlog.extend(frames)
         if self._running or self._waits:
@@ -164,7 +165,11 @@ class RemotingProtocol(Protocol):
             while (
                 backlog and not self._paused and not channel.held and channel.is_open and now < ends
             ):
-                self._next(channel, backlog)
+                item: Any = backlog.popleft()
+                if type(item) is tuple:
+                    self._dispatch(channel, item)
+                else:
+                    self._dispatcher.dispatch_run(channel, item)
                 if turns is not None:
                     now = channel.served_at = self._clock.seconds()
         except ProtocolViolation as violation:
@@ -264,23 +269,10 @@ class RemotingProtocol(Protocol):
         self._is_put_off = False
         self._resume_reading()
 
-    def _next(self, channel: Channel, backlog: deque[Frame]) -> None:
-        """Handle one frame, or a run of frames of one bulk handler."""
-        dispatcher = self._dispatcher
-        key = dispatcher.bulk_key(backlog[0]) if dispatcher.bulk else None
-        if key is not None:
-            for count, (kind, header, _) in enumerate(backlog):
-                if kind != JSON or not header.startswith(key):
-                    run = [backlog.popleft() for _ in range(count)]
-                    break
-            else:
-                run = list(backlog)
-                backlog.clear()
-            dispatcher.dispatch_bulk(channel, key, run)
-            return
-        command = decode_frame(*backlog.popleft())
+    def _dispatch(self, channel: Channel, frame: Frame) -> None:
+        command = decode_frame(*frame)
         if not command.flag & FLAG_RESPONSE:
-            dispatcher.dispatch(channel, command)
+            self._dispatcher.dispatch(channel, command)
         elif not channel.pending.resolve(command):
             self.log.debug(
                 "{peer} answers {opaque}, which nobody waits for",
@@ -292,7 +284,7 @@ class RemotingProtocol(Protocol):
         """Report the bytes that wait for the rest of their frame, or until the peer reads."""
         size = self._reader.unfinished + self.channel.held
         if self._backlog:
-            waiting = sum(len(header) + len(body) for _, header, body in self._backlog)
+            waiting = sum(map(_size_of, self._backlog))
             if self._paused or waiting > _CHUNK:  # the chunk of one that waits its turn is small
                 size += waiting
         self._is_counted = size > 0
@@ -351,6 +343,10 @@ class RemotingProtocol(Protocol):
         return self._reader.unfinished > 0 and is_over
 
 
+def _size_of(item: Frame | FrameRun) -> int:
+    return len(item[1]) + len(item[2]) if isinstance(item, tuple) else item.size
+
+
 def _is_over(deadline: float, now: float) -> bool:
     """Whether a deadline is over, with a slack for rounding errors of seconds."""
     return now > deadline - _IDLE_SLACK
@@ -393,9 +389,9 @@ class ServerProtocol(RemotingProtocol):
         """
         super().__init__(clock, dispatcher, idle, accepts=True)
         self._refusals, frames, self._turns = limits
-        if frames is not None:
-            self._frames = frames
-            self._reader = FrameReader(max_header_size=frames.max_header_size)
+        self._frames = frames
+        most = MAX_FRAME_SIZE if frames is None else frames.max_header_size
+        self._reader = FrameReader(max_header_size=most, cut=dispatcher.cut)
         if self._turns is not None:
             self._charging = self._turns.charging
         self._connected = connected

@@ -29,9 +29,11 @@ position    size  type   meaning (B: bytes of the born host's address, S: of the
 Big-endian. Spec: store.md, sections 2.1 to 2.4, 3.1, 5.4 and 6.1.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
+from zlib import crc32
 
 from rmq_ha.base.errors import CorruptRecord
 from rmq_ha.base.model.flags import BORN_HOST_V6, STORE_HOST_V6
@@ -44,20 +46,16 @@ from rmq_ha.base.model.properties import (
     TAGS,
     UNIQ_KEY,
     decode_properties,
-    sought_properties,
 )
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
 from rmq_ha.base.store_format.delay_levels import parse_delay_level
-
-try:  # the extra `rmq-ha[fast]`: the same CRC-32, three times as fast
-    from isal.isal_zlib import crc32 as crc32
-except ImportError:
-    from zlib import crc32 as crc32
 
 MESSAGE_MAGIC = 0xDAA320A7
 BLANK_MAGIC = 0xCBD43194
 BLANK_SIZE = 8
 RECORD_OVERHEAD = 91
+MAX_RECORD_SIZE = 64 << 20
+"""A record that claims more is damage; remoting frames end at 16 MiB."""
 MAX_TOPIC_SIZE = 127
 CRC_MASK = 0x7FFFFFFF
 
@@ -72,18 +70,17 @@ HEADS = tuple(
     for born, store in ((4, 4), (16, 4), (4, 16), (16, 16))
 )
 """The formats of the fields before the body, by `sys_flag >> 4 & 3`."""
-_DISPATCH_HEADS = tuple(
+DISPATCH_HEADS = tuple(
     Struct(f">iIii4xqqi8x{born}x4xq{store}x4x4xqi")
     for born, store in ((4, 4), (16, 4), (4, 16), (16, 16))
 )
-_LOST_SECTOR = bytes(512)
+LOST_SECTOR = bytes(512)
 """
 The zeros of a lost sector. Properties with so many zeros are what a crash leaves; the CRC does not
 cover them.
 """
-_LEAST = _DISPATCH_HEADS[0].size
-_PLAIN = _DISPATCH_HEADS[0].unpack_from
-_HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
+_LEAST = DISPATCH_HEADS[0].size
+HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _address = lru_cache(maxsize=1024)(Address)
 """Makes an `Address`, and remembers it, since most records come from few machines."""
 
@@ -274,69 +271,25 @@ def row_at(
     buffer: bytes,
     position: int,
     limit: int,
-    delay_levels: list[int],
+    delay_levels: Sequence[int],
     check_crc: bool = False,
 ) -> Row | int:
     """
-    Return what dispatchers and recovery need of the record at `position`, in one pass.
+    Return what dispatchers and recovery need of any record at `position`.
 
-    Nearly all records are plain: short heads, no delay, parts that add up.
+    It is the general way: `rmq_ha.base.runs` reads many ordinary records at once.
 
     :param limit: end of the bytes that may be read.
     :param delay_levels: delays of level 1, 2, ... in ms.
     :returns: the row; `BLANK`; `UNREADABLE`; or a positive number, which is the size of a record
         whose parts do not add up or whose topic cannot be a directory.
     """
-    if limit - position < RECORD_OVERHEAD:
-        return _odd_row_at(buffer, position, limit, delay_levels, check_crc)
-    size, magic, crc, queue_id, number, place, flags, stamp, prepared, length = _PLAIN(
-        buffer, position
-    )
-    end = position + size
-    topic_at = position + _LEAST + length + 1
-    # One condition without a function call for nearly all records: recovery and dispatch read every
-    # record this way. A record that fails any part of it is judged by `_odd_row_at`.
-    if (
-        magic == MESSAGE_MAGIC
-        and length >= 0
-        and topic_at + 2 <= end <= limit
-        and not flags & _HOSTS_V6
-        and (topic_size := buffer[topic_at - 1]) <= MAX_TOPIC_SIZE
-        and (text_at := topic_at + topic_size + 2) <= end
-        and _SHORT.unpack_from(buffer, text_at - 2)[0] == end - text_at <= MAX_PROPERTIES_SIZE
-        and not (
-            check_crc
-            and length
-            and crc32(memoryview(buffer)[topic_at - 1 - length : topic_at - 1]) & CRC_MASK != crc
-        )
-    ):
-        topic = _directory_name(buffer[topic_at : text_at - 2])
-        stored = buffer[text_at:end]
-        if (
-            topic is not None
-            and topic != SCHEDULE_TOPIC
-            and not (check_crc and _LOST_SECTOR in stored)
-        ):
-            text = stored.decode("utf-8", "replace")
-            keys, uniq_key, tags = sought_properties(text)
-            code = tags_code(tags) if tags else 0
-            return (
-                topic, queue_id, place, size, code, stamp, number, keys, uniq_key, flags, prepared,
-                text,
-            )  # fmt: skip
-    return _odd_row_at(buffer, position, limit, delay_levels, check_crc)
-
-
-def _odd_row_at(
-    buffer: bytes, position: int, limit: int, delay_levels: list[int], check_crc: bool
-) -> Row | int:
-    """Return the same as `row_at`, for bytes of any kind."""
     available = limit - position
     if available < RECORD_OVERHEAD:
         if available >= BLANK_SIZE and _PREFIX.unpack_from(buffer, position)[1] == BLANK_MAGIC:
             return BLANK
         return UNREADABLE
-    values: tuple[int, ...] = _DISPATCH_HEADS[0].unpack_from(buffer, position)
+    values: tuple[int, ...] = DISPATCH_HEADS[0].unpack_from(buffer, position)
     if values[1] != MESSAGE_MAGIC:
         return BLANK if values[1] == BLANK_MAGIC else UNREADABLE
     size = values[0]
@@ -344,7 +297,7 @@ def _odd_row_at(
         return UNREADABLE
     body_at = position + _LEAST
     if kind := values[6] >> 4 & 3:
-        head = _DISPATCH_HEADS[kind]
+        head = DISPATCH_HEADS[kind]
         if size < head.size:
             return UNREADABLE
         values = head.unpack_from(buffer, position)
@@ -361,11 +314,11 @@ def _odd_row_at(
         body = memoryview(buffer)[body_at : topic_at - 1]
         if crc32(body) & CRC_MASK != values[2]:
             return UNREADABLE
-    topic = _directory_name(buffer[topic_at : properties_at - 2])
+    topic = directory_name(buffer[topic_at : properties_at - 2])
     if topic is None:
         return size
     stored = buffer[properties_at:end]
-    if check_crc and _LOST_SECTOR in stored:
+    if check_crc and LOST_SECTOR in stored:
         return UNREADABLE
     text = stored.decode("utf-8", "replace")
     properties = decode_properties(text) if text else {}
@@ -383,7 +336,7 @@ def dispatch_request_at(
     buffer: bytes,
     position: int,
     limit: int,
-    delay_levels: list[int],
+    delay_levels: Sequence[int],
     check_crc: bool = False,
 ) -> DispatchRequest | int:
     """Return the same as `row_at`, but a row as an object with named fields."""
@@ -392,7 +345,7 @@ def dispatch_request_at(
 
 
 def code_of(
-    topic: str, properties: dict[str, str], store_timestamp: int, delay_levels: list[int]
+    topic: str, properties: dict[str, str], store_timestamp: int, delay_levels: Sequence[int]
 ) -> int | None:
     """
     Return the number that the consume queue stores for a record: the hash of the tag, or the
@@ -413,7 +366,7 @@ def code_of(
 
 
 @lru_cache(maxsize=4096)
-def _directory_name(topic: bytes) -> str | None:
+def directory_name(topic: bytes) -> str | None:
     """
     Return the text of a topic; None if its directory would not lie in the consumequeue directory.
     """

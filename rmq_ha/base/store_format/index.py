@@ -16,10 +16,10 @@ Big-endian. Items count from 1; item 0 is never used.
 Spec: store.md, section 4.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rmq_ha.base.errors import CorruptRecord
 from rmq_ha.base.model.java_hash import java_hash
@@ -34,6 +34,11 @@ assert (HEADER.size, SLOT.size, ITEM.size) == (HEADER_SIZE, SLOT_SIZE, ITEM_SIZE
 
 MAX_TIME_DIFFERENCE = 0x7FFFFFFF
 FILE_NAME_LENGTH = 17
+ROLLBACK = 0xC
+"""Of the four transaction types only a rollback has both bits of sysFlag."""
+
+Entry = tuple[int, int, int]
+"""Hash of a key, then physical offset and store timestamp of its record."""
 
 
 class IndexHeader(NamedTuple):
@@ -79,34 +84,45 @@ def key_hash(topic: str, key: str) -> int:
     return value if value >= 0 else -value & MAX_TIME_DIFFERENCE
 
 
-# Unique keys are of digits and capital letters, which are among 31 neighbours: read as digits of
-# base 31 they are the hash by themselves, but for what the first neighbour is worth in each place.
-_FIRST = ord("0")
-_DIGITS = bytes(
-    b"0123456789abcdefghijklmnopqrstu"[unit - _FIRST] if 0 <= unit - _FIRST < 31 else ord("?")
-    for unit in range(256)
-)
-_LONGEST = 64
-_POWERS: list[int] = [pow(31, size, 1 << 32) for size in range(_LONGEST + 1)]
-_FIRSTS: list[int] = [_FIRST * (31**size - 1) // 30 & 0xFFFFFFFF for size in range(_LONGEST + 1)]
+def index_keys(keys: str, uniq_key: str) -> list[str]:
+    """Return the keys under which a record is found, from its properties KEYS and UNIQ_KEY."""
+    return [key for key in (uniq_key, *keys.split(" ")) if key]
 
 
-def unique_hash(topic: str, key: str) -> int:
+def put_entries(
+    buffer: Any, slots: int, header: tuple[int, ...], entries: Sequence[Entry]
+) -> tuple[int, int, int, int, int, int]:
     """
-    Return `key_hash` of a key, in half the time if the key has the form of clients' message ids.
+    Insert entries, at least one, into a file of so many slots that has room for them.
+
+    :param header: the header's numbers before.
+    :returns: those after, which the caller writes into the file.
     """
-    size = len(key)
-    try:
-        value = _seed(topic) * _POWERS[size] + int(key.encode().translate(_DIGITS), 31)
-        value = value + _FIRSTS[size] & 0xFFFFFFFF
-    except (IndexError, ValueError):
-        return key_hash(topic, key)
-    return value if value <= MAX_TIME_DIFFERENCE else -value & MAX_TIME_DIFFERENCE
-
-
-@lru_cache(maxsize=4096)
-def _seed(topic: str) -> int:
-    return java_hash(f"{topic}#")
+    begin, _, begin_offset, _, used, number = header
+    if number == 1:
+        _, begin_offset, begin = entries[0]
+    items_at = HEADER_SIZE + SLOT_SIZE * slots
+    unpack, pack_slot, pack_item = SLOT.unpack_from, SLOT.pack_into, ITEM.pack_into
+    # For each key the item is written before its slot, and the header after all items. If the
+    # process dies in between, slots lead to items that the header does not count.
+    # `IndexFile.undo_half_put` sets such a slot back to the older chain. Do not change the order.
+    for hashed, physical_offset, timestamp in entries:
+        seconds = (timestamp - begin) // 1000 if begin > 0 else 0
+        if not 0 <= seconds <= MAX_TIME_DIFFERENCE:
+            seconds = 0 if seconds < 0 else MAX_TIME_DIFFERENCE
+        slot_at = HEADER_SIZE + hashed % slots * SLOT_SIZE
+        (previous,) = unpack(buffer, slot_at)
+        # 0 means that the slot is empty. A number that is not below this item's cannot be an older
+        # item. In both cases the chain begins here.
+        if not 0 < previous < number:
+            used += previous == 0
+            previous = 0
+        position = items_at + number * ITEM_SIZE
+        pack_item(buffer, position, hashed, physical_offset, seconds, previous)
+        pack_slot(buffer, slot_at, number)
+        number += 1
+    _, end_offset, end = entries[-1]
+    return begin, end, begin_offset, end_offset, used, number
 
 
 def file_name(now_ms: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
+from zlib import crc32
 
 from rmq_ha.base.model.flags import BORN_HOST_V6, STORE_HOST_V6
 from rmq_ha.base.model.topics import LMQ_PREFIX
@@ -16,7 +17,6 @@ from rmq_ha.base.store_format.commitlog import (
     MAX_TOPIC_SIZE,
     MESSAGE_MAGIC,
     RECORD_OVERHEAD,
-    crc32,
     cuts_at,
     topic_part,
 )

@@ -13,7 +13,9 @@
 Numbers are big-endian. Spec: remoting.md, section 1.2.
 """
 
+from collections.abc import Callable
 from struct import Struct
+from typing import Protocol
 
 from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.wire import binary_header, json_header
@@ -29,6 +31,35 @@ _LENGTH_SIZE = 4
 _HEADER_SIZE_MASK = 0xFFFFFF
 
 Frame = tuple[int, bytes, bytes]
+"""Kind of the header, header, body."""
+
+
+class FrameRun(Protocol):
+    """
+    Whole frames of requests that follow each other and are handled together.
+
+    :ivar end: position behind them in the bytes that they were cut from.
+    :ivar size: their bytes.
+    """
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def part(self, first: int, end: int) -> "FrameRun":
+        """Return the frames from number `first` up to, without, number `end`: at least one."""
+
+    def frames(self) -> list[Frame]:
+        """Return the frames one by one."""
+
+
+Cut = Callable[[bytes, int, int], FrameRun | None]
+"""Returns the run at a position of some bytes, where a frame begins, if one is there. The last
+parameter is the number of bytes that a header may have."""
 
 
 class FrameReader:
@@ -42,12 +73,17 @@ class FrameReader:
     """
 
     def __init__(
-        self, max_frame_size: int = MAX_FRAME_SIZE, max_header_size: int = MAX_FRAME_SIZE
+        self,
+        max_frame_size: int = MAX_FRAME_SIZE,
+        max_header_size: int = MAX_FRAME_SIZE,
+        cut: Cut | None = None,
     ) -> None:
         """
         :param max_frame_size: most bytes of a frame, with the length field.
         :param max_header_size: most bytes of a header. The reader never waits for a longer one.
+        :param cut: looks for runs; None: all frames are returned one by one.
         """
+        self._cut_run = cut
         self._max_length = max_frame_size - _LENGTH_SIZE
         self._max_header = max_header_size
         self._rest: bytes | bytearray = b""
@@ -67,11 +103,11 @@ class FrameReader:
         self.fault = fault
         self._rest, self.unfinished = b"", 0
 
-    def receive_data(self, data: bytes) -> list[Frame]:
+    def receive_data(self, data: bytes) -> list[Frame | FrameRun]:
         """
         Take bytes that arrived.
 
-        :returns: kind, header and body of each frame that is whole now.
+        :returns: kind, header and body of each frame that is whole now, or runs of such frames.
         :raises ProtocolViolation: no further frame can be read; close the connection.
         """
         if self.fault is not None:
@@ -85,9 +121,16 @@ class FrameReader:
                 self.unfinished += len(data)
                 return []
             data = b"".join((rest, data))
-        frames: list[Frame] = []
+        frames: list[Frame | FrameRun] = []
+        cut, position = self._cut_run, 0
+        if cut is not None and (run := cut(data, 0, self._max_header)) is not None:
+            frames.append(run)
+            position = run.end
         try:
-            position = self._cut(data, frames)
+            if position < len(data):
+                position = self._cut(data, position, frames)
+            else:
+                self._needed = _LENGTH_SIZE
         except ProtocolViolation as fault:
             self.give_up(fault)
             if not frames:
@@ -97,14 +140,15 @@ class FrameReader:
         self.unfinished = len(self._rest)
         return frames
 
-    def _cut(self, data: bytes, frames: list[Frame]) -> int:
+    def _cut(self, data: bytes, position: int, frames: list[Frame | FrameRun]) -> int:
         """
         Append all whole frames to `frames`; return the position of the first frame that is not
         whole.
+
+        :param position: where a frame begins that is in no run.
         """
-        unpack = _WORDS.unpack_from
+        unpack, cut = _WORDS.unpack_from, self._cut_run
         max_length = self._max_length
-        position = 0
         size = len(data)
         while size - position >= _WORDS_SIZE:
             length, word = unpack(data, position)
@@ -127,6 +171,9 @@ class FrameReader:
                 raise ProtocolViolation(f"unknown header serialisation {kind}")
             frames.append((kind, data[position + _WORDS_SIZE : body], data[body:end]))
             position = end
+            if cut is not None and (run := cut(data, position, self._max_header)) is not None:
+                frames.append(run)
+                position = run.end
         self._needed = _LENGTH_SIZE
         if size - position >= _LENGTH_SIZE:
             (length,) = _WORD.unpack_from(data, position)

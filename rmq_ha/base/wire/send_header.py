@@ -3,15 +3,13 @@
 Spec: remoting.md, sections 1.7, 4.1 and 4.2.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from struct import Struct
 
 import msgspec
 from msgspec import field
 
 from rmq_ha.base.errors import RequestRejected
-from rmq_ha.base.model.message import Row
 from rmq_ha.base.model.numbers import Int32, Int64
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import VERSION, RemotingCommand
@@ -19,7 +17,6 @@ from rmq_ha.base.wire.ext_fields import ext_fields
 from rmq_ha.base.wire.text import quote, to_bytes
 
 V1_CODES = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
-_WORDS = Struct(">ii")
 
 
 class SendHeader(msgspec.Struct, gc=False, kw_only=True):
@@ -68,6 +65,7 @@ class SendHeaderV1(SendHeader, gc=False, kw_only=True):
 
 
 class _FastV2(msgspec.Struct, gc=False, kw_only=True):
+    code: Int32
     ext: SendHeader = field(name="extFields")
     opaque: Int32
     flag: Int32 = 0
@@ -75,13 +73,14 @@ class _FastV2(msgspec.Struct, gc=False, kw_only=True):
 
 
 class _FastV1(msgspec.Struct, gc=False, kw_only=True):
+    code: Int32
     ext: SendHeaderV1 = field(name="extFields")
     opaque: Int32
     flag: Int32 = 0
     version: Int32 = 0
 
 
-#: Straight from a JSON header's bytes to `opaque`, `flag`, `version` and `ext` (a `SendHeader`).
+#: Straight from a JSON header to `code`, `opaque`, `flag`, `version` and `ext` (a `SendHeader`).
 #: They raise one of `UNDECODABLE` for everything unusual, which then has to take the general way:
 #: `decode_frame` and `decode_send_header`.
 decode_fast_v2 = msgspec.json.Decoder(_FastV2, strict=False).decode
@@ -115,45 +114,25 @@ def encode_send_header(header: SendHeader, *, v1: bool = False) -> dict[str, str
     return ext_fields(header, SendHeaderV1 if v1 else SendHeader)
 
 
-def encode_send_responses(
-    opaques: Iterable[int | None],
-    rows: Iterable[Row],
-    code: int,
-    id_prefix: str,
-    region: str = "DefaultRegion",
-    trace_on: bool = True,
-) -> bytes:
-    """
-    Return the whole frames that answer sends whose messages are stored.
-
-    :param opaques: the number of each request; None: the sender waits for no answer.
-    :param rows: the rows of the stored records.
-    :param code: SUCCESS, or a code for "stored, but" (10, 11, 12).
-    :param id_prefix: the beginning of the offsetMsgIds, before the place in the log.
-    """
-    template = _response_template(code, id_prefix, region, trace_on)
-    words, frames = _WORDS.pack, list[bytes]()
-    for opaque, row in zip(opaques, rows, strict=True):
-        if opaque is None:
-            continue
-        header = template % (row[1], row[2], row[6], opaque)
-        size = len(header)
-        frames += (words(size + 4, size), header)
-    return b"".join(frames)
-
-
 @lru_cache(maxsize=64)
-def _response_template(code: int, id_prefix: str, region: str, trace_on: bool) -> bytes:
+def answer_template(
+    code: int, id_prefix: str, region: str = "DefaultRegion", trace_on: bool = True
+) -> tuple[bytes, bytes, bytes, bytes, bytes]:
     """
-    Return the frame's header with places for queue id, physical offset, queue offset and opaque.
+    Return the header that answers a send whose message is stored, cut where its numbers go: queue
+    id, physical offset (16 hexadecimal digits), queue offset, opaque.
+
+    :param code: SUCCESS, or one of the codes for "stored, but": 10, 11, 12.
+    :param id_prefix: beginning of the offsetMsgId, before the place in the log.
     """
-    place = to_bytes(quote(region)).replace(b"%", b"%%")
-    trace = b"true" if trace_on else b"false"
+    trace, place = b"true" if trace_on else b"false", to_bytes(quote(region))
     return (
-        b'{"code":%d,"extFields":{"queueId":"%%d","TRACE_ON":"%b","MSG_REGION":%b,'
-        b'"msgId":"%b%%016X","queueOffset":"%%d"},"flag":1,"language":"JAVA","opaque":%%d,'
-        b'"serializeTypeCurrentRPC":"JSON","version":%d}'
-    ) % (code, trace, place, id_prefix.encode(), VERSION)
+        b'{"code":%d,"extFields":{"queueId":"' % code,
+        b'","TRACE_ON":"%b","MSG_REGION":%b,"msgId":"%b' % (trace, place, id_prefix.encode()),
+        b'","queueOffset":"',
+        b'"},"flag":1,"language":"JAVA","opaque":',
+        b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION,
+    )
 
 
 def _decode_tolerant(ext: Mapping[str, str], form: type[SendHeader]) -> SendHeader:

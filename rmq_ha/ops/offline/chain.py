@@ -18,6 +18,7 @@ from rmq_ha.base.store_format.commitlog import (
     BLANK_SIZE,
     CRC_MASK,
     HEADS,
+    MAX_RECORD_SIZE,
     MESSAGE_MAGIC,
     RECORD_OVERHEAD,
     cuts_at,
@@ -27,7 +28,6 @@ from rmq_ha.base.store_format.dledger import BLANK, HEADER, Header
 from rmq_ha.base.store_format.dledger import BLANK_MAGIC as ENTRY_BLANK
 from rmq_ha.base.store_format.dledger import MAGIC as ENTRY_MAGIC
 from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, TERM_TOPIC
-from rmq_ha.base.store_format.walk import MAX_RECORD_SIZE
 
 _PREFIX = Struct(">iI").unpack_from
 _IDENTITY = Struct(">iI20xq")

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.model.message import DispatchRequest
+from rmq_ha.base.runs.log_walk import MORE, walk
 from rmq_ha.base.store_files import OVERLAP, WINDOW, window_of
 from rmq_ha.base.store_format.commitlog import BLANK
-from rmq_ha.base.store_format.walk import MORE, walk
 from rmq_ha.ops.offline.chain import Layout, first_record
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.log_files import LogFile

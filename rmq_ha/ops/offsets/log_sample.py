@@ -5,9 +5,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from rmq_ha.base.errors import CorruptRecord
-from rmq_ha.base.store_format.commitlog import Record, decode_record
+from rmq_ha.base.store_format.commitlog import MAX_RECORD_SIZE, Record, decode_record
 from rmq_ha.base.store_format.consumequeue import FILLER_SIZE
-from rmq_ha.base.store_format.walk import MAX_RECORD_SIZE
 from rmq_ha.ops.offline.log_files import Hole
 from rmq_ha.ops.offline.queues import QueueFiles
 

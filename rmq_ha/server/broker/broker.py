@@ -45,8 +45,9 @@ from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.remoting.turns import Turns
 from rmq_ha.base.remoting.unfinished_frames import UnfinishedFrames
+from rmq_ha.base.runs.maker import cut
+from rmq_ha.base.runs.run import by_name
 from rmq_ha.base.seams import Host
-from rmq_ha.base.store_format.run import by_name
 from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.base.tls.reload import TlsReload
@@ -365,7 +366,9 @@ class Broker:
         audit = AuditLog(self.host.clock, acts(self.topics.get, self.groups.get))
         add_routes(self.dispatcher, self.fast_dispatcher, processors, audit, self.standing)
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
-            dispatcher.bulk.update(sends.bulk(dispatcher.go_general_way))
+            dispatcher.handle_run = sends.run_handler(dispatcher.go_general_way)
+            if dispatcher.handle_run is not None:
+                dispatcher.cut = cut
         # Both ports share the budget of unfinished frames and the order of turns. A client gains
         # nothing by connecting to both.
         frames = UnfinishedFrames(configuration.server, self.host.clock)

@@ -27,7 +27,6 @@ from twisted.python.failure import Failure
 from rmq_ha.base.errors import CorruptRecord, StoreError
 from rmq_ha.base.model.message import (
     AppendResult,
-    Draft,
     Message,
     PutMessageResult,
     Row,
@@ -238,18 +237,20 @@ class DuplicateWindow:
         self._under_way[key] = []
         return True
 
-    def watched(self, drafts: Sequence[Draft], done: Done) -> Done:
+    def watched(self, keys: Sequence[Key], done: Done) -> Done:
         """
         Return a callback for sends that began: it forgets those that were not stored, and then
         calls `done`.
+
+        :param keys: topic and UNIQ_KEY of each send.
         """
 
         def settled(
             status: PutMessageStatus, rows: Sequence[Row | None], others: Others, now: float
         ) -> None:
-            for draft, row in zip(drafts, rows, strict=True):
+            for key, row in zip(keys, rows, strict=True):
                 if row is None:
-                    self._forget((draft[0], draft[11]))
+                    self._forget(key)
             done(status, rows, others, now)
 
         return settled

@@ -3,7 +3,7 @@
 Spec: remoting.md, section 6.5.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -14,6 +14,7 @@ from rmq_ha.base.interfaces import IMessageFilter
 from rmq_ha.base.model.message import Row
 from rmq_ha.base.model.properties import decode_properties
 from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.timing.timer import rearm
 
 RECHECK_SECONDS = 5.0
@@ -109,11 +110,13 @@ class PullRequestHoldService:
         self._check_at(pull, check_at)
         return True
 
-    def on_arrival(self, rows: Iterable[Row]) -> None:
+    def on_arrival(self, rows: Rows) -> None:
         """Release the pulls that wait for these messages, after the whole batch was seen."""
         if not self._held:
             return
         queues = self._queues
+        if queues.keys().isdisjoint(rows.names):
+            return
         woken: list[HeldPull] = []
         for row in rows:
             waiting = queues.get(row[:2])

@@ -16,8 +16,8 @@ from twisted.python.failure import Failure
 from rmq_ha.base.errors import ProtocolViolation, RemotingError, StoreError
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.host_port import parse_host_port
-from rmq_ha.base.model.message import Row
 from rmq_ha.base.model.topics import SYSTEM_TOPICS
+from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.wire.bodies import GroupTable, TopicTable
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
@@ -182,7 +182,7 @@ class SlaveSynchronize:
             self.log.failure("slave synchronisation failed", result)
         running.callback(None)
 
-    def on_arrival(self, rows: Sequence[Row]) -> None:
+    def on_arrival(self, rows: Rows) -> None:
         """
         Copy the tables soon if a message belongs to a topic that this slave does not know.
 
@@ -190,7 +190,7 @@ class SlaveSynchronize:
         before. Each topic starts at most one pass between two periodic ones.
         """
         known = self._topics.table
-        topics = {row[0] for row in rows}
+        topics = set(rows.topics)
         self._vanished.seen(topics)
         news = topics - known.keys()
         news -= self._asked_for | SYSTEM_TOPICS

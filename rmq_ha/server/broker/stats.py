@@ -6,12 +6,13 @@ Spec: remoting.md, sections 7.5 and 7.9, appendix B16.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from struct import Struct
 from typing import Any
 
-from rmq_ha.base.model.message import Message, PutMessageResult, Row
+from rmq_ha.base.model.message import Message, PutMessageResult
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.store_format.commitlog import store_timestamp_of
 from rmq_ha.server.broker.stat_items import SAMPLE_S, Figure, Growth, StatsTable, Window
 
@@ -194,7 +195,7 @@ class BrokerStats:
         if self._with_queues:
             self._queues.add((topic, queue_id), tick, 1, size)
 
-    def put_rows(self, rows: Iterable[Row], began: float, now: float) -> None:
+    def put_rows(self, rows: Rows, began: float, now: float) -> None:
         """
         Count messages that were stored, each by its own request.
 
@@ -205,13 +206,12 @@ class BrokerStats:
         tick = int(now - self._began) // SAMPLE_S
         if tick != self._counted_at:
             self._fold(tick)
-        counts, stored = self._counts, 0
-        for row in rows:
-            count = counts[row[:2]]
-            count[0] += 1
-            count[1] += row[3]
-            stored += 1
-        self._latencies.add(int((now - began) * 1000), stored, int(now * 1000))
+        counts = self._counts
+        for key, count, size in rows.counts():
+            sums = counts[key]
+            sums[0] += count
+            sums[1] += size
+        self._latencies.add(int((now - began) * 1000), len(rows), int(now * 1000))
 
     @property
     def tables(self) -> dict[str, StatsTable[Any]]:

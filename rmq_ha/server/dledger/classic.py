@@ -7,8 +7,8 @@ Spec: dledger.md, section 15.4.
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import StoreError
+from rmq_ha.base.runs.run import Run
 from rmq_ha.base.store_format.commitlog import encode_blank
-from rmq_ha.base.store_format.run import Run
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.recovery import LogRecovery
 from rmq_ha.server.store.log.tail import LogTail

@@ -13,12 +13,11 @@ from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.flags import TRANSACTION_ROLLBACK
 from rmq_ha.base.model.message import Address, AppendResult, Draft, Message, draft_of
 from rmq_ha.base.model.status import PutMessageStatus
-from rmq_ha.base.store_format.commitlog import RECORD_OVERHEAD, record_size_at
+from rmq_ha.base.runs.run import PendingRuns, Run
+from rmq_ha.base.store_format.commitlog import MAX_RECORD_SIZE, RECORD_OVERHEAD, record_size_at
 from rmq_ha.base.store_format.dledger import BLANK_SIZE, HEADER, MAGIC
 from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, TERM_TOPIC
 from rmq_ha.base.store_format.record_checks import record_fits
-from rmq_ha.base.store_format.run import PendingRuns, Run, work_of
-from rmq_ha.base.store_format.walk import MAX_RECORD_SIZE
 from rmq_ha.server.dledger.classic import ClassicPart
 from rmq_ha.server.dledger.ledger import Ledger
 from rmq_ha.server.store.log.append import Group, GroupEncoder
@@ -162,8 +161,7 @@ class DLedgerCommitLog:
         after = self.ledger.end_pos
         group = self._append(drafts, now_ms, term)
         if rows := group.rows:
-            end = rows[-1][2] + rows[-1][3]
-            self.pending.add(Run(after, end, rows, sum(map(work_of, rows))))
+            self.pending.add(Run(after, rows.end, rows))
             self.grown()
         return group
 

@@ -9,11 +9,12 @@ from twisted.logger import Logger
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.message import Row
+from rmq_ha.base.runs.log_walk import READ_SIZE
+from rmq_ha.base.runs.row_list import rows_of
+from rmq_ha.base.runs.run import SLICE, SLICE_WORK, PendingRuns, Run
 from rmq_ha.base.store_format.commitlog import row_at
 from rmq_ha.base.store_format.dledger import BLANK, BLANK_MAGIC, BLANK_SIZE, decode_header
 from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, TERM_TOPIC
-from rmq_ha.base.store_format.run import SLICE, SLICE_WORK, PendingRuns, Run, work_of
-from rmq_ha.base.store_format.walk import READ_SIZE
 from rmq_ha.server.dledger.classic import ClassicPart
 
 
@@ -83,7 +84,7 @@ class LedgerTail:
                 break
             if len(data) - at >= BLANK_SIZE and BLANK.unpack_from(data, at)[0] == BLANK_MAGIC:
                 next_file = position - position % source.file_size + source.file_size
-                return Run(position, next_file, rows, work)
+                return Run(position, next_file, rows_of(rows))
             if len(data) - at < ENTRY_HEADER_SIZE:
                 break
             size = decode_header(data, at).size
@@ -99,7 +100,7 @@ class LedgerTail:
             at += size
         if not at:
             raise unreadable(position)
-        return Run(position, position + at, rows, work)
+        return Run(position, position + at, rows_of(rows))
 
     def _take(self, rows: list[Row], data: bytes, at: int, size: int, position: int) -> int:
         """
@@ -115,7 +116,7 @@ class LedgerTail:
             return 0
         if row[0] != TERM_TOPIC:
             rows.append(row)
-        return work_of(row)
+        return len(row[7])
 
 
 def unreadable(position: int) -> StoreError:

@@ -24,6 +24,7 @@ from rmq_ha.base.model.message import (
 )
 from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.seams import Host
 from rmq_ha.base.store_flags import Flag, RunningFlags
 from rmq_ha.base.store_format.checkpoint import NO_INDEX, NOTHING_WHOLE, CompletePositions
@@ -156,10 +157,10 @@ class DefaultMessageStore(StoreMaintenance):
         )
         # Queues come before the index. After a kill the recovery relies on it that the queues have
         # each record of which the index has a key (`LocalJournal._whole_to`).
-        self.dispatcher.add_target(Flag.CONSUME_QUEUE, queues.put_requests, 30)
+        self.dispatcher.add_target(Flag.CONSUME_QUEUE, queues.put_rows, 30)
         if index is not None:
-            put_requests = partial(index.put_requests, most=KEYS_AT_ONCE)
-            self.dispatcher.add_target(Flag.INDEX_FILE, put_requests, 3)
+            put_rows = partial(index.put_rows, most=KEYS_AT_ONCE)
+            self.dispatcher.add_target(Flag.INDEX_FILE, put_rows, 3)
         self.schedule = ScheduleMessageService(
             host.times,
             DelayOffsets(
@@ -174,7 +175,7 @@ class DefaultMessageStore(StoreMaintenance):
         self.on_renumbered: Callable[[], None] = lambda: None
         self._new_lives: set[tuple[str, int]] = set()
         queues.restarted = self._restarted
-        self._arrivals: list[Callable[[Sequence[Row]], None]] = []
+        self._arrivals: list[Callable[[Rows], None]] = []
         self._service = StoreService(self)
         self.slow_until = 0.0
         self.turns = TurnWatch()
@@ -188,7 +189,7 @@ class DefaultMessageStore(StoreMaintenance):
         """Whether this broker is a slave now; an election changes it (`RoleSwitch`)."""
         return self.journal.role.is_slave
 
-    def on_arrival(self, callback: Callable[[Sequence[Row]], None]) -> None:
+    def on_arrival(self, callback: Callable[[Rows], None]) -> None:
         """
         Have `callback` called with the rows of newly readable records, on a slave as on a master.
 
@@ -355,18 +356,18 @@ class DefaultMessageStore(StoreMaintenance):
 
     # Dispatching
 
-    def _dispatched(self, rows: Sequence[Row]) -> None:
+    def _dispatched(self, rows: Rows) -> None:
         newest = rows[-1][5]
         self.checkpoint.logics = newest
         self.queue_flusher.dispatched()
         if self._configuration.broker_role is BrokerRole.SLAVE:
             self.log.last_store_timestamp = newest
             self.statistics.put_times += len(rows)
-            self.statistics.put_size += sum([row[3] for row in rows])
+            self.statistics.put_size += rows.size
         else:
-            for row in rows:
-                if row[0] == SCHEDULE_TOPIC:
-                    self.schedule.arrived(row[1] + 1)
+            for topic, queue_id in rows.names:
+                if topic == SCHEDULE_TOPIC:
+                    self.schedule.arrived(queue_id + 1)
         for callback in self._arrivals:
             try:
                 callback(rows)

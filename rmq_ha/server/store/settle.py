@@ -76,10 +76,8 @@ class PutSettler:
         if not rows:
             done(PutMessageStatus.MESSAGE_ILLEGAL, [None] * group.count, faults, ended)
             return
-        start, last = rows[0][2], rows[-1]
-        end, count = last[2] + last[3], len(rows)
-        put = _GroupUnderWay(self, count, began, ended, group, done)
-        status = self._settle(start, end, group.size, wait, put, keeper)
+        put = _GroupUnderWay(self, len(rows), began, ended, group, done)
+        status = self._settle(rows.start, rows.end, rows.size, wait, put, keeper)
         if status is not None:
             put.tell(status, ended)
 
@@ -140,8 +138,10 @@ class PutSettler:
     def tell_group(self, group: Group, done: Done, status: PutMessageStatus, now: float) -> None:
         """Call `done` with the status of a group of which a part is not stored, or less safely."""
         others = dict(group.faults)
-        records = iter(group.rows)
-        rows = [None if place in others else next(records) for place in range(group.count)]
+        rows: Sequence[Row | None] = group.rows
+        if others:
+            records = iter(group.rows)
+            rows = [None if place in others else next(records) for place in range(group.count)]
         kept = 0
         if status in _NOT_ALL_REPLICATED and len(group.rows) > 1:
             for place, row in enumerate(rows):  # a slave may have some of the records

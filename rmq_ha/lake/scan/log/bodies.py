@@ -1,10 +1,10 @@
 """Computes the CRCs of many bodies, and joins the bodies, in one pass."""
 
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
-from rmq_ha.base.store_format.commitlog import crc32
 from rmq_ha.lake.scan.log.shape import Bytes, Ints
 
 _TOGETHER = 64

@@ -2,7 +2,7 @@
 Walks along records, one after the other, and returns their positions as numpy arrays.
 
 The walk decides as the broker's own codec does (`decode_record` of
-`rmq_ha.base.store_format.commitlog`, and `rmq_ha.base.store_format.walk` for its end); only CRCs
+`rmq_ha.base.store_format.commitlog`, and `rmq_ha.base.runs.log_walk` for its end); only CRCs
 are left to `Records.crc_ok`.
 
 Spec: store.md, sections 2.1, 2.2, 5.4; dledger.md, sections 3.2, 3.3 and 4.

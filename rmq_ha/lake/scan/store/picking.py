@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rmq_ha.base.store_files import WINDOW, Files, window_of
-from rmq_ha.base.store_format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD
-from rmq_ha.base.store_format.walk import MAX_RECORD_SIZE
+from rmq_ha.base.store_format.commitlog import MAX_RECORD_SIZE, MESSAGE_MAGIC, RECORD_OVERHEAD
 from rmq_ha.lake.scan.log.bodies import joined
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.log.shape import Bytes, Ints, fields, shape_of

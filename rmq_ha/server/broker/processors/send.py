@@ -38,6 +38,7 @@ from rmq_ha.base.model.topics import (
     RETRY_PREFIX,
 )
 from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.remoting.dispatcher import RunHandler
 from rmq_ha.base.seams import Times
 from rmq_ha.base.timing.slices import Lane
 from rmq_ha.base.wire.batch import BatchMember
@@ -61,11 +62,7 @@ from rmq_ha.server.broker.processors.many_keys import ManyKeys, has_many_keys
 from rmq_ha.server.broker.processors.send_answers import SendAnswers
 from rmq_ha.server.broker.processors.send_checks import SendChecks
 from rmq_ha.server.broker.processors.send_hooks import SendPlugins
-from rmq_ha.server.broker.processors.send_runs import (
-    Bulk,
-    GeneralWay,
-    SendRuns,
-)
+from rmq_ha.server.broker.processors.send_runs import GeneralWay, SendRuns
 from rmq_ha.server.broker.processors.send_ticket import SendTickets
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.tables.broker_tables import BrokerTables
@@ -128,25 +125,24 @@ class SendMessageProcessor:
             RequestCode.SEND_BATCH_MESSAGE: self.send,
         }
 
-    def bulk(self, general: GeneralWay) -> dict[bytes, Bulk]:
+    def run_handler(self, general: GeneralWay) -> RunHandler | None:
         """
-        Return handlers of runs by the start of their frames' headers; none if hooks or plugins see
-        each message.
+        Return the handler of runs of sends; None if hooks or plugins see each message.
 
-        :param general: handles one frame the general way, in order with the run.
+        :param general: handles one request the general way.
         """
         if self._hooks or self._front is not self._store:
-            return {}
+            return None
         runs = SendRuns(
             self._configuration,
             self._store,
             self._stats,
             self._overload,
-            self._now_ms,
             self._tickets,
+            general,
             self._window,
         )
-        return runs.handlers(general)
+        return runs.send_run
 
     # ------------------------------------------------------------ one by one
 

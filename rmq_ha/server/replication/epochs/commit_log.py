@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rmq_ha.base.model.message import AppendResult, Draft
 from rmq_ha.base.model.status import PutMessageStatus
-from rmq_ha.base.store_format.run import Run
+from rmq_ha.base.runs.run import Run
 from rmq_ha.server.store.log.append import Group
 from rmq_ha.server.store.log.batch import BatchLayout
 from rmq_ha.server.store.log.commitlog import CommitLog
@@ -93,7 +93,8 @@ class ConfirmedTail(LogTail):
         end = log.readable_end
         if run is None or run.end <= end:
             return run
-        kept = [row for row in run.rows if row[2] + row[3] <= end]
+        kept = sum([row[2] + row[3] <= end for row in run.rows])
         if not kept:
             return None
-        return Run(position, kept[-1][2] + kept[-1][3], kept)
+        rows = run.rows.part(0, kept)
+        return Run(position, rows.end, rows)

@@ -6,8 +6,10 @@ Spec: store.md, section 4.
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rmq_ha.base.errors import CorruptRecord, NotNow, StoreError
+from rmq_ha.base.runs.face import IndexNumbers, Rows
 from rmq_ha.base.seams import Disk, File
 from rmq_ha.base.store_flags import may_pass
 from rmq_ha.base.store_format.index import (
@@ -15,11 +17,12 @@ from rmq_ha.base.store_format.index import (
     HEADER_SIZE,
     ITEM,
     ITEM_SIZE,
-    MAX_TIME_DIFFERENCE,
     SLOT,
     SLOT_SIZE,
+    Entry,
     IndexHeader,
     index_file_size,
+    put_entries,
 )
 
 # Disk space is reserved for this many items at once. When they are full, their pages are released.
@@ -27,9 +30,6 @@ _ITEMS_STEP = (1 << 20) // ITEM_SIZE
 
 ITEMS_AT_ONCE = 1000
 """How many items of a chain a search reads without a pause, which takes some ms."""
-
-Entry = tuple[int, int, int]
-"""Hash of a key, then physical offset and store timestamp of its record."""
 
 
 class IndexFile:
@@ -131,35 +131,35 @@ class IndexFile:
         :param entries: in log order, at least one.
         :raises StoreError: the disk refuses, and no item was inserted.
         """
-        begin, _, begin_offset, _, used, count = self.header
-        number = count
-        if count + len(entries) > self._reserved or not self._slots_are_reserved:
+        if self.header.index_count + len(entries) > self._reserved or not self._slots_are_reserved:
             self.reserve(len(entries))
-        if number == 1:
-            begin_offset, begin = entries[0][1], entries[0][2]
         buffer = self._opened().map()
-        slots, items_at = self._slots, self._items_at
-        unpack, pack_slot, pack_item = SLOT.unpack_from, SLOT.pack_into, ITEM.pack_into
-        # For each key the item is written before its slot, and the header after all items. If the
-        # process dies in between, slots lead to items that the header does not count.
-        # `undo_half_put` sets such a slot back to the older chain. Do not change the order.
-        for key_hash, physical_offset, timestamp in entries:
-            seconds = (timestamp - begin) // 1000 if begin > 0 else 0
-            if not 0 <= seconds <= MAX_TIME_DIFFERENCE:
-                seconds = 0 if seconds < 0 else MAX_TIME_DIFFERENCE
-            slot_at = HEADER_SIZE + key_hash % slots * SLOT_SIZE
-            (previous,) = unpack(buffer, slot_at)
-            # 0 means that the slot is empty. A number that is not below this item's cannot be an
-            # older item. In both cases the chain begins here.
-            if not 0 < previous < number:
-                used += previous == 0
-                previous = 0
-            position = items_at + number * ITEM_SIZE
-            pack_item(buffer, position, key_hash, physical_offset, seconds, previous)
-            pack_slot(buffer, slot_at, number)
-            number += 1
-        _, end_offset, end = entries[-1]
-        header = (begin, end, begin_offset, end_offset, used, number)
+        self._note(buffer, put_entries(buffer, self._slots, self.header, entries))
+
+    def put_rows(self, rows: Rows, most: int) -> int:
+        """
+        Insert the keys of all records after the last indexed one, if there is room reserved.
+
+        :param most: most keys.
+        :returns: how many were inserted; -1 if `put` has to make room first.
+        :raises StoreError: the disk refuses, and no item was inserted.
+        """
+        header = self.header
+        if not self._slots_are_reserved:
+            return -1
+        room = min(most, self._reserved - header.index_count)
+        buffer = self._opened().map()
+        after = rows.index_put(buffer, self._slots, room, header, header.end_physical_offset)
+        if after is None:
+            return -1
+        count = after[5] - header[5]
+        if count:
+            self._note(buffer, after)
+        return count
+
+    def _note(self, buffer: Any, header: IndexNumbers) -> None:
+        """Write the header after the items."""
+        count, number = self.header.index_count, header[5]
         self.header = tuple.__new__(IndexHeader, header)
         HEADER.pack_into(buffer, 0, *header)
         self.is_dirty = True

@@ -11,6 +11,7 @@ from twisted.logger import Logger
 
 from rmq_ha.base.errors import ConfigurationError, CorruptRecord, StoreError
 from rmq_ha.base.model.message import Row
+from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.seams import Disk
 from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE, CompletePositions
 from rmq_ha.base.store_format.index import (
@@ -18,17 +19,17 @@ from rmq_ha.base.store_format.index import (
     HEADER_SIZE,
     ITEM,
     ITEM_SIZE,
+    ROLLBACK,
     SLOT_SIZE,
+    Entry,
     IndexHeader,
     file_name,
     index_file_size,
+    index_keys,
     key_hash,
-    unique_hash,
 )
-from rmq_ha.server.store.index.file import Entry, IndexFile
+from rmq_ha.server.store.index.file import IndexFile
 
-# Of the four transaction types only a rollback has both bits.
-_ROLLBACK = 0xC
 _NO_PART = (-1, 0)
 
 
@@ -231,6 +232,18 @@ class IndexService:
 
     # Writing
 
+    def put_rows(self, rows: Rows, most: int = sys.maxsize) -> bool:
+        """
+        Do what `put_requests` does: at once, if the newest file has room for all keys.
+        """
+        file = self._files[-1] if self._files and self._part is _NO_PART else None
+        count = -1 if file is None else file.put_rows(rows, most)
+        if file is None or count < 0:
+            return self.put_requests(rows, most)
+        if count and file.header.index_count >= self._items:
+            self._became_full(file)
+        return True
+
     def put_requests(self, requests: Sequence[Row], most: int = sys.maxsize) -> bool:
         """
         Index the unique key and the keys of each record.
@@ -254,29 +267,19 @@ class IndexService:
             # "Below", not "up to": a kill may have come between two keys of the record at
             # `reached`. Its keys go in again, as an item that stands twice does no harm and a
             # missing one hides a message.
-            if physical_offset < reached or sys_flag & _ROLLBACK == _ROLLBACK:
+            if physical_offset < reached or sys_flag & ROLLBACK == ROLLBACK:
                 continue
-            # The slow way, for a record that may have more keys than this call may still put: it
-            # counts names, so that the next call continues within the record.
-            if (keys and len(keys) > most) or left <= 0 or physical_offset == begun:
-                first = keys_in if physical_offset == begun else 0
-                last = first + max(0, left)
-                names = [name for name in (uniq_key, *keys.split(" ")) if name]
-                for name in names[first:last]:
-                    entries.append((key_hash(topic, name), physical_offset, timestamp))
-                if last < len(names):
-                    part = (physical_offset, last)
-                    break
-                left = most - len(entries)
-                continue
-            if uniq_key:
-                entries.append((unique_hash(topic, uniq_key), physical_offset, timestamp))
-                left -= 1
-            if keys:
-                for key in keys.split(" "):
-                    if key:
-                        entries.append((key_hash(topic, key), physical_offset, timestamp))
-                        left -= 1
+            # A record may have more keys than this call may still put. The next call continues
+            # within the record.
+            first = keys_in if physical_offset == begun else 0
+            last = first + max(0, left)
+            names = index_keys(keys, uniq_key)
+            for name in names[first:last]:
+                entries.append((key_hash(topic, name), physical_offset, timestamp))
+            if last < len(names):
+                part = (physical_offset, last)
+                break
+            left = most - len(entries)
         while entries:
             file = self._files[-1] if self._files else self._next()
             room = file.room

@@ -3,12 +3,14 @@
 Spec: store.md, sections 3.4 and 6.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from twisted.logger import Logger
 
-from rmq_ha.base.model.message import DispatchRequest, Row
+from rmq_ha.base.model.message import DispatchRequest
+from rmq_ha.base.runs.face import Rows
+from rmq_ha.base.runs.row_list import NOT_FOR_CONSUMERS
 from rmq_ha.base.store_format.record_checks import message_check
 from rmq_ha.server.store.index.index import IndexService
 from rmq_ha.server.store.log.commitlog import CommitLog
@@ -17,7 +19,6 @@ from rmq_ha.server.store.queues.ends import QueueEnds
 from rmq_ha.server.store.queues.queue import ConsumeQueue
 from rmq_ha.server.store.queues.table import ConsumeQueueTable
 
-_NOT_FOR_CONSUMERS = 0x4
 _LOOK_BACK = 8 << 20
 """Bytes at each end of the log with which the queues of a store without `queueEnds` are
 compared."""
@@ -122,7 +123,7 @@ class QueueRebuild:
         for start, stop in self._stretches(begin, end):
             for batch in self._records(start, stop):
                 for row in batch:
-                    if not row[9] & _NOT_FOR_CONSUMERS:
+                    if not row[9] & NOT_FOR_CONSUMERS:
                         yield DispatchRequest._make(row)
 
     def _lacking(self, queue: ConsumeQueue, why: str) -> None:
@@ -171,9 +172,9 @@ class QueueRebuild:
         self.begin = begin
         for start, stop in self._stretches(begin, end):
             for batch in self._records(start, stop):
-                self._queues.put_requests(batch)
+                self._queues.put_rows(batch)
                 if self._index is not None:
-                    self._index.put_requests(batch)
+                    self._index.put_rows(batch)
                 yield
         self._tell(begin)
 
@@ -225,7 +226,7 @@ class QueueRebuild:
         self.run(safe)
         self._seen.clear()
 
-    def again(self, rows: Sequence[Row]) -> None:
+    def again(self, rows: Rows) -> None:
         """
         Dispatch good records again, from `safe` on and in order.
 
@@ -235,13 +236,13 @@ class QueueRebuild:
             for row in rows:
                 key = row[:2]
                 if key not in self._seen:
-                    if not row[9] & _NOT_FOR_CONSUMERS:
+                    if not row[9] & NOT_FOR_CONSUMERS:
                         self._check_start(DispatchRequest._make(row), 0)
                     self._seen.add(key)
             self.run(rows[0][2])
-        self._queues.put_requests(rows)
+        self._queues.put_rows(rows)
         if self._index is not None:
-            self._index.put_requests(rows)
+            self._index.put_rows(rows)
 
     def _check_start(self, request: DispatchRequest, more: int) -> None:
         """
@@ -259,7 +260,7 @@ class QueueRebuild:
         cut = [(max(begin, start), min(end, start + size)) for start in self._row.starts]
         return [(start, stop) for start, stop in cut if start < stop]
 
-    def _records(self, begin: int, end: int) -> Iterator[Sequence[Row]]:
+    def _records(self, begin: int, end: int) -> Iterator[Rows]:
         start = self._row.start_of(begin)
         file = self._row.file(start)
         return whole_records(

@@ -1,6 +1,4 @@
-"""Lays a group of messages out as records, in one pass.
-
-This is the hot path of the broker: it runs for every message that is sent.
+"""Lays a group of messages out as records, over as many files as they need.
 
 Spec: store.md, sections 2.1 to 2.8.
 """
@@ -8,10 +6,9 @@ Spec: store.md, sections 2.1 to 2.8.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from struct import Struct, error
+from typing import Any
 
-from rmq_ha.base.model.flags import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_PREPARED
-from rmq_ha.base.model.java_hash import tags_code
+from rmq_ha.base.model.flags import BORN_HOST_V6, STORE_HOST_V6
 from rmq_ha.base.model.message import (
     Address,
     AppendResult,
@@ -21,45 +18,45 @@ from rmq_ha.base.model.message import (
     Row,
     offset_msg_id,
 )
-from rmq_ha.base.model.properties import MAX_PROPERTIES_SIZE, decode_properties
+from rmq_ha.base.model.properties import MAX_PROPERTIES_SIZE
 from rmq_ha.base.model.status import PutMessageStatus
-from rmq_ha.base.model.topics import SCHEDULE_TOPIC, topic_fault
-from rmq_ha.base.store_format.commitlog import (
-    BLANK_SIZE,
-    CRC_MASK,
-    HEADS,
-    MAX_TOPIC_SIZE,
-    MESSAGE_MAGIC,
-    code_of,
-    crc32,
-    encode_blank,
-    topic_part,
+from rmq_ha.base.runs.face import Rows, Sends
+from rmq_ha.base.runs.maker import concat
+from rmq_ha.base.runs.records import (
+    SAME_HOSTS,
+    lay_out,
+    storable_topic,
+    storage_fault,
+    undo_numbers,
 )
+from rmq_ha.base.runs.row_list import NO_ROWS
+from rmq_ha.base.store_format.commitlog import BLANK_SIZE, encode_blank
 from rmq_ha.server.store.log.batch import BatchLayout
 
-_SHORT = Struct(">H")
-_SAME_HOSTS = ~(BORN_HOST_V6 | STORE_HOST_V6)
 _RECORD_SLACK = 65536
-_MAX_REMEMBERED = 65536
-_PARTS = 5
-"""How many items of `Segment.parts` each record has."""
-_ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 
 
 @dataclass(slots=True)
 class Segment:
     """
-    Records that one write puts into one file; `rmq_ha.base.store_format.run` describes their rows.
+    Bytes that one write puts into one file: records, and perhaps the blank after the last one.
 
     :ivar first: number of its first draft in the group.
+    :ivar rows: of its records; None if it has none, or the dispatcher has to read them.
+    :ivar end: physical offset behind the records, or after a blank the next file.
     """
 
     physical_offset: int
     first: int = 0
-    parts: list[bytes] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
-    work: int = 0
+    data: bytes = b""
+    rows: Rows | None = None
     end: int = 0
+
+    def add(self, data: bytes, rows: Rows, gap: int) -> None:
+        """Add records behind those that it has."""
+        self.data = bytes(gap).join((self.data, data)) if self.data else data
+        self.rows = rows if self.rows is None else concat((self.rows, rows))
+        self.end = rows.end + gap
 
 
 @dataclass(slots=True)
@@ -69,35 +66,59 @@ class Group:
 
     :ivar count: number of drafts.
     :ivar rows: one for each record, in order.
-    :ivar size: size of these records, bytes.
     :ivar faults: by draft number, why a draft did not become a record.
     """
 
     count: int
     segments: list[Segment]
-    size: int = 0
-    rows: list[Row] = field(default_factory=list)
+    rows: Rows
     faults: dict[int, PutMessageStatus] = field(default_factory=dict)
 
     @classmethod
     def refused(cls, count: int, status: PutMessageStatus) -> "Group":
         """Return a group of which no draft was stored."""
-        return cls(count, [], faults=dict.fromkeys(range(count), status))
+        return cls(count, [], NO_ROWS, dict.fromkeys(range(count), status))
 
-    def give_up(self, number: int, status: PutMessageStatus) -> list[Row]:
+    def give_up(self, number: int, status: PutMessageStatus) -> Sequence[Row]:
         """Drop the records of segment `number` and all later ones; return their rows."""
-        lost = [row for segment in self.segments[number:] for row in segment.rows]
-        del self.rows[len(self.rows) - len(lost) :]
-        self.size -= sum([row[3] for row in lost])
-        for place in range(self.segments[number].first, self.count):
+        kept, lost = self.segments[:number], self.segments[number:]
+        self.segments, self.rows = kept, _rows_of(kept)
+        for place in range(lost[0].first, self.count):
             self.faults.setdefault(place, status)
-        del self.segments[number:]
-        return lost
+        return _rows_of(lost)
 
     def records(self) -> list[bytes]:
         """Return the bytes of each record, for a log that writes headers between them."""
-        parts = [part for segment in self.segments for part in segment.parts]
-        return [b"".join(parts[at : at + _PARTS]) for at in range(0, len(parts), _PARTS)]
+        return [
+            segment.data[row[2] - segment.physical_offset :][: row[3]]
+            for segment in self.segments
+            for row in segment.rows or ()
+        ]
+
+
+class DraftsOfSends(Sequence[Draft]):
+    """
+    The drafts of sends of one connection, which are made only where they are not laid out at once.
+
+    :ivar sends: what the client sent.
+    :ivar born: the client's address.
+    :ivar store: this broker's address.
+    :ivar tail: the properties that this broker adds; see `Sends.lay_out`.
+    """
+
+    __slots__ = ("_drafts", "born", "sends", "store", "tail")
+
+    def __init__(self, sends: Sends, born: Address, store: Address, tail: str) -> None:
+        self.sends, self.born, self.store, self.tail = sends, born, store, tail
+        self._drafts: list[Draft] | None = None
+
+    def __len__(self) -> int:
+        return len(self.sends)
+
+    def __getitem__(self, place: Any) -> Any:
+        if self._drafts is None:
+            self._drafts = self.sends.drafts(self.born, self.store, self.tail)
+        return self._drafts[place]
 
 
 class GroupEncoder:
@@ -120,12 +141,11 @@ class GroupEncoder:
         self.gap = gap
         self._largest = min(largest, file_size - gap - BLANK_SIZE)
         self._delay_levels = delay_levels
-        self._topics: dict[str, bytes] = {}
         self.queue_offsets: dict[tuple[str, int], int] = {}
 
     def fault(self, message: Message, max_message_size: int) -> PutMessageStatus | None:
         """Return why a message cannot be stored, or None. Spec: store.md, section 2.6."""
-        topic_bytes, body = self._topic_part(message.topic), message.body
+        topic_bytes, body = storable_topic(message.topic), message.body
         stored = message.properties_string.encode("utf-8", "replace")
         hosts = len(message.born_host.ip) + len(message.store_host.ip)
         size = 82 + hosts + len(body) + len(topic_bytes) + len(stored)
@@ -136,7 +156,7 @@ class GroupEncoder:
             and len(stored) <= MAX_PROPERTIES_SIZE
         ):
             return None
-        return _fault(message.properties_string, topic_bytes, stored)
+        return storage_fault(message.properties_string, topic_bytes, stored)
 
     def encode(
         self, drafts: Sequence[Draft], physical_offset: int, max_message_size: int, stamp: int
@@ -147,95 +167,51 @@ class GroupEncoder:
         :param physical_offset: place of the first record, after its gap, if it fits into that file.
         :param stamp: the store timestamp of all records, ms.
         """
-        segment = Segment(physical_offset)
-        group = Group(len(drafts), [segment])
-        parts, rows = segment.parts, segment.rows
-        topics, numbers, gap = self._topics, self.queue_offsets, self.gap
+        gap, file_size, place = self.gap, self._file_size, 0
         largest = min(max_message_size + _RECORD_SLACK, self._largest)
         position = physical_offset
-        file_size = self._file_size
         # No record crosses the end of a file, and a blank must always fit after the last record.
         # `position` is the start of a record, so the gap before it is subtracted to find its file.
         room_end = position - (position - gap) % file_size - gap + file_size - BLANK_SIZE
-        topic, topic_bytes, topic_size = "", b"", 0
-        born_host = store_host = None
-        overhead = kind = work = place = total = 0
-        pack = HEADS[0].pack
-        for (
-            name, queue_id, body, born, store, born_ms, flag, sys_flag, reconsumed, prepared,
-            keys, uniq_key, tags, text,
-        ) in drafts:  # fmt: skip
-            # Consecutive drafts mostly have the same topic and hosts, so these are laid out only at
-            # a change.
-            if name != topic:
-                topic, topic_bytes = name, topics.get(name) or self._topic_part(name)
-                topic_size = len(topic_bytes)
-            if born is not born_host or store is not store_host:
-                born_host, store_host = born, store
-                kind = len(born[0]) >> 4 | len(store[0]) >> 4 << 1
-                pack, overhead = HEADS[kind].pack, HEADS[kind].size + 2
-            stored = text.encode("utf-8", "replace")
-            length, stored_size = len(body), len(stored)
-            size = overhead + length + topic_size + stored_size
-            if (
-                length > max_message_size
-                or size > largest
-                or stored_size > MAX_PROPERTIES_SIZE
-                or not topic_size
-            ):
-                group.faults[place] = _fault(text, topic_bytes, stored)
-                place += 1
-                continue
-            if position + size > room_end:
-                segment.work, work = work, 0
-                segment = _roll(group, position, room_end + BLANK_SIZE, gap, place)
-                rows, parts, position = segment.rows, segment.parts, segment.physical_offset
-                room_end += file_size
-            sys_flag = sys_flag & _SAME_HOSTS | kind << 4
-            # prepared and rolled-back messages have the bit TRANSACTION_PREPARED, and no queue
-            # offset
-            counted = not sys_flag & TRANSACTION_PREPARED
-            key = (name, queue_id)
-            number = numbers.get(key, 0) if counted else 0
-            try:
-                head = pack(
-                    size, MESSAGE_MAGIC, crc32(body) & CRC_MASK, queue_id, flag, number, position,
-                    sys_flag, born_ms, born[0], born[1], stamp, store[0], store[1], reconsumed,
-                    prepared, length,
-                )  # fmt: skip
-            except error:  # a value that does not fit its field
-                group.faults[place] = _ILLEGAL
-                place += 1
-                continue
-            # Count only here: a refused draft must leave no hole in the offsets of its queue.
-            if counted:
-                numbers[key] = number + 1
-            parts += (head, body, topic_bytes, _SHORT.pack(stored_size), stored)
-            code = tags_code(tags) if tags else 0
-            if name == SCHEDULE_TOPIC:
-                code = code_of(name, decode_properties(text), stamp, self._delay_levels) or 0
-            if keys:
-                work += len(keys)
-            rows.append(
-                (
-                    name, queue_id, position, size, code, stamp, number, keys, uniq_key, sys_flag,
-                    prepared, text,
-                )
+        if type(drafts) is DraftsOfSends:
+            laid_out = drafts.sends.lay_out(
+                position, room_end, max_message_size, largest, stamp, self.queue_offsets,
+                drafts.born, drafts.store, drafts.tail, gap,
             )  # fmt: skip
-            position += size + gap
-            total += size
-            place += 1
-        segment.end, segment.work = position, work
-        if segment.first:
-            rows = [row for segment in group.segments for row in segment.rows]
-        group.rows, group.size = rows, total
-        return group
+            if laid_out is not None:
+                data, rows = laid_out
+                return Group(len(rows), [Segment(position, 0, data, rows, rows.end + gap)], rows)
+        segments, faults = [Segment(position)], dict[int, PutMessageStatus]()
+        while place < len(drafts):
+            data, rows, is_whole, fault = lay_out(
+                drafts[place:] if place else drafts,
+                position,
+                room_end,
+                max_message_size,
+                largest,
+                stamp,
+                self.queue_offsets,
+                gap,
+                self._delay_levels,
+            )
+            if is_whole and position == physical_offset and not place:
+                first = Segment(physical_offset, 0, data, rows, rows.end + gap)
+                return Group(len(rows), [first], rows, faults)
+            if rows:
+                segments[-1].add(data, rows, gap)
+                place += len(rows)
+                position = rows.end + gap
+            if fault is not None:
+                faults[place] = fault
+                place += 1
+            elif place < len(drafts):
+                position = _roll(segments, position, room_end + BLANK_SIZE, gap, place)
+                room_end += file_size
+        return Group(len(drafts), segments, _rows_of(segments), faults)
 
-    def undo(self, rows: list[Row]) -> None:
+    def undo(self, rows: Sequence[Row]) -> None:
         """Take back the queue offsets of records that did not get into the log."""
-        for row in reversed(rows):
-            if not row[9] & TRANSACTION_PREPARED:
-                self.queue_offsets[row[:2]] = row[6]
+        undo_numbers(rows, self.queue_offsets)
 
     def lay_out(self, batch: MessageBatch, max_message_size: int) -> BatchLayout:
         """Return the layout of a batch without members; they are added later."""
@@ -243,7 +219,7 @@ class GroupEncoder:
         return BatchLayout(
             batch,
             _with_hosts(batch.sys_flag, *hosts),
-            self._topic_part(batch.topic),
+            storable_topic(batch.topic),
             offset_msg_id(batch.store_host, 0)[:-16],
             self._most(max_message_size),
             max_message_size,
@@ -261,17 +237,17 @@ class GroupEncoder:
             append's result.
         """
         segment = Segment(physical_offset)
-        group = Group(1, [segment])
+        segments = [segment]
         position, file_size = physical_offset, self._file_size
         next_file = position - position % file_size + file_size
         if position + batch.size > next_file - BLANK_SIZE:
-            segment = _roll(group, position, next_file, 0, 0)
-            position = segment.physical_offset
+            position = _roll(segments, position, next_file, 0, 0)
+            segment = segments[-1]
         ends = list(accumulate(batch.sizes, initial=position))
         segment.end = ends.pop()
         result = batch.place(ends, self.next_number(batch), stamp)
-        segment.parts.append(batch.data())
-        return group, result
+        segment.data = batch.data()
+        return Group(1, segments, NO_ROWS), result
 
     def next_number(self, batch: BatchLayout) -> int:
         """Return the queue offset of the batch's first member."""
@@ -286,38 +262,10 @@ class GroupEncoder:
         """Return the most bytes that a record may have."""
         return min(max_message_size + _RECORD_SLACK, self._largest)
 
-    def _topic_part(self, topic: str) -> bytes:
-        """
-        Return the topic as it is stored, from memory if known; empty if it must not be stored.
-        """
-        known = self._topics.get(topic)
-        if known is None:
-            encoded = topic.encode("utf-8", "replace")
-            fits = len(encoded) <= MAX_TOPIC_SIZE and topic_fault(topic) is None
-            known = topic_part(encoded) if fits else b""
-            if len(self._topics) >= _MAX_REMEMBERED:
-                self._topics.clear()
-            self._topics[topic] = known
-        return known
-
-
-def _fault(text: str, topic_bytes: bytes, stored: bytes) -> PutMessageStatus:
-    """
-    Return why a message cannot be stored.
-
-    Java's store checks the topic and counts characters; its encoder counts bytes.
-
-    Spec: store.md, section 2.6.
-    """
-    is_for_encoder = topic_bytes and len(text) <= MAX_PROPERTIES_SIZE
-    if is_for_encoder and len(stored) > MAX_PROPERTIES_SIZE:
-        return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
-    return _ILLEGAL
-
 
 def _with_hosts(sys_flag: int, born_host: Address, store_host: Address) -> int:
     """Return the sysFlag with its two IPv6 bits set as the addresses require."""
-    flag = sys_flag & _SAME_HOSTS
+    flag = sys_flag & SAME_HOSTS
     if born_host.is_v6:
         flag |= BORN_HOST_V6
     if store_host.is_v6:
@@ -325,14 +273,21 @@ def _with_hosts(sys_flag: int, born_host: Address, store_host: Address) -> int:
     return flag
 
 
-def _roll(group: Group, position: int, next_file: int, gap: int, place: int) -> Segment:
+def _roll(segments: list[Segment], position: int, next_file: int, gap: int, place: int) -> int:
     """
-    End a file, with a blank if this log writes blanks itself; return the segment of the next file.
+    End a file, with a blank if this log writes blanks itself, and begin the segment of the next.
+
+    :returns: where that segment's first record begins.
     """
-    last = group.segments[-1]
+    last = segments[-1]
     if not gap:
-        last.parts.append(encode_blank(next_file - position))
+        last.data += encode_blank(next_file - position)
     last.end = next_file
-    segment = Segment(next_file + gap, place)
-    group.segments.append(segment)
-    return segment
+    segments.append(Segment(next_file + gap, place))
+    return next_file + gap
+
+
+def _rows_of(segments: list[Segment]) -> Rows:
+    """Return the rows of all records."""
+    parts = [segment.rows for segment in segments if segment.rows is not None]
+    return concat(parts) if parts else NO_ROWS

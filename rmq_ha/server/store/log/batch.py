@@ -8,6 +8,7 @@ Spec: store.md, sections 2.1 to 2.8.
 
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct, error
+from zlib import crc32
 
 from rmq_ha.base.model.flags import TRANSACTION_MASK
 from rmq_ha.base.model.message import AppendResult, MessageBatch
@@ -17,7 +18,6 @@ from rmq_ha.base.store_format.commitlog import (
     CRC_MASK,
     HEADS,
     MESSAGE_MAGIC,
-    crc32,
 )
 from rmq_ha.base.store_format.delay_levels import delay_level_in
 from rmq_ha.base.wire.batch import MEMBER_OVERHEAD

@@ -11,11 +11,15 @@ from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import DivergedLog, StoreError
 from rmq_ha.base.model.message import AppendResult, Draft
 from rmq_ha.base.model.status import PutMessageStatus
+from rmq_ha.base.runs.run import PendingRuns, Run
 from rmq_ha.base.store_flags import may_pass
-from rmq_ha.base.store_format.commitlog import BLANK_SIZE, RECORD_OVERHEAD, record_size_at
+from rmq_ha.base.store_format.commitlog import (
+    BLANK_SIZE,
+    MAX_RECORD_SIZE,
+    RECORD_OVERHEAD,
+    record_size_at,
+)
 from rmq_ha.base.store_format.record_checks import record_fits
-from rmq_ha.base.store_format.run import PendingRuns, Run
-from rmq_ha.base.store_format.walk import MAX_RECORD_SIZE
 from rmq_ha.server.store.log.append import Group, GroupEncoder
 from rmq_ha.server.store.log.batch import BatchLayout
 from rmq_ha.server.store.log.files import FileRow
@@ -133,14 +137,14 @@ class CommitLog:
         :returns: why the rest was not written; None if all was written.
         """
         for number, segment in enumerate(group.segments):
-            if not segment.parts:
+            if not segment.data:
                 continue
             start = segment.physical_offset - segment.physical_offset % self.file_size
             status = PutMessageStatus.CREATE_MAPEDFILE_FAILED
             try:
                 file = self.row.create(start)
                 status = PutMessageStatus.SERVICE_NOT_AVAILABLE
-                data = b"".join(segment.parts)
+                data = segment.data
                 file.pwrite(data, segment.physical_offset - start)
             except (OSError, StoreError) as error:
                 self._refuse(segment.physical_offset, error)
@@ -148,10 +152,9 @@ class CommitLog:
                 return status
             self.max_offset = segment.end
             self._tail_start, self._tail = segment.physical_offset, data
-            if segment.rows:
-                self.pending.add(
-                    Run(segment.physical_offset, segment.end, segment.rows, segment.work)
-                )
+            if segment.rows is not None:
+                run = (segment.physical_offset, segment.end, segment.rows)
+                self.pending.add(tuple.__new__(Run, run))
             if segment.physical_offset == start:
                 self._file_began(start)
         return None

@@ -3,7 +3,7 @@
 Spec: store.md, section 6.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -13,8 +13,8 @@ from twisted.logger import Logger
 
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import StoreError
-from rmq_ha.base.model.message import Row
 from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.store_flags import Flag, RunningFlags
 from rmq_ha.server.store.log.journal_log import JournalLog
 from rmq_ha.server.store.log.tail import Tail
@@ -31,7 +31,7 @@ _BULK = 3 << 16
 connection."""
 _BULK_SLICE_EVERY_S = 0.05
 
-Target = Callable[[Sequence[Row]], bool | None]
+Target = Callable[[Rows], bool | None]
 
 
 class _SliceProgress(Enum):
@@ -78,7 +78,7 @@ class Dispatcher:
         clock: IReactorTime,
         log: JournalLog,
         config: MessageStoreConfig,
-        reached: Callable[[Sequence[Row]], None],
+        reached: Callable[[Rows], None],
         flags: RunningFlags,
         tail: Tail,
     ) -> None:
@@ -255,7 +255,7 @@ class Dispatcher:
             self._waiting.pop(0)[1].callback(None)
         return end < readable
 
-    def _carry(self, rows: Sequence[Row]) -> _SliceProgress:
+    def _carry(self, rows: Rows) -> _SliceProgress:
         # If one target fails, the whole slice comes again. The targets before it recognize the
         # repeat.
         for need, target in self._targets:

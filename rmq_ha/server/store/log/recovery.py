@@ -3,14 +3,15 @@
 Spec: store.md, sections 5.4 and 5.6.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from twisted.logger import Logger
 
 from rmq_ha.base.model.message import Row
+from rmq_ha.base.runs.face import Rows
+from rmq_ha.base.runs.log_walk import MORE, READ_SIZE, walk
 from rmq_ha.base.store_format.commitlog import BLANK
-from rmq_ha.base.store_format.walk import MORE, READ_SIZE, walk
 from rmq_ha.server.store.log.commitlog import CommitLog
 
 _BATCH = 1024
@@ -90,7 +91,7 @@ class LogRecovery:
                 return start
         return starts[0] if starts else 0
 
-    def abnormal(self, start: int, dispatch: Callable[[Sequence[Row]], None]) -> RecoveredLog:
+    def abnormal(self, start: int, dispatch: Callable[[Rows], None]) -> RecoveredLog:
         """
         Find the end after a crash: read from `start`, which is `first_unsure` or the start of a
         record.
@@ -137,9 +138,7 @@ class LogRecovery:
             needed = walked.needed if len(data) < walked.needed <= self._row.file_size else 0
         return 0
 
-    def _read_from(
-        self, begin: int, dispatch: Callable[[Sequence[Row]], None] | None
-    ) -> RecoveredLog:
+    def _read_from(self, begin: int, dispatch: Callable[[Rows], None] | None) -> RecoveredLog:
         end, newest, before, records, last = 0, 0, 0, 0, None
         position = begin - self._row.start_of(begin)
         for start in self._row.starts:

@@ -3,11 +3,11 @@
 Spec: store.md, sections 2.1 and 5.6.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from rmq_ha.base.model.message import Row
+from rmq_ha.base.runs.face import Rows
+from rmq_ha.base.runs.log_walk import MORE, READ_SIZE, walk
 from rmq_ha.base.store_format.commitlog import MESSAGE_MAGIC
-from rmq_ha.base.store_format.walk import MORE, READ_SIZE, walk
 
 _BATCH = 1024
 _MAGIC = MESSAGE_MAGIC.to_bytes(4, "big")
@@ -29,7 +29,7 @@ def whole_records(
     *,
     check_crc: bool = True,
     next_data: Callable[[int], int] = lambda position: position,
-) -> Iterator[Sequence[Row]]:
+) -> Iterator[Rows]:
     """
     Yield every record with the right magic, size and physical offset, in order and in batches.
 

@@ -4,13 +4,13 @@ Spec: store.md, sections 3.5 and 5.6 (how a log is cut).
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
 from rmq_ha.base.errors import StoreError
-from rmq_ha.base.model.message import Row
+from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.seams import Disk
 from rmq_ha.base.wire import fastjson
 from rmq_ha.server.store.log.commitlog import CommitLog
@@ -130,7 +130,7 @@ class Keeper:
         }
         self._disk.replace(f"{aside.folder}/{ABOUT}", fastjson.pretty(about))
 
-    def records(self, begin: int, end: int) -> Iterator[Sequence[Row]]:
+    def records(self, begin: int, end: int) -> Iterator[Rows]:
         """
         Yield the whole records in a stretch of one file, in batches.
 

@@ -7,9 +7,10 @@ from typing import Protocol
 
 from twisted.logger import Logger
 
+from rmq_ha.base.runs.log_walk import IDENTITY_SIZE, MORE, walk
+from rmq_ha.base.runs.row_list import NO_ROWS
+from rmq_ha.base.runs.run import SLICE, SLICE_WORK, Run
 from rmq_ha.base.store_format.commitlog import BLANK
-from rmq_ha.base.store_format.run import SLICE, SLICE_WORK, Run
-from rmq_ha.base.store_format.walk import IDENTITY_SIZE, MORE, walk
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.search import whole_records
 
@@ -86,14 +87,14 @@ class LogTail:
         if walked.verdict > 0:
             what = f"a record of {walked.verdict} bytes whose parts do not fit; skipped"
             self._tell(position, what)
-            return Run(position, position + walked.verdict, [])
+            return Run(position, position + walked.verdict, NO_ROWS)
         if waits:
             self.unreadable_at = position
             self._tell(position, "what is there can never become a record; waiting in front of it")
             return None
         end = self._next_record(position + 1, min(next_file, log.max_offset))
         self._tell(position, f"{end - position} bytes that are no record; skipped")
-        return Run(position, end, [])
+        return Run(position, end, NO_ROWS)
 
     def _next_record(self, begin: int, end: int) -> int:
         """

@@ -110,6 +110,25 @@ class ConsumeQueue(QueueRepair):
             reached = physical_end
         self._put(units, first, reached)
 
+    def extend(self, first: int, units: bytes, start: int, end: int) -> bool:
+        """
+        Add units whose queue offsets follow the last one, of records that the queue does not have.
+
+        :param first: queue offset of the first unit.
+        :param start: physical offset of the first record.
+        :param end: physical offset after the last record.
+        :returns: whether they were added. If not, `append` has to decide about each record.
+        :raises StoreError: the disk refuses.
+        """
+        position = first * UNIT_SIZE
+        is_next = position == self._end and start >= self.max_physical_offset
+        if not is_next or self._extension is not None:
+            return False
+        self._write(units, position)
+        self._end = position + len(units)
+        self.max_physical_offset = end
+        return True
+
     def leave_out(self, end: int) -> None:
         """
         Move the queue's end up to `end`, so that the queue offsets of lost messages are not used

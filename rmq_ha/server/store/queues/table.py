@@ -8,6 +8,8 @@ from collections.abc import ItemsView, Mapping, Sequence
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.message import Row
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.runs.face import Rows
+from rmq_ha.base.runs.row_list import NOT_FOR_CONSUMERS
 from rmq_ha.base.seams import Disk
 from rmq_ha.base.store_format.consumequeue import UNIT_SIZE
 from rmq_ha.server.store.queues.ext import BitMapOf, QueueExtension
@@ -18,8 +20,6 @@ __all__ = ["ConsumeQueue", "ConsumeQueueTable"]
 
 _NAME_DIGITS = 20
 _NOTHING: Mapping[tuple[str, int], int] = {}
-# Only prepared and rolled-back records have this bit of sysFlag.
-_NOT_FOR_CONSUMERS = 0x4
 
 
 class ConsumeQueueTable:
@@ -236,6 +236,22 @@ class ConsumeQueueTable:
 
     # Writing
 
+    def put_rows(self, rows: Rows) -> None:
+        """
+        Do what `put_requests` does: at once for each queue whose next units these are.
+        """
+        units, left = rows.units(), set[tuple[str, int]]()
+        if units is None:
+            self.put_requests(rows)
+            return
+        queues, begins = self._queues, self._begins
+        for run in units:
+            key = run[0]
+            if key in begins or not (queues.get(key) or self.queue(*key)).extend(*run[1:]):
+                left.add(key)
+        if left:
+            self.put_requests([row for row in rows if row[:2] in left])
+
     def put_requests(self, requests: Sequence[Row]) -> None:
         """
         Add a unit for each record that consumers may see, with one write for each queue and file.
@@ -247,7 +263,7 @@ class ConsumeQueueTable:
         """
         groups: dict[tuple[str, int], list[Row]] = {}
         for request in requests:
-            if request[9] & _NOT_FOR_CONSUMERS:
+            if request[9] & NOT_FOR_CONSUMERS:
                 continue
             key = request[:2]
             if key in groups:

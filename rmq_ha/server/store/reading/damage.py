@@ -8,7 +8,8 @@ from typing import NamedTuple, Protocol
 
 from twisted.logger import Logger
 
-from rmq_ha.base.store_format.commitlog import dispatch_request_at
+from rmq_ha.base.runs.log_walk import IDENTITY_SIZE
+from rmq_ha.base.store_format.commitlog import MAX_RECORD_SIZE, dispatch_request_at
 from rmq_ha.base.store_format.consumequeue import FILLER_SIZE
 from rmq_ha.base.store_format.record_checks import (
     Checks,
@@ -18,7 +19,6 @@ from rmq_ha.base.store_format.record_checks import (
     record_fits,
     with_queue_offset,
 )
-from rmq_ha.base.store_format.walk import IDENTITY_SIZE, MAX_RECORD_SIZE
 from rmq_ha.server.store.log.search import whole_records
 from rmq_ha.server.store.queues.queue import ConsumeQueue
 

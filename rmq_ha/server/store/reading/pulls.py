@@ -11,14 +11,13 @@ from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.interfaces import IMessageFilter
 from rmq_ha.base.model.message import GetMessageResult
 from rmq_ha.base.model.status import BrokerRole, GetMessageStatus
-from rmq_ha.base.store_format.commitlog import store_timestamp_of
+from rmq_ha.base.store_format.commitlog import MAX_RECORD_SIZE, store_timestamp_of
 from rmq_ha.base.store_format.consumequeue import (
     FILLER_SIZE,
     UNIT_SIZE,
     decode_places,
     is_extension_address,
 )
-from rmq_ha.base.store_format.walk import MAX_RECORD_SIZE
 from rmq_ha.server.store.log.windows import LogWindows, WindowLog
 from rmq_ha.server.store.queues.table import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.server.store.reading.damage import ReadDamage

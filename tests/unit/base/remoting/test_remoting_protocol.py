@@ -2,6 +2,7 @@
 
 import struct
 import weakref
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +50,35 @@ class Refusing:
         raise RequestRejected(1, f"{remote_address} may not")
 
 
+class KeyedRun(list):
+    """Frames whose headers begin alike."""
+
+    end = 0
+
+    @property
+    def size(self):
+        return sum(8 + len(header) + len(body) for _, header, body in self)
+
+    def part(self, first, end):
+        return KeyedRun(self[first:end])
+
+    def frames(self):
+        return list(self)
+
+
+def cut(key, data, at, max_header):
+    run = KeyedRun()
+    while data.startswith(key, at + 8):
+        length, header_size = struct.unpack_from(">II", data, at)
+        body_at, end = at + 8 + header_size, at + 4 + length
+        if end > len(data):
+            break
+        run.append((JSON, data[at + 8 : body_at], data[body_at:end]))
+        at = end
+    run.end = at
+    return run or None
+
+
 class ConnectionCase(SynchronousTestCase):
     accepts = True
 
@@ -63,6 +93,12 @@ class ConnectionCase(SynchronousTestCase):
         self.transport = CountingTransport()
         self.protocol.makeConnection(self.transport)
         self.channel = self.protocol.channel
+
+    def runs_go_to(self, handler, key=b'{"code":310,'):
+        """Runs of requests whose headers begin with the key go to the handler."""
+        self.lose()
+        self.dispatcher.cut, self.dispatcher.handle_run = partial(cut, key), handler
+        self.connect()
 
     def receive(self, *commands):
         self.protocol.dataReceived(b"".join(map(encode_frame, commands)))
@@ -189,25 +225,24 @@ class RequestTests(ConnectionCase):
         self.receive(RemotingCommand(2))
         self.assertEqual(self.answer(RemotingCommand(1, opaque=3)).opaque, 3)
 
-    def test_validators_see_requests_first_and_end_bulk_handling(self):
+    def test_validators_see_the_requests_of_runs_first(self):
         self.dispatcher = RequestDispatcher([Refusing()])
-        self.dispatcher.bulk[b'{"code":1,'] = lambda *_: self.fail("not asked")
-        self.connect()
+        self.runs_go_to(lambda *_: self.fail("not asked"), b'{"code":1,')
         response = self.answer(RemotingCommand(1))
         self.assertEqual((response.code, response.remark), (1, "192.168.1.1:54321 may not"))
 
 
-class BulkTests(ConnectionCase):
+class RunTests(ConnectionCase):
     def setUp(self):
         super().setUp()
         self.runs = []
-        self.dispatcher.bulk[b'{"code":310,'] = self.handle
+        self.runs_go_to(self.handle)
 
-    def handle(self, channel, frames):
-        self.runs.append([body for _, _, body in frames])
-        channel.write(encode_frame(RemotingCommand(0, opaque=len(frames), flag=1)))
+    def handle(self, channel, run, valid):
+        self.runs.append([body for _, _, body in run.frames()])
+        channel.write(encode_frame(RemotingCommand(0, opaque=len(run), flag=1)))
 
-    def test_runs_of_a_key_go_to_the_handler_in_one_call(self):
+    def test_a_run_goes_to_its_handler_in_one_call(self):
         send = [RemotingCommand(310, body=b"%d" % number) for number in range(5)]
         self.receive(*send[:3], RemotingCommand(1, opaque=50), *send[3:])
         self.assertEqual(self.runs, [[b"0", b"1", b"2"], [b"3", b"4"]])
@@ -222,19 +257,11 @@ class BulkTests(ConnectionCase):
     def test_code_3100_is_not_code_310(self):
         self.assertEqual(self.answer(RemotingCommand(3100)).code, 3)
 
-    def test_several_keys_and_a_request_of_another_kind_behind_them(self):
-        self.dispatcher.bulk[b'{"code":320,'] = self.handle
-        self.dispatcher.routes[310] = lambda channel, request: request.response()
-        send = [RemotingCommand(code, body=b"x") for code in (310, 310, 320, 320)]
-        self.receive(*send, RemotingCommand(310, binary=True))
-        self.assertEqual(self.runs, [[b"x", b"x"]] * 2)
-        self.assertEqual(len(self.transport.commands()), 3)
-
     def test_if_the_handler_raises_each_request_gets_code_1(self):
-        def fails(channel, frames):
+        def fails(*_):
             raise RuntimeError("store")
 
-        self.dispatcher.bulk[b'{"code":310,'] = fails
+        self.runs_go_to(fails)
         flags = 0, FLAG_ONEWAY, 0
         self.receive(
             *[RemotingCommand(310, opaque=number, flag=flag) for number, flag in enumerate(flags)]
@@ -244,10 +271,10 @@ class BulkTests(ConnectionCase):
         self.flushLoggedErrors(RuntimeError)
 
     def test_a_header_that_the_handler_cannot_read_closes_the_connection(self):
-        def fails(channel, frames):
+        def fails(*_):
             raise ProtocolViolation("no header")
 
-        self.dispatcher.bulk[b'{"code":310,'] = fails
+        self.runs_go_to(fails)
         self.receive(RemotingCommand(310, opaque=1), RemotingCommand(1, opaque=2))
         self.assertEqual(self.transport.commands(), [])
         self.assertTrue(self.transport.disconnecting)
@@ -276,23 +303,21 @@ class Grant:
         self.body = body
 
 
-class ValidatedBulkTests(ConnectionCase):
+class ValidatedRunTests(ConnectionCase):
     """Each request has one answer, in their order, whatever becomes of those around it."""
-
-    KEY = b'{"code":310,'
 
     def setUp(self):
         super().setUp()
         self.validator = RefusingSome([b"bad"])
         self.dispatcher = RequestDispatcher([self.validator])
-        self.dispatcher.bulk[self.KEY] = self.handle
         self.dispatcher.routes[310] = self.handle_one
         self.runs, self.alone, self.secured, self.given = [], [], [], []
-        self.connect()
+        self.runs_go_to(self.handle)
 
-    def handle(self, channel, frames):
-        self.runs.append([body for _, _, body in frames])
-        for _, header, body in frames:
+    def handle(self, channel, run, valid):
+        assert [request.body or b"" for request in valid] == [body for *_, body in run.frames()]
+        self.runs.append([body for _, _, body in run.frames()])
+        for _, header, body in run.frames():
             request = decode_frame(JSON, header, body)
             channel.send(RemotingCommand(0, opaque=request.opaque, flag=FLAG_RESPONSE))
 
@@ -320,25 +345,18 @@ class ValidatedBulkTests(ConnectionCase):
 
     def test_every_validator_is_asked(self):
         self.dispatcher = RequestDispatcher([self.validator, RefusingSome([b"worse"])])
-        self.dispatcher.bulk[self.KEY] = self.handle
-        self.connect()
+        self.runs_go_to(self.handle)
         self.assertEqual(sorted(self.send(b"bad", b"worse", b"2")), [(0, 16), (1, 16), (2, 0)])
 
     def test_one_that_is_refused_takes_no_other_with_it(self):
         self.assertEqual(sorted(self.send(b"0", b"bad", b"2")), [(0, 0), (1, 16), (2, 0)])
-        self.assertEqual(self.runs, [[b"0", b"2"]])
+        self.assertEqual(self.runs, [[b"0"], [b"2"]])
 
     def test_a_header_that_nobody_writes_like_that_goes_alone_and_all_keep_their_order(self):
         loose = b'"extFields":{"a":1}', b"loose"
         self.assertEqual(self.send(b"0", loose, b"2", b"3"), [(n, 0) for n in range(4)])
         self.assertEqual((self.runs, self.alone), ([[b"0"], [b"2", b"3"]], [b"loose"]))
         self.assertEqual([body for _, body in self.validator.seen], [b"0", b"loose", b"2", b"3"])
-
-    def test_what_means_another_code_is_not_for_the_bulk_handler(self):
-        other = b'"code":1', b"other"
-        self.dispatcher.routes[1] = self.handle_one
-        self.send(b"0", other, b"2")
-        self.assertEqual((self.runs, self.alone), ([[b"0"], [b"2"]], [b"other"]))
 
     def test_those_before_a_header_that_cannot_be_read_are_served(self):
         wrong = b'"version":99999999999', b"wrong"
@@ -347,11 +365,11 @@ class ValidatedBulkTests(ConnectionCase):
         self.assertTrue(self.transport.disconnecting or self.transport.disconnected)
         self.assertEqual(self.dispatcher.violations, 1)
 
-    def test_what_the_bulk_handler_gives_back_is_served_as_it_was_checked(self):
+    def test_what_the_handler_of_runs_gives_back_is_served_as_it_was_checked(self):
         """A signature passes once only, and each request has the grant of its own."""
         self.validator.validate = self.grant
         self.channel.security = Security(is_tls=True, names=("a.example",))
-        self.dispatcher.bulk[self.KEY] = self.give_back
+        self.runs_go_to(self.give_back)
         self.dispatcher.routes[310] = self.handle_granted
         loose = b'"extFields":{"a":1}', b"loose"
         self.assertEqual(self.send(b"0", b"1", loose, b"3"), [(n, 0) for n in range(4)])
@@ -359,7 +377,7 @@ class ValidatedBulkTests(ConnectionCase):
         self.assertEqual([grant.body for grant in self.alone], [b"0", b"1", b"loose", b"3"])
         self.assertEqual(self.secured, [self.channel.security] * 4)
 
-    def test_what_the_bulk_handler_has_served_is_kept_by_nobody(self):
+    def test_what_the_handler_of_runs_has_served_is_kept_by_nobody(self):
         """Bodies of 16 MiB would stay until the next run of some connection."""
         self.validator.validate = self.grant
         self.send(b"0", b"1")
@@ -372,9 +390,9 @@ class ValidatedBulkTests(ConnectionCase):
         request.grant = Grant(request.body)
         self.given.append(weakref.ref(request.grant))
 
-    def give_back(self, channel, frames):
-        for _, header, body in frames:
-            self.dispatcher.go_general_way(channel, header, body)
+    def give_back(self, channel, run, valid):
+        for request in valid:
+            self.dispatcher.go_general_way(channel, request)
 
     def handle_granted(self, channel, request):
         self.alone.append(request.grant)
@@ -413,9 +431,11 @@ class LongRequestTests(ConnectionCase):
         self.assertEqual(self.transport.producerState, "producing")
 
     def test_all_of_a_run_are_waited_for(self):
-        self.dispatcher.bulk[b'{"code":310,'] = lambda channel, frames: [
-            self.begin(channel, RemotingCommand(310, body=body)) for _, _, body in frames
-        ]
+        self.runs_go_to(
+            lambda channel, run, _: [
+                self.begin(channel, RemotingCommand(310, body=body)) for _, _, body in run.frames()
+            ]
+        )
         run = [RemotingCommand(310, body=body) for body in (b"12", b"345")]
         self.receive(*run, RemotingCommand(1, opaque=9))
         self.assertEqual(self.channel.held, 5)
@@ -436,19 +456,21 @@ class LongRequestTests(ConnectionCase):
         self.assertEqual(self.transport.producerState, "producing")
 
     def test_a_run_that_ends_in_garbage_closes_the_connection(self):
-        def garbles(channel, frames):
+        def garbles(channel, run, valid):
             channel.hold(1, Deferred())
             raise ProtocolViolation("no header")
 
-        self.dispatcher.bulk[b'{"code":310,'] = garbles
+        self.runs_go_to(garbles)
         self.receive(RemotingCommand(310))
         self.assertTrue(self.transport.disconnecting)
 
     def test_when_the_peer_is_gone_nobody_works_for_it(self):
         cancelled = []
-        self.dispatcher.bulk[b'{"code":310,'] = lambda channel, frames: [
-            channel.hold(len(body), Deferred(cancelled.append)) for _, _, body in frames
-        ]
+        self.runs_go_to(
+            lambda channel, run, _: [
+                channel.hold(len(body), Deferred(cancelled.append)) for _, _, body in run.frames()
+            ]
+        )
         self.receive(*[RemotingCommand(310, body=b"x") for _ in range(3)])
         for work in self.channel._held:
             work.addErrback(lambda failure: failure.trap(CancelledError) and None)

@@ -8,6 +8,7 @@ import pytest
 
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.runs.row_list import rows_of
 from rmq_ha.base.wire import binary_header, json_header
 from rmq_ha.base.wire.batch import encode_batch, read_batch
 from rmq_ha.base.wire.bodies import HeartbeatData
@@ -21,9 +22,9 @@ from rmq_ha.base.wire.route_bodies import (
     body_crc32,
 )
 from rmq_ha.base.wire.send_header import (
+    answer_template,
     decode_send_header,
     encode_send_header,
-    encode_send_responses,
 )
 from rmq_ha.base.wire.text import quote
 
@@ -85,7 +86,7 @@ def test_binary_send_request_a2_says_the_same():
 
 def test_send_response_a3():
     row = ("T", 1, int(MSG_ID[-16:], 16), 100, 0, 0, 0, "", "", 0, 0, "")
-    frame = encode_send_responses([7], [row], 0, MSG_ID[:-16])
+    frame = rows_of([row]).answers([7], answer_template(0, MSG_ID[:-16]))
     assert frame[8:].decode() == VECTORS["send_response_header"]
     ((_, header, body),) = FrameReader().receive_data(frame)
     binary = decode_frame(*read("send_response_binary_frame_hex"))

@@ -7,17 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.runs.row_list import rows_of
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.frame import FrameReader, decode_frame
 from rmq_ha.base.wire.json_header import encode_header
 from rmq_ha.base.wire.send_header import (
     UNDECODABLE,
     SendHeader,
+    answer_template,
     decode_fast_v1,
     decode_fast_v2,
     decode_send_header,
     encode_send_header,
-    encode_send_responses,
 )
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -90,7 +91,8 @@ def test_fast_way_gives_a_header_or_one_of_the_documented_errors(data):
 )
 def test_response_template_is_a_frame(opaque, code, queue_id, offset, region, trace_on):
     row = ("T", queue_id, 0xAB, 100, 0, 0, offset, "", "", 0, 0, "")
-    frames = encode_send_responses([opaque, None], [row, row], code, "CD", region, trace_on)
+    template = answer_template(code, "CD", region, trace_on)
+    frames = rows_of([row, row]).answers([opaque, None], template)
     (cut,) = FrameReader().receive_data(frames)
     json.loads(cut[1])
     command = decode_frame(*cut)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rmq_ha.base.errors import CorruptRecord
 from rmq_ha.base.model.message import Address
 from rmq_ha.base.store_format.commitlog import (
+    MAX_RECORD_SIZE,
     MESSAGE_MAGIC,
     RECORD_OVERHEAD,
     Record,
@@ -21,7 +22,6 @@ from rmq_ha.base.store_format.commitlog import (
 )
 from rmq_ha.base.store_format.dledger import BLANK, decode_header, encode_header
 from rmq_ha.base.store_format.dledger_values import TERM_TOPIC, Entry
-from rmq_ha.base.store_format.walk import MAX_RECORD_SIZE
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.log.walk import walk
 from rmq_ha.ops.offline.chain import Layout, Tail, chain, first_record

@@ -191,7 +191,7 @@ def test_sending_again_stops_where_somebody_has_had_enough_or_one_fails(dead: Ty
     assert told.lines[-1]["would_send"] == 6
     assert told.lines[-1]["sent"] < 6
     for name in ("one", "two"):
-        dead.cluster.brokers[name].dispatcher.bulk.clear()
+        dead.cluster.brokers[name].dispatcher.handle_run = None
         dead.refuses(name, RequestCode.SEND_MESSAGE_V2)
     told = dead("dlq resend h --yes")
     assert (told.code, told.lines[-1]) == (FAILED, {"would_send": 1, "sent": 0})

@@ -191,7 +191,7 @@ def test_messages_are_sent_one_batch_after_the_other(typed: Typist) -> None:
 def test_what_was_not_sent_is_counted_and_told(typed: Typist, logged: list[Any]) -> None:
     for name in ("one", "two"):
         routes = typed.cluster.brokers[name].dispatcher
-        routes.bulk.clear()
+        routes.handle_run = None
         typed.refuses(name, RequestCode.SEND_MESSAGE_V2)
     told = typed("produce Orders x --count 3")
     assert (told.code, told.out) == (FAILED, "")

@@ -6,10 +6,15 @@ import pytest
 
 from rmq_ha.base.model.message import Address
 from rmq_ha.base.store_files import WINDOW
-from rmq_ha.base.store_format.commitlog import RECORD_OVERHEAD, Record, encode_blank, encode_record
+from rmq_ha.base.store_format.commitlog import (
+    MAX_RECORD_SIZE,
+    RECORD_OVERHEAD,
+    Record,
+    encode_blank,
+    encode_record,
+)
 from rmq_ha.base.store_format.dledger import encode_header
 from rmq_ha.base.store_format.dledger_values import TERM_TOPIC, Entry
-from rmq_ha.base.store_format.walk import MAX_RECORD_SIZE
 from rmq_ha.ops.offline.backup import _copy_file
 from rmq_ha.ops.offline.chain import Chain, Layout, Tail, chain, first_record, tail_at
 from rmq_ha.ops.offline.log_files import is_number

@@ -47,7 +47,8 @@ def routes(broker: Guarded) -> set[int]:
     for dispatcher in (broker.controller.dispatcher, broker.controller.fast_dispatcher):
         assert dispatcher.default is None
         found |= set(map(int, dispatcher.routes))
-        found |= {int(key.split(b":")[1].strip(b",")) for key in dispatcher.bulk}
+        assert dispatcher.handle_run is not None
+        found |= {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2}  # in runs, too
     return found
 
 

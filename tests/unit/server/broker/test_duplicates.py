@@ -266,8 +266,7 @@ def test_of_a_run_each_one_that_is_refused_is_under_way_no_more() -> None:
     for _ in range(2):
         assert all(window.begins(TOPIC, key) for key in "ABC")
         assert not any(window.begins(TOPIC, key) for key in "ABC")
-        drafts = [(TOPIC, *[None] * 10, key) for key in "ABC"]
-        done = window.watched(drafts, lambda *given: kept.append(given))
+        done = window.watched([(TOPIC, key) for key in "ABC"], lambda *given: kept.append(given))
         done("refused", [None] * 3, {}, 1.0)
     assert kept == [("refused", [None] * 3, {}, 1.0)] * 2
 

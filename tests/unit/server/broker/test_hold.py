@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 
 from rmq_ha.base.model.message import DispatchRequest
 from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.base.runs.row_list import rows_of
 from rmq_ha.server.broker.hold import (
     MAX_EXPRESSIONS,
     MAX_HOLD_SECONDS,
@@ -62,12 +63,12 @@ def arrival(offset: int = 0, tag: str = "", queue_id: int = 0) -> DispatchReques
 def test_an_arrival_wakes_who_waits_for_that_queue() -> None:
     it = Holding()
     first, second, other = it.hold(), it.hold(), it.hold(queue_id=1)
-    it.service.on_arrival([arrival()])
+    it.service.on_arrival(rows_of([arrival()]))
     assert it.resumed == [first, second]
     assert len(it.service) == 1
-    it.service.on_arrival([arrival()])
+    it.service.on_arrival(rows_of([arrival()]))
     assert it.resumed == [first, second]
-    it.service.on_arrival([arrival(queue_id=1)])
+    it.service.on_arrival(rows_of([arrival(queue_id=1)]))
     assert it.resumed == [first, second, other]
 
 
@@ -76,7 +77,7 @@ def test_each_of_those_who_wait_is_asked_what_it_wants() -> None:
     it = Holding()
     others = [it.hold(tags="TagA"), it.hold(7)]
     pull = it.hold(tags="TagB")
-    it.service.on_arrival([arrival(0, "TagB")])
+    it.service.on_arrival(rows_of([arrival(0, "TagB")]))
     assert it.resumed == [pull]
     assert not set(others) & set(it.resumed)
 
@@ -84,9 +85,9 @@ def test_each_of_those_who_wait_is_asked_what_it_wants() -> None:
 def test_an_arrival_before_the_wanted_offset_is_not_it() -> None:
     it = Holding()
     pull = it.hold(5)
-    it.service.on_arrival([arrival(3), arrival(4)])
+    it.service.on_arrival(rows_of([arrival(3), arrival(4)]))
     assert it.resumed == []
-    it.service.on_arrival([arrival(5)])
+    it.service.on_arrival(rows_of([arrival(5)]))
     assert it.resumed == [pull]
 
 
@@ -96,7 +97,7 @@ def test_pulls_are_resumed_after_the_whole_batch_was_seen() -> None:
     again = it.pull()
     first = it.hold()
     first.resume = lambda pull: it.service.hold(again) and it.resumed.append(pull)
-    it.service.on_arrival([arrival(0), arrival(1)])
+    it.service.on_arrival(rows_of([arrival(0), arrival(1)]))
     assert it.resumed == [first]
     assert len(it.service) == 1
 
@@ -107,7 +108,7 @@ def test_a_tag_that_does_not_match_wakes_five_seconds_later() -> None:
     pull = it.hold(tags="TagA")
     it.clock.advance(2)
     it.max_offset = 1
-    it.service.on_arrival([arrival(0, "TagB")])
+    it.service.on_arrival(rows_of([arrival(0, "TagB")]))
     it.clock.advance(4.9)
     assert it.resumed == []
     it.clock.advance(0.1)
@@ -120,7 +121,7 @@ def test_a_second_look_that_finds_nothing_leaves_the_limit_as_it_was() -> None:
     """What did not match is cut from the log again: there is nothing to say before the limit."""
     it = Holding()
     pull = it.hold(tags="TagA", suspend_ms=9000)
-    it.service.on_arrival([arrival(0, "TagB")])
+    it.service.on_arrival(rows_of([arrival(0, "TagB")]))
     it.clock.advance(8.9)
     assert it.resumed == []
     it.clock.advance(0.1)
@@ -130,7 +131,7 @@ def test_a_second_look_that_finds_nothing_leaves_the_limit_as_it_was() -> None:
 def test_a_matching_tag_wakes_at_once() -> None:
     it = Holding()
     pull = it.hold(tags="TagA")
-    it.service.on_arrival([arrival(0, "TagB"), arrival(1, "TagA")])
+    it.service.on_arrival(rows_of([arrival(0, "TagB"), arrival(1, "TagA")]))
     assert it.resumed == [pull]
     it.clock.advance(100)
     assert it.resumed == [pull]
@@ -187,7 +188,7 @@ def test_a_closed_connection_is_forgotten_at_once() -> None:
     other = it.hold()
     channel.close()
     assert len(it.service) == 1
-    it.service.on_arrival([arrival()])
+    it.service.on_arrival(rows_of([arrival()]))
     assert it.resumed == [other]
     assert not it.service.hold(it.pull(channel=channel))
 
@@ -197,7 +198,7 @@ def test_a_connection_is_asked_once_to_tell_of_its_end() -> None:
     channel = FakeChannel()
     for _ in range(5):
         it.hold(channel=channel)
-        it.service.on_arrival([arrival()])
+        it.service.on_arrival(rows_of([arrival()]))
     assert channel.close_callbacks == 1
 
 
@@ -212,7 +213,7 @@ def test_short_lived_pulls_leave_nothing_behind() -> None:
     it = Holding()
     for number in range(1000):
         it.hold(number)
-        it.service.on_arrival([arrival(number)])
+        it.service.on_arrival(rows_of([arrival(number)]))
     assert len(it.resumed) == 1000
     assert len(it.service._heap) <= 130
 
@@ -234,7 +235,7 @@ def test_one_that_was_looked_at_in_vain_has_its_limit_whatever_went_meanwhile() 
     """What is swept from the heap was its old entry for that limit: it needs a new one."""
     it = Holding(capacity=300)
     kept = it.hold(tags="TagA", suspend_ms=9000)
-    it.service.on_arrival([arrival(0, "TagB")])
+    it.service.on_arrival(rows_of([arrival(0, "TagB")]))
     channel = FakeChannel()
     for number in range(200):
         it.hold(number, channel=channel)
@@ -271,9 +272,9 @@ def test_a_message_whose_properties_are_refused_wakes_nobody_at_once() -> None:
     pulls = [it.hold(1), it.hold()]
     for pull in pulls:
         pull.message_filter = Refusing(SubscriptionData.for_tags("T", "*"))
-    it.service.on_arrival([arrival(0)._replace(properties_string="a\x01b\x02")])
+    it.service.on_arrival(rows_of([arrival(0)._replace(properties_string="a\x01b\x02")]))
     assert it.resumed == []
-    it.service.on_arrival([arrival(0)])
+    it.service.on_arrival(rows_of([arrival(0)]))
     assert it.resumed == pulls[1:]
 
 
@@ -310,7 +311,7 @@ def test_every_pull_is_resumed_once_or_its_connection_is_gone(steps: list[Any]) 
                 held.append(pull)
         elif kind == "arrive":
             it.max_offset = max(it.max_offset, first + 1)
-            it.service.on_arrival([arrival(first, second)])
+            it.service.on_arrival(rows_of([arrival(first, second)]))
         elif kind == "wait":
             it.clock.advance(first)
         elif channels[first].is_open:
@@ -345,7 +346,7 @@ def test_nothing_of_a_pull_outlives_its_connection() -> None:
 def test_an_answered_pull_leaves_nothing_in_the_heap() -> None:
     it = Holding()
     pull = it.hold(tags="a")
-    it.service.on_arrival([arrival(tag="a")])
+    it.service.on_arrival(rows_of([arrival(tag="a")]))
     assert it.resumed == [pull]
     assert pull.message_filter is None
     assert pull.resume != it.resumed.append

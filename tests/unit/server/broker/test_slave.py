@@ -12,6 +12,7 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import ProtocolViolation, RemotingTimeout
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.message import DispatchRequest
+from rmq_ha.base.runs.row_list import rows_of
 from rmq_ha.base.store_flags import RunningFlags
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.assembly import replication_info
@@ -67,15 +68,15 @@ class SlaveTests(SynchronousTestCase):
         """A message of a topic that the slave lacks makes it copy the tables at once, once."""
         record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, "")
         self.slave.start()
-        self.slave.on_arrival([record])
+        self.slave.on_arrival(rows_of([record]))
         self.clock.advance(1)
         self.assertEqual(self.master.asked, [], "no master is known yet")
         self.slave.set_master_address(MAIN)
-        self.slave.on_arrival([record, record])
+        self.slave.on_arrival(rows_of([record, record]))
         self.clock.advance(0.05)
         self.assertEqual(len(self.master.asked), 4)
         self.assertIn("TopicA", self.topics.table)
-        self.slave.on_arrival([record])
+        self.slave.on_arrival(rows_of([record]))
         self.clock.advance(1)
         self.assertEqual(len(self.master.asked), 4)
         self.successResultOf(self.slave.stop())
@@ -86,7 +87,7 @@ class SlaveTests(SynchronousTestCase):
         self.slave.set_master_address(MAIN)
         self.slave.start()
         for _ in range(20):
-            self.slave.on_arrival([record])
+            self.slave.on_arrival(rows_of([record]))
             self.clock.advance(0.05)
         self.assertLessEqual(len(self.master.asked), 8)
         self.successResultOf(self.slave.stop())
@@ -100,7 +101,7 @@ class SlaveTests(SynchronousTestCase):
         for passes in (1, 2):
             self.clock.advance(10)
             before = len(self.master.asked)
-            self.slave.on_arrival([record])
+            self.slave.on_arrival(rows_of([record]))
             self.clock.advance(0.05)
             self.assertEqual(len(self.master.asked), before + 4, passes)
 
@@ -117,7 +118,7 @@ class SlaveTests(SynchronousTestCase):
         record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, "")
         for _ in range(10):
             self.copy()
-            self.slave.on_arrival([record])
+            self.slave.on_arrival(rows_of([record]))
             self.clock.advance(10)
         self.assertEqual(dropped, [])
         for _ in range(10):
@@ -197,7 +198,7 @@ class SlaveTests(SynchronousTestCase):
         record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, "")
         self.slave.start()
         self.slave.set_master_address(MAIN)
-        self.slave.on_arrival([record])
+        self.slave.on_arrival(rows_of([record]))
         self.successResultOf(self.slave.stop())
         self.clock.advance(30)
         self.assertEqual(self.master.asked, [])
@@ -209,7 +210,7 @@ class SlaveTests(SynchronousTestCase):
         held = self.master.held[FAST, 21] = Deferred()
         self.slave.start()
         self.slave.set_master_address(MAIN)
-        self.slave.on_arrival([record])
+        self.slave.on_arrival(rows_of([record]))
         self.clock.advance(0.05)
         stopped = self.slave.stop()
         self.assertNoResult(stopped)
@@ -224,7 +225,7 @@ class SlaveTests(SynchronousTestCase):
         self.slave.set_master_address(MAIN)
         held = self.master.held[FAST, 21] = Deferred()
         self.clock.advance(2.9)
-        self.slave.on_arrival([record])
+        self.slave.on_arrival(rows_of([record]))
         self.clock.advance(0.05)
         self.clock.advance(0.1)
         self.assertEqual(self.master.asked, [(FAST, 21)])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rmq_ha.base.model.message import Address, AppendResult, Message, PutMessageResult
 from rmq_ha.base.model.status import PutMessageStatus
+from rmq_ha.base.runs.row_list import rows_of
 from rmq_ha.base.store_format.commitlog import Record, encode_record
 from rmq_ha.server.broker.stat_items import Figure, StatsItem, StatsTable, Window
 from rmq_ha.server.broker.stats import BrokerStats
@@ -81,7 +82,7 @@ def test_each_message_of_a_run_counts_where_its_run_took_so_long() -> None:
     now = Now()
     stats = BrokerStats(now, now.seconds)
     rows = [("T", 0, 0, 100, 0, 0, 0, "", "", 0, 0, "")] * 3
-    stats.put_rows(rows, now.seconds() - 0.012, now.seconds())
+    stats.put_rows(rows_of(rows), now.seconds() - 0.012, now.seconds())
     told = stats.runtime_info()
     assert "[0~10ms]:0 [10~50ms]:3 [50~100ms]:0" in told["putMessageDistributeTime"]
     assert told["putMessageEntireTimeMax"] == "12"
@@ -171,7 +172,7 @@ def test_every_name() -> None:
     stats.put("T", 1, 5, 500, 2)
     sizes = [(1, 100), (2, 100), (2, 200)]
     rows = [("T", queue, 0, size, 0, 0, 0, "", "", 0, 0, "") for queue, size in sizes]
-    stats.put_rows(rows, now.seconds() - 0.003, now.seconds())
+    stats.put_rows(rows_of(rows), now.seconds() - 0.003, now.seconds())
     stats.put_back("SCHEDULE_TOPIC_XXXX", 2, 50)
     host = Address.parse("127.0.0.1", 1)
     message = Message("T", 0, b"", host, host, START_MS)
@@ -375,7 +376,7 @@ def test_samplings_count_from_the_start_of_the_broker() -> None:
     totals: list[Any] = []
     for _ in range(4):
         rows = [(topic, 0, 0, 10, 0, 0, 0, "", "", 0, 0, "") for topic in ("T", "U")]
-        stats.put_rows(rows, now.seconds(), now.seconds())
+        stats.put_rows(rows_of(rows), now.seconds(), now.seconds())
         stats.got("T", 0, "G", 1, 10)
         now.value += 5_000
         names = [("TOPIC_PUT_NUMS", "T"), ("TOPIC_PUT_NUMS", "U"), ("GROUP_GET_NUMS", "T@G")]
@@ -390,7 +391,7 @@ def test_rows_alone_are_counted_where_they_came() -> None:
     stats = BrokerStats(now, now.seconds)
     for _ in range(2):
         rows = [("T", 0, 0, 10, 0, 0, 0, "", "", 0, 0, "")]
-        stats.put_rows(rows, now.seconds(), now.seconds())
+        stats.put_rows(rows_of(rows), now.seconds(), now.seconds())
         now.value += 15_000
     growths = stats.growths("TOPIC_PUT_NUMS", "T") or []
     assert [growth.total for growth in growths] == [2, 0, 0]

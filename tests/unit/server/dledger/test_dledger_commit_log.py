@@ -12,7 +12,7 @@ from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.message import Address, AppendResult, DispatchRequest, Message, MessageBatch
 from rmq_ha.base.model.status import PutMessageStatus
-from rmq_ha.base.store_format import run
+from rmq_ha.base.runs import run
 from rmq_ha.base.store_format.commitlog import Record, decode_record, encode_record
 from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE
 from rmq_ha.server.dledger import tail

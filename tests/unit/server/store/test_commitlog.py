@@ -20,7 +20,6 @@ from rmq_ha.base.store_format.commitlog import (
     decode_record,
     dispatch_request_at,
 )
-from rmq_ha.base.store_format.run import work_of
 from rmq_ha.server.store.log import commitlog
 from rmq_ha.server.store.log.append import GroupEncoder
 from rmq_ha.server.store.log.commitlog import CommitLog
@@ -274,7 +273,7 @@ def test_the_bytes_of_each_record(log):
     messages = [message_of(size) for size in (200, 300, 250)]
     group = log.encoder.encode([draft_of(one) for one in messages], 0, 1 << 22, 1)
     records = group.records()
-    assert b"".join(records) == b"".join(group.segments[0].parts)
+    assert b"".join(records) == group.segments[0].data
     assert [decode_record(record).size for record in records] == [len(item) for item in records]
     assert [len(decode_record(record).body) for record in records] == [
         len(item.body) for item in messages
@@ -343,11 +342,11 @@ def test_what_did_not_get_into_the_log_is_no_row_of_its_group():
     """A disk that is full in the second of three files: the records of the first are there."""
     encoder = GroupEncoder(SIZE, [])
     group = encoder.encode([draft_of(message_of(1200))] * 7, 0, 1 << 22, 1)
-    rows, size = list(group.rows), group.size
+    rows, size = list(group.rows), group.rows.size
     lost = group.give_up(1, PutMessageStatus.SERVICE_NOT_AVAILABLE)
     assert [row[2] // SIZE for row in group.rows] == [0, 0, 0]
     assert group.rows + lost == rows
-    assert group.size == size - sum(row[3] for row in lost)
+    assert group.rows.size == size - sum(row[3] for row in lost)
     assert list(group.faults) == [3, 4, 5, 6]
 
 
@@ -449,7 +448,7 @@ def test_what_is_announced_is_what_is_written(tmp_path_factory, groups):
         if run is None:  # a batch, which whoever dispatches reads
             position = walk(log, position, position + 1)
             continue
-        assert run.work == sum(map(work_of, run.rows))
+        assert run.rows.work == sum(len(row[7]) for row in run.rows)
         for row in run.rows:
             position = walk(log, position, row[2])
             data = log.record_at(position, row[3])

@@ -5,8 +5,8 @@ from errno import EIO
 import pytest
 
 from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.runs.run import SLICE
 from rmq_ha.base.store_flags import Flag
-from rmq_ha.base.store_format.run import SLICE
 from rmq_ha.server.store.log.dispatch import ENOUGH, GATHER_S
 from rmq_ha.server.store.message_store import KEYS_AT_ONCE
 
@@ -151,7 +151,7 @@ def test_after_a_stop_it_goes_on_where_it_was(machine, message):
 
 def test_too_many_for_the_memory(machine, message, monkeypatch):
     """What append could not leave behind is read from the log."""
-    monkeypatch.setattr("rmq_ha.base.store_format.run._MAX_PENDING", 10)
+    monkeypatch.setattr("rmq_ha.base.runs.run._MAX_PENDING", 10)
     store = machine.open()
     for _ in range(100):
         store.put_many([message() for _ in range(7)], lambda results: None)

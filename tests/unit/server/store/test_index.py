@@ -21,7 +21,6 @@ from rmq_ha.base.store_format.index import (
     file_name,
     index_file_size,
     key_hash,
-    unique_hash,
 )
 from rmq_ha.server.store.index import file as index_file
 from rmq_ha.server.store.index.index import IndexService
@@ -94,8 +93,8 @@ def test_the_least_java_integer_hashes_to_0() -> None:
 @example("load", "7F00000100002A139A5589A1B2C30042")
 @example("T", "0" * 64)
 @example("T", "0" * 65)
-def test_a_unique_key_hashes_as_any_other(topic: str, key: str) -> None:
-    assert unique_hash(topic, key) == key_hash(topic, key)
+def test_the_hash_of_a_text_goes_on_from_that_of_its_beginning(topic: str, key: str) -> None:
+    assert java_hash(key, java_hash(topic)) == java_hash(topic + key)
 
 
 @given(st.binary(max_size=60))

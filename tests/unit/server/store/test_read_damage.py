@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from rmq_ha.base.errors import CorruptRecord
 from rmq_ha.base.model.message import DispatchRequest
 from rmq_ha.base.model.status import GetMessageStatus
-from rmq_ha.base.store_format.commitlog import MESSAGE_MAGIC, decode_record
+from rmq_ha.base.store_format.commitlog import MAX_RECORD_SIZE, MESSAGE_MAGIC, decode_record
 from rmq_ha.base.store_format.consumequeue import FILLER
 from rmq_ha.base.store_format.record_checks import record_fits
-from rmq_ha.base.store_format.walk import MAX_RECORD_SIZE
 
 COUNT = 40
 LOG = "/store/commitlog/00000000000000000000"

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.base.model.message import DispatchRequest
-from rmq_ha.base.store_format.run import SLICE, SLICE_WORK, PendingRuns, Run, by_name, work_of
+from rmq_ha.base.runs.row_list import rows_of
+from rmq_ha.base.runs.run import SLICE, SLICE_WORK, PendingRuns, Run, by_name
 
 SIZE = 100
 GAP = 48
@@ -20,7 +21,7 @@ def runs_of(sizes: list[int], keys: str, gap: int) -> list[Run]:
             place = position + gap
             rows.append(("T", 0, place, SIZE, 0, 1, number, text, "", 0, 0, ""))
             position, number = place + SIZE, number + 1
-        made.append(Run(start, position, rows, sum(map(work_of, rows))))
+        made.append(Run(start, position, rows_of(rows)))
     return made
 
 
@@ -41,8 +42,9 @@ def test_slices_are_all_there_is_in_order(sizes, keys, gap, ends) -> None:
         while (found := pending.take(position, end)) is not None:
             assert found.start == position
             assert 0 < len(found.rows) <= SLICE
-            assert found.work == sum(map(work_of, found.rows))
-            assert found.work - work_of(found.rows[-1]) < SLICE_WORK or len(found.rows) == 1
+            assert found.rows.work == sum(len(row[7]) for row in found.rows)
+            last = len(found.rows[-1][7])
+            assert found.rows.work - last < SLICE_WORK or len(found.rows) == 1
             assert found.end == found.rows[-1][2] + SIZE <= end
             taken += found.rows
             position = found.end
@@ -71,7 +73,7 @@ def test_what_ends_a_file_is_in_no_record_and_passed_over() -> None:
     (first,), pending = runs_of([2], "", 0), PendingRuns()
     pending.add(first._replace(end=1024))
     second = ("T", 0, 1024, SIZE, 0, 1, 2, "", "", 0, 0, "")
-    pending.add(Run(1024, 1024 + SIZE, [second]))
+    pending.add(Run(1024, 1024 + SIZE, rows_of([second])))
     found = pending.take(0, 1024 + SIZE)
     assert found is not None
     assert (found.end, len(found.rows)) == (1024 + SIZE, 3)

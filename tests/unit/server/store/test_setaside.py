@@ -7,8 +7,9 @@ import pytest
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
+from rmq_ha.base.runs.row_list import rows_of
+from rmq_ha.base.runs.run import Run
 from rmq_ha.base.store_format.commitlog import decode_record, dispatch_request_at
-from rmq_ha.base.store_format.run import Run
 from rmq_ha.server.store.log.flush import _sync_all
 from rmq_ha.server.store.log.setaside import folder_for
 from rmq_ha.server.store.queues.deleted_queues import DeletedQueues
@@ -572,7 +573,7 @@ def test_what_is_known_of_the_log_ends_with_it(machine, pair, kept):
     last = decode_record(store.record_at(appended[kept - 1].physical_offset))
     store.deleted.add([("Gone", 0)], store.log.max_offset)
     store.log.pending.add(
-        Run(end, end + 1, [dispatch_request_at(store.log.read(end, 4096), 0, 4096, [])])
+        Run(end, end + 1, rows_of([dispatch_request_at(store.log.read(end, 4096), 0, 4096, [])]))
     )
     set_aside(machine, store, end)
     assert store.log.last_store_timestamp == last.store_timestamp

@@ -21,7 +21,7 @@ def body_with_a_record(message, at, sys_flag=0):
     inner = message(b"inner")
     inner.sys_flag = sys_flag
     segments = GroupEncoder(65536, [1000]).encode([draft_of(inner)], at, 1 << 22, 1).segments
-    return b"".join(segments[0].parts)
+    return segments[0].data
 
 
 @pytest.mark.parametrize("asked", [(0, SLICE), (299, 0), (SLICE + 1, 299)])

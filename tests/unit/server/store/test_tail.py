@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from rmq_ha.base.model.message import draft_of
 from rmq_ha.base.model.status import BrokerRole
-from rmq_ha.base.store_format.commitlog import BLANK_SIZE, encode_blank
-from rmq_ha.base.store_format.run import SLICE, Run
-from rmq_ha.base.store_format.walk import MAX_RECORD_SIZE, MORE, walk
+from rmq_ha.base.runs.log_walk import MORE, walk
+from rmq_ha.base.runs.row_list import NO_ROWS
+from rmq_ha.base.runs.run import SLICE, Run
+from rmq_ha.base.store_format.commitlog import BLANK_SIZE, MAX_RECORD_SIZE, encode_blank
 from rmq_ha.server.store.log.append import GroupEncoder
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
@@ -174,9 +175,9 @@ def test_a_master_goes_on_at_the_next_whole_record(simulated, message, told, byt
     (segment,) = (
         GroupEncoder(65536, []).encode([draft_of(message())] * 2, start, 1 << 22, 1).segments
     )
-    records = b"".join(segment.parts)
+    records = segment.data
     tail = a_log(simulated, bytes(1000) + b"\xff" * bytes_between + records)
-    assert tail.next_slice(1000, False) == Run(1000, start, [])
+    assert tail.next_slice(1000, False) == Run(1000, start, NO_ROWS)
     assert told == [(1000, f"{bytes_between} bytes that are no record; skipped")]
     assert tail.next_slice(start, False).end == start + len(records)
 
@@ -184,17 +185,17 @@ def test_a_master_goes_on_at_the_next_whole_record(simulated, message, told, byt
 def test_a_master_does_not_go_beyond_the_end(simulated, told):
     """What will be appended there would never be dispatched."""
     tail = a_log(simulated, b"\xff" * 1000)
-    assert tail.next_slice(0, False) == Run(0, 1000, [])
+    assert tail.next_slice(0, False) == Run(0, 1000, NO_ROWS)
     assert [offset for offset, _ in told] == [0]
 
 
 def test_a_record_whose_parts_do_not_fit_is_skipped_and_told(simulated, message, told):
     (segment,) = GroupEncoder(65536, []).encode([draft_of(message())], 0, 1 << 22, 1).segments
-    record = bytearray(b"".join(segment.parts))
+    record = bytearray(segment.data)
     record[0:4] = (len(record) + 10).to_bytes(4, "big")
     tail = a_log(simulated, record + bytes(10))
     for waits in (False, True):
-        assert tail.next_slice(0, waits) == Run(0, len(record) + 10, [])
+        assert tail.next_slice(0, waits) == Run(0, len(record) + 10, NO_ROWS)
     assert len(told) == 2
 
 
@@ -205,7 +206,7 @@ def test_a_blank_ends_its_file(simulated, message, told):
     ends = tail.next_slice(0, False)
     assert (ends.end, len(ends.rows)) == (65536, 2)
     behind = ends.rows[1][2] + ends.rows[1][3]
-    assert tail.next_slice(behind, True) == Run(behind, 65536, [])
+    assert tail.next_slice(behind, True) == Run(behind, 65536, NO_ROWS)
     assert not told
 
 
@@ -213,7 +214,7 @@ def test_a_record_that_ends_with_its_file_is_waited_for(simulated, message, told
     (segment,) = (
         GroupEncoder(65536, []).encode([draft_of(message(b"x" * 500))], 0, 1 << 22, 1).segments
     )
-    head = bytearray(b"".join(segment.parts)[:36])
+    head = bytearray(segment.data[:36])
     for size, is_bad in ((65536, False), (65537, True)):
         head[0:4] = size.to_bytes(4, "big")
         tail = a_log(simulated, bytes(head))
@@ -241,7 +242,7 @@ def test_a_place_is_told_once_until_it_was_cut(simulated, monkeypatch):
 def test_a_record_that_is_cut_anywhere_is_waited_for(message):
     """Behind others and far from the beginning of the log: more bytes may follow."""
     segments = GroupEncoder(65536, []).encode([draft_of(message())] * 3, 5000, 1 << 22, 1).segments
-    data = b"".join(segments[0].parts)
+    data = segments[0].data
     size = len(data) // 3
     for cut in range(1, size):
         found = walk(data[: 2 * size + cut], 5000, [], 9)
@@ -272,7 +273,7 @@ def good_log(message, blank):
     group = encoder.encode([draft_of(one) for one in messages], 0, 1 << 22, 1)
     data = bytearray()
     for segment in group.segments:
-        data += bytes(segment.physical_offset - len(data)) + b"".join(segment.parts)
+        data += bytes(segment.physical_offset - len(data)) + segment.data
     assert (encode_blank(8)[4:] in data) is blank
     return bytes(data)
 
@@ -287,7 +288,7 @@ def test_a_slice_has_so_many_records_and_no_more(simulated, message):
         sizes = []
         position = 0
         while position < store.log.max_offset:
-            start, end, rows, _ = tail.next_slice(position, False)
+            start, end, rows = tail.next_slice(position, False)
             assert (start, end) == (position, rows[-1][2] + size)
             position = end
             sizes.append(len(rows))

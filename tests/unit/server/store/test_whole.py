@@ -13,8 +13,8 @@ from random import Random
 import pytest
 
 from rmq_ha.base.errors import StoreError
+from rmq_ha.base.runs.log_walk import walk
 from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE, CheckpointTimes, CompletePositions
-from rmq_ha.base.store_format.walk import walk
 from rmq_ha.server.store.index.file import IndexFile
 from rmq_ha.server.store.local.rebuild import QueueRebuild
 from rmq_ha.server.store.log.checkpoint import Checkpoint

@@ -5,15 +5,19 @@ An append makes a run of the records that it wrote, and a walk of those that it 
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from rmq_ha.base.model.message import DispatchRequest, Row
+from rmq_ha.base.runs.face import Rows
+from rmq_ha.base.runs.maker import concat
 
 SLICE = 256
 SLICE_WORK = 16384
 """Most work of a slice; see `work_of`. A single record has at most twice as much."""
 
 _MAX_PENDING = 16384
+_rows = itemgetter(2)
 
 
 class Run(NamedTuple):
@@ -22,31 +26,17 @@ class Run(NamedTuple):
 
     :ivar start: physical offset of the first byte.
     :ivar end: physical offset after the last byte, which may be a blank's.
-    :ivar rows: the rows of its records, in order.
-    :ivar work: the cost of its records besides their number; see `work_of`.
+    :ivar rows: the rows of its records, in order; empty if it has none.
     """
 
     start: int
     end: int
-    rows: Sequence[Row]
-    work: int = 0
+    rows: Rows
 
     def parted(self, count: int) -> "tuple[Run, Run]":
         """Return a run with the first `count` records, at least one, and a run with the others."""
-        first, others = self.rows[:count], self.rows[count:]
-        between = first[-1][2] + first[-1][3]
-        work = sum(map(work_of, first))
-        return (
-            Run(self.start, between, first, work),
-            Run(between, self.end, others, self.work - work),
-        )
-
-
-def work_of(row: Row) -> int:
-    """
-    Return the most that a record may cost in keys of the index: each two characters may be a key.
-    """
-    return len(row[7])
+        first, others = self.rows.part(0, count), self.rows.part(count, len(self.rows))
+        return Run(self.start, first.end, first), Run(first.end, self.end, others)
 
 
 def by_name(
@@ -101,7 +91,7 @@ class PendingRuns:
         while runs and runs[0].start == position:
             run = runs.popleft()
             size = len(run.rows)
-            if run.end > end or count + size > SLICE or work + run.work > SLICE_WORK:
+            if run.end > end or count + size > SLICE or work + run.rows.work > SLICE_WORK:
                 fitting = 0 if taken else _fitting(run.rows, end)
                 if fitting < size:
                     if fitting:
@@ -112,30 +102,31 @@ class PendingRuns:
                     break
             taken.append(run)
             count += size
-            work += run.work
+            work += run.rows.work
             position = run.end
         self._count -= count
         if not taken:
             return None
         if taken[0] is taken[-1]:
             return taken[0]
-        return Run(start, position, [row for run in taken for row in run.rows], work)
+        return Run(start, position, concat(list(map(_rows, taken))))
 
     def _drop_before(self, position: int) -> None:
         """Drop the records of the first run that were dispatched already."""
         run = self._runs.popleft()
-        rows = [row for row in run.rows if row[2] >= position]
-        self._count -= len(run.rows) - len(rows)
-        if rows:
-            self._runs.appendleft(Run(position, run.end, rows, sum(map(work_of, rows))))
+        size = len(run.rows)
+        dropped = sum([row[2] < position for row in run.rows])
+        self._count -= dropped
+        if dropped < size:
+            self._runs.appendleft(Run(position, run.end, run.rows.part(dropped, size)))
 
 
-def _fitting(rows: Sequence[Row], end: int) -> int:
+def _fitting(rows: Rows, end: int) -> int:
     """Return how many of the first records fit into a slice."""
     count = work = 0
-    for row in rows[:SLICE]:
+    for row in rows.part(0, min(SLICE, len(rows))):
         if row[2] + row[3] > end or work >= SLICE_WORK:
             break
-        work += work_of(row)
+        work += len(row[7])
         count += 1
     return count

@@ -6,18 +6,19 @@ Spec: store.md, sections 5.4 and 6.3.
 import sys
 from typing import NamedTuple
 
-from rmq_ha.base.model.message import Row
+from rmq_ha.base.runs import maker
+from rmq_ha.base.runs.face import Rows
+from rmq_ha.base.runs.row_list import NO_ROWS, rows_of
+from rmq_ha.base.runs.run import Run
 from rmq_ha.base.store_format.commitlog import (
     BLANK_SIZE,
+    MAX_RECORD_SIZE,
     UNREADABLE,
     record_size_at,
     row_at,
 )
-from rmq_ha.base.store_format.run import Run
 
 READ_SIZE = 1 << 20
-MAX_RECORD_SIZE = 64 << 20
-"""Most bytes of a record. A record that claims more is damaged; remoting frames end at 16 MiB."""
 
 IDENTITY_SIZE = 36
 """
@@ -62,28 +63,35 @@ def walk(
     :param physical_offset: where `data` begins; a record with another physical offset is
         unreadable.
     :param max_work: the walk ends after the record with which the work of all reaches this; see
-        `run.work_of`.
+        `Rows.work`.
     """
-    rows: list[Row] = []
+    parts: list[Rows] = []
     position = work = needed = 0
     verdict = MORE
     limit = len(data)
-    for _ in range(max_count):
-        row = row_at(data, position, limit, delay_levels, check_crc)
-        if isinstance(row, int):
-            verdict = row
-            if row == UNREADABLE:
-                verdict, needed = _unreadable(data, position, limit, physical_offset)
-            break
-        if row[2] != physical_offset + position:
-            verdict = UNREADABLE
-            break
-        rows.append(row)
-        position += row[3]
-        work += len(row[7])
-        if work >= max_work:
-            break
-    return Walk(Run(physical_offset, physical_offset + position, rows, work), verdict, needed)
+    while max_count > 0 and work < max_work:
+        rows = maker.walk(
+            data, position, physical_offset + position, max_count, max_work - work, check_crc, 0
+        )
+        if rows is None:
+            row = row_at(data, position, limit, delay_levels, check_crc)
+            if isinstance(row, int):
+                verdict = row
+                if row == UNREADABLE:
+                    verdict, needed = _unreadable(data, position, limit, physical_offset)
+                break
+            if row[2] != physical_offset + position:
+                verdict = UNREADABLE
+                break
+            rows = rows_of([row])
+        parts.append(rows)
+        position = rows.end - physical_offset
+        max_count -= len(rows)
+        work += rows.work
+    run = Run(
+        physical_offset, physical_offset + position, maker.concat(parts) if parts else NO_ROWS
+    )
+    return Walk(run, verdict, needed)
 
 
 def _unreadable(data: bytes, position: int, limit: int, physical_offset: int) -> tuple[int, int]:
