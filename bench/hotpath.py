@@ -360,7 +360,7 @@ class Send(Part):
             self.sent += self.chunk
             self.master.ends[0].out.clear()
         for machine in self.machines.values():
-            while machine.store.dispatcher.behind:
+            while machine.store.dispatcher.bytes_behind:
                 machine.step()
         return self.sent - began
 

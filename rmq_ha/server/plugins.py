@@ -82,17 +82,23 @@ def checked_journal(plugin: Any, made: Any) -> Journal:
     """
     Return the journal that a plugin made, if it has all methods of a `Journal`.
 
-    :raises ConfigurationError: it lacks methods; the message names them.
+    :raises ConfigurationError: it lacks methods, or has one that is never called; the message names
+        them.
     """
+    where = f"plugin {plugin.name!r} of {type(plugin).__module__}"
+    if hasattr(made, "kept"):
+        raise ConfigurationError(
+            f"{where} made {made!r} with a method `kept`, which is called `when_kept` since "
+            "0.2.0: rename it, since the broker would acknowledge messages without asking it"
+        )
     methods = [name for name, item in vars(Journal).items() if isinstance(item, FunctionType)]
     missing = sorted(n for n in methods if not n.startswith("_") and not hasattr(made, n))
     if not missing:
         journal: Journal = made
         return journal
     raise ConfigurationError(
-        f"plugin {plugin.name!r} of {type(plugin).__module__} made {made!r}, which is no Journal: "
-        f"it has no {', '.join(missing)}; subclass "
-        "rmq_ha.server.replication.classic.journal.ClassicJournal"
+        f"{where} made {made!r}, which is no Journal: it has no {', '.join(missing)}; "
+        "subclass rmq_ha.server.replication.classic.journal.ClassicJournal"
     )
 
 

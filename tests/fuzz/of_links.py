@@ -227,7 +227,7 @@ class AtOnceOwner(Owner):
         *(
             encode_piece(Piece(1, 1, piece))
             + encode_master_handshake(MasterHandshake(0, 1, EPOCHS))
-            for piece in TableSet().tables.whole()
+            for piece in TableSet().tables.all_pieces()
         ),
     ],
     (),

@@ -114,6 +114,6 @@ class Slave:
                 answer = Answer(said.code, said.remark, said.ext or {}, said.body or b"")
                 self.manager.answered(action, answer, time.monotonic())
             elif isinstance(action, Apply | Accept | Withdraw):
-                self.manager.kept(time.monotonic())
+                self.manager.write_done(time.monotonic())
             elif isinstance(action, Follow):
                 self.follows = action

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from rmq_ha.base.config.controlled import ControllerModeConfig
+from rmq_ha.base.config.controller_mode_keys import ControllerModeConfig
 from rmq_ha.base.config.fields import FirstReader, keys_of
 from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.config.netty import NettyServerConfig
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 
 Command = tuple[str, ...]
 

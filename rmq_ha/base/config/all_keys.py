@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from rmq_ha.base.config.broker import BrokerConfig
-from rmq_ha.base.config.controlled import ControllerModeConfig
 from rmq_ha.base.config.controller import ControllerConfig
+from rmq_ha.base.config.controller_mode_keys import ControllerModeConfig
 from rmq_ha.base.config.fields import Key, keys_of
 from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.config.netty import NettyClientConfig, NettyServerConfig
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.config.tls_keys import TLS_KEYS
 from rmq_ha.base.config.unserved_keys import UNSERVED

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rmq_ha.base.config.broker import BrokerConfig
-from rmq_ha.base.config.controlled import ControllerModeConfig
 from rmq_ha.base.config.controller import ControllerConfig
+from rmq_ha.base.config.controller_mode_keys import ControllerModeConfig
 from rmq_ha.base.config.fields import keys_of
 from rmq_ha.base.config.netty import NettyClientConfig, NettyServerConfig
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.config.unserved_keys import Section, UnservedValues
 from rmq_ha.base.model.message import Address

@@ -14,6 +14,7 @@ from rmq_ha.base.config.controller_mode import apply_controller_mode, is_control
 from rmq_ha.base.config.dledger import apply_dledger, is_dledger
 from rmq_ha.base.config.doubtful import check_broker, note_doubts
 from rmq_ha.base.config.fields import keys_of
+from rmq_ha.base.config.key_readers import with_unknown_keys
 from rmq_ha.base.config.load_controller import controller_within
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.config.plans import embeds_namesrv, namesrv_port_plan, port_plan
@@ -30,7 +31,6 @@ from rmq_ha.base.config.settings import (
 )
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.config.values import parse_value
-from rmq_ha.base.config.whose import with_unknown_keys
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.printable import one_line
 from rmq_ha.base.model.status import BrokerRole

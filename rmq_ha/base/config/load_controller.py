@@ -14,12 +14,12 @@ from rmq_ha.base.config.dledger_settings import parse_peers
 from rmq_ha.base.config.doubtful import note_doubts
 from rmq_ha.base.config.families import note_family, own_peer
 from rmq_ha.base.config.fields import keys_of
+from rmq_ha.base.config.key_readers import with_unknown_keys
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.config.plans import controller_port_plan
 from rmq_ha.base.config.ports import check_metrics_port
 from rmq_ha.base.config.settings import Notice, Setting, collect, fill, unknown_keys
 from rmq_ha.base.config.surroundings import Surroundings
-from rmq_ha.base.config.whose import with_unknown_keys
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.host_port import parse_host_port
 

@@ -7,9 +7,9 @@ import click
 from rmq_ha.base.config import properties
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.dledger import is_dledger
+from rmq_ha.base.config.key_readers import readers
 from rmq_ha.base.config.load import load_broker
 from rmq_ha.base.config.surroundings import Surroundings
-from rmq_ha.base.config.whose import readers
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.host.disk import RealDisk
 from rmq_ha.base.host.surroundings import real_surroundings

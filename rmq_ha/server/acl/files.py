@@ -82,11 +82,11 @@ class AclFiles:
         read = {
             path: file
             for path, stamp in stamps.items()
-            if (file := self._one(path, stamp, before)) is not None
+            if (file := self._read_or_keep(path, stamp, before)) is not None
         }
         if not read:
             read = before[0]
-            self.faults.setdefault(self.directory, self._nothing())
+            self.faults.setdefault(self.directory, self._no_file_fault())
         self._stamps = stamps
         for path in read:
             self._versions.setdefault(path, DataVersion(now_ms, 0))
@@ -112,7 +112,7 @@ class AclFiles:
             raise ConfigurationError(_reason(path, error)) from None
         self.refresh(now_ms)
 
-    def _one(
+    def _read_or_keep(
         self, path: str, stamp: Stamp, before: tuple[dict[str, AclFile], dict[str, str]]
     ) -> AclFile | None:
         known, fault = before[0].get(path), before[1].get(path)
@@ -144,7 +144,7 @@ class AclFiles:
                 continue  # the file was deleted meanwhile
         return stamps
 
-    def _nothing(self) -> str:
+    def _no_file_fault(self) -> str:
         return (
             f"there is neither {self.default} nor a .yml file in {self.directory}/{FOLDER}: write "
             "one, or set aclDirectory to where they are"

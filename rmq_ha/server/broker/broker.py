@@ -293,8 +293,8 @@ class Broker:
             api,
             self.succession,
             MasterCallbacks(
-                self.masters.only(self.journal.set_master_address),
-                self.masters.only(self.slave_synchronize.set_master_address),
+                self.masters.only_trusted(self.journal.set_master_address),
+                self.masters.only_trusted(self.slave_synchronize.set_master_address),
             ),
         )
         self.topics.on_creation(self.registration.register_new_topic)
@@ -474,12 +474,12 @@ class Broker:
         while self._undo:
             name, undo = self._undo.pop()
             try:
-                await self._maybe(undo())
+                await self._finish(undo())
             except Exception:
                 self.log.failure("stopping {name} failed; going on", name=name)
 
     @staticmethod
-    async def _maybe(result: Any) -> None:
+    async def _finish(result: Any) -> None:
         if isinstance(result, Awaitable):
             await result
 

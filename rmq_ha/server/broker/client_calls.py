@@ -56,9 +56,9 @@ class ClientCalls:
         self._waiting[channel] = waiting + 1
         self._total += 1
         answer = channel.invoke(command, timeout_ms)
-        return answer.addBoth(self._over, channel)
+        return answer.addBoth(self._free_place, channel)
 
-    def _over(self, result: Any, channel: Channel) -> Any:
+    def _free_place(self, result: Any, channel: Channel) -> Any:
         self._total -= 1
         left = self._waiting[channel] - 1
         if left:

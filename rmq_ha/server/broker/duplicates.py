@@ -153,14 +153,14 @@ class DuplicateWindow:
         if not self._store.is_writable:
             return put()  # `put` returns the reason
         if self._is_under_way(message.key):
-            return self._later(message.key, partial(self.put, message, wait, put))
-        first = self._first(message)
+            return self._retry_later(message.key, partial(self.put, message, wait, put))
+        first = self._earlier_record(message)
         if first is None:
             return self._put_new((message.key,), put)
         queue_id = first.queue_id
         if message.stored_in != message.topic:
             queue_id = int(first.properties[REAL_QID])
-        return self._known([first], queue_id, wait)
+        return self._answer_again([first], queue_id, wait)
 
     def put_batch(
         self, topic: str, ids: Sequence[str], sender: str, wait: bool, host: str, put: Put
@@ -178,8 +178,8 @@ class DuplicateWindow:
         for key in keys:
             if self._is_under_way(key):
                 again = partial(self.put_batch, topic, ids, sender, wait, host, put)
-                return self._later(key, again)
-        first = self._first(SendKey(topic, topic, ids[0], sender))
+                return self._retry_later(key, again)
+        first = self._earlier_record(SendKey(topic, topic, ids[0], sender))
         if first is None:
             return self._put_new(keys, put)
         records = [first]
@@ -190,7 +190,7 @@ class DuplicateWindow:
             if len(records) < len(ids):
                 return self._put_new(keys, put)
             self._forget(*keys)
-            return self._known(records, first.queue_id, wait)
+            return self._answer_again(records, first.queue_id, wait)
 
         def failed(failure: Failure) -> Failure:
             self._forget(*keys)
@@ -207,7 +207,7 @@ class DuplicateWindow:
             unit = None if queue is None else queue.unit(first.queue_offset + number)
             record = None if unit is None else self._record(unit[0])
             message = SendKey(first.topic, first.topic, ids[number], sender)
-            if record is None or not self._is(record, message):
+            if record is None or not self._is_record_of(record, message):
                 return
             records.append(record)
             if number % MEMBERS_A_TURN == 0:
@@ -230,7 +230,7 @@ class DuplicateWindow:
         if key in self._under_way:
             return False
         try:
-            if self._first(SendKey(topic, topic, uniq_key, sender)) is not None:
+            if self._earlier_record(SendKey(topic, topic, uniq_key, sender)) is not None:
                 return False
         except StoreError:
             return False  # the sender gets the error when its message is put alone
@@ -273,7 +273,7 @@ class DuplicateWindow:
 
         return maybeDeferred(put).addBoth(ended)
 
-    def _later(
+    def _retry_later(
         self, key: Key, again: "Callable[[], Deferred[PutMessageResult]]"
     ) -> "Deferred[PutMessageResult]":
         """
@@ -287,14 +287,14 @@ class DuplicateWindow:
         outcomes.waiting += 1
         timer = self._clock.callLater(_PATIENCE_S, self._give_up, key, waiting)
 
-        def over(_: object) -> "PutMessageResult | Deferred[PutMessageResult]":
+        def ended(_: object) -> "PutMessageResult | Deferred[PutMessageResult]":
             outcomes.waiting -= 1
             if not timer.active():
                 return _NOT_NOW
             timer.cancel()
             return again()
 
-        return waiting.addCallback(over)
+        return waiting.addCallback(ended)
 
     def _give_up(self, key: Key, waiting: "Deferred[None]") -> None:
         self._under_way[key].remove(waiting)
@@ -318,7 +318,7 @@ class DuplicateWindow:
 
     # Known messages
 
-    def _first(self, message: SendKey) -> Record | None:
+    def _earlier_record(self, message: SendKey) -> Record | None:
         """
         Return the newest record in the window that is this message and that its queue has.
 
@@ -335,7 +335,7 @@ class DuplicateWindow:
             record = self._record(place)
             if record is None or record.store_timestamp < since:
                 continue
-            if self._is(record, message) and self._is_queued(record):
+            if self._is_record_of(record, message) and self._is_queued(record):
                 return record
         return None
 
@@ -347,7 +347,7 @@ class DuplicateWindow:
             return None
 
     @staticmethod
-    def _is(record: Record, message: SendKey) -> bool:
+    def _is_record_of(record: Record, message: SendKey) -> bool:
         if record.topic != message.stored_in:
             return False
         properties = decode_properties(record.properties_string)
@@ -368,7 +368,7 @@ class DuplicateWindow:
         unit = None if queue is None else queue.unit(record.queue_offset)
         return unit is not None and unit[:2] == (record.physical_offset, record.size)
 
-    def _known(
+    def _answer_again(
         self, records: Sequence[Record], queue_id: int, wait: bool
     ) -> "Deferred[PutMessageResult]":
         """Return the answer of the first send, as soon as its records are kept."""
@@ -390,7 +390,7 @@ class DuplicateWindow:
         status: PutMessageStatus | None = _OK
         now = self._clock.seconds()
         if (wait or journal.always_waits) and not journal.is_kept(start, end):
-            status = journal.kept(start, end, now, decided)
+            status = journal.when_kept(start, end, now, decided)
         if status is not None:
             decided(status, now)
         return done

@@ -4,7 +4,7 @@ reactor.
 
 from collections.abc import Callable
 
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.wire.codes import ResponseCode
 
@@ -33,7 +33,7 @@ class FrameLimits:
         self._config = config
         self.refused = dict.fromkeys(_MOST, 0)
 
-    def most(self, key: str) -> int:
+    def limit(self, key: str) -> int:
         return _MOST[key](self._config)
 
     def check(self, key: str, count: int, code: int = ResponseCode.SYSTEM_ERROR) -> None:
@@ -42,7 +42,7 @@ class FrameLimits:
 
         :raises RequestRejected: the request has too many items.
         """
-        most = self.most(key)
+        most = self.limit(key)
         if count > most:
             self.refused[key] += 1
             raise RequestRejected(code, f"too much for one request: {key} allows {most}")

@@ -28,7 +28,7 @@ class TrustedMasters:
         """`haTrustedMasters`, as the operator wrote it."""
         return self._trusted.text
 
-    def only(self, follow: Callable[[str | None], None]) -> Callable[[str | None], None]:
+    def only_trusted(self, follow: Callable[[str | None], None]) -> Callable[[str | None], None]:
         """
         Wrap a function that follows a master.
 

@@ -212,9 +212,9 @@ class Registration:
     def _tell_changes(self) -> None:
         waiting, self._waiting = self._waiting, []
         self._is_telling = True
-        Deferred.fromCoroutine(self._register_changes()).addBoth(self._told, waiting)
+        Deferred.fromCoroutine(self._register_changes()).addBoth(self._changes_registered, waiting)
 
-    def _told(self, _: object, waiting: "list[Deferred[None]]") -> None:
+    def _changes_registered(self, _: object, waiting: "list[Deferred[None]]") -> None:
         self._is_telling = False
         if self._waiting:
             self._tell_changes()
@@ -222,7 +222,7 @@ class Registration:
             done.callback(None)
 
     async def _stop(self) -> None:
-        await self._everywhere(
+        await self._call_all(
             self._targets,
             lambda name_server: self._api.unregister(
                 name_server, self._presented, UNREGISTER_TIMEOUT_MS
@@ -247,7 +247,7 @@ class Registration:
 
     async def _ask_versions(self, name_servers: list[str]) -> list[tuple[bool, DataVersion | None]]:
         version = self._version
-        return await self._everywhere(
+        return await self._call_all(
             name_servers,
             lambda name_server: self._api.known_version(
                 name_server, self._presented, version, self._timeout_ms
@@ -310,7 +310,7 @@ class Registration:
     ) -> None:
         """Run one round; a slave prefers an answer that names a master."""
         self._told_id = self._presented.broker_id
-        answers = await self._everywhere(name_servers, register)
+        answers = await self._call_all(name_servers, register)
         self.rounds += 1
         named = next((item for item in answers if item.master_address), None)
         if answers:
@@ -370,7 +370,7 @@ class Registration:
         if result.order_topics is not None:
             self._topics.update_order(result.order_topics)
 
-    async def _everywhere(
+    async def _call_all(
         self, name_servers: list[str], call: Callable[[str], Coroutine[Any, Any, T]]
     ) -> list[T]:
         """

@@ -267,7 +267,7 @@ class RoleSwitch:
         """
         await self._parts.delay_offsets.persist_if_dirty()
         while self._group.leads(term) and not self._is_stopped and not self._wanted:
-            if self._group.is_settled() and self._parts.store.dispatcher.behind <= 0:
+            if self._group.is_settled() and self._parts.store.dispatcher.bytes_behind <= 0:
                 return True
             waiting: Deferred[None] = Deferred()
             timer = self._clock.callLater(READY_LOOK_S, self._paused)

@@ -191,7 +191,7 @@ class SlaveSynchronize:
         """
         known = self._topics.table
         topics = set(rows.topics)
-        self._vanished.seen(topics)
+        self._vanished.note_messages(topics)
         news = topics - known.keys()
         news -= self._asked_for | SYSTEM_TOPICS
         if news and self._master is not None and self._soon is None and self._is_started:

@@ -79,12 +79,12 @@ class StatsItem:
         first = max(last - kept + 1, self.born // unit)
         if first >= last:
             return Growth(0, 0.0, 0.0)
-        new, old = self._at(window, last), self._at(window, first)
+        new, old = self._values_at(window, last), self._values_at(window, first)
         total, times = new[figure] - old[figure], new[3] - old[3]
         seconds = (last - first) * unit * SAMPLE_S
         return Growth(total, total / seconds, total / times if times > 0 else 0.0)
 
-    def _at(self, window: Window, sample: int) -> tuple[int, int, int, int]:
+    def _values_at(self, window: Window, sample: int) -> tuple[int, int, int, int]:
         for noted, past in self._notes[window]:
             if noted >= sample:
                 return past

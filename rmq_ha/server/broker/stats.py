@@ -220,7 +220,7 @@ class BrokerStats:
         return self._tables
 
     def _fold(self, tick: int) -> None:
-        """Add to the tables what `put_rows` and `got` counted since the last sampling."""
+        """Add to the tables what `put_rows` and `count_pull` counted since the last sampling."""
         counts, self._counts = self._counts, _Counts()
         pulls, self._pulls = self._pulls, _Pulls()
         counted_at, self._counted_at = self._counted_at, tick
@@ -240,7 +240,7 @@ class BrokerStats:
             self._topics.add(topic, counted_at, count, size, count)
             self._puts.add(self._cluster_name, counted_at, count, times=0)
 
-    def got(
+    def count_pull(
         self,
         topic: str,
         queue_id: int,
@@ -278,15 +278,14 @@ class BrokerStats:
         began: float,
     ) -> None:
         """
-        Count messages that a pull found, with `got`, and note how far before the log's end they
-        are.
+        Count messages that a pull found, and note how far before the log's end they are.
 
         :param records: at least one.
         :param size: bytes of the records.
         :param began: time in seconds when the reading began.
         """
         now, last = self._seconds(), records[-1]
-        self.got(topic, queue_id, group, len(records), size, int((now - began) * 1000), now)
+        self.count_pull(topic, queue_id, group, len(records), size, int((now - began) * 1000), now)
         stored_ms = store_timestamp_of(last)
         if stored_ms:
             (place,) = _PHYSICAL_OFFSET(last)

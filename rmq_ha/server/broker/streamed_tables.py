@@ -74,7 +74,7 @@ class _Table(ABC):
     def version(self) -> dict[str, int] | None:
         return None
 
-    def be(self, entries: Mapping[str, Any], version: Any) -> None:
+    def replace(self, entries: Mapping[str, Any], version: Any) -> None:
         self.amend(entries, version)
 
     @abstractmethod
@@ -115,15 +115,17 @@ class _Configs(_Table, Generic[T]):
     def version(self) -> dict[str, int] | None:
         return to_members(self._table.data_version)
 
-    def be(self, entries: Mapping[str, Any], version: Any) -> None:
+    def replace(self, entries: Mapping[str, Any], version: Any) -> None:
         if not entries:
             raise ProtocolViolation("a table came without any entry")
-        self._have({}, entries, version)
+        self._take_entries({}, entries, version)
 
     def amend(self, entries: Mapping[str, Any], version: Any) -> None:
-        self._have(self._table.table, entries, version)
+        self._take_entries(self._table.table, entries, version)
 
-    def _have(self, known: Mapping[str, T], entries: Mapping[str, Any], version: Any) -> None:
+    def _take_entries(
+        self, known: Mapping[str, T], entries: Mapping[str, Any], version: Any
+    ) -> None:
         configs = {name: config for name, config in known.items() if name not in entries}
         for name, entry in entries.items():
             if entry is not None:
@@ -227,7 +229,7 @@ class StreamedTables:
     def _tell(self, changed: Callable[[Entry], None], table: str, name: str) -> None:
         changed(Entry(table, name, self._tables[table].precedes_log))
 
-    def whole(self) -> Iterator[bytes]:
+    def all_pieces(self) -> Iterator[bytes]:
         for name, table in self._tables.items():
             yield from self._pieces(name, table, table.entries(), is_whole=True)
 
@@ -268,7 +270,7 @@ class StreamedTables:
         coming = self._coming.setdefault(body.table, {})
         coming.update(body.entries)
         if body.is_last:
-            table.be(self._coming.pop(body.table), body.data_version)
+            table.replace(self._coming.pop(body.table), body.data_version)
 
     def awaited(self) -> None:
         """

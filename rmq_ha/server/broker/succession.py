@@ -154,7 +154,7 @@ class Succession:
             return True
         return (peer.since_ms, peer.address) > (self._boot_ms, self._identity.address)
 
-    def _both(self, other: str) -> str:
+    def _two_masters(self, other: str) -> str:
         own = self._identity
         place = f"{own.broker_name}/{MASTER_ID}"
         return f"TWO MASTERS: {own.address} and {other} both register as {place}"
@@ -165,7 +165,7 @@ class Succession:
             self.log.error(
                 "{both}; this broker, {own}, started later and goes on. Stop {older}, or make it a "
                 "slave: rmqha-admin demote",
-                both=self._both(older),
+                both=self._two_masters(older),
                 own=self._identity.address,
                 older=older,
             )
@@ -182,6 +182,6 @@ class Succession:
             "nowhere until it is started again: make it a slave (rmqha-admin demote). If it is to "
             "be the master, stop {successor} and restart this broker "
             "(startBesideAnotherMaster=true asks nobody)",
-            begin=begin if is_start else self._both(successor),
+            begin=begin if is_start else self._two_masters(successor),
             successor=successor,
         )

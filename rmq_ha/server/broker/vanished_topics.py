@@ -6,7 +6,7 @@ lost its own, must not cause any deletion.
 
 from collections.abc import Callable, Collection, Iterable
 
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.wire.bodies import TopicTable
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
@@ -69,7 +69,7 @@ class VanishedTopics:
         """Forget a topic whose queues were dropped, or stay."""
         self._since.pop(topic, None)
 
-    def seen(self, topics: Iterable[str]) -> None:
+    def note_messages(self, topics: Iterable[str]) -> None:
         """Note topics of new messages: for them the minute begins again."""
         if self._since:
             for topic in self._since.keys() & topics:

@@ -231,7 +231,7 @@ class ControllerGroup:
         self._enter(Node.request, code, message, answered)
 
     def _refused(self, host: str, code: int, reason: str) -> None:
-        self._lookups.again()
+        self._lookups.look_up_doubtful()
         self.log.debug("{host}: request {code} refused: {why}", host=host, code=code, why=reason)
 
     def _enter(self, function: Callable[..., None], *args: Any) -> None:

@@ -84,7 +84,7 @@ class Liveness:
             channel,
         )
 
-    def last(self, broker_name: str, broker_id: int, now: int) -> Heartbeat | None:
+    def last_heartbeat(self, broker_name: str, broker_id: int, now: int) -> Heartbeat | None:
         """Return the last heartbeat of a broker that is alive; otherwise None."""
         heartbeat = self._last.get((broker_name, broker_id))
         return (
@@ -95,7 +95,7 @@ class Liveness:
 
     def is_alive(self, broker_name: str, broker_id: int, now: int) -> bool:
         """Whether the broker's last heartbeat is recent enough."""
-        return self.last(broker_name, broker_id, now) is not None
+        return self.last_heartbeat(broker_name, broker_id, now) is not None
 
     def is_heard(self, broker_name: str, broker_id: int) -> bool:
         """Whether something is known of the broker since `begin`."""
@@ -122,7 +122,7 @@ class Liveness:
         """
         return [key for key, heartbeat in self._last.items() if heartbeat.channel is channel]
 
-    def gone(self, keys: Iterable[Key]) -> None:
+    def mark_dead(self, keys: Iterable[Key]) -> None:
         for key in keys:
             self._last.pop(key, None)
             self._heard.add(key)

@@ -270,7 +270,7 @@ class ReplicasInfoManager:
         living = self._living(broker_set, name, now)
         designated = request.designate_elect and asker != ANYONE
         if broker_set.master_epoch == 0 and asker != ANYONE:
-            return self._first(broker_set, name, asker, living, designated)
+            return self._first_election(broker_set, name, asker, living, designated)
         master = broker_set.master
         if master in living and (not designated or asker == master):
             return _still_there(broker_set, name)
@@ -307,7 +307,7 @@ class ReplicasInfoManager:
             gone,
         )
 
-    def _first(
+    def _first_election(
         self,
         broker_set: BrokerSet,
         name: str,
@@ -496,7 +496,10 @@ class ReplicasInfoManager:
     # ------------------------------------------------------------ living brokers
 
     def _living(self, broker_set: BrokerSet, name: str, now: int) -> dict[int, Heartbeat]:
-        heard = {number: self._liveness.last(name, number, now) for number in broker_set.brokers}
+        heard = {
+            number: self._liveness.last_heartbeat(name, number, now)
+            for number in broker_set.brokers
+        }
         return {number: beat for number, beat in heard.items() if beat is not None}
 
     def _may_live(self, broker_set: BrokerSet, name: str, number: int, now: int) -> bool:

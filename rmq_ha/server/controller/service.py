@@ -297,7 +297,7 @@ class ControllerService:
                 if self._is_known_again(key):
                     return  # the refusal took some time, and the broker came back meanwhile
                 self.log.warn("{broker} is dead: it refuses connections", broker=_named(key))
-                self.liveness.gone([key])
+                self.liveness.mark_dead([key])
                 await self._elect_where_needed()
                 return
             except Exception as error:
@@ -331,7 +331,7 @@ class ControllerService:
                 return
         if self.group.leads and not self.liveness.is_heard(*key):
             self.log.warn("{broker} is dead: it refuses connections", broker=_named(key))
-            self.liveness.gone([key])
+            self.liveness.mark_dead([key])
             await self._elect_where_needed()
 
     def _pause(self, seconds: float) -> "Deferred[None]":
@@ -344,7 +344,7 @@ class ControllerService:
         Whether the broker's last heartbeat came by another connection than the lost one, or is too
         old.
         """
-        last = self.liveness.last(*key, self._host.steady_ms())
+        last = self.liveness.last_heartbeat(*key, self._host.steady_ms())
         return last is None or last.channel is not self._knocking[key]
 
     def _registered(self, key: Key) -> str | None:

@@ -54,7 +54,7 @@ class Tally:
     max_term: int = -1
 
     @classmethod
-    def of(cls, answers: dict[str, VoteResponse | None]) -> "Tally":
+    def count(cls, answers: dict[str, VoteResponse | None]) -> "Tally":
         given = [answer for answer in answers.values() if answer is not None]
         results = Counter(answer.vote_result for answer in given)
         terms = [answer.term for answer in given if answer.vote_result in _LARGER_TERM]
@@ -138,18 +138,18 @@ class Election:
         """Return the time to pause before the next vote, in milliseconds."""
         member, settings = self._member, self._member.settings
         if member.is_taking_leadership:
-            return member.between(
+            return member.random_between(
                 settings.min_take_leadership_vote_interval,
                 settings.max_take_leadership_vote_interval,
             )
-        return member.between(settings.min_vote_interval, settings.max_vote_interval)
+        return member.random_between(settings.min_vote_interval, settings.max_vote_interval)
 
     def _vote(self) -> None:
         member = self._member
         settings, ledger = member.settings, member.ledger
         if self._outcome is Outcome.WAIT_TO_VOTE_NEXT:
             member.raise_term()
-        wait = settings.vote_timeout + member.between(0, settings.vote_timeout // 2)
+        wait = settings.vote_timeout + member.random_between(0, settings.vote_timeout // 2)
         current = self._round = _Round(member.term, member.now + wait)
         requests = {
             peer: VoteRequest(
@@ -177,7 +177,7 @@ class Election:
 
     def _look(self, current: _Round) -> None:
         """End the round if more answers cannot change its outcome (8.2, step 5)."""
-        tally, settings = Tally.of(current.answers), self._member.settings
+        tally, settings = Tally.count(current.answers), self._member.settings
         if (
             tally.has_leader
             or tally.accepted + tally.not_ready >= settings.quorum
@@ -189,7 +189,7 @@ class Election:
         """End the round and act on its outcome. Spec: dledger.md, section 8.4."""
         self._round = None
         member, settings = self._member, self._member.settings
-        tally = Tally.of(current.answers)
+        tally = Tally.count(current.answers)
         self._outcome, more = self._parse(tally, current.term)
         if self._outcome is Outcome.PASSED:
             member.become_leader()

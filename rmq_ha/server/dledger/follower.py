@@ -83,7 +83,7 @@ class Follower:
             self._assumed = ledger.end_index if ledger.end_term == member.term else -1
 
     @property
-    def _kept(self) -> int:
+    def _trusted_index(self) -> int:
         """
         The last entry that this follower takes for the leader's own. It is committed with the
         leader's commit index, and not cut off.
@@ -340,7 +340,7 @@ class Follower:
         except (StoreError, OSError) as error:
             return self._refused("compare", entry, error)
         settings = member.settings
-        if settings.check_previous and entry.index < self._kept:
+        if settings.check_previous and entry.index < self._trusted_index:
             return _OK if is_same else _INCONSISTENT
         committed = ledger.committed_index
         if settings.keep_committed and (
@@ -412,7 +412,7 @@ class Follower:
         ledger = self._member.ledger
         index = min(request.commit_index, ledger.end_index)
         if self._member.settings.check_previous:
-            index = min(index, self._kept)
+            index = min(index, self._trusted_index)
         if index > ledger.committed_index and index >= ledger.begin_index >= 0:
             ledger.commit(index)
             self._member.outbox.append(CommitIndexMoved(index))

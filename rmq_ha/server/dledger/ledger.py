@@ -307,7 +307,7 @@ class Ledger(LedgerReader):
         if self._holds(entry):
             self._shorten(entry)
             return
-        before = self._before(entry)
+        before = self._entry_before(entry)
         if before is None:
             self._empty()
             self.end_index, self.end_pos = -1, entry.pos
@@ -324,7 +324,7 @@ class Ledger(LedgerReader):
             )
             return False
 
-    def _before(self, entry: Entry) -> Entry | None:
+    def _entry_before(self, entry: Entry) -> Entry | None:
         """Return the entry before this one if it may stay; otherwise None."""
         if not self.begin_index <= entry.index - 1 <= self.committed_index or self.end_index < 0:
             return None
@@ -368,14 +368,14 @@ class Ledger(LedgerReader):
         is cut at most once in a leadership, so this may block for a moment.
         """
         if self._on_disk.index > index:
-            kept = self._kept(index)
+            kept = self._synced_up_to(index)
             self.checkpoint_file.save(Checkpoint(min(self.committed_index, index), index, kept))
             self._on_disk = kept
         self.synced_index = min(self.synced_index, index)
         if self._job is not None:
             self._job.cut(index)
 
-    def _kept(self, index: int) -> SyncedUpTo:
+    def _synced_up_to(self, index: int) -> SyncedUpTo:
         """Return an entry as the checkpoint names it."""
         located = self.located(index)
         return SyncedUpTo() if located is None else SyncedUpTo(index, located.term, located.pos)
@@ -413,7 +413,7 @@ class Ledger(LedgerReader):
         checkpoint = None
         try:
             if thorough:
-                synced = self._kept(self.end_index)
+                synced = self._synced_up_to(self.end_index)
                 checkpoint = Checkpoint(self.committed_index, self.end_index, synced)
             taken = self.files.take(thorough)
         except (OSError, StoreError) as error:

@@ -48,7 +48,7 @@ class RecentEntries:
         at = index - entries[0].index if entries else -1
         return entries[at] if 0 <= at < len(entries) else None
 
-    def some(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
+    def entries_from(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
         """
         Return consecutive entries from `index` on, at least one; none if `index` is not in memory.
         """
@@ -146,7 +146,7 @@ class LedgerReader:
         :param max_bytes: size of headers and bodies together.
         :raises StoreError: the disk cannot read the entries, or one is damaged.
         """
-        recent = self.recent.some(index, max_bytes, max_count)
+        recent = self.recent.entries_from(index, max_bytes, max_count)
         if recent or not 0 <= self.begin_index <= index <= self.end_index:
             return recent
         return self._read(index, max_bytes, min(max_count, self.end_index - index + 1))

@@ -25,9 +25,9 @@ class Lookups:
         Look up all names. Requests that arrive earlier are refused; their senders repeat them.
         """
         self._members.doubtful.update(self._members.names)
-        self.again()
+        self.look_up_doubtful()
 
-    def again(self) -> None:
+    def look_up_doubtful(self) -> None:
         """Look up the names of the members in `Members.doubtful`."""
         now = self._host.clock.seconds()
         for peer in sorted(self._members.doubtful):

@@ -87,16 +87,16 @@ class Member:
             return
         self.known_max_term = max(self.known_max_term, term)
         self.wants_increase |= increase
-        self._be(Role.CANDIDATE, None)
+        self._set_role(Role.CANDIDATE, None)
 
     def become_follower(self, leader_id: str) -> None:
         """Follow the leader of the current term."""
         self.last_heard = self.now
-        self._be(Role.FOLLOWER, leader_id)
+        self._set_role(Role.FOLLOWER, leader_id)
 
     def become_leader(self) -> None:
         self.last_quorum = self.now
-        self._be(Role.LEADER, self.self_id)
+        self._set_role(Role.LEADER, self.self_id)
 
     def raise_term(self) -> None:
         """Begin the next term, without a vote yet; only for candidates."""
@@ -114,7 +114,7 @@ class Member:
         """Persist term and vote. Later actions in the outbox wait until both are on the disk."""
         self.outbox.append(Persist(TermVote(self.term, self.voted_for)))
 
-    def _be(self, role: Role, leader_id: str | None) -> None:
+    def _set_role(self, role: Role, leader_id: str | None) -> None:
         self.transferee = None
         self.role, self.leader_id = role, leader_id
         self._changed()
@@ -148,5 +148,5 @@ class Member:
     def answer(self, token: Any, message: GroupMessage) -> None:
         self.outbox.append(Answer(token, message))
 
-    def between(self, low: int, high: int) -> int:
+    def random_between(self, low: int, high: int) -> int:
         return low + self.random.randrange(max(high - low, 1))

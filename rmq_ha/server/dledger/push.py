@@ -243,7 +243,7 @@ class Pusher:
             room, budget = self._room()
             if room <= 0 or budget <= 0:
                 break
-            entries = ledger.entries(self._write_index, *self._most(room, budget))
+            entries = ledger.entries(self._write_index, *self._read_limits(room, budget))
             if not entries:
                 raise StoreError(f"entry {self._write_index} cannot be read")
             self._push_entries(entries)
@@ -268,7 +268,7 @@ class Pusher:
             return room, budget
         return room, min(budget, settings.peer_push_quota - self._second_bytes)
 
-    def _most(self, room: int, budget: int) -> tuple[int, int]:
+    def _read_limits(self, room: int, budget: int) -> tuple[int, int]:
         """Return the numbers of bytes and of entries to read for `room` requests."""
         settings = self._member.settings
         if not settings.is_enable_batch_push:

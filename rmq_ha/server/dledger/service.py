@@ -244,7 +244,7 @@ class DLedgerService:
         The members' names are looked up again, because a member may have a new address by now.
         """
         self._refused_requests += 1
-        self._lookups.again()
+        self._lookups.look_up_doubtful()
         more = self._refusals.admit(host, reason)
         if more is not None:
             self.log.warn(

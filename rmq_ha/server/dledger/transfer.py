@@ -226,7 +226,7 @@ class Transfer:
         if request.term != member.term:
             self._waiting = None
             self._answer(request, waiting.token, ResponseCode.INCONSISTENT_TERM, member.term)
-        elif self._has(request.take_leadership_ledger_index):
+        elif self._has_entry(request.take_leadership_ledger_index):
             self._waiting = None
             self._electing = waiting  # only one: becoming a follower ends an earlier one
             member.term_to_take_leadership = member.term + 1
@@ -235,7 +235,7 @@ class Transfer:
             self._waiting = None
             self._answer(request, waiting.token, ResponseCode.TAKE_LEADERSHIP_FAILED)
 
-    def _has(self, index: int) -> bool:
+    def _has_entry(self, index: int) -> bool:
         """Whether the ledger has the entry; with `check_previous`, equal to the leader's."""
         member = self._member
         checks = member.settings.check_previous

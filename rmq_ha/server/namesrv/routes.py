@@ -178,7 +178,7 @@ class RouteInfoManager:
         self._put_filter_servers(broker.address, filter_servers)
         return RegisterResult(is_first, *self._master_of(broker), displaced=holder)
 
-    def _has(self, broker_name: str, broker_id: int, address: str) -> bool:
+    def _is_registered(self, broker_name: str, broker_id: int, address: str) -> bool:
         data = self._brokers.get(broker_name)
         return data is not None and data.addresses.get(broker_id) == address
 
@@ -281,7 +281,7 @@ class RouteInfoManager:
             rival
             for rival in self.claims.rivals(now)
             if rival.holder in self._live
-            and self._has(rival.broker_name, rival.broker_id, rival.holder)
+            and self._is_registered(rival.broker_name, rival.broker_id, rival.holder)
         ]
 
     def claim(self, broker: BrokerIdentity, now: float) -> None:

@@ -51,7 +51,7 @@ class AppendTimes:
         offsets.append(offset)
         times.append(now)
 
-    def behind(self, offset: int, now: float) -> float:
+    def seconds_behind(self, offset: int, now: float) -> float:
         """
         Return for how many seconds the log has been longer than `offset`; 0 while it is not.
 

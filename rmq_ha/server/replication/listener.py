@@ -148,7 +148,7 @@ class ReplicationListener(Factory, Generic[F]):
                 requested=feed.requested,
                 acked=feed.acked,
                 lag=feed.lag,
-                lag_seconds=self.times.behind(feed.acked, now),
+                lag_seconds=self.times.seconds_behind(feed.acked, now),
                 broker_id=feed.broker_id,
             )
             for connection in self.connections

@@ -117,7 +117,7 @@ class FeedCore(Interface):
 F = TypeVar("F", bound=FeedCore)
 
 
-class _Timed(Protocol):
+class _TimedConnection(Protocol):
     """
     A connection with one timer.
 
@@ -164,7 +164,7 @@ class FeedOwner(Interface):
 
 
 @implementer(IPushProducer)
-class FeedProtocol(_Timed, Generic[F]):
+class FeedProtocol(_TimedConnection, Generic[F]):
     """
     The master's end of a connection, around its core.
 
@@ -357,7 +357,7 @@ class ReplicaOwner(Interface):
         """
 
 
-class ReplicaProtocol(_Timed, Generic[R]):
+class ReplicaProtocol(_TimedConnection, Generic[R]):
     """
     The slave's end of a connection, around its core.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.config.text_rules import LEAST_SECRET
 from rmq_ha.base.errors import ConfigurationError
 

@@ -286,8 +286,8 @@ class Journal(Protocol):
     Its calls in order: `attach` (a store is being built around it), `join` (a broker is), `load`,
     `check_presence`, `recover`, `mend`, `start`, `stop`, `flush`, and then `close`.
 
-    Messages come in runs, and a run is kept when its last record is. So `kept` is called once for
-    each run, with physical offsets, and no record needs an object that waits for it.
+    Messages come in runs, and a run is kept when its last record is. So `when_kept` is called once
+    for each run, with physical offsets, and no record needs an object that waits for it.
 
     :ivar log: the log, readable up to `log.readable_end`; a broker reads it directly.
     :ivar role: the role of this broker.
@@ -327,7 +327,7 @@ class Journal(Protocol):
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
         """Append all members of a batch or none; return one result for all."""
 
-    def kept(
+    def when_kept(
         self, start_offset: int, next_offset: int, since: float, decided: Decided
     ) -> PutMessageStatus | None:
         """
@@ -340,10 +340,10 @@ class Journal(Protocol):
 
     def sole_keeper(self) -> Replication | None:
         """
-        Return the replication, if `kept` asks nothing but its `when_replicated`.
+        Return the replication, if `when_kept` asks nothing but its `when_replicated`.
 
         Callers may then ask it themselves, until the configuration changes. A journal that adds
-        conditions to `kept` returns None.
+        conditions to `when_kept` returns None.
         """
 
     def is_kept(self, start_offset: int, next_offset: int) -> bool:

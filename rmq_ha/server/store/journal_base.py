@@ -74,7 +74,7 @@ class JournalBase:
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
         return self.log.append_batch(batch, now_ms)
 
-    def kept(
+    def when_kept(
         self, start_offset: int, next_offset: int, since: float, decided: Decided
     ) -> PutMessageStatus | None:
         """See `Journal`. The replication's status overrides the disk's, unless it is PUT_OK."""
@@ -89,7 +89,7 @@ class JournalBase:
             if replicated is not None:
                 decided(combine(status, replicated), now)
 
-        def elsewhere(status: PutMessageStatus, now: float) -> None:
+        def on_replicas(status: PutMessageStatus, now: float) -> None:
             nonlocal replicated
             replicated = status
             outcomes.replica_seconds.add(now - since)
@@ -102,15 +102,15 @@ class JournalBase:
         if self.replication is None:
             at_once = PutMessageStatus.PUT_OK
         else:
-            at_once = self.replication.when_replicated(next_offset, start_offset, elsewhere)
+            at_once = self.replication.when_replicated(next_offset, start_offset, on_replicas)
         if at_once is None:
             return None
         replicated = at_once
         return flushed if flushed is None or at_once is PutMessageStatus.PUT_OK else at_once
 
     def sole_keeper(self) -> Replication | None:
-        """See `Journal`. A subclass that overrides `kept` is asked by `kept` alone."""
-        if type(self).kept is not JournalBase.kept or not self.flusher.never_waits:
+        """See `Journal`. A subclass that overrides `when_kept` is asked by `when_kept` alone."""
+        if type(self).when_kept is not JournalBase.when_kept or not self.flusher.never_waits:
             return None
         return self.replication
 

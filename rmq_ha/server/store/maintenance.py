@@ -145,7 +145,7 @@ class StoreMaintenance(StoreReads):
             f"Total : {readable_size(total)}, Free : {readable_size(usable)}."
         )
         numbers = {
-            "dispatchBehindBytes": self.dispatcher.behind,
+            "dispatchBehindBytes": self.dispatcher.bytes_behind,
             "dispatchMaxBuffer": len(log.pending),
             "pageCacheLockTimeMills": 0,
             "sendThreadPoolQueueSize": self.statistics.outcomes.waiting,

@@ -235,7 +235,7 @@ class DefaultMessageStore(StoreMaintenance):
         :param sender: identifies one connection; 0 is returned while it waits for each answer.
         :param sends: number of sends in this turn, to be counted; 0 only asks.
         """
-        if not self.turns.came(sender, sends) or not self.turns.shortest:
+        if not self.turns.count_sends(sender, sends) or not self.turns.shortest:
             return 0
         return self.turns.waiting_ms(self.host.clock.seconds())
 

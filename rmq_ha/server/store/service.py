@@ -138,7 +138,7 @@ class StoreService:
             return  # the store stops, which dispatches the rest
         store = self._store
         now = store.host.clock.seconds()
-        store.turns.took(now - self._poked_at, now)
+        store.turns.end_turn(now - self._poked_at, now)
         for tell in store.journal.once_a_turn:
             tell()
         store.dispatcher.run(now)
@@ -234,7 +234,7 @@ class StoreService:
         store = self._store
         trouble = store.dispatcher.trouble
         numbers = store.journal.role.begins_as_master
-        if trouble and numbers and store.dispatcher.behind > 0:
+        if trouble and numbers and store.dispatcher.bytes_behind > 0:
             store.flags.hoist(Flag.QUEUES_BEHIND, trouble)
         else:
             store.renumber()
@@ -242,7 +242,7 @@ class StoreService:
     def _check_disk(self) -> None:
         store = self._store
         store.cleaner.check_disk()
-        if store.flags.is_up(Flag.QUEUES_BEHIND) and store.dispatcher.behind <= 0:
+        if store.flags.is_up(Flag.QUEUES_BEHIND) and store.dispatcher.bytes_behind <= 0:
             store.renumber()
             store.flags.lower(Flag.QUEUES_BEHIND)
             self.log.info("the queues know all of the log: puts are taken")
@@ -331,7 +331,7 @@ class StoreService:
         store = self._store
         is_clean = (
             was_running
-            and store.dispatcher.behind <= 0
+            and store.dispatcher.bytes_behind <= 0
             and store.log.max_offset <= store.log.flushed_offset
             and store.flags.may_be_closed_cleanly
             and not store.queue_flusher.is_broken

@@ -125,7 +125,7 @@ class PutSettler:
             # Counted before the question: the journal may call `later` before `kept` returns.
             outcomes.waiting += count
             if keeper is None:
-                status = self._journal.kept(start, end, put.ended, put.decided)
+                status = self._journal.when_kept(start, end, put.ended, put.decided)
             else:
                 put.asks_replication = True
                 status = keeper.when_replicated(end, start, put.decided)

@@ -31,7 +31,7 @@ class TurnWatch:
         self._sends: dict[Hashable, int] = {}
         self._is_queue = False
 
-    def came(self, sender: Hashable, sends: int) -> bool:
+    def count_sends(self, sender: Hashable, sends: int) -> bool:
         """
         Count sends of this turn; return whether this sender has several of them in it.
 
@@ -44,7 +44,7 @@ class TurnWatch:
         self._is_queue |= is_queue
         return is_queue
 
-    def took(self, seconds: float, now: float) -> None:
+    def end_turn(self, seconds: float, now: float) -> None:
         self._waits.append(seconds if self._is_queue else 0.0)
         self.shortest = min(self._waits) if self._is_queue else 0.0
         self._at = now

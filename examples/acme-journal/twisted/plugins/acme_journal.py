@@ -22,10 +22,12 @@ class TwoDisksJournal(LocalJournal):
         self._copied = int(files[-1]) if files else 0  # the last file is copied anew
         self.once_a_turn.append(self._copy)
 
-    def kept(self, start_offset, next_offset, since, decided):
+    def when_kept(self, start_offset, next_offset, since, decided):
         self._waiting.append((next_offset, other := Deferred()))
         own, clock = Deferred(), self._store.host.clock
-        known = super().kept(start_offset, next_offset, since, lambda *told: own.callback(told[0]))
+        known = super().when_kept(
+            start_offset, next_offset, since, lambda *told: own.callback(told[0])
+        )
         if known is not None:
             own.callback(known)
         both = gatherResults([own, other])

@@ -20,7 +20,7 @@ from rmq_ha.server.store.journal_statistics import JournalStatistics
 _MOST_SLAVES = 100
 
 
-class PairShown:
+class PairView:
     def __init__(self, broker: Any) -> None:
         self._broker = broker
         self._config = broker.configuration.store

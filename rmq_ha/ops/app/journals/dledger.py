@@ -14,7 +14,7 @@ STALLED_S = 10.0
 """Seconds after which a leader that commits nothing, while messages wait, is not ready."""
 
 
-class GroupShown:
+class GroupView:
     def __init__(self, broker: Any) -> None:
         self._broker = broker
 

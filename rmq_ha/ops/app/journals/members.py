@@ -20,7 +20,7 @@ _BEHIND = 1 << 20
 """A slave that lacks at least so many bytes is shown as behind."""
 
 
-def _here(
+def _own_member(
     key: str, name: str, role: str, why_no_puts: str, master: MasterStatistics | None
 ) -> Member:
     """
@@ -60,7 +60,9 @@ def members_of_pair(
     """
     is_slave = role is BrokerRole.SLAVE
     master = (statistics.master or NO_LINK) if is_slave else None
-    members = [_here(address, address, "slave" if is_slave else "master", why_no_puts, master)]
+    members = [
+        _own_member(address, address, "slave" if is_slave else "master", why_no_puts, master)
+    ]
     if master is not None:
         name = f"master {master.address or ''}".strip()
         members.append(_master(name, name, master))
@@ -109,11 +111,11 @@ def members_of_group(told: DLedgerStatistics, why_no_puts: str) -> list[Member]:
     role, leader = str(told.role or "CANDIDATE").lower(), told.leader or ""
     leads, name = role == "leader", str(told.self_id)
     if leads:
-        here = _here(name, name, "leader", why_no_puts, None)
+        here = _own_member(name, name, "leader", why_no_puts, None)
     else:
         fault = "its committed entries are others than the leader's" if told.is_diverged else None
         state = FOLLOWING if leader else "no leader"
-        here = _here(name, name, role, "", MasterStatistics(state=state, fault=fault))
+        here = _own_member(name, name, role, "", MasterStatistics(state=state, fault=fault))
     members = [here]
     if leader and not leads:
         key = str(leader)
@@ -141,7 +143,7 @@ def members_of_set(statistics: SetStatistics, address: str, why_no_puts: str) ->
     leads, master, number = statistics.leads, statistics.master, statistics.broker_id
     name = address if number is None else f"{_of_set(number)} at {address}"
     role = "master" if leads else "slave"
-    members = [_here(address, name, role, why_no_puts, None if leads else master or NO_LINK)]
+    members = [_own_member(address, name, role, why_no_puts, None if leads else master or NO_LINK)]
     if master is not None and not leads:
         key = _of_set(master.broker_id)
         members.append(_master(key, f"{key} at {master.address}", master))

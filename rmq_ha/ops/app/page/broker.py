@@ -186,7 +186,7 @@ class BrokerBoard(Board):
             log.max_offset - max(0, log.min_offset),
             log.max_offset,
             max(0, log.max_offset - log.flushed_offset),
-            max(0, store.dispatcher.behind),
+            max(0, store.dispatcher.bytes_behind),
             oldest if oldest > 0 else None,
         )
 

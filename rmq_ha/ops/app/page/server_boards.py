@@ -176,7 +176,7 @@ class ControllerBoard(Board):
             if known is None:
                 continue
             for number, address in known.addresses.items():
-                beat = controller.liveness.last(name, number, now)
+                beat = controller.liveness.last_heartbeat(name, number, now)
                 is_in_sync = number in known.members
                 notes = ["in sync" if is_in_sync else "not in sync"]
                 tone = Tone.GOOD if is_in_sync else Tone.WARN

@@ -8,7 +8,7 @@ from rmq_ha.base.remoting.dispatcher import OTHER_CODES
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import VERSION
 from rmq_ha.base.wire.versions import version_name
-from rmq_ha.ops.app.journals.shown import journal_shown
+from rmq_ha.ops.app.journals.journal_view import journal_view
 from rmq_ha.ops.app.status.exporter import collect_runtime
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.ops.app.status.samples import Samples
@@ -36,7 +36,7 @@ class BrokerStatus:
         self._broker = broker
         configuration = broker.configuration
         self._store_config = configuration.store
-        self.journal = journal_shown(broker)
+        self.journal = journal_view(broker)
         self._clock = broker.host.clock
         self._began = self._clock.seconds()
         self._traffic = Traffic(broker, configuration.ours.metrics_series_limit)
@@ -105,7 +105,7 @@ class BrokerStatus:
         samples.add(
             "rocketmq_storage_flush_behind_bytes", max(0, log.max_offset - log.flushed_offset)
         )
-        samples.add("rocketmq_storage_dispatch_behind_bytes", max(0, store.dispatcher.behind))
+        samples.add("rocketmq_storage_dispatch_behind_bytes", max(0, store.dispatcher.bytes_behind))
         samples.add("rmqha_store_writable", store.is_writable)
         samples.add("rmqha_set_aside_bytes_total", store.statistics.set_aside_bytes)
         samples.add("rmqha_set_aside_messages_total", store.statistics.set_aside_messages)

@@ -6,7 +6,7 @@ Spec: remoting.md, section 7.4 and chapter 8.
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.codes import RequestCode

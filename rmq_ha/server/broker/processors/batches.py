@@ -62,7 +62,7 @@ class BatchReader:
         may_be_unserved = self._unserved.may_be_in(body)
         members, count, step = read_batch(body), 0, MEMBERS_A_TURN
         while step == MEMBERS_A_TURN:
-            most = self._limits.most(MESSAGES) + 1 - count
+            most = self._limits.limit(MESSAGES) + 1 - count
             try:
                 some = list(islice(members, max(1, min(step, most))))
             except ProtocolViolation as violation:

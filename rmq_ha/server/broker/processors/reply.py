@@ -84,7 +84,7 @@ class ReplyMessageProcessor:
             asked_queue_id = header.queue_id
             self._checks.check(header, self._now_ms())
             body = request.body or b""
-            context = self._hooks.before(channel, header, body)
+            context = self._hooks.before_send(channel, header, body)
             properties = decode_properties(header.properties)
             push = self._push(channel, header, asked_queue_id, properties, body)
         except RequestRejected as rejected:
@@ -202,5 +202,5 @@ class ReplyMessageProcessor:
                 self.log.warn("a reply is not stored: {why}", why=stored.status.name)
         code = ResponseCode.SUCCESS if fault is None else ResponseCode.SYSTEM_ERROR
         response = request.response(code, fault, ext)
-        self._hooks.after(context, response)
+        self._hooks.after_send(context, response)
         return response

@@ -8,7 +8,7 @@ from typing import cast
 
 from twisted.logger import Logger
 
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.model.topic_config import TopicConfig

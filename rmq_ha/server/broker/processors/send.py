@@ -162,7 +162,7 @@ class SendMessageProcessor:
                 return self._send_batch(channel, request, header, topic, body, began_ms)
             message = self._message(channel, request, header, topic, body)
             place = stored_place(message, len(self._store.delay_levels))
-            context = self._hooks.before(channel, header, body)
+            context = self._hooks.before_send(channel, header, body)
             put: Put = partial(self._front.put_message, message)
             if self._window is not None:
                 known_by = duplicate_key_of(message, place[0])
@@ -214,7 +214,7 @@ class SendMessageProcessor:
         steps = self._batches.steps(body, encode_properties(properties), take)
 
         def put(_: object, release: Callable[[object], object]) -> Deferred[Any]:
-            context = self._hooks.before(channel, header, body)
+            context = self._hooks.before_send(channel, header, body)
             place = (batch.topic, batch.queue_id)
             stored = self._many_keys.put(put_batch) if words > KEYS_AT_ONCE else put_batch()
             # The batch is in the log by now, so later requests of the connection keep their order
@@ -275,7 +275,7 @@ class SendMessageProcessor:
                 self._stats.put(*place, append.message_count, append.size)
                 queue_id = header.queue_id
             response = self._answers.stored(request, status, append, queue_id, is_known=is_known)
-        self._hooks.after(context, response)
+        self._hooks.after_send(context, response)
         topic = place[0] if self._topics.is_ready(header.topic) else header.topic
         return self._topics.when_ready(topic, response)
 

@@ -148,7 +148,7 @@ def _why_illegal(request: RemotingCommand, configuration: BrokerConfiguration) -
         cluster += f"\x02{SENT_BY}\x01{sender_of('anybody')}"  # as long as for any account
     if header.batch:
         return _why_batch(header, body, cluster, most) or f"the batch is too large: {too_large}"
-    reason = _why(header.properties, body, cluster, most)
+    reason = _message_fault(header.properties, body, cluster, most)
     return f"the message is illegal: {reason or too_large}"
 
 
@@ -157,7 +157,7 @@ def _why_batch(header: SendHeader, body: bytes, cluster: str, most: int) -> str 
     total = 0
     try:
         for number, (_, member_body, text) in enumerate(read_batch(body)):
-            reason = _why(text, member_body, common, most)
+            reason = _message_fault(text, member_body, common, most)
             if reason is None and DELAY in decode_properties(f"{text}\x02{common}"):
                 reason = f"it has a delay level ({DELAY}), and messages of a batch may have none"
             if reason is not None:
@@ -170,7 +170,7 @@ def _why_batch(header: SendHeader, body: bytes, cluster: str, most: int) -> str 
     return None
 
 
-def _why(text: str, body: bytes, added: str, most: int) -> str | None:
+def _message_fault(text: str, body: bytes, added: str, most: int) -> str | None:
     """
     Return why a message is illegal; None if no reason is found.
 

@@ -41,11 +41,11 @@ class SendHooks:
     def __bool__(self) -> bool:
         return bool(self._hooks)
 
-    def before(self, channel: Channel, header: SendHeader, body: bytes) -> dict[str, Any]:
+    def before_send(self, channel: Channel, header: SendHeader, body: bytes) -> dict[str, Any]:
         """
         Show the hooks a message before it is stored.
 
-        :returns: the context for `after`.
+        :returns: the context for `after_send`.
         :raises RequestRejected: a hook refuses.
         """
         if not self._hooks:
@@ -62,7 +62,7 @@ class SendHooks:
             hook.before_send(context)
         return context
 
-    def after(self, context: dict[str, Any], response: RemotingCommand) -> None:
+    def after_send(self, context: dict[str, Any], response: RemotingCommand) -> None:
         """
         Show the hooks the answer.
 

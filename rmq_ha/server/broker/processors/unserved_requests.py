@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.properties import decode_properties
 from rmq_ha.base.model.unserved_properties import MARKS, UNSERVED, unserved_property

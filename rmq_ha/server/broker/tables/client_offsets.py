@@ -8,7 +8,7 @@ from typing import Protocol
 
 from twisted.logger import Logger
 
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.transactions.messages import GROUP as TRANSACTION_GROUP

@@ -131,12 +131,12 @@ class TransactionalMessageCheckService:
     def _on_time(self) -> None:
         self._timer = None
         self._running = Deferred()
-        Deferred.fromCoroutine(self._round()).addErrback(self._failed).addBoth(self._over)
+        Deferred.fromCoroutine(self._round()).addErrback(self._failed).addBoth(self._round_ended)
 
     def _failed(self, failure: Failure) -> None:
         self.log.failure("a transaction check failed; the next one tries again", failure)
 
-    def _over(self, _: object) -> None:
+    def _round_ended(self, _: object) -> None:
         running, self._running = self._running, None
         self.rounds += 1
         if self._is_started:
@@ -199,9 +199,9 @@ class TransactionalMessageCheckService:
         """
         dispatcher = self._store.dispatcher
         for _ in range(_SLICES_AT_ONCE):
-            if dispatcher.behind <= 0 or not dispatcher.run_slice():
+            if dispatcher.bytes_behind <= 0 or not dispatcher.run_slice():
                 break
-        return dispatcher.behind <= 0
+        return dispatcher.bytes_behind <= 0
 
     def _is_safe(self, log_end: int) -> bool:
         """

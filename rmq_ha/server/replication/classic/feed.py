@@ -175,7 +175,7 @@ class Feed(FeedBase):
         if greeting.is_marked:
             return False
         if greeting.progress is Progress.OPEN and begins_at(words[-1]) > self._log.max_offset:
-            self._doubt = self._ahead(words[-1])
+            self._doubt = self._ahead_error(words[-1])
             self._doubted_until = now + DOUBT_SECONDS
             return False
         return self._reported(words[-1])
@@ -201,7 +201,7 @@ class Feed(FeedBase):
         if offset < 0:
             raise ReplicationError(f"the slave asks for {offset}; is it a RocketMQ slave?")
         if start > end:
-            raise self._ahead(offset)
+            raise self._ahead_error(offset)
         if self.ceiling is not None and start > self.ceiling:
             raise AheadOfMaster(
                 self.ceiling,
@@ -215,7 +215,7 @@ class Feed(FeedBase):
         room = self._log.file_size - start % self._log.file_size
         self.is_within = record_size(self._log.read(start, HEAD_SIZE), 0, start, room) == 0
 
-    def _ahead(self, offset: int) -> AheadOfMaster:
+    def _ahead_error(self, offset: int) -> AheadOfMaster:
         end = int(self._log.max_offset)
         return AheadOfMaster(
             end,

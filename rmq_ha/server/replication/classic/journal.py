@@ -8,10 +8,10 @@ from typing import Any
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.seams import Host
-from rmq_ha.server.replication.anew import why_not_anew
 from rmq_ha.server.replication.classic.link import TailOfStore
 from rmq_ha.server.replication.classic.service import HAService
 from rmq_ha.server.replication.places import holds_nothing, whole_records_end
+from rmq_ha.server.replication.refetch_refusal import refetch_refusal
 from rmq_ha.server.store.journal import JournalStoreContext
 from rmq_ha.server.store.local.journal import LocalJournal
 from rmq_ha.server.store.log.commitlog import CommitLog
@@ -45,7 +45,7 @@ class ClassicJournal(LocalJournal):
             self.set_aside,
             lambda: self.tail.unreadable_at,
             self.set_all_aside,
-            lambda stranded: why_not_anew(
+            lambda stranded: refetch_refusal(
                 host.disk, configuration, directory, stranded, is_elected=False
             ),
         )

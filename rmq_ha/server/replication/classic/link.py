@@ -73,7 +73,7 @@ class TailOfStore:
     :param unreadable_at: returns the physical offset of bytes that can never become a record; None:
         no such bytes.
     :param set_all_aside: `DefaultMessageStore.set_all_aside`.
-    :param why_not_anew: the function of that name, with its other arguments filled in.
+    :param refetch_refusal: the function of that name, with its other arguments filled in.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class TailOfStore:
         set_aside: Callable[[int, str], "Deferred[Any]"] | None = None,
         unreadable_at: Callable[[], int | None] = lambda: None,
         set_all_aside: Callable[[str], "Deferred[Any]"] | None = None,
-        why_not_anew: Callable[[StrandedLog], str] = lambda stranded: "",
+        refetch_refusal: Callable[[StrandedLog], str] = lambda stranded: "",
     ) -> None:
         self.set_aside = set_aside
         self.set_all_aside = set_all_aside
-        self.why_not_anew = why_not_anew
+        self.refetch_refusal = refetch_refusal
         self.unreadable_at = unreadable_at
 
 
@@ -375,7 +375,7 @@ class ClassicLink(MasterLink[Replica]):
         Set aside the whole log, if that is allowed: the master has deleted the bytes that follow on
         it.
         """
-        set_aside, why_not = self.tail.set_all_aside, self.tail.why_not_anew(error)
+        set_aside, why_not = self.tail.set_all_aside, self.tail.refetch_refusal(error)
         if set_aside is None or why_not:
             why = f"{error}. {why_not}"
             self._stay_away(Fault.STRANDED, why)

@@ -16,7 +16,11 @@ from rmq_ha.base.seams import Host
 from rmq_ha.base.timing.timer import rearm
 from rmq_ha.server.replication.classic.feed import Common, Feed
 from rmq_ha.server.replication.classic.link import ClassicLink, TailOfStore
-from rmq_ha.server.replication.classic.refused import RefusedSlaves, SentTo, whom_to_turn_away
+from rmq_ha.server.replication.classic.refused_slaves import (
+    RefusedSlaves,
+    SentTo,
+    whom_to_turn_away,
+)
 from rmq_ha.server.replication.classic.replica import ReplicaStage
 from rmq_ha.server.replication.feed import Stage
 from rmq_ha.server.replication.listener import ReplicationListener
@@ -275,7 +279,7 @@ class HAService:
         )
 
     def _seconds_behind(self, offset: int) -> float:
-        return self.listener.times.behind(offset, self._host.clock.seconds())
+        return self.listener.times.seconds_behind(offset, self._host.clock.seconds())
 
     def _make_feed(self) -> Feed:
         return Feed(self._commit_log, self._configuration, self._host.clock.seconds())

@@ -70,7 +70,7 @@ class Epochs:
         return f"Epochs({', '.join(f'{entry.epoch}-{entry.start}' for entry in self.entries)})"
 
     @property
-    def last(self) -> Epoch | None:
+    def last_entry(self) -> Epoch | None:
         """Return the newest epoch; None without any."""
         return self.entries[-1] if self.entries else None
 
@@ -107,15 +107,7 @@ class Epochs:
         """Return the epochs of the log after it was cut at `end`."""
         return Epochs(entry for entry in self.entries if entry.start < end)
 
-    def above(self, start: int) -> "Epochs":
-        """
-        Return the epochs of a log that begins at `start` now, without epochs that have no bytes
-        left.
-        """
-        ends = [entry.start for entry in self.entries[1:]] + [OPEN_END]
-        return Epochs(entry for entry, end in zip(self.entries, ends, strict=True) if end > start)
-
-    def at(self, offset: int) -> tuple[Epoch, int] | None:
+    def epoch_at(self, offset: int) -> tuple[Epoch, int] | None:
         """
         Return the epoch that holds this byte, and its end; None: the byte is older than all epochs.
         """
@@ -148,7 +140,7 @@ class Epochs:
         It proves nothing in a log from before controller mode: the epoch number of such logs is
         always the same, whatever they hold.
         """
-        holder = self.at(point - 1)
+        holder = self.epoch_at(point - 1)
         return holder is None or holder[0].epoch != BEFORE_CONTROLLERS
 
     def _with_ends(self, end: int) -> Iterable[tuple[Epoch, int]]:

@@ -260,7 +260,7 @@ class EpochFeed(FeedBase):
         return MasterHandshake(self._known_to(slave), epochs.last_epoch, epochs)
 
     def _epoch_at(self, offset: int) -> tuple[Epoch, int] | None:
-        return self._term.epochs.at(max(offset, 0))
+        return self._term.epochs.epoch_at(max(offset, 0))
 
     def _piece(self, slave: SlaveHandshake, now: float) -> Transfer | None:
         """

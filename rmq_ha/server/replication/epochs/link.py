@@ -52,7 +52,7 @@ class Follower(Protocol):
     def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
         """Do the task and bring it to the disk; fails with `StoreError` or `OSError`."""
 
-    def why_not_anew(self, stranded: StrandedLog) -> str:
+    def refetch_refusal(self, stranded: StrandedLog) -> str:
         """
         Return why this log is not given up for the master's, and what to do; empty: it may be given
         up.
@@ -219,7 +219,7 @@ class EpochLink(MasterLink[EpochReplica]):
             return
         self._is_stranded = isinstance(error, StrandedLog)
         if isinstance(error, StrandedLog):
-            why_not = self._owner.why_not_anew(error)
+            why_not = self._owner.refetch_refusal(error)
             if not why_not:
                 self._begin_anew(error)
                 return

@@ -437,12 +437,12 @@ class EpochReplica(ReplicaBase):
 
     def _with_epoch(self, frame: Transfer) -> Epochs:
         """Return this log's epochs with that of the frame."""
-        if frame.epoch == self.epochs.last:
+        if frame.epoch == self.epochs.last_entry:
             return self.epochs
         try:
             return self.epochs.appended(*frame.epoch)
         except ProtocolViolation as error:
-            known = self.epochs.at(frame.offset)
+            known = self.epochs.epoch_at(frame.offset)
             raise ReplicationError(
                 f"the master sends {frame.offset} as of {frame.epoch}, ours is of "
                 f"{known[0] if known else 'no epoch'}: {error}"

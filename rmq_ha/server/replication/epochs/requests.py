@@ -18,7 +18,7 @@ MASTER_BEGINS = "masterMinOffset"
 """A field of the answer to 906 that only rmq-ha masters send: the offset of their first file."""
 
 
-class Replicated(Protocol):
+class ReplicationAccess(Protocol):
     """The access of these requests to replication."""
 
     @property
@@ -40,7 +40,10 @@ class ControllerModeRequests:
     """
 
     def __init__(
-        self, replication: Replicated, log: JournalLog, identity: Callable[[], BrokerIdentity]
+        self,
+        replication: ReplicationAccess,
+        log: JournalLog,
+        identity: Callable[[], BrokerIdentity],
     ) -> None:
         self._replication = replication
         self._log = log

@@ -7,13 +7,13 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import StrandedLog
-from rmq_ha.server.replication.anew import why_not_anew
 from rmq_ha.server.replication.connector import MasterConnector
 from rmq_ha.server.replication.epochs.context import RoleContext
 from rmq_ha.server.replication.epochs.epochs import Epochs
 from rmq_ha.server.replication.epochs.link import EpochLink
 from rmq_ha.server.replication.epochs.replica import Cut, EpochReplica, Remember
 from rmq_ha.server.replication.epochs.roles.actions import Follow
+from rmq_ha.server.replication.refetch_refusal import refetch_refusal
 
 
 class SlaveRole:
@@ -111,10 +111,10 @@ class SlaveRole:
             context.shared.note_cut(task.end)
         await context.history.write(task.epochs)
 
-    def why_not_anew(self, stranded: StrandedLog) -> str:
+    def refetch_refusal(self, stranded: StrandedLog) -> str:
         directory = self._log.directories[0]
         host, configuration = self._context.host, self._context.configuration
-        return why_not_anew(host.disk, configuration, directory, stranded, is_elected=True)
+        return refetch_refusal(host.disk, configuration, directory, stranded, is_elected=True)
 
     def begin_anew(self, stranded: StrandedLog) -> "Deferred[None]":
         return Deferred.fromCoroutine(self._begin_anew(stranded))

@@ -110,7 +110,7 @@ class SyncState:
         self._confirm()
 
     def _may_join(self, report: Report) -> bool:
-        last = self.epochs.last
+        last = self.epochs.last_entry
         return (
             report.reached
             and not report.is_learner

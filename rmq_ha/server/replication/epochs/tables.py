@@ -34,7 +34,7 @@ class Tables(Protocol):
     def watch(self, changed: Callable[[Entry], None]) -> None:
         """Have `changed` called after each change, also while nobody follows."""
 
-    def whole(self) -> Iterable[bytes]:
+    def all_pieces(self) -> Iterable[bytes]:
         """Return all tables in their present state, in pieces."""
 
     def news(self, entries: Iterable[Entry]) -> Iterable[bytes]:
@@ -66,7 +66,7 @@ class TableFeed:
         self._tables = tables
         self._epoch = epoch
         self._number = 0
-        self._ready = deque(tables.whole())
+        self._ready = deque(tables.all_pieces())
         self._changed: dict[Entry, None] = {}  # a dict as a set that keeps the order of the changes
         self._precedes_log = False
         self._due: float | None = None

@@ -95,7 +95,7 @@ class DamagedLog:
         :raises StoreError: the log is damaged, and no operator allowed to cut it.
         :raises OSError: the disk refuses.
         """
-        behind = self._behind(end, newest, promise)
+        behind = self._records_behind(end, newest, promise)
         is_damage = behind.promised > 0 or self._is_short(end, promise.end)
         if is_damage and not (self._is_slave or self._may_cut):
             raise StoreError(self._refusal(end, behind, promise))
@@ -126,7 +126,7 @@ class DamagedLog:
         )
         return aside
 
-    def _behind(self, end: int, newest: int, promise: Promise) -> RecordsBehind:
+    def _records_behind(self, end: int, newest: int, promise: Promise) -> RecordsBehind:
         """
         Find the whole records after the end.
 
@@ -170,7 +170,7 @@ class DamagedLog:
         return min(promised, starts[-1] + self._row.file_size) if starts else 0
 
     def _refusal(self, end: int, behind: RecordsBehind, promise: Promise) -> str:
-        path = self._where(end)
+        path = self._path_at(end)
         if behind.messages:
             lost = (
                 f"{behind.messages} whole messages follow, up to {behind.end}, in "
@@ -196,13 +196,13 @@ class DamagedLog:
         )
 
     def _reason(self, end: int, behind: RecordsBehind, promise: Promise, is_damage: bool) -> str:
-        where = f"the commit log cannot be read at {end}, in {self._where(end)}"
+        where = f"the commit log cannot be read at {end}, in {self._path_at(end)}"
         if not is_damage:
             return f"{where}: a crash came before that was on the disk"
         if self._is_slave:
             return f"{where}: damage; all from there on comes from the master once more"
         return f"{where}: damage, and keepDamagedLog=false"
 
-    def _where(self, end: int) -> str:
+    def _path_at(self, end: int) -> str:
         start = self._row.start_of(end)
         return self._row.path(start) if start in self._row.starts else self._row.directories[0]

@@ -142,7 +142,7 @@ class LocalJournal(JournalBase):
                 rebuild.compare(ends, is_exact=False)
             rebuild.audit(safe)
             rebuild.begin_again(safe)
-            recovered = recovery.abnormal(safe, rebuild.again)
+            recovered = recovery.abnormal(safe, rebuild.dispatch_again)
             store.checkpoint.logics = max(store.checkpoint.logics, recovered.last_store_timestamp)
         self.logger.info(
             "the commit log ends at {end} after {how}; {records} records read",

@@ -226,7 +226,7 @@ class QueueRebuild:
         self.run(safe)
         self._seen.clear()
 
-    def again(self, rows: Rows) -> None:
+    def dispatch_again(self, rows: Rows) -> None:
         """
         Dispatch good records again, from `safe` on and in order.
 

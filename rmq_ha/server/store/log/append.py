@@ -152,7 +152,7 @@ class GroupEncoder:
         if (
             topic_bytes
             and len(body) <= max_message_size
-            and size <= self._most(max_message_size)
+            and size <= self._max_record_size(max_message_size)
             and len(stored) <= MAX_PROPERTIES_SIZE
         ):
             return None
@@ -221,7 +221,7 @@ class GroupEncoder:
             _with_hosts(batch.sys_flag, *hosts),
             storable_topic(batch.topic),
             offset_msg_id(batch.store_host, 0)[:-16],
-            self._most(max_message_size),
+            self._max_record_size(max_message_size),
             max_message_size,
         )
 
@@ -258,7 +258,7 @@ class GroupEncoder:
         key = (batch.batch.topic, batch.batch.queue_id)
         self.queue_offsets[key] = self.next_number(batch) + len(batch.sizes)
 
-    def _most(self, max_message_size: int) -> int:
+    def _max_record_size(self, max_message_size: int) -> int:
         """Return the most bytes that a record may have."""
         return min(max_message_size + _RECORD_SLACK, self._largest)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.seams import Disk, Host
 from rmq_ha.base.store_flags import Flag, RunningFlags

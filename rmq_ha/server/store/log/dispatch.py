@@ -115,7 +115,7 @@ class Dispatcher:
         self._targets.append((_Need(flag, patience), target))
 
     @property
-    def behind(self) -> int:
+    def bytes_behind(self) -> int:
         """Readable bytes that are not dispatched yet; negative after a blank was dispatched."""
         return self._log.readable_end - self.position
 
@@ -126,7 +126,7 @@ class Dispatcher:
         It never fires if the store stops before.
         """
         later: Deferred[None] = Deferred()
-        if self.behind <= 0:
+        if self.bytes_behind <= 0:
             later.callback(None)
         else:
             self._waiting.append((self._log.readable_end, later))
@@ -251,7 +251,7 @@ class Dispatcher:
                 self._reached(rows)
             except Exception:  # a listener's fault must not hold up the queues
                 self.log.failure("a listener for new messages failed")
-        while self._waiting and (self._waiting[0][0] <= end or self.behind <= 0):
+        while self._waiting and (self._waiting[0][0] <= end or self.bytes_behind <= 0):
             self._waiting.pop(0)[1].callback(None)
         return end < readable
 

@@ -10,13 +10,13 @@ from enum import Enum
 from pathlib import Path
 
 from rmq_ha.base.config.broker import BrokerConfig
-from rmq_ha.base.config.controlled import ControllerModeConfig
 from rmq_ha.base.config.controller import ControllerConfig
+from rmq_ha.base.config.controller_mode_keys import ControllerModeConfig
 from rmq_ha.base.config.every_server import EveryServerConfig
 from rmq_ha.base.config.fields import INT_MAX, LONG_MAX, FirstReader, Key, keys_of
 from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.config.netty import NettyClientConfig, NettyServerConfig
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.config.tls_keys import TLS_KEYS
 from rmq_ha.base.config.unserved_keys import UNSERVED, UnservedKey

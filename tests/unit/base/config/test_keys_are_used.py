@@ -14,7 +14,7 @@ def test_every_key_is_read() -> None:
     sources = [path for path in package.rglob("*.py") if path.parent.name != "config"]
     sources += [
         package / "base" / "config" / name
-        for name in ("controlled.py", "journal.py", "load.py", "load_controller.py")
+        for name in ("controller_mode_keys.py", "journal.py", "load.py", "load_controller.py")
     ]
     read = {name for path in sources for name in re.findall(r"\.(\w+)", path.read_text())}
     ignored = [

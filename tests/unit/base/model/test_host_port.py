@@ -15,7 +15,7 @@ NAMES = st.from_regex(r"[a-z][a-z0-9.-]{0,20}", fullmatch=True)
 HOSTS = st.one_of(NAMES, st.ip_addresses(v=4).map(str), st.ip_addresses(v=6).map(str))
 NO_ADDRESSES = {
     "rmq_ha/base/acl/addresses.py": "the parts of an IPv6 address",
-    "rmq_ha/base/config/whose.py": "the key in a notice",
+    "rmq_ha/base/config/key_readers.py": "the key in a notice",
     "rmq_ha/base/host/admission.py": "the parts of an IPv6 address",
     "rmq_ha/base/model/host_port.py": "the one place",
     "rmq_ha/client/rules/routes.py": "a broker and its number of queues",

@@ -7,7 +7,7 @@ import pytest
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.ops.app.journals.classic import collect_replication
-from rmq_ha.ops.app.journals.controlled import SetShown
+from rmq_ha.ops.app.journals.controller_mode import SetView
 from rmq_ha.ops.app.page.events import Kind, Severity
 from rmq_ha.ops.app.page.rows import AT_ONCE, MOST_QUEUES, Rows
 from rmq_ha.ops.app.page.search import MOST_FOUND, Searches, SearchRefused, beginning
@@ -186,7 +186,7 @@ def test_a_sheet_of_a_group_rests_after_each_fifty_queues_and_is_bounded() -> No
 @pytest.mark.parametrize(("epoch", "text"), [(-1, 0), (0, 0), (3, 3)])
 def test_a_set_has_no_epoch_before_its_first_one(epoch: int, text: int) -> None:
     journal = SimpleNamespace(statistics=lambda: SetStatistics(epoch=epoch))
-    assert SetShown(SimpleNamespace(journal=journal)).mode() == f"controller mode, epoch {text}"
+    assert SetView(SimpleNamespace(journal=journal)).mode() == f"controller mode, epoch {text}"
 
 
 @pytest.mark.parametrize(("age", "tone"), [(59.9, Tone.GOOD), (60.0, Tone.WARN)])

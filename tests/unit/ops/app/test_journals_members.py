@@ -10,7 +10,7 @@ from rmq_ha.base.model.flags import PERM_WRITE
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.store_format.dledger_values import Room
 from rmq_ha.ops.app.journals import members as shown
-from rmq_ha.ops.app.journals.classic import PairShown
+from rmq_ha.ops.app.journals.classic import PairView
 from rmq_ha.ops.app.page.values import Tone
 from rmq_ha.server.dledger.statistics import DLedgerStatistics, FollowerStatistics
 from rmq_ha.server.replication.statistics import (
@@ -132,7 +132,7 @@ def test_what_a_plugin_s_journal_refused_is_counted_though_it_tells_of_no_slaves
             ours=SimpleNamespace(slave_alone_seconds=60),
         ),
     )
-    pair, counted = PairShown(broker), {}
+    pair, counted = PairView(broker), {}
     samples: Any = SimpleNamespace(add=lambda name, value, **_: counted.update({name: value}))
     pair.collect(samples)
     assert counted["rmqha_replication_refused_total"] == 7

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.ops.app.status.broker_catalogue import OURS
 from rmq_ha.ops.app.status.catalogue import CATALOGUE, FIVE, STORAGE
 from rmq_ha.ops.app.status.exporter import RUNTIME_LABELS

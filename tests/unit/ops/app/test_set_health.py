@@ -12,7 +12,7 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.controller import ControllerConfig, ControllerConfiguration
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.ops.app.exposure import controller_exposure, group_exposure, replication_exposure
-from rmq_ha.ops.app.journals.controlled import collect_set, set_health
+from rmq_ha.ops.app.journals.controller_mode import collect_set, set_health
 from rmq_ha.ops.app.make import _own_settings
 from rmq_ha.ops.app.page.board import certificates
 from rmq_ha.ops.app.status.certificates import CertificatesStatus

@@ -116,7 +116,7 @@ class AskedBroker(SimBroker):
         """Store a message that the test has made; the rest is as in `put`."""
         result = self.wait(self.store.put_message(message))
         assert result.append is not None, result.status
-        self.world.clock.run_while(lambda: self.store.dispatcher.behind, 60.0)
+        self.world.clock.run_while(lambda: self.store.dispatcher.bytes_behind, 60.0)
         return int(result.append.physical_offset)
 
     @property

@@ -318,7 +318,7 @@ def test_what_a_record_is_the_message_of(
     topic: str, properties: dict[str, str], is_the_same: bool
 ) -> None:
     """The index knows hashes, which others may have, too; a delayed one says where it goes."""
-    same = DuplicateWindow._is
+    same = DuplicateWindow._is_record_of
     assert same(record(properties, topic=topic), SendKey("T", "T", "A")) is is_the_same
     for number, is_number in (("3", True), ("x", False), ("", False)):
         place = {"REAL_TOPIC": topic, "REAL_QID": number}

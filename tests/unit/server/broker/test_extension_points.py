@@ -415,3 +415,10 @@ def test_a_journal_that_is_none_stops_the_start_with_what_it_lacks(broker: SimBr
     broker.configuration.ours.journal_plug_in = "no-journal"
     with pytest.raises(ConfigurationError, match="is no Journal: it has no append, append_batch,"):
         broker.start()
+
+
+def test_a_journal_with_the_method_of_an_older_version_stops_the_start(broker: SimBroker) -> None:
+    """A method that is never called would promise what nobody keeps."""
+    broker.configuration.ours.journal_plug_in = "old-journal"
+    with pytest.raises(ConfigurationError, match="`kept`, which is called `when_kept`"):
+        broker.start()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_ha.base.config.all_keys import ALL_KEYS
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.numbers import MOST_ITEMS
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig

@@ -136,7 +136,7 @@ def test_a_sender_of_many_keys_waits_until_they_are_in_the_index(
     most = 0
     while len(answers) < 8:
         assert broker.world.clock.step()
-        most = max(most, broker.controller.store.dispatcher.behind)
+        most = max(most, broker.controller.store.dispatcher.bytes_behind)
     assert {answer.code for answer in answers} == {0}
     assert 0 < most < 30_000  # one of the records, which have 20,000 bytes each
 
@@ -157,7 +157,7 @@ def test_a_sender_of_many_keys_who_is_gone_leaves_his_turn_to_the_next(broker: S
     assert broker.call(with_keys(broker, 16_000)).code == 0
     broker.world.clock.run_for(1)
     assert stored(broker) == 3
-    assert broker.controller.store.dispatcher.behind == 0
+    assert broker.controller.store.dispatcher.bytes_behind == 0
 
 
 def test_ordinary_sends_do_not_wait_for_the_index(broker: SimBroker) -> None:
@@ -167,7 +167,7 @@ def test_ordinary_sends_do_not_wait_for_the_index(broker: SimBroker) -> None:
     most = 0
     while len(answers) < 20:
         assert broker.world.clock.step()
-        most = max(most, broker.controller.store.dispatcher.behind)
+        most = max(most, broker.controller.store.dispatcher.bytes_behind)
     assert most > 20 * 200
 
 

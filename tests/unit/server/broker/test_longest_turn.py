@@ -148,7 +148,7 @@ def test_the_worst_of_a_code(broker: Guarded, turns: Turns, name: str) -> None:
 
     def work() -> None:
         answers.append(broker.by(ADMIN, WORST[name]))
-        while broker.controller.store.dispatcher.behind > 0:
+        while broker.controller.store.dispatcher.bytes_behind > 0:
             broker.world.clock.run_for(0.01)
 
     calls = turns.of(work)

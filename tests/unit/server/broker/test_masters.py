@@ -10,7 +10,7 @@ def test_only_trusted_masters_are_followed() -> None:
     """None, as without any master, in the place of another one; each that is refused counts."""
     followed: list[str | None] = []
     masters = TrustedMasters(Networks("10.0.0.2, 10.1.0.0/16"))
-    follow = masters.only(followed.append)
+    follow = masters.only_trusted(followed.append)
     for address in ("10.0.0.2:10912", "10.0.0.3:10912", "10.1.9.9:10912", None, "nonsense"):
         follow(address)
     assert followed == ["10.0.0.2:10912", None, "10.1.9.9:10912", None, None]

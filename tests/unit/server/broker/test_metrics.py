@@ -228,7 +228,7 @@ def test_series_are_bounded_whatever_the_users_do() -> None:
     for number in range(2000):
         controller.consumer_offsets.commit(f"g{number}", TOPIC, 0, number)
         controller.stats.put(f"t{number}", 0, number, number)
-        controller.stats.got(f"t{number}", 0, f"g{number}", number, number)
+        controller.stats.count_pull(f"t{number}", 0, f"g{number}", number, number)
     broker.send()
     for _ in range(5):
         found = scrape(status)

@@ -115,8 +115,8 @@ def with_slow_turns() -> SimBroker:
     """A broker whose machine gives it no more than a turn every 0.9 s."""
     broker = SimBroker().start()
     turns = broker.controller.store.turns
-    took = turns.took
-    turns.took = lambda seconds, now: took(0.9, now)
+    took = turns.end_turn
+    turns.end_turn = lambda seconds, now: took(0.9, now)
     return broker
 
 

@@ -301,7 +301,7 @@ def test_consume_stats() -> None:
     assert kit.request(208, {"consumerGroup": "G"}).body == b'{"consumeTps":0.0,"offsetTable":{}}'
     kit.offsets.commit("G", "T", 0, 1)
     kit.offsets.commit("G", "gone", 0, 1)
-    kit.stats.got("T", 0, "G", 20, 1000)
+    kit.stats.count_pull("T", 0, "G", 20, 1000)
     kit.advance(10)  # the next sampling
     expected = {
         MessageQueue("T", "broker-a", 0): {

@@ -26,7 +26,7 @@ class Rig:
         self.configuration.broker.broker_id = -1
         self.leading: int | None = None
         self.settled = True
-        self.behind = 0
+        self.bytes_behind = 0
         self.is_file_lost = False
         self.checks_stopped: Deferred[None] = succeed(None)
         self.registration: Any = SimpleNamespace(
@@ -124,10 +124,10 @@ def test_a_leader_is_the_master_once_all_is_committed_and_dispatched() -> None:
     rig.leading, rig.settled = 5, False
     rig.switch.lead(5)
     rig.clock.pump([0.1] * 5)
-    rig.settled, rig.behind = True, 10
+    rig.settled, rig.bytes_behind = True, 10
     rig.clock.pump([0.1] * 2)
     assert [what for what in rig.take() if what not in ("register", "copy")] == []
-    rig.behind = 0
+    rig.bytes_behind = 0
     rig.clock.advance(0.1)
     assert rig.take() == [
         "renumber",

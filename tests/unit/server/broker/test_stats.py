@@ -144,7 +144,7 @@ def test_group_rates() -> None:
     now = Now()
     stats = BrokerStats(now, now.seconds)
     assert stats.group_get_rate("T", "G") == 0.0
-    stats.got("T", 0, "G", 600, 6000)
+    stats.count_pull("T", 0, "G", 600, 6000)
     assert stats.group_get_rate("T", "G") == 0.0
     now.value += 10_000
     assert stats.group_get_rate("T", "G") == 60.0
@@ -159,9 +159,9 @@ def test_what_comes_after_a_sampling_is_not_counted_by_it() -> None:
     """Nobody has to have asked for the figures in between."""
     now = Now()
     stats = BrokerStats(now, now.seconds)
-    stats.got("T", 0, "G", 600, 6000)
+    stats.count_pull("T", 0, "G", 600, 6000)
     now.value += 15_000
-    stats.got("T", 0, "G", 600, 6000)
+    stats.count_pull("T", 0, "G", 600, 6000)
     assert stats.group_get_rate("T", "G") == 60.0
 
 
@@ -186,9 +186,9 @@ def test_every_name() -> None:
             PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE),
         ],
     )
-    stats.got("T", 1, "G", 4, 400, 6)
-    stats.got("T", 1, "G", 2, 200, 0)
-    stats.got("T", 1, "G@2", 3, 300, 0)
+    stats.count_pull("T", 1, "G", 4, 400, 6)
+    stats.count_pull("T", 1, "G", 2, 200, 0)
+    stats.count_pull("T", 1, "G@2", 3, 300, 0)
     stats.sent_back("T", "G")
     stats.fell_behind("T", 1, "G", 1000, 20)
     now.value += 10_000
@@ -265,7 +265,7 @@ def test_without_queues() -> None:
     now = Now()
     stats = BrokerStats(now, now.seconds, "C", False)
     stats.put("T", 1, 5, 500)
-    stats.got("T", 1, "G", 4, 400, 6)
+    stats.count_pull("T", 1, "G", 4, 400, 6)
     now.value += 10_000
     assert stats.growths("QUEUE_PUT_NUMS", "T@1") is None
     assert stats.growths("QUEUE_GET_NUMS", "T@1@G") is None
@@ -289,7 +289,7 @@ def test_nothing_is_said_of_what_is_gone(forget: Any, is_gone: Any) -> None:
     names = [(topic, group) for topic in ("T", "U", "V") for group in ("G", "H")]
     for topic, group in names:
         stats.put(topic, 0, 1, 1)
-        stats.got(topic, 0, group, 1, 1)
+        stats.count_pull(topic, 0, group, 1, 1)
         stats.sent_back(topic, group)
         stats.fell_behind(topic, 0, group, 1, 1)
     forget(stats)
@@ -312,7 +312,7 @@ def test_what_is_deleted_is_forgotten() -> None:
     for topic in ("T", "U", "V"):
         stats.put(topic, 0, 1, 1)
         for group in ("G", "H"):
-            stats.got(topic, 0, group, 1, 1)
+            stats.count_pull(topic, 0, group, 1, 1)
             stats.sent_back(topic, group)
             stats.fell_behind(topic, 0, group, 1, 1)
     stats.topic_deleted("T")
@@ -377,7 +377,7 @@ def test_samplings_count_from_the_start_of_the_broker() -> None:
     for _ in range(4):
         rows = [(topic, 0, 0, 10, 0, 0, 0, "", "", 0, 0, "") for topic in ("T", "U")]
         stats.put_rows(rows_of(rows), now.seconds(), now.seconds())
-        stats.got("T", 0, "G", 1, 10)
+        stats.count_pull("T", 0, "G", 1, 10)
         now.value += 5_000
         names = [("TOPIC_PUT_NUMS", "T"), ("TOPIC_PUT_NUMS", "U"), ("GROUP_GET_NUMS", "T@G")]
         growths = [stats.growths(*name) for name in names]

@@ -27,7 +27,7 @@ class Pair:
 
     def begin(self) -> None:
         self.changed.clear()
-        for piece in self.master.tables.whole():
+        for piece in self.master.tables.all_pieces():
             self.slave.tables.take(piece)
 
     def send(self) -> None:
@@ -134,7 +134,7 @@ def test_large_tables_come_in_pieces_and_count_when_they_are_whole():
     for queue in range(PAGE_SIZE):
         pair.master.offsets.commit("wide", "T", queue, queue)
     pair.master.topics.update(TopicConfig("Last"))
-    pieces = list(pair.master.tables.whole())
+    pieces = list(pair.master.tables.all_pieces())
     assert len(pieces) == 2 + 1 + 2 + 1
     pair.slave.tables.take(pieces[0])
     assert pair.slave.topics.get("T1") is None
@@ -157,7 +157,7 @@ def test_one_change_of_more_than_a_page_follows():
 def test_half_a_table_is_none():
     pair = Pair()
     add_topics(pair, PAGE_SIZE)
-    first, *_ = pair.master.tables.whole()
+    first, *_ = pair.master.tables.all_pieces()
     pair.slave.tables.take(first)
     pair.slave.tables.ended()
     assert pair.slave.topics.get("T1") is None

@@ -116,7 +116,7 @@ def test_ended_in_this_very_turn() -> None:
     checks = broker.controller.transaction_checks
     request = RemotingCommand(37, {**place, "commitOrRollback": str(COMMIT)})
     broker.controller.dispatcher.routes[37](None, request)
-    assert broker.controller.store.dispatcher.behind > 0
+    assert broker.controller.store.dispatcher.bytes_behind > 0
     checks._timer.cancel()
     checks._on_time()
     broker.rounds(3)

@@ -78,7 +78,7 @@ def test_messages_of_several_topics_put_off_each() -> None:
     slave.copy({"Left"}, 7)
     for _ in range(12):
         slave.copy({"Left"}, 7)
-        slave.vanished.seen(["Other", "T"])
+        slave.vanished.note_messages(["Other", "T"])
     assert slave.dropped == []
 
 
@@ -108,7 +108,7 @@ def test_messages_that_still_come_put_it_off() -> None:
     slave.copy({"Other"}, 6)
     for _ in range(12):
         slave.copy({"Other"}, 6)
-        slave.vanished.seen(["T", "Other"])
+        slave.vanished.note_messages(["T", "Other"])
     assert slave.dropped == []
     slave.wait()
     assert slave.dropped == ["T"]

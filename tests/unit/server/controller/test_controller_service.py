@@ -286,7 +286,7 @@ def test_a_heartbeat_that_has_arrived_is_read_before_its_broker_is_given_up(watc
     desk.world.clock.run_until(due - 4.0)
     channels = {}
     for number, broker in desk.brokers.items():
-        last = service.liveness.last("b", number, service._host.steady_ms())
+        last = service.liveness.last_heartbeat("b", number, service._host.steady_ms())
         assert last is not None
         channels[number], broker.beats = last.channel, False
     requests = service._requests

@@ -97,7 +97,7 @@ class Desk:
 def test_a_pair_fails_over() -> None:
     desk = Desk(1, 2)
     desk.in_sync(1, 2)
-    desk.liveness.gone([("b", 1)])
+    desk.liveness.mark_dead([("b", 1)])
     assert desk.manager.without_master(desk.now) == ["b"]
     decision = desk.elect()
     assert decision.event == MasterElected("b", 2, 2, 10_000)
@@ -114,7 +114,7 @@ def test_the_longest_newest_log_wins_also_by_more_than_two_gib() -> None:
     desk.beat(2, 1, 10)
     desk.beat(3, 1, 10 + (3 << 30))
     desk.beat(4, 0, 1 << 40)
-    desk.liveness.gone([("b", 1)])
+    desk.liveness.mark_dead([("b", 1)])
     desk.elect()
     assert desk.set.master == 3
 
@@ -126,7 +126,7 @@ def test_a_truncated_log_is_no_longer_the_longest() -> None:
     desk.beat(2, 1, 1000)
     desk.beat(3, 1, 500)
     desk.beat(2, 1, 100)
-    desk.liveness.gone([("b", 1)])
+    desk.liveness.mark_dead([("b", 1)])
     desk.elect()
     assert desk.set.master == 3
 
@@ -135,7 +135,7 @@ def test_priority_decides_among_equals() -> None:
     desk = Desk(1, 2, 3)
     desk.in_sync(1, 2, 3)
     desk.beat(3, election_priority=1)
-    desk.liveness.gone([("b", 1)])
+    desk.liveness.mark_dead([("b", 1)])
     desk.elect()
     assert desk.set.master == 3
 
@@ -146,7 +146,7 @@ def test_nobody_outside_the_set_is_elected_unless_that_is_switched_on() -> None:
         desk = Desk(1, 2, unclean=unclean)
         desk.in_sync(1)
         desk.beat(2)
-        desk.liveness.gone([("b", 1)])
+        desk.liveness.mark_dead([("b", 1)])
         desk.elect()
         assert desk.set.master == (2 if unclean else None)
         assert desk.set.master_epoch == 2
@@ -156,7 +156,7 @@ def test_a_failed_election_costs_one_epoch() -> None:
     """Java's costs three, and more each time. Spec: controller.md, chapter 14 (18)."""
     desk = Desk(1)
     desk.in_sync(1)
-    desk.liveness.gone([("b", 1)])
+    desk.liveness.mark_dead([("b", 1)])
     codes = [desk.elect().code for _ in range(5)]
     assert set(codes) == {ResponseCode.MASTER_NOT_AVAILABLE}
     assert (desk.set.master, desk.set.master_epoch, desk.set.members) == (None, 2, (1,))
@@ -312,7 +312,7 @@ def test_a_new_leader_does_not_know_what_the_one_before_has_heard() -> None:
     assert not liveness.may_live("b", 1, 25_001, 0)
     assert liveness.may_live("b", 1, 25_001, 20_000)
     liveness.begin(30_000)
-    liveness.gone([("b", 1)])
+    liveness.mark_dead([("b", 1)])
     assert not liveness.may_live("b", 1, 30_000, 0)
 
 
@@ -326,7 +326,7 @@ def test_an_epoch_is_given_once() -> None:
 def test_a_set_whose_master_died_just_now_is_not_cleaned_as_a_whole() -> None:
     desk = Desk(1)
     desk.in_sync(1)
-    desk.liveness.gone([("b", 1)])
+    desk.liveness.mark_dead([("b", 1)])
     assert desk.clean().code == ResponseCode.INVALID_CLEAN_BROKER_METADATA
     desk.elect()
     assert desk.clean().code == ResponseCode.SUCCESS

@@ -125,7 +125,7 @@ class Controllers(RuleBasedStateMachine):
 
     @rule(number=IDS)
     def dies(self, number: int) -> None:
-        self.liveness.gone([(NAME, number)])
+        self.liveness.mark_dead([(NAME, number)])
 
     @rule(ms=st.sampled_from([10, SILENCE, SILENCE + 1, 11_000]))
     def time_goes_by(self, ms: int) -> None:

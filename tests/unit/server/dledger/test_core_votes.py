@@ -182,10 +182,10 @@ def test_8_4(row, answers, term_after, pause):
 def test_8_4_pauses_differ():
     """Two candidates that always vote at the same time would never elect one."""
     member = Script(2).node.member
-    pauses = [member.between(300, 1000) for _ in range(200)]
+    pauses = [member.random_between(300, 1000) for _ in range(200)]
     assert 300 <= min(pauses) < 350
     assert 950 < max(pauses) < 1000
-    assert {member.between(300, 300) for _ in range(20)} == {300}
+    assert {member.random_between(300, 300) for _ in range(20)} == {300}
 
 
 def test_8_4_row_3_nobody_answers():
@@ -213,8 +213,8 @@ def test_8_4_row_1_comes_before_row_5():
         "n1": VoteResponse(term=2, vote_result=R.ACCEPT),
         "n2": None,
     }
-    assert Tally.of(answers) == Tally(valid=2, accepted=1, max_term=5)
-    assert Tally.of({"n0": None}) == Tally()
+    assert Tally.count(answers) == Tally(valid=2, accepted=1, max_term=5)
+    assert Tally.count({"n0": None}) == Tally()
 
 
 def test_answers_of_an_old_round_do_not_count():
@@ -340,9 +340,9 @@ def test_8_4_a_round_without_answers_is_followed_by_a_pause():
 def test_8_4_what_is_counted():
     """Who says nothing of use is not heard; of larger terms the largest."""
     unknown = VoteResponse(term=9, vote_result=R.UNKNOWN)
-    assert Tally.of({"n0": unknown}) == Tally()
+    assert Tally.count({"n0": unknown}) == Tally()
     refused = [VoteResponse(term=term, vote_result=R.REJECT_EXPIRED_VOTE_TERM) for term in (5, 9)]
-    tally = Tally.of({"n0": refused[0], "n2": refused[1]})
+    tally = Tally.count({"n0": refused[0], "n2": refused[1]})
     assert (tally.valid, tally.max_term) == (2, 9)
 
 

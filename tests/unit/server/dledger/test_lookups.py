@@ -39,7 +39,7 @@ class Rig:
         """What is looked up when a refusal was about this member."""
         before = len(self.asked)
         self.members.doubtful.add(peer)
-        self.lookups.again()
+        self.lookups.look_up_doubtful()
         assert self.members.doubtful == set()
         return self.names()[before:]
 

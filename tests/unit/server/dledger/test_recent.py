@@ -54,7 +54,7 @@ def test_entries_that_do_not_follow_begin_anew() -> None:
     recent.add(entries(7, 100))
     assert kept(recent) == [7]
     recent.clear()
-    assert (kept(recent), recent.some(7, 100, 9)) == ([], [])
+    assert (kept(recent), recent.entries_from(7, 100, 9)) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_some_of_them(index: int, max_bytes: int, max_count: int, found: list[in
     """At least the first one, if it is there."""
     recent = RecentEntries(1000)
     recent.add(entries(5, 100, 100, 100, 100))
-    assert [entry.index for entry in recent.some(index, max_bytes, max_count)] == found
+    assert [entry.index for entry in recent.entries_from(index, max_bytes, max_count)] == found

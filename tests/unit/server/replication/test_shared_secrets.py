@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.server.replication.shared_secrets import SharedSecrets
 

@@ -815,7 +815,7 @@ def test_stopped_while_it_started(machine, message):
     machine.stop(again)
     machine.turn()
     assert failures[0].check(StoreError)
-    assert again.dispatcher.behind > 0, "it went on to the end first"
+    assert again.dispatcher.bytes_behind > 0, "it went on to the end first"
     assert not again.is_open
 
 
@@ -972,7 +972,7 @@ def test_no_dispatcher_speaks_for_another(machine, message):
     put(store, message())
     machine.turn()
     assert len(set(seen)) == 2
-    assert store.dispatcher.behind == 0
+    assert store.dispatcher.bytes_behind == 0
 
 
 def test_new_lives_that_a_start_finds_are_told_once(machine, message):

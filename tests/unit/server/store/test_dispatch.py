@@ -47,7 +47,7 @@ def test_who_waits_for_the_end_waits_for_its_last_byte(machine, message):
     store.log.append_raw(0, data[: results[2].next_offset + 1])
     done = store.dispatcher.reached_end()
     machine.turn()
-    assert store.dispatcher.behind == 1
+    assert store.dispatcher.bytes_behind == 1
     assert not done.called
     store.log.append_raw(results[2].next_offset + 1, data[results[2].next_offset + 1 :])
     machine.turn()
@@ -80,10 +80,10 @@ def test_a_slave_follows_over_the_end_of_a_file(machine, message):
     store.log.append_raw(blank_at + 4, first_file[blank_at + 4 : blank_at + 20])
     machine.turn()
     assert store.dispatcher.position == 65536
-    assert store.dispatcher.behind < 0
+    assert store.dispatcher.bytes_behind < 0
     store.log.append_raw(blank_at + 20, first_file[blank_at + 20 :])
     machine.turn()
-    assert store.dispatcher.behind == 0
+    assert store.dispatcher.bytes_behind == 0
     assert store.max_offset_in_queue("TopicA", 0) == 2
 
 
@@ -121,7 +121,7 @@ def test_a_master_skips_what_nobody_can_read(machine, message):
     assert [unit[0] for unit in store.queues.queue("TopicA", 0).units(0, 9)] == [0, 0, 2 * size]
     store.put_many([message()], lambda results: None)
     machine.turn()
-    assert store.dispatcher.behind == 0
+    assert store.dispatcher.bytes_behind == 0
     assert store.queues.queue("TopicA", 0).units(3, 1)[0][0] == 3 * size
 
 
@@ -210,7 +210,7 @@ def test_a_slice_that_failed_is_tried_again_by_one_timer(simulated, message):
         assert len(machine.clock.getDelayedCalls()) == before + 1
     machine.disk.fault = lambda operation, path: None
     machine.clock.advance(1)
-    assert (store.dispatcher.behind, store.dispatcher.trouble) == (0, "")
+    assert (store.dispatcher.bytes_behind, store.dispatcher.trouble) == (0, "")
 
 
 def test_a_record_of_very_many_keys_takes_several_turns(machine, message):
@@ -221,10 +221,10 @@ def test_a_record_of_very_many_keys_takes_several_turns(machine, message):
     store.put_many([message(KEYS=" ".join(keys)), message()], lambda results: None)
     for _ in range(len(keys) // KEYS_AT_ONCE):
         assert store.dispatcher.run_slice()
-        assert store.dispatcher.behind == store.log.max_offset
+        assert store.dispatcher.bytes_behind == store.log.max_offset
     assert store.dispatcher.run_slice()
     assert not store.dispatcher.run_slice()
-    assert store.dispatcher.behind == 0
+    assert store.dispatcher.bytes_behind == 0
     for key in (keys[0], keys[KEYS_AT_ONCE - 1], keys[KEYS_AT_ONCE], keys[-1]):
         assert len(store.query("TopicA", key, 8, 0, 1 << 62).records) == 1
     assert store.max_offset_in_queue("TopicA", 0) == 2
@@ -240,7 +240,7 @@ def test_who_waits_where_nothing_is_left_hears_at_once(machine, message):
     assert store.dispatcher.reached_end().called
     store.log.append_raw(len(data), data[:1])
     machine.turn()
-    assert store.dispatcher.behind == 1
+    assert store.dispatcher.bytes_behind == 1
     assert not store.dispatcher.reached_end().called
 
 
@@ -317,7 +317,7 @@ def test_only_failures_in_a_row_refuse_puts(simulated, message, monkeypatch):
         assert store.is_writable is (failures < 3)
         assert said == []
         machine.clock.advance(1)
-        assert store.dispatcher.behind == 0
+        assert store.dispatcher.bytes_behind == 0
         assert store.is_writable
     assert said == [Flag.INDEX_FILE.value]
 

@@ -92,7 +92,7 @@ def test_what_is_kept_can_be_read_and_what_is_not_is_nowhere(kind: str) -> None:
     assert is_kept is (kind not in ELECTED)
     rig.world.clock.run_for(1)
     log = rig.journal.log
-    assert rig.store.dispatcher.behind <= 0
+    assert rig.store.dispatcher.bytes_behind <= 0
     assert (rig.store.max_offset_in_queue("T", 0), log.readable_end > 0) == (is_kept, is_kept)
     assert log.min_offset <= log.readable_end <= log.max_offset <= log.written_end
     rig.wait(rig.store.stop())

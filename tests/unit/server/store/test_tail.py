@@ -262,7 +262,7 @@ def test_whole_logs_give_no_alarm(make_simulated, message, cuts, blank):
             store.log.append_raw(start, piece)
             machine.turn()
             assert store.journal.tail.unreadable_at is None
-    assert store.dispatcher.behind <= 0
+    assert store.dispatcher.bytes_behind <= 0
     assert store.max_offset_in_queue("TopicA", 0) == 4
 
 

@@ -8,16 +8,16 @@ def test_turns() -> None:
     watch = TurnWatch()
     assert watch.waiting_ms(10.0) == 0
     for seconds, now in ((0.5, 10.0), (0.6, 10.6)):
-        watch.came("c", 2)
-        watch.took(seconds, now)
+        watch.count_sends("c", 2)
+        watch.end_turn(seconds, now)
         assert watch.waiting_ms(now) == 0
-    watch.came("c", 1)
-    assert watch.came("c", 1)
-    watch.took(0.4, 11.0)
+    watch.count_sends("c", 1)
+    assert watch.count_sends("c", 1)
+    watch.end_turn(0.4, 11.0)
     assert watch.waiting_ms(11.0) == 400
     assert watch.waiting_ms(11.41) == 0
-    watch.came("c", 2)
-    watch.took(0.01, 12.0)
+    watch.count_sends("c", 2)
+    watch.end_turn(0.01, 12.0)
     assert watch.waiting_ms(12.0) == 10
 
 
@@ -25,28 +25,28 @@ def test_turns_without_a_queue() -> None:
     """However many they are: each sender waits for its answer, and the machine is slow."""
     watch = TurnWatch()
     for turn in range(10):
-        assert {watch.came(sender, 1) for sender in range(500)} == {False}
-        watch.took(0.9, float(turn))
+        assert {watch.count_sends(sender, 1) for sender in range(500)} == {False}
+        watch.end_turn(0.9, float(turn))
         assert watch.waiting_ms(float(turn)) == 0
-    assert not watch.came(0, 0)
-    assert not watch.came(0, 1)
-    assert watch.came(0, 1)
+    assert not watch.count_sends(0, 0)
+    assert not watch.count_sends(0, 1)
+    assert watch.count_sends(0, 1)
 
 
 def test_a_queue_counts_for_its_own_turn() -> None:
     watch = TurnWatch()
-    watch.came("c", 2)
-    watch.took(0.5, 1.0)
-    watch.took(0.6, 2.0)
-    watch.came("c", 2)
-    watch.took(0.7, 3.0)
+    watch.count_sends("c", 2)
+    watch.end_turn(0.5, 1.0)
+    watch.end_turn(0.6, 2.0)
+    watch.count_sends("c", 2)
+    watch.end_turn(0.7, 3.0)
     assert watch.waiting_ms(3.0) == 0
 
 
 def test_the_first_turn_has_a_queue_only_if_somebody_came() -> None:
     watch = TurnWatch()
-    watch.took(0.5, 1.0)
+    watch.end_turn(0.5, 1.0)
     for now in (2.0, 3.0):
-        watch.came("c", 2)
-        watch.took(0.6, now)
+        watch.count_sends("c", 2)
+        watch.end_turn(0.6, now)
     assert watch.waiting_ms(3.0) == 0

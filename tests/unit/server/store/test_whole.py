@@ -38,13 +38,13 @@ def _no_look_back(monkeypatch):
 def counted(monkeypatch):
     """How many records each start has dispatched again."""
     counts = []
-    again = QueueRebuild.again
+    again = QueueRebuild.dispatch_again
 
     def counting(self, rows):
         counts.append(len(rows))
         again(self, rows)
 
-    monkeypatch.setattr(QueueRebuild, "again", counting)
+    monkeypatch.setattr(QueueRebuild, "dispatch_again", counting)
     return counts
 
 

@@ -52,19 +52,21 @@ class Answer(NamedTuple):
 
 
 class Apply(NamedTuple):
-    """Write the application to brokerIdentity-temp, then call `kept`."""
+    """Write the application to brokerIdentity-temp, then call `write_done`."""
 
     application: Identity
 
 
 class Accept(NamedTuple):
-    """Write the identity to brokerIdentity and remove brokerIdentity-temp, then call `kept`."""
+    """
+    Write the identity to brokerIdentity, remove brokerIdentity-temp, and call `write_done`.
+    """
 
     identity: Identity
 
 
 class Withdraw(NamedTuple):
-    """Remove brokerIdentity-temp, then call `kept`."""
+    """Remove brokerIdentity-temp, then call `write_done`."""
 
 
 class Lead(NamedTuple):

@@ -173,7 +173,7 @@ class ControllerClient:
         try:
             while self._is_running and (actions := self.manager.take()):
                 for action in actions:
-                    self._do(action)
+                    self._act(action)
         finally:
             self._is_draining = False
         deadline: float | None = None
@@ -181,7 +181,7 @@ class ControllerClient:
             deadline = self._host.clock.seconds() - self._now() + self.manager.deadline()
         self._timer = rearm(self._host.clock, self._timer, deadline, self._on_time)
 
-    def _do(self, action: Action) -> None:
+    def _act(self, action: Action) -> None:
         if isinstance(action, Ask):
             self._ask(action)
         elif isinstance(action, Apply):
@@ -210,7 +210,7 @@ class ControllerClient:
             self._complain(ask.address, f"refuses this broker: {response.reason}")
         elif self._complained.pop(ask.address, None) is not None:
             self.log.info("controller {address} answers again", address=ask.address)
-        self._over(ask, answer)
+        self._take_answer(ask, answer)
 
     def _complain(self, address: str, why: str) -> None:
         """Log a controller's fault once, until it has another one."""
@@ -231,22 +231,22 @@ class ControllerClient:
             why=failure.getErrorMessage(),
         )
         self._complain(ask.address, "does not answer: look at it, and at controllerAddr")
-        self._over(ask, None)
+        self._take_answer(ask, None)
 
-    def _over(self, ask: Ask, answer: Answer | None) -> None:
+    def _take_answer(self, ask: Ask, answer: Answer | None) -> None:
         if self._is_running:
             self.manager.answered(ask, answer, self._now())
             self._drain()
 
     def _keep(self, write: Any, *what: Any) -> None:
         written: Deferred[None] = self._host.worker.call(write, *what)
-        written.addCallbacks(self._kept, self._not_kept)
+        written.addCallbacks(self._write_done, self._write_failed)
 
-    def _kept(self, _: None) -> None:
-        self.manager.kept(self._now())
+    def _write_done(self, _: None) -> None:
+        self.manager.write_done(self._now())
         self._drain()
 
-    def _not_kept(self, failure: Failure) -> None:
+    def _write_failed(self, failure: Failure) -> None:
         self.log.failure("cannot keep the id of this broker; it is tried again", failure)
-        self.manager.not_kept(self._now())
+        self.manager.write_failed(self._now())
         self._drain()

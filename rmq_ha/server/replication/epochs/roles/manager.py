@@ -58,10 +58,10 @@ Codes with which a request is certainly refused. With any other code it may stil
 since it may lie in the log of the next leader.
 """
 
-_LeaderTold = ElectMasterResponse | GetReplicaInfoResponse
+_LeaderAnswer = ElectMasterResponse | GetReplicaInfoResponse
 
 
-class _Known(NamedTuple):
+class _LeadershipNews(NamedTuple):
     """
     A controller's answer about the leadership of this set.
 
@@ -195,7 +195,7 @@ class ReplicasManager:
         is_step = ask is self._busy
         if is_step:
             self._busy = None
-            self._later(now)
+            self._retry_later(now)
         try:
             self._answered(ask, answer, now)
         except (ProtocolViolation, RequestRejected) as error:
@@ -208,7 +208,7 @@ class ReplicasManager:
         if is_step and self._is_rumoured and self._busy is None:
             self._step_at = now
 
-    def kept(self, now: float) -> None:
+    def write_done(self, now: float) -> None:
         """Take note that the last `Apply`, `Accept` or `Withdraw` is on the disk."""
         done, self._busy = self._busy, None
         if isinstance(done, Apply):
@@ -220,16 +220,16 @@ class ReplicasManager:
                 self._wants_election = True  # also after it was forgotten (14.23)
         self._step_at = now
 
-    def not_kept(self, now: float) -> None:
+    def write_failed(self, now: float) -> None:
         """Try again later after the disk refused, from the last state that is certainly on it."""
         self._busy = None
-        self._later(now)
+        self._retry_later(now)
 
     def failed(self, now: float) -> None:
         """Give the role up, since it could not be taken; there is none until the next election."""
         self.role = Role.NONE
         self._wants_election = True
-        self._later(now)
+        self._retry_later(now)
 
     def notified(self, header: NotifyRoleChangedRequest, now: float) -> None:
         """
@@ -269,7 +269,7 @@ class ReplicasManager:
         self._outbox.append(ask)
         return ask
 
-    def _later(self, now: float) -> None:
+    def _retry_later(self, now: float) -> None:
         pause = self._settings.retry_interval / 1000
         self._step_at = now + pause * (0.75 + self._random.random() / 2)
 
@@ -354,7 +354,7 @@ class ReplicasManager:
 
     def _answered(self, ask: Ask, answer: Answer | None, now: float) -> None:
         if ask is self._look:
-            self._seen(answer)
+            self._note_awaited(answer)
             return
         if ask.code == RequestCode.BROKER_HEARTBEAT:
             if answer is not None and answer.code == ResponseCode.SUCCESS:
@@ -368,7 +368,7 @@ class ReplicasManager:
         elif ask.code != RequestCode.GET_METADATA_INFO:
             self.leader = None
 
-    def _seen(self, answer: Answer | None) -> None:
+    def _note_awaited(self, answer: Answer | None) -> None:
         """
         Note for operators which brokers could be elected, since this one was not. Nothing else
         changes.
@@ -447,7 +447,7 @@ class ReplicasManager:
         self._beat(now)
         if header.master_broker_id is not None:
             self._wants_election = False
-            self._told(ask, header, decode_set(answer.body), now)
+            self._take_leader_answer(ask, header, decode_set(answer.body), now)
 
     def _elected(self, ask: Ask, answer: Answer, now: float) -> None:
         """
@@ -466,7 +466,9 @@ class ReplicasManager:
         header = decode_header(ElectMasterResponse, answer.ext)
         members = decode_elected(answer.body).members
         self._wants_election = False
-        self._told(ask, header, SyncStateSet(members, header.sync_state_set_epoch or 0), now)
+        self._take_leader_answer(
+            ask, header, SyncStateSet(members, header.sync_state_set_epoch or 0), now
+        )
 
     def _informed(self, ask: Ask, answer: Answer, now: float) -> None:
         if answer.code != ResponseCode.SUCCESS:
@@ -475,9 +477,9 @@ class ReplicasManager:
             return
         header = decode_header(GetReplicaInfoResponse, answer.ext)
         is_final = self._is_doubted and ask.sent >= self._uncertain_until
-        self._told(ask, header, decode_set(answer.body), now, is_final=is_final)
+        self._take_leader_answer(ask, header, decode_set(answer.body), now, is_final=is_final)
         if self._is_doubted:
-            self._later(now)
+            self._retry_later(now)
 
     def _altered(self, ask: Ask, answer: Answer | None, now: float) -> None:
         if ask is not self._altering:
@@ -511,10 +513,10 @@ class ReplicasManager:
 
     # ------------------------------------------------------------ the role
 
-    def _told(
+    def _take_leader_answer(
         self,
         ask: Ask,
-        header: _LeaderTold,
+        header: _LeaderAnswer,
         members: SyncStateSet,
         now: float,
         *,
@@ -525,7 +527,7 @@ class ReplicasManager:
         urgent.
         """
         self._step_at = now + self._settings.sync_broker_metadata_period / 1000
-        known = _Known(
+        known = _LeadershipNews(
             header.master_epoch or 0,
             header.master_broker_id,
             header.master_address,
@@ -538,12 +540,12 @@ class ReplicasManager:
         if is_ours and known.epoch == self.epoch and self.role is Role.MASTER:
             self._lease.confirmed(ask.address, self._heard_before, now)
 
-    def _learn(self, known: _Known, is_ours: bool, now: float) -> None:
+    def _learn(self, known: _LeadershipNews, is_ours: bool, now: float) -> None:
         """Take a controller's news of the leadership; older news are ignored."""
         if known.epoch < self.epoch:
             return
         if known.epoch == self.epoch and self.role is not Role.NONE:
-            self._again(known, is_ours)
+            self._learn_same_epoch(known, is_ours)
             return
         self.is_standing_back = is_ours and known.epoch <= self._crashed_in
         if self.is_standing_back:
@@ -566,7 +568,7 @@ class ReplicasManager:
             self.role = Role.SLAVE
             self._outbox.append(Follow(known.master_id, known.master_address, known.epoch))
 
-    def _again(self, known: _Known, is_ours: bool) -> None:
+    def _learn_same_epoch(self, known: _LeadershipNews, is_ours: bool) -> None:
         if is_ours and self.role is Role.MASTER:
             if known.is_final:
                 self._is_doubted = False
@@ -580,7 +582,7 @@ class ReplicasManager:
             self._master_address = address
             self._outbox.append(Follow(known.master_id, address, known.epoch))
 
-    def _stand_back(self, known: _Known, now: float) -> None:
+    def _stand_back(self, known: _LeadershipNews, now: float) -> None:
         """
         Let the epoch end in which this broker crashed as master.
 
@@ -588,7 +590,7 @@ class ReplicasManager:
         bytes at the same offsets for the same ones, since a handshake compares only epochs and
         offsets. Differs from 5.3.3 on purpose, which goes on in the epoch.
         """
-        self._later(now)
+        self._retry_later(now)
         if known.epoch > self.epoch:
             self.epoch = known.epoch
             self.log.warn(
@@ -598,7 +600,7 @@ class ReplicasManager:
                 epoch=known.epoch,
             )
 
-    def _orphaned(self, known: _Known, now: float) -> None:
+    def _orphaned(self, known: _LeadershipNews, now: float) -> None:
         """Take note that nobody leads; a former master has been deposed (14.1)."""
         self.awaited = known.members.members
         if self.role is Role.MASTER:

@@ -117,7 +117,7 @@ class Resignation:
             self._tell(reason, "no slave in sync has the whole log")
             return
         try:
-            chosen, why_none = await self._best(controller, complete)
+            chosen, why_none = await self._emptiest_slave(controller, complete)
             if chosen is None:
                 self._tell(reason, why_none)
             else:
@@ -125,7 +125,9 @@ class Resignation:
         except (RemotingError, ProtocolViolation) as error:
             self._tell(reason, f"it could not be asked for: {error}")
 
-    async def _best(self, controller: str, complete: frozenset[int]) -> tuple[int | None, str]:
+    async def _emptiest_slave(
+        self, controller: str, complete: frozenset[int]
+    ) -> tuple[int | None, str]:
         """Return the id of the slave with the emptiest disk; or None, and why there is none."""
         ask = RemotingCommand(ControllerCode.GET_SYNC_STATE_DATA, body=encode_names([self._name]))
         answer = await self._calls.invoke(controller, ask, _TIMEOUT_MS)

@@ -118,6 +118,8 @@ class JournalPlugin:
         if self.name == "no-journal":
             return Useless()
         journal = Journal(broker.host, broker.configuration)
+        if self.name == "old-journal":
+            journal.kept = journal.when_kept  # type: ignore[attr-defined]
         if self.name == "fake-replica":
             journal.replicated_by(Replication(journal.log))
         return journal
@@ -205,6 +207,7 @@ inner = StorePlugin("inner")
 journal = JournalPlugin("fake-journal")
 replica = JournalPlugin("fake-replica")
 no_journal = JournalPlugin("no-journal")
+old_journal = JournalPlugin("old-journal")
 dispatcher = DispatcherPlugin()
 send_hook = HookPlugin("fake-send", SendHook)
 consume_hook = HookPlugin("fake-consume", ConsumeHook)

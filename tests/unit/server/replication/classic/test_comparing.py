@@ -21,7 +21,7 @@ from rmq_ha.server.replication.classic.comparing import FIRST_STEP, Comparison, 
 from rmq_ha.server.replication.classic.feed import Feed
 from rmq_ha.server.replication.classic.frames import encode_frame, encode_report
 from rmq_ha.server.replication.classic.greeting import DEPTH, encode_greeting, greet
-from rmq_ha.server.replication.classic.refused import RefusedSlaves
+from rmq_ha.server.replication.classic.refused_slaves import RefusedSlaves
 from rmq_ha.server.replication.classic.replica import Replica, ReplicaStage
 from rmq_ha.server.replication.places import lowest_place
 from tests.unit.server.replication.memory_log import MemoryLog

@@ -48,7 +48,7 @@ class Tables:
     def watch(self, changed: Any) -> None:
         self.changed = changed
 
-    def whole(self) -> list[bytes]:
+    def all_pieces(self) -> list[bytes]:
         return []
 
     def news(self, entries: Any) -> list[bytes]:

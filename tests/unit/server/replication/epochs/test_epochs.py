@@ -119,7 +119,7 @@ def test_an_older_epoch_is_refused() -> None:
 
 def test_a_log_without_epochs_is_older_than_any() -> None:
     """The number goes to controllers, and Java's says the same."""
-    assert (Epochs().last_epoch, Epochs().last) == (-1, None)
+    assert (Epochs().last_epoch, Epochs().last_entry) == (-1, None)
 
 
 def test_hazard_24_who_has_newer_epochs_does_not_lead_an_older_one() -> None:
@@ -141,19 +141,12 @@ def test_a_cut_log_keeps_the_epochs_of_what_is_left() -> None:
     assert known.cut(0) == Epochs()
 
 
-def test_hazard_31_epochs_of_deleted_files_are_forgotten() -> None:
-    known = epochs((1, 0), (5, 1120), (9, 2486))
-    assert known.above(1119) == known
-    assert known.above(1120) == epochs((5, 1120), (9, 2486))
-    assert known.above(9000) == epochs((9, 2486))
-
-
 def test_which_epoch_a_byte_is_of() -> None:
     known = epochs((2, 100), (5, 200))
-    assert known.at(99) is None
-    assert known.at(100) == (Epoch(2, 100), 200)
-    assert known.at(199) == (Epoch(2, 100), 200)
-    assert known.at(200) == (Epoch(5, 200), OPEN_END)
+    assert known.epoch_at(99) is None
+    assert known.epoch_at(100) == (Epoch(2, 100), 200)
+    assert known.epoch_at(199) == (Epoch(2, 100), 200)
+    assert known.epoch_at(200) == (Epoch(5, 200), OPEN_END)
 
 
 def test_what_was_before_controllers_is_proven_by_nothing() -> None:

@@ -108,7 +108,7 @@ def test_hazard_3_an_epoch_that_begins_at_the_end_of_the_log_outlives_its_broker
     first.crash(power=False)
     brokers.until(lambda: brokers.master() is second)
     end = second.store.log.max_offset
-    epoch = second.replication.epochs.last
+    epoch = second.replication.epochs.last_entry
     assert epoch is not None
     assert epoch.start == end
     brokers.boot(first)
@@ -126,7 +126,7 @@ def test_hazard_3_an_epoch_that_begins_at_the_end_of_the_log_outlives_its_broker
     leader = brokers.in_sync()
     brokers.until(lambda: brokers.send(leader, b"of the epoch") == 0)
     brokers.run(1.0)
-    last = leader.replication.epochs.last
+    last = leader.replication.epochs.last_entry
     assert last is not None
     assert last.epoch >= epoch.epoch
     assert last.start == end

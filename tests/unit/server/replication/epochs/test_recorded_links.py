@@ -95,7 +95,7 @@ def test_a_master_of_ours_says_what_javas_said(
                 state.epochs = frame.epochs
                 if frame.max_offset > log.max_offset:
                     log.put(bytes(frame.max_offset - log.max_offset))
-                last = frame.epochs.last
+                last = frame.epochs.last_entry
                 state.led_from = 0 if last is None else last.start
                 known = max(state.led_from, state.sent_to(feed.slave.broker_id))
                 ours = frame._replace(max_offset=min(frame.max_offset, known))
@@ -188,7 +188,7 @@ def test_a_slave_of_ours_says_what_javas_said() -> None:
     a.log, a.epochs = MemoryLog(FILE_SIZE, 0, bytes(b.log.data)), b.epochs
     assert distinct(a.follow(ALL["ha-b", 4])) == distinct(said(ALL["ha-b", 4], ">"))
     assert a.log.max_offset == 0x1747
-    assert a.epochs.last == Epoch(6, 0xF14)
+    assert a.epochs.last_entry == Epoch(6, 0xF14)
     assert a.confirm_offset == 0x12C7, "the stranger held it back at Java's master"
 
 

@@ -166,13 +166,13 @@ class World:
                 self.ask(broker, manager, action)
             elif isinstance(action, Apply):
                 broker.files = (broker.files[0], action.application)
-                manager.kept(self.now)
+                manager.write_done(self.now)
             elif isinstance(action, Accept):
                 broker.files = (action.identity, None)
-                manager.kept(self.now)
+                manager.write_done(self.now)
             elif isinstance(action, Withdraw):
                 broker.files = (broker.files[0], None)
-                manager.kept(self.now)
+                manager.write_done(self.now)
             elif isinstance(action, Adopt):
                 broker.known = action.known
         if manager.role is Role.MASTER and broker.known.epoch and self.random.random() < 0.1:

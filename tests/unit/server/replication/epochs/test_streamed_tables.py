@@ -203,7 +203,7 @@ class Taken:
     def watch(self, changed: object) -> None:
         raise AssertionError
 
-    def whole(self) -> list[bytes]:
+    def all_pieces(self) -> list[bytes]:
         raise AssertionError
 
     def news(self, entries: object) -> list[bytes]:
@@ -299,7 +299,7 @@ def test_too_much_for_one_frame() -> None:
 class Held(Taken):
     """Tables of a master, of one entry a piece."""
 
-    def whole(self) -> list[bytes]:
+    def all_pieces(self) -> list[bytes]:
         return [b"all"]
 
     def news(self, entries: Iterable[Entry]) -> list[bytes]:

@@ -126,7 +126,7 @@ class Broker:
 
     def kept(self) -> Action:
         self.collect()
-        self.manager.kept(self.now)
+        self.manager.write_done(self.now)
         return self.done[-1]
 
     def heard(self) -> None:
@@ -238,7 +238,7 @@ def test_a_disk_that_refuses_is_tried_again() -> None:
     broker.expect(1012, recorded("1012 response 0"))
     broker.collect()
     broker.now += 5.0
-    broker.manager.not_kept(broker.now)
+    broker.manager.write_failed(broker.now)
     refused = broker.now
     ask = broker.next_ask()
     assert (ask.code, ask.sent > refused + 0.7) == (1012, True)

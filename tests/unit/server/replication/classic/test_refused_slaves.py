@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from rmq_ha.server.replication.classic.refused import (
+from rmq_ha.server.replication.classic.refused_slaves import (
     MOST_HOSTS,
     RefusedSlaves,
     SentTo,

@@ -10,7 +10,7 @@ from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.server.replication.statistics import SetStatistics
 
 
-class SetShown:
+class SetView:
     def __init__(self, broker: Any) -> None:
         self._broker = broker
 

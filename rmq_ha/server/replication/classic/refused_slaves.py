@@ -68,7 +68,7 @@ class SentTo:
         self._ends[host] = max(known, end)
 
 
-class Fed(Protocol):
+class SlaveConnection(Protocol):
     """A replication connection of a slave to this master."""
 
     feed: Feed
@@ -78,7 +78,7 @@ class Fed(Protocol):
         """Return the machine at the other end."""
 
 
-F = TypeVar("F", bound=Fed)
+F = TypeVar("F", bound=SlaveConnection)
 
 
 def whom_to_turn_away(connections: Sequence[F], most: int) -> F | None:

@@ -8,7 +8,7 @@ from rmq_ha.base.errors import StrandedLog
 from rmq_ha.base.seams import Disk
 
 
-def why_not_anew(
+def refetch_refusal(
     disk: Disk,
     configuration: BrokerConfiguration,
     directory: str,

@@ -5,9 +5,9 @@ journal.
 
 from typing import Any, Protocol
 
-from rmq_ha.ops.app.journals.classic import PairShown
-from rmq_ha.ops.app.journals.controlled import SetShown
-from rmq_ha.ops.app.journals.dledger import GroupShown
+from rmq_ha.ops.app.journals.classic import PairView
+from rmq_ha.ops.app.journals.controller_mode import SetView
+from rmq_ha.ops.app.journals.dledger import GroupView
 from rmq_ha.ops.app.page.values import Member
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.ops.app.status.samples import Samples
@@ -15,7 +15,7 @@ from rmq_ha.server.dledger.statistics import DLedgerStatistics
 from rmq_ha.server.replication.statistics import SetStatistics
 
 
-class JournalShown(Protocol):
+class JournalView(Protocol):
     """A broker's journal, as its metrics, /healthz and the page show it."""
 
     def collect(self, samples: Samples) -> None: ...
@@ -38,7 +38,7 @@ class JournalShown(Protocol):
         """
 
 
-def journal_shown(broker: Any) -> JournalShown:
+def journal_view(broker: Any) -> JournalView:
     """
     Choose by the statistics of the journal; a plugin's journal is shown like a pair.
 
@@ -46,5 +46,5 @@ def journal_shown(broker: Any) -> JournalShown:
     """
     statistics = broker.journal.statistics()
     if isinstance(statistics, DLedgerStatistics):
-        return GroupShown(broker)
-    return SetShown(broker) if isinstance(statistics, SetStatistics) else PairShown(broker)
+        return GroupView(broker)
+    return SetView(broker) if isinstance(statistics, SetStatistics) else PairView(broker)
