@@ -18,7 +18,7 @@ from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.server.broker.broker import Broker
-from rmq_ha.server.namesrv.controller import NamesrvController
+from rmq_ha.server.namesrv.namesrv import Namesrv
 from rmq_ha.testing.cluster import LISTEN_PORT, StoreNode
 from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.host import SimHost
@@ -66,7 +66,7 @@ class BrokerNode(StoreNode):
     ) -> None:
         super().__init__(host, configuration, findings)
         configuration.broker.namesrv_addr = name_server
-        self.controller: Any = None
+        self.broker: Any = None
         self._start_result: Deferred[None] | None = None
 
     def _make(self) -> Broker:
@@ -75,10 +75,10 @@ class BrokerNode(StoreNode):
     def load(self) -> None:
         """Begin a life: run a start up to the first point where it waits."""
         self._begin()
-        self.controller = self._make()
-        self.store = self.controller.store
-        self.replication = self.controller.journal.service
-        self._start_result = self.controller.start()
+        self.broker = self._make()
+        self.store = self.broker.store
+        self.replication = self.broker.journal.service
+        self._start_result = self.broker.start()
         refused: list[Failure] = []
         if self._start_result.called:
             self._start_result.addErrback(refused.append)
@@ -90,7 +90,7 @@ class BrokerNode(StoreNode):
         await self._start_result
 
     async def _stop(self) -> None:
-        await self.controller.stop()
+        await self.broker.stop()
 
 
 class NamesrvNode:
@@ -103,7 +103,7 @@ class NamesrvNode:
     def __init__(self, host: SimHost) -> None:
         self.host = host
         self.configuration = NamesrvConfig(kv_config_path="/namesrv/kvConfig.json")
-        self.controller: Any = None
+        self.namesrv: Any = None
 
     @property
     def address(self) -> str:
@@ -112,16 +112,16 @@ class NamesrvNode:
 
     def start(self) -> None:
         """Begin a life; harmless when the name server runs."""
-        if self.controller is not None and self.host.is_running:
+        if self.namesrv is not None and self.host.is_running:
             return
         if not self.host.is_running:
             self.host.restart()
-        self.controller = NamesrvController(
+        self.namesrv = Namesrv(
             self.host.seams,
             self.configuration,
             NettyServerConfig(listen_port=NAMESRV_PORT),
         )
-        self.controller.start()
+        self.namesrv.start()
 
 
 def status_of(response: RemotingCommand) -> PutMessageStatus:

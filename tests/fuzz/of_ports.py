@@ -132,10 +132,10 @@ def signed(data: bytes, account: Credentials) -> bytes:
 def broker() -> World:
     """One that lets everybody do everything."""
     made = SimBroker().start()
-    made.controller.topics.update(TopicConfig("TopicA", 4, 4))
+    made.broker.topics.update(TopicConfig("TopicA", 4, 4))
     made.send()
     clock = made.world.clock
-    return World(clock, made.controller.dispatcher, clock.run_for)
+    return World(clock, made.broker.dispatcher, clock.run_for)
 
 
 def guarded() -> World:
@@ -144,7 +144,7 @@ def guarded() -> World:
     made.configuration.broker.transaction_check_interval = 86_400_000  # the owner's stays open
     made.start()
     clock = made.world.clock
-    return World(clock, made.controller.dispatcher, clock.run_for, made.state)
+    return World(clock, made.broker.dispatcher, clock.run_for, made.state)
 
 
 def namesrv() -> World:
@@ -152,8 +152,7 @@ def namesrv() -> World:
     world = SimWorld(1)
     node = NamesrvNode(world.add("namesrv"))
     node.start()
-    controller = node.controller
-    return World(world.clock, controller._server.dispatcher, world.clock.run_for)
+    return World(world.clock, node.namesrv._server.dispatcher, world.clock.run_for)
 
 
 PEERS = {"n0": "10.0.0.9:1", "n1": "10.0.0.1:1", "n2": "10.0.0.2:1"}

@@ -25,7 +25,7 @@ class Pages:
         self.run(12)
 
     def board(self, node: BrokerNode) -> BrokerBoard:
-        board = BrokerBoard(node.controller, BrokerStatus(node.controller), Histogram())
+        board = BrokerBoard(node.broker, BrokerStatus(node.broker), Histogram())
         board.start()
         return board
 
@@ -65,7 +65,7 @@ def test_nobody_is_gone_after_hand_overs() -> None:
             ]
             assert sum(member.role == "master" for member in sheet.members) == 1
     led, followed = pages.sheet(nodes[0]), pages.sheet(nodes[2])
-    address = nodes[0].controller.identity.address
+    address = nodes[0].broker.identity.address
     assert {member.key for member in led.members} == {address, "broker 2", "broker 3"}
     assert [(m.name, m.role) for m in followed.members][1] == (f"broker 1 at {address}", "master")
     others = {"broker 2", "broker 3"} - {f"broker {nodes[2].replication.slave_id}"}
@@ -86,14 +86,12 @@ def test_a_broker_that_no_name_server_lists_is_asked_all_the_same() -> None:
     """For ten minutes: while it lives the page says so, and then forgets it."""
     pages = Pages()
     first, second, _ = pages.set.nodes
-    own = second.controller.registration
+    own = second.broker.registration
     own.stop()
     pages.set.run(150)
     pages.sheets()
     pages.set.run(EVERY_S + 1)
-    (row,) = [
-        m for m in pages.sheet(first).machines if m.address == second.controller.identity.address
-    ]
+    (row,) = [m for m in pages.sheet(first).machines if m.address == second.broker.identity.address]
     assert (row.broker_id, row.tone) == (None, Tone.WARN)
     assert "the name server does not list it" in row.note
     for _ in range(int(REMEMBERED_S / EVERY_S) + 2):

@@ -107,8 +107,8 @@ def run_scenario(
         slave.replication.stop()
         made.run(11)
         # The log came over a slow line, and falls behind. The tables came in time.
-        levels = master.controller.store.schedule.offset_table
-        slave.controller.delay_offsets.take(delay_offset_body(levels))
+        levels = master.broker.store.schedule.offset_table
+        slave.broker.delay_offsets.take(delay_offset_body(levels))
     before = set(made.copies(made.cluster.master))
     made.fail_over(power=seed % 3 == 0)
     made.run(25)

@@ -63,13 +63,13 @@ def test_the_name_server_knows_ids_and_slaves_follow_the_master() -> None:
     """Spec: dledger.md, sections 16.2 and 18.2: the master is known within seconds, not in 30."""
     group = BrokerGroup(2).start()
     group.run(5)
-    info = group.name_server.controller.routes.cluster_info()
+    info = group.name_server.namesrv.routes.cluster_info()
     table = info.brokers["broker-a"].addresses
     assert sorted(table) == sorted(
         {member.configuration.broker.broker_id for member in group.members}
     )
     for slave in group.slaves():
-        found = slave.controller.slave_synchronize.statistics()
+        found = slave.broker.slave_synchronize.statistics()
         assert found.master == table[0]
         assert found.tables["topics"].age_seconds is not None
 
@@ -184,7 +184,7 @@ def test_the_first_record_of_a_term_is_in_no_queue() -> None:
         first = decode_record(member.store.log.ledger.entry(0).body)
         assert first.topic == TERM_TOPIC
         assert {topic for topic, _ in member.store.queues.topic_queue_table()} == {"TBW102"}
-        assert TERM_TOPIC not in member.controller.topics.table
+        assert TERM_TOPIC not in member.broker.topics.table
 
 
 def test_delayed_messages_are_delivered_by_the_next_leader() -> None:

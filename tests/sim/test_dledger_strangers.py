@@ -21,7 +21,7 @@ from tests.sim_kit.group import GROUP, PEER_PORT, BrokerGroup
 
 
 def node_of(member: BrokerNode) -> Any:
-    return member.controller.journal.service.node  # type: ignore[union-attr]
+    return member.broker.journal.service.node  # type: ignore[union-attr]
 
 
 def ask(group: BrokerGroup, member: BrokerNode, code: int, message: GroupMessage) -> bytes:

@@ -106,7 +106,7 @@ class Site:
 
     @property
     def masters(self) -> dict[int, str]:
-        routes = self.name_server.controller.routes
+        routes = self.name_server.namesrv.routes
         return dict(routes._brokers["broker-a"].addresses)
 
 
@@ -117,7 +117,7 @@ def only_ours(configuration: Any) -> None:
 def test_a_slave_neither_follows_nor_asks_a_master_that_it_does_not_trust() -> None:
     """It asked the evil address for all tables, with signed requests."""
     site = Site(only_ours).start()
-    asked = site.slave.controller.slave_synchronize
+    asked = site.slave.broker.slave_synchronize
     assert asked.statistics().master == f"{site.master.host.ip}:{LISTEN_PORT}"
     link = site.slave.replication.statistics().master
     assert (link.address, link.state) == (f"{site.master.host.ip}:{HA_PORT}", "following")
@@ -126,7 +126,7 @@ def test_a_slave_neither_follows_nor_asks_a_master_that_it_does_not_trust() -> N
     site.run(100)
     assert bytes(site.heard) == b""
     assert asked.statistics().master is None
-    assert site.slave.controller.masters.refused > 0
+    assert site.slave.broker.masters.refused > 0
     link = site.slave.replication.statistics().master
     assert (link.address, link.state) == (f"{site.master.host.ip}:{HA_PORT}", "following")
 
@@ -160,7 +160,7 @@ def test_a_stranger_registers_nothing_and_removes_nobody() -> None:
     site.run(100)
     assert site.masters == before
     assert bytes(site.heard) == b""
-    assert site.name_server.controller.addresses.refused == 2
+    assert site.name_server.namesrv.addresses.refused == 2
 
 
 def test_a_pair_that_shares_a_secret_and_a_stranger_that_does_not() -> None:

@@ -33,8 +33,8 @@ class GroupNode(BrokerNode):
     """A member of a group; its index files are small, since a simulated disk is memory."""
 
     def _make(self) -> Broker:
-        controller = super()._make()
-        journal: Any = controller.journal
+        broker = super()._make()
+        journal: Any = broker.journal
         ledger = journal.log.ledger
         ledger.files = LedgerFiles(
             self.host.seams.disk,
@@ -43,7 +43,7 @@ class GroupNode(BrokerNode):
             ledger.file_size,
             INDEX_FILE_SIZE,
         )
-        return controller
+        return broker
 
 
 class BrokerGroup:

@@ -69,7 +69,7 @@ class Progress:
 
     @staticmethod
     def _table(node: BrokerNode):  # type: ignore[no-untyped-def]
-        return node.controller.consumer_offsets
+        return node.broker.consumer_offsets
 
     @staticmethod
     def follows(node: BrokerNode, master: BrokerNode) -> bool:

@@ -127,7 +127,7 @@ class SimCluster(HAPair):
 
     def _check_tables(self) -> None:
         """What the slave copied is what the master has."""
-        master, slave = (getattr(n, "controller", None) for n in (self.master, self.slave))
+        master, slave = (getattr(n, "broker", None) for n in (self.master, self.slave))
         if master is None or slave is None:
             return
         for topic in (*TOPICS, DEFAULT_TOPIC):
@@ -152,4 +152,4 @@ class SimCluster(HAPair):
         self._finish(self.transactions.close())
         self._finish(self._admin.stop())
         super().stop()
-        self._finish(self.name_server.controller.stop())
+        self._finish(self.name_server.namesrv.stop())

@@ -25,7 +25,7 @@ from rmq_ha.base.seams import Host
 from rmq_ha.base.store_format.commitlog import decode_records
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.client.lookup.requests import pull_request, route_request, send_request
-from rmq_ha.server.namesrv.controller import NamesrvController
+from rmq_ha.server.namesrv.namesrv import Namesrv
 
 TOPIC = "Demo"
 QUEUES = 4
@@ -110,7 +110,7 @@ class Story:
             base = free_ports(ports)
         except OSError as error:
             raise click.ClickException(str(error)) from None
-        namesrv = NamesrvController(
+        namesrv = Namesrv(
             self.host,
             NamesrvConfig(kv_config_path=str(directory / "kvConfig.json")),
             NettyServerConfig(listen_port=base),

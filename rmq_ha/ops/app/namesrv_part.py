@@ -16,7 +16,7 @@ from rmq_ha.ops.app.status.namesrv import NamesrvStatus
 from rmq_ha.ops.app.status.server import StatusServer
 from rmq_ha.server.controller.service import ControllerService
 from rmq_ha.server.controller.settings import group_settings
-from rmq_ha.server.namesrv.controller import NamesrvController
+from rmq_ha.server.namesrv.namesrv import Namesrv
 
 
 class NamesrvPart:
@@ -41,7 +41,7 @@ class NamesrvPart:
         tls: Mapping[str, str],
     ) -> None:
         peers = () if controller is None else group_settings(controller).peers.values()
-        self.namesrv = NamesrvController(host, namesrv, server, interface, tls, tuple(peers))
+        self.namesrv = Namesrv(host, namesrv, server, interface, tls, tuple(peers))
         self.controller: ControllerService | None = None
         self._status = NamesrvStatus(host, self.namesrv)
         if controller is not None:

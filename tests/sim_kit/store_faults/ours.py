@@ -42,12 +42,12 @@ def write_our_pair(
     clock = cluster.world.clock
     clock.run_while(lambda: cluster.master.open_store is None, _GIVE_UP)
     clock.run_for(_CONNECTS)  # a slave that comes later begins with the master's last file
-    controller: Any = getattr(cluster.master, "controller", None)
+    broker: Any = getattr(cluster.master, "broker", None)
     random = Random(seed)
     names = [f"Orders{number}" for number in range(topics)]
     for name in names:
-        controller.topics.update(TopicConfig(name, queues, queues))
-        controller.groups.update(SubscriptionGroupConfig(f"CG_{name}"))
+        broker.topics.update(TopicConfig(name, queues, queues))
+        broker.groups.update(SubscriptionGroupConfig(f"CG_{name}"))
     number = 0
     for round_ in range(messages):
         for name in names:
@@ -56,13 +56,13 @@ def write_our_pair(
                 born = cluster.master.host.now_ms()
                 message = _message(random, name, queue_id, number, born, round_ % 20 == 9)
                 message.store_host = cluster.master.store_host
-                _wait(clock, controller.store.put_message(message))
+                _wait(clock, broker.store.put_message(message))
         clock.run_for(0.05)
     clock.run_for(5.0)
     for name in names:
         for queue_id in range(queues):
-            end = controller.store.max_offset_in_queue(name, queue_id)
-            controller.consumer_offsets.commit(f"CG_{name}", name, queue_id, end * 2 // 3)
+            end = broker.store.max_offset_in_queue(name, queue_id)
+            broker.consumer_offsets.commit(f"CG_{name}", name, queue_id, end * 2 // 3)
     clock.run_for(_COPIES_TABLES)
     cluster.stop()
     for node, folder in ((cluster.master, master), (cluster.slave, slave)):

@@ -99,7 +99,7 @@ def test_a_master_that_is_killed_costs_no_exception(power: bool, longest_s: floa
     load.finish()
     assert load.failed == []
     assert max(load.acked.values()) < longest_s
-    queues = range(second.controller.topics.get(TOPIC).write_queue_nums)
+    queues = range(second.broker.topics.get(TOPIC).write_queue_nums)
     stored = {body for queue in queues for body in brokers.bodies(second, queue)}
     assert load.acked.keys() <= stored
     assert not brokers.findings.violations

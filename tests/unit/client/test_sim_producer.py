@@ -407,12 +407,12 @@ def test_a_topic_that_was_deleted_at_one_broker(bench: Callable[..., Bench]) -> 
     for broker in it.cluster.brokers.values():
         broker.topics.update(TopicConfig("T", 4, 4))
     it.cluster.run(31)
-    route = it.cluster.namesrv.controller.routes.route("T")
+    route = it.cluster.namesrv.namesrv.routes.route("T")
     assert {queue.broker_name for queue in route.queues} == {"a", "b"}
     command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
     assert it.wait(it.instance.invoke(it.cluster.address("a"), command, 3000)).code == 0
     it.cluster.run(31)
-    route = it.cluster.namesrv.controller.routes.route("T")
+    route = it.cluster.namesrv.namesrv.routes.route("T")
     assert {queue.broker_name for queue in route.queues} == {"b"}
 
 

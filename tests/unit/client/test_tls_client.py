@@ -15,7 +15,7 @@ from rmq_ha.client.rules.errors import NoNameServer, SendFailed
 from rmq_ha.client.rules.messages import Message, SendStatus
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.server.namesrv.controller import NamesrvController
+from rmq_ha.server.namesrv.namesrv import Namesrv
 from rmq_ha.testing.brokers import NAMESRV_PORT
 from tests.unit.client.sim_cluster import SimCluster
 
@@ -50,11 +50,11 @@ def guarded(
         host.disk.replace("/server.key", issued.private_key_pem.bytes())
         host.disk.replace("/server.pem", issued.cert_chain_pems[0].bytes())
         host.disk.replace("/root.pem", authority.cert_pem.bytes())
-    cluster.wait(cluster.namesrv.controller.stop())
+    cluster.wait(cluster.namesrv.namesrv.stop())
     seams = cluster.namesrv.host.seams
     server = NettyServerConfig(listen_port=NAMESRV_PORT)
-    cluster.namesrv.controller = NamesrvController(seams, NamesrvConfig(), server, tls=SERVER)
-    cluster.namesrv.controller.start()
+    cluster.namesrv.namesrv = Namesrv(seams, NamesrvConfig(), server, tls=SERVER)
+    cluster.namesrv.namesrv.start()
     options = {**SERVER, **ROOT, **(clients or {})}
     cluster.add("a", plugin_options=options, client={"use_tls": True})
     return cluster
@@ -179,7 +179,7 @@ def test_a_broker_keeps_its_own_rule(authority: trustme.CA) -> None:
     host = SimCluster().namesrv.host
     host.disk.replace("/conf/plain_acl.yml", b"globalWhiteRemoteAddresses: [10.0.0.1]")
     with pytest.raises(ConfigurationError, match=r"aclRequiresTls=true without TLS here"):
-        NamesrvController(host.seams, config, NettyServerConfig(), tls=tls)
+        Namesrv(host.seams, config, NettyServerConfig(), tls=tls)
 
 
 def trusting(authority: trustme.CA) -> ssl.SSLContext:

@@ -23,7 +23,7 @@ from rmq_ha.client import (
 from rmq_ha.client.aio_pull import Futures
 from rmq_ha.client.lookup.administration import put_topic
 from rmq_ha.server.broker.broker import Broker
-from rmq_ha.server.namesrv.controller import NamesrvController
+from rmq_ha.server.namesrv.namesrv import Namesrv
 from rmq_ha.testing.cluster import small_configuration
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -44,7 +44,7 @@ class Bench:
         loop = get_running_loop()
         reactor, futures = LoopReactor(loop), Futures(loop)
         host = make_host(reactor)
-        names = NamesrvController(
+        names = Namesrv(
             host,
             NamesrvConfig(kv_config_path=str(directory / "kv.json")),
             NettyServerConfig(listen_port=self.base + 1),

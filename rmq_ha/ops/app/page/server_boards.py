@@ -8,7 +8,7 @@ from rmq_ha.ops.app.page.values import Machine, Member, Notice, Overview, Tone
 from rmq_ha.ops.app.page.watch import ServerState
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.server.controller.service import ControllerService
-from rmq_ha.server.namesrv.controller import NamesrvController
+from rmq_ha.server.namesrv.namesrv import Namesrv
 
 MOST_MACHINES = 200
 _OLD_S = 60.0
@@ -21,9 +21,7 @@ is forgotten after 120 s.
 class NamesrvBoard(Board):
     kind = "namesrv"
 
-    def __init__(
-        self, host: Host, namesrv: NamesrvController, health: Callable[[], Health]
-    ) -> None:
+    def __init__(self, host: Host, namesrv: Namesrv, health: Callable[[], Health]) -> None:
         super().__init__(host, host.now_ms())
         self._namesrv = namesrv
         self._health = health

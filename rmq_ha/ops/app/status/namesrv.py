@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rmq_ha.base.seams import Host
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.ops.app.status.samples import Samples
-from rmq_ha.server.namesrv.controller import NamesrvController
+from rmq_ha.server.namesrv.namesrv import Namesrv
 
 MOST_BROKERS = 200
 
@@ -13,7 +13,7 @@ MOST_BROKERS = 200
 class NamesrvStatus:
     """The metrics and health of a running name server."""
 
-    def __init__(self, host: Host, namesrv: NamesrvController) -> None:
+    def __init__(self, host: Host, namesrv: Namesrv) -> None:
         self._clock = host.clock
         self._namesrv = namesrv
 

@@ -120,9 +120,9 @@ def test_topics_come_change_and_go(cluster: SimCluster) -> None:
     said = say(cluster, lambda s: topic.show_topic(s, "Orders"))
     assert (len(said.json["rows"]), said.json["messages"]) == (6, 4)
     assert say(cluster, lambda s: topic.delete_everywhere(s, "Orders", **DRY)).code == 0
-    assert "Orders" in cluster.namesrv.controller.routes.topics()
+    assert "Orders" in cluster.namesrv.namesrv.routes.topics()
     assert say(cluster, lambda s: topic.delete_everywhere(s, "Orders", **YES)).last["deleted"]
-    assert "Orders" not in cluster.namesrv.controller.routes.topics()
+    assert "Orders" not in cluster.namesrv.namesrv.routes.topics()
     assert cluster.brokers["one"].topics.get("Orders") is None
     assert say(cluster, lambda s: topic.show_topic(s, "Orders")).code == NOT_FOUND
 

@@ -250,7 +250,7 @@ def test_an_old_master_that_runs_again_takes_nothing_back(pair: Pair) -> None:
     )
     assert (code, told["done"]) == (0, True), error
     pair.cluster.run(40)
-    brokers = pair.cluster.namesrv.controller.routes.cluster_info().brokers["broker-a"]
+    brokers = pair.cluster.namesrv.namesrv.routes.cluster_info().brokers["broker-a"]
     assert brokers.addresses == {0: pair.cluster.address("b")}
 
 

@@ -257,7 +257,7 @@ def test_a_name_server_that_is_silent_is_named(typed: Typist) -> None:
 def test_a_name_server_that_says_yes_and_does_nothing_is_named(typed: Typist) -> None:
     typed.does("kv set size large --yes")
     server = typed.cluster.namesrv.address
-    routes = typed.cluster.namesrv.controller._server.dispatcher.routes
+    routes = typed.cluster.namesrv.namesrv._server.dispatcher.routes
     for code in (
         RequestCode.PUT_KV_CONFIG,
         RequestCode.DELETE_KV_CONFIG,

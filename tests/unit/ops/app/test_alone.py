@@ -21,7 +21,7 @@ def test_a_member_without_a_leader_serves_reads_and_says_for_how_long() -> None:
     assert group.send(b"a") == 0
     group.run(5)
     left, *gone = [*group.slaves(), group.wait_for_master()]
-    status = BrokerStatus(left.controller)
+    status = BrokerStatus(left.broker)
     assert left.replication.statistics().alone_seconds is None
     assert group.master().replication.statistics().alone_seconds is None
     for member in gone:
@@ -50,7 +50,7 @@ def test_a_slave_whose_master_cannot_be_reached_says_for_how_long() -> None:
     brokers = ControlledBrokers(change=patient)
     master = brokers.in_sync()
     slave = brokers.other(master)
-    status = BrokerStatus(slave.controller)
+    status = BrokerStatus(slave.broker)
     assert slave.replication.statistics().master.alone_seconds is None
     brokers.world.network.partition(master.host.name, slave.host.name)
     with capturedLogs() as events:

@@ -119,7 +119,7 @@ def test_a_story_is_played_beside_a_name_server_and_all_has_ended_before_it_ends
         return SimpleNamespace(start=lambda: step("start"), stop=lambda: step("stop"))
 
     monkeypatch.setattr(demo_parts, "free_ports", {3: 7000}.__getitem__)
-    monkeypatch.setattr(demo_parts, "NamesrvController", namesrv)
+    monkeypatch.setattr(demo_parts, "Namesrv", namesrv)
     story: Any = told.story
     story.client = SimpleNamespace(stop=lambda: step("stop client"))
     story.play = lambda directory, base: step(f"play {directory.name} {base}")

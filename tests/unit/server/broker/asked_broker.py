@@ -57,16 +57,16 @@ class AskedBroker(SimBroker):
         self.host.disk.replace(CONFIG_FILE, b"brokerName=broker-a\n")
         self.channel = FakeChannel()
         self.start()
-        controller = self.controller
-        self.broker = self.configuration.broker
-        self.store = controller.store
-        self.topics, self.groups = controller.topics, controller.groups
-        self.offsets, self.client_offsets = controller.consumer_offsets, controller.client_offsets
-        self.consumers, self.producers = controller.consumers, controller.producers
-        self.filters, self.stats = controller.consumer_filters, controller.stats
-        self.hold, self.limits = controller.hold, controller.limits
-        self.heartbeats, self.notifier = controller.heartbeats, controller.notifier
-        self.routes = controller.dispatcher.routes
+        inner = self.broker
+        self.broker_config = self.configuration.broker
+        self.store = inner.store
+        self.topics, self.groups = inner.topics, inner.groups
+        self.offsets, self.client_offsets = inner.consumer_offsets, inner.client_offsets
+        self.consumers, self.producers = inner.consumers, inner.producers
+        self.filters, self.stats = inner.consumer_filters, inner.stats
+        self.hold, self.limits = inner.hold, inner.limits
+        self.heartbeats, self.notifier = inner.heartbeats, inner.notifier
+        self.routes = inner.dispatcher.routes
         self.topics.update(TopicConfig("TopicA", 4, 4, 6))
 
     @property

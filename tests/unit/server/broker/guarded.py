@@ -56,7 +56,7 @@ class Guarded(TransactionBroker):
     def start(self) -> "Guarded":
         super().start()
         for topic in ("Secret", "Open", "Paid"):
-            self.controller.topics.update(TopicConfig(topic, 4, 4, 6))
+            self.broker.topics.update(TopicConfig(topic, 4, 4, 6))
         self.connect()  # the owner's producer of TPG
         self.beat("good", "Secret")
         self.secret = self.sent("Secret", b"TOP SECRET 1")
@@ -89,7 +89,7 @@ class Guarded(TransactionBroker):
 
     def state(self) -> Any:
         """What a request could change."""
-        broker = self.controller
+        broker = self.broker
         return (
             broker.store.log.max_offset,
             {key: dict(queues) for key, queues in broker.consumer_offsets.table.items()},

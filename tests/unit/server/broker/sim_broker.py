@@ -26,7 +26,7 @@ class SimBroker:
     """
     One broker without a name server, and its clients.
 
-    :ivar controller: None until `start`.
+    :ivar broker: None until `start`.
     :ivar find: finds the plugins that its configuration names.
     """
 
@@ -38,18 +38,18 @@ class SimBroker:
         self.configuration: BrokerConfiguration = small_configuration(
             self.host.ip, BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH
         )
-        self.controller: Any = None
+        self.broker: Any = None
         self.find: Find = getPlugins
 
     def start(self) -> "SimBroker":
         """Build and start the broker; raises what its start fails with."""
-        self.controller = Broker(self.host.seams, self.configuration, self.find)
-        self.wait(self.controller.start())
+        self.broker = Broker(self.host.seams, self.configuration, self.find)
+        self.wait(self.broker.start())
         return self
 
     def stop(self) -> None:
         """Stop it in an orderly way."""
-        self.wait(self.controller.stop())
+        self.wait(self.broker.stop())
 
     def wait(self, later: "Deferred[Any]") -> Any:
         """Run the simulation until a Deferred has fired; its result, or its error raised."""

@@ -98,7 +98,7 @@ def test_a_run_of_sends_is_sorted_out_one_by_one(guarded: Guarded) -> None:
             requests.append((1 if kind == 1 else 0, sign(message, USER)))
     answers = sim.wait(gatherResults([sim.ask(request) for _, request in requests]))
     assert [answer.code for answer in answers] == [code for code, _ in requests]
-    assert guarded.sim.controller.store.max_offset_in_queue(TOPIC, 0) == 10
+    assert guarded.sim.broker.store.max_offset_in_queue(TOPIC, 0) == 10
 
 
 def test_a_header_that_can_be_read_in_two_ways_is_read_in_one(guarded: Guarded) -> None:
@@ -112,7 +112,7 @@ def test_a_header_that_can_be_read_in_two_ways_is_read_in_one(guarded: Guarded) 
         header = frame[8:-2].replace(*trick)
         whole = (len(header) + 6).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
         sim.wait(raw(sim, whole + b"hi"))
-        assert sim.controller.topics.get("Other") is None
+        assert sim.broker.topics.get("Other") is None
 
 
 def raw(sim: SimBroker, data: bytes) -> Any:
@@ -142,7 +142,7 @@ def test_a_oneway_request_is_refused_in_silence(guarded: Guarded) -> None:
     message.flag = FLAG_ONEWAY
     guarded.sim.wait(guarded.sim.client.oneway(f"{guarded.sim.host.ip}:{LISTEN_PORT}", message))
     assert guarded.send() == 0
-    assert guarded.sim.controller.store.max_offset_in_queue(TOPIC, 0) == 1
+    assert guarded.sim.broker.store.max_offset_in_queue(TOPIC, 0) == 1
 
 
 def test_refusals_are_logged_once_with_address_and_reason(

@@ -44,7 +44,7 @@ def broker() -> Iterator[Guarded]:
 def routes(broker: Guarded) -> set[int]:
     """Every code that either port answers, in whatever way."""
     found: set[int] = set()
-    for dispatcher in (broker.controller.dispatcher, broker.controller.fast_dispatcher):
+    for dispatcher in (broker.broker.dispatcher, broker.broker.fast_dispatcher):
         assert dispatcher.default is None
         found |= set(map(int, dispatcher.routes))
         assert dispatcher.handle_run is not None
@@ -65,7 +65,7 @@ def test_every_route_has_a_row_and_every_row_a_route(broker: Guarded) -> None:
 
 def test_a_route_without_a_row_is_not_served(broker: Guarded) -> None:
     asked: list[Any] = []
-    broker.controller.dispatcher.routes[9999] = lambda channel, request: asked.append(request)
+    broker.broker.dispatcher.routes[9999] = lambda channel, request: asked.append(request)
     for account in ACCOUNTS:
         answer = broker.by(account, RemotingCommand(9999, {}))
         assert answer.code == 3
@@ -132,13 +132,13 @@ def test_a_stranger_is_not_asked_about_half_messages(broker: Guarded) -> None:
     broker.rounds(3)
     assert stolen == []
     assert {key for key, _ in broker.asked} == {"open", "second"}
-    assert broker.controller.producers.find_channel("thief") is not None
+    assert broker.broker.producers.find_channel("thief") is not None
     broker.wait(stranger.stop())
 
 
 def test_a_stranger_gets_no_replies_by_another_accounts_client_id(broker: Guarded) -> None:
     """Replies go to the client id that the question names; whoever said it last got them."""
-    requester = broker.controller.producers.find_channel("c1")
+    requester = broker.broker.producers.find_channel("c1")
     assert requester is not None
     stranger = RemotingClient(broker.client_host.seams, broker.configuration.client)
     address = f"{broker.host.ip}:{LISTEN_PORT}"
@@ -146,7 +146,7 @@ def test_a_stranger_gets_no_replies_by_another_accounts_client_id(broker: Guarde
     for account, is_theirs in ((NOBODY, False), (WEAK, False), (OWNER, True)):
         request = sign(RemotingCommand(RequestCode.HEART_BEAT, {}, fastjson.encode(beat)), account)
         assert broker.wait(stranger.invoke(address, request, 3000)).code == 0
-        found = broker.controller.producers.find_channel("c1")
+        found = broker.broker.producers.find_channel("c1")
         assert (found is not requester) is is_theirs  # of one account: the one that said so last
     broker.wait(stranger.stop())
 
@@ -177,7 +177,7 @@ def test_a_forged_record_inside_a_body_is_none(
         broker.start()
     else:
         broker.account = account
-    store = broker.controller.store
+    store = broker.broker.store
     fields = f"{REAL_TOPIC}\x01Secret\x02{REAL_QID}\x010\x02PGROUP\x01mine\x02TRAN_MSG\x01true"
     # A message of the same size first: it tells where the body of the next one begins.
     probe = forged(broker, HALF_TOPIC, fields, 0, b"FORGED INTO SECRET")
@@ -265,13 +265,13 @@ def test_a_half_message_is_ended_by_who_may_send_to_its_topic(broker: Guarded) -
 def test_replies_and_traces_are_for_who_uses_a_topic(broker: Guarded) -> None:
     """a08: 79 MiB stored with 20 requests, and forged replies, of who may nothing."""
     for topic in ("DefaultCluster_REPLY_TOPIC", "RMQ_SYS_TRACE_TOPIC"):
-        before = broker.controller.store.log.max_offset
+        before = broker.broker.store.log.max_offset
         for code in (RequestCode.SEND_REPLY_MESSAGE_V2, RequestCode.SEND_MESSAGE_V2):
             request = send_request("p", topic, 0, b"x" * 1000, "REPLY_TO_CLIENT\x01c1", 0)
             request.code = code
             answer = broker.by(NOBODY, request)
             assert f"topic:{topic}" in (answer.remark or "")
-        assert broker.controller.store.log.max_offset == before
+        assert broker.broker.store.log.max_offset == before
     cluster = broker.configuration.broker.broker_cluster_name
     trace = send_request("p", "RMQ_SYS_TRACE_TOPIC", 0, b"x", "", 0)
     reply = send_request("p", f"{cluster}_REPLY_TOPIC", 0, b"x", "REPLY_TO_CLIENT\x01none", 0)
@@ -287,7 +287,7 @@ def test_a_key_whose_hash_collides_shows_no_other_topics_messages(broker: Guarde
     Whoever may read one topic could choose a key for the messages of any other.
     """
     for topic in ("TAa", "TBB"):
-        broker.controller.topics.update(TopicConfig(topic, 1, 1, 6))
+        broker.broker.topics.update(TopicConfig(topic, 1, 1, 6))
         message = send_request("p", topic, 0, topic.encode(), "KEYS\x01k", 0)
         assert broker.by(ADMIN, message).code == 0
     broker.run(0.1)

@@ -44,7 +44,7 @@ def test_what_is_acknowledged_is_on_both_disks_also_after_a_start(broker: SimBro
     broker.stop()
     broker.start()
     assert broker.send(b"third").code == ResponseCode.SUCCESS
-    log = broker.controller.store.log
+    log = broker.broker.store.log
     assert copied(broker)[: log.max_offset] == log.read(0, log.max_offset)
     broker.stop()
 

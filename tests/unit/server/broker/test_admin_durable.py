@@ -68,7 +68,7 @@ def test_a_power_loss_right_after_the_answer(broker: SimBroker, change: Any) -> 
     broker.client_host.crash()
     broker.client_host.restart()
     broker.start()
-    assert is_done(getattr(broker.controller, table))
+    assert is_done(getattr(broker.broker, table))
 
 
 def test_a_disk_that_refuses(broker: SimBroker, change: Any) -> None:
@@ -83,7 +83,7 @@ def test_a_disk_that_refuses(broker: SimBroker, change: Any) -> None:
     answer = broker.call(request)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "could not be written" in (answer.remark or "")
-    assert is_done(getattr(broker.controller, table))
+    assert is_done(getattr(broker.broker, table))
     disk.replace = replace
     assert broker.call(request).code == 0
 
@@ -102,7 +102,7 @@ def test_what_comes_during_a_write_shares_the_next_one(broker: SimBroker) -> Non
     answers = broker.wait(gatherResults(asked))
     assert {answer.code for answer in answers} == {0}
     assert len(written) < 20
-    assert set(broker.controller.topics.table) >= {f"T{number}" for number in range(100)}
+    assert set(broker.broker.topics.table) >= {f"T{number}" for number in range(100)}
 
 
 def test_a_stop_writes_what_the_disk_refused(broker: SimBroker) -> None:
@@ -118,8 +118,8 @@ def test_a_stop_writes_what_the_disk_refused(broker: SimBroker) -> None:
     disk.replace = replace
     broker.stop()
     broker.start()
-    assert broker.controller.topics.get("New") is not None
-    assert broker.controller.groups.get("new") is not None
+    assert broker.broker.topics.get("New") is not None
+    assert broker.broker.groups.get("new") is not None
 
 
 def test_a_topic_made_by_a_send_is_known_after_a_kill(broker: SimBroker) -> None:
@@ -134,7 +134,7 @@ def test_a_topic_made_by_a_send_is_known_after_a_kill(broker: SimBroker) -> None
     broker.host.crash()
     broker.host.restart()
     broker.start()
-    assert broker.controller.topics.get("Sent") is not None
+    assert broker.broker.topics.get("Sent") is not None
 
 
 def test_sends_of_known_topics_do_not_wait_for_a_table_that_cannot_be_written(

@@ -16,7 +16,7 @@ from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.ops.app.log import LINES, LogBudget
 from rmq_ha.server.broker.audit_acts import acts
-from rmq_ha.server.namesrv.controller import ACTS
+from rmq_ha.server.namesrv.namesrv import ACTS
 from tests.unit.server.broker.guarded import ADMIN, OWNER, WEAK, Guarded, every_request
 
 
@@ -98,7 +98,7 @@ def test_who_did_what_to_whom(broker: Guarded, lines: list[Any]) -> None:
 
 def test_a_reset_names_the_account_that_asked(broker: Guarded, lines: list[Any]) -> None:
     for queue_id in range(4):
-        broker.controller.consumer_offsets.commit("good", "Secret", queue_id, 1)
+        broker.broker.consumer_offsets.commit("good", "Secret", queue_id, 1)
     ext = {"group": "good", "topic": "Secret", "timestamp": "0", "isForce": "true"}
     assert broker.by(OWNER, RemotingCommand(222, ext)).code == 0
     (line,) = lines

@@ -82,8 +82,8 @@ class Machine:
         configuration = self.broker.configuration
         configuration.store.store_path_root_dir = NEW
         configuration.store.store_path_commit_log = f"{NEW}/commitlog"
-        self.broker.controller = Broker(self.broker.host.seams, configuration)
-        self.broker.wait(self.broker.controller.start())
+        self.broker.broker = Broker(self.broker.host.seams, configuration)
+        self.broker.wait(self.broker.broker.start())
 
     def read_all(self) -> list[bytes]:
         found: list[bytes] = []
@@ -98,7 +98,7 @@ def test_what_was_backed_up_while_the_broker_ran_is_restored_and_read_to_the_las
     first, copied = machine.back_up()
     assert copied >= first.end > 1 << 16, "more than one file"
     machine.send(150)
-    machine.broker.controller.consumer_offsets.commit("consumers", TOPIC, 0, 40)
+    machine.broker.broker.consumer_offsets.commit("consumers", TOPIC, 0, 40)
     machine.broker.wait(machine.broker.host.seams.worker.call(lambda: None))
     machine.broker.world.clock.run_while(lambda: not _committed(machine), 30)
     second, copied = machine.back_up()
@@ -108,7 +108,7 @@ def test_what_was_backed_up_while_the_broker_ran_is_restored_and_read_to_the_las
     machine.send(10)  # nobody has a copy of these
     machine.restart_from_backup()
     assert machine.read_all() == sent
-    assert machine.broker.controller.consumer_offsets.query("consumers", TOPIC, 0) == 40
+    assert machine.broker.broker.consumer_offsets.query("consumers", TOPIC, 0) == 40
     machine.send(5)
     assert machine.read_all() == [*sent, *machine.bodies[-5:]], "it goes on behind its end"
 

@@ -110,7 +110,7 @@ def test_malformed_frames_close_their_connection_and_no_other(
     assert reason in line
     write(broker, bystander, good)
     assert [answer.code for answer in bystander.answers()] == [0]
-    assert broker.controller.store.max_offset_in_queue(TOPIC, 0) == 2
+    assert broker.broker.store.max_offset_in_queue(TOPIC, 0) == 2
 
 
 def test_a_frame_that_is_cut_off_does_nothing(broker: SimBroker, log_lines: list[str]) -> None:
@@ -119,8 +119,8 @@ def test_a_frame_that_is_cut_off_does_nothing(broker: SimBroker, log_lines: list
     assert raw.transport is not None
     raw.transport.loseConnection()
     broker.world.clock.run_for(1)
-    assert broker.controller.store.log.max_offset == 0
-    assert broker.controller.main_server.channels == []
+    assert broker.broker.store.log.max_offset == 0
+    assert broker.broker.main_server.channels == []
     assert log_lines == []
 
 
@@ -140,7 +140,7 @@ def test_a_handler_that_fails_is_answered_1_and_the_connection_stays(
     def fails(channel: Any, request: Any) -> Any:
         raise ZeroDivisionError("of all things")
 
-    broker.controller.dispatcher.routes[4242] = fails
+    broker.broker.dispatcher.routes[4242] = fails
     raw = connect(broker, LISTEN_PORT)
     write(broker, raw, encode_frame(RemotingCommand(4242)) + encode_frame(broker.message()))
     failed, stored = raw.answers()
@@ -212,7 +212,7 @@ def test_a_name_server_that_sends_garbage_harms_nobody(log_lines: list[str]) -> 
     broker.world.clock.run_for(200)
     assert len(built) > 3
     assert broker.send().code == ResponseCode.SUCCESS
-    assert broker.controller.registration.failures > 0
+    assert broker.broker.registration.failures > 0
     assert any(f"{broker.client_host.ip}:9876" in line for line in log_lines)
     broker.stop()
 
@@ -245,7 +245,7 @@ def a_stopped_broker() -> SimBroker:
     for number in range(2):
         broker.call(broker.message(topic=f"Topic{number}"))
         broker.call(broker.message(topic=f"Topic{number}", DELAY="1"))
-        broker.controller.groups.find(f"Group{number}")
+        broker.broker.groups.find(f"Group{number}")
         offset = RemotingCommand(
             RequestCode.UPDATE_CONSUMER_OFFSET,
             {
@@ -285,7 +285,7 @@ def test_a_torn_table_comes_back_from_its_backup(
         torn = {"cut": whole[: len(whole) // 2], "empty": b"", "binary": b"\0\xff" * 50}
         disk.replace(path, torn[damage])
     broker.start()
-    assert HOLDS[name](broker.controller)
+    assert HOLDS[name](broker.broker)
     assert disk.read_bytes(f"{path}.bak") == backup
     assert any(path in line and f"{path}.bak" in line for line in log_lines)
     broker.stop()
@@ -307,7 +307,7 @@ def test_a_table_that_is_torn_twice_stops_the_start(name: str) -> None:
     assert "Repair one of them" in text
     disk.replace(path, whole)
     broker.start()
-    assert HOLDS[name](broker.controller)
+    assert HOLDS[name](broker.broker)
     broker.stop()
 
 
@@ -346,7 +346,7 @@ def test_a_full_disk_refuses_sends_with_the_reason_and_recovers(broker: SimBroke
 def read_all(broker: SimBroker) -> list[bytes]:
     """The bodies in queue 0, in order."""
     bodies: list[bytes] = []
-    store = broker.controller.store
+    store = broker.broker.store
     while len(bodies) < store.max_offset_in_queue(TOPIC, 0):
         result = store.get_message("g", TOPIC, 0, len(bodies), 32, None)
         for record in result.messages:

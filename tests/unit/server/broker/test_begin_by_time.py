@@ -19,7 +19,7 @@ from tests.unit.server.broker.test_processor_send import send
 def broker() -> Iterator[SimBroker]:
     """A queue with a message, a batch of 100 that share one time, and another message."""
     made = SimBroker().start()
-    made.controller.topics.update(TopicConfig("TopicA", 2, 2))
+    made.broker.topics.update(TopicConfig("TopicA", 2, 2))
     for body, batch in (
         (b"first", "false"),
         (encode_batch([(0, b"b", "")] * 100), "true"),
@@ -32,7 +32,7 @@ def broker() -> Iterator[SimBroker]:
 
 
 def time_of(broker: SimBroker, offset: int) -> int:
-    return int(broker.controller.store.store_timestamp_at("TopicA", 1, offset))
+    return int(broker.broker.store.store_timestamp_at("TopicA", 1, offset))
 
 
 def begun(broker: SimBroker, ms: int) -> int:
@@ -46,7 +46,7 @@ def begun(broker: SimBroker, ms: int) -> int:
 def reset(broker: SimBroker, ms: int) -> Any:
     """Of a group with a member, as `mqadmin resetOffsetByTime` does it."""
     for queue_id in (0, 1):
-        broker.controller.consumer_offsets.commit("G", "TopicA", queue_id, 0)
+        broker.broker.consumer_offsets.commit("G", "TopicA", queue_id, 0)
     heartbeat = {
         "clientID": "c1",
         "producerDataSet": [],
@@ -83,7 +83,7 @@ def test_a_time_that_a_batch_shares(broker: SimBroker) -> None:
 
 def test_the_key_brings_the_way_of_4_9(broker: SimBroker) -> None:
     """Any message of the batch, the nearest one, and behind the last message that message."""
-    broker.controller.configuration.ours.time_search_nearest = True
+    broker.broker.configuration.ours.time_search_nearest = True
     shared = time_of(broker, 50)
     assert 1 < begun(broker, shared) <= 100
     assert begun(broker, time_of(broker, 101) + 1) == 101

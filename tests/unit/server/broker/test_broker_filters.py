@@ -40,12 +40,12 @@ def test_a_group_gets_what_it_subscribed_to_also_after_a_restart() -> None:
         broker.call(broker.message(b"x", price=str(number), TAGS="T"))
     assert broker.call(heartbeat("price > 35 AND TAGS = 'T'")).code == 0
     assert offsets(broker.call(pull())) == [36, 37, 38, 39]
-    born = broker.controller.consumer_filters.get(TOPIC, GROUP).born_ms
+    born = broker.broker.consumer_filters.get(TOPIC, GROUP).born_ms
     broker.stop()
 
     broker.start()
     assert broker.call(pull()).code == 24
-    saved = broker.controller.consumer_filters.get(TOPIC, GROUP)
+    saved = broker.broker.consumer_filters.get(TOPIC, GROUP)
     assert (saved.expression, saved.is_dead) == ("price > 35 AND TAGS = 'T'", True)
     assert broker.call(heartbeat("price > 35 AND TAGS = 'T'")).code == 0
     assert (saved.is_dead, saved.born_ms) == (False, born)
@@ -55,7 +55,7 @@ def test_a_group_gets_what_it_subscribed_to_also_after_a_restart() -> None:
 def test_the_file_is_written_every_ten_seconds() -> None:
     broker = SimBroker()
     broker.start()
-    path = broker.controller.consumer_filters.path
+    path = broker.broker.consumer_filters.path
     broker.call(heartbeat("a = 1"))
     assert not broker.host.disk.exists(path)
     broker.world.clock.run_for(11)
@@ -105,8 +105,8 @@ def test_an_operator_sees_what_the_extension_of_a_queue_says() -> None:
     del request.ext["consumerGroup"]  # type: ignore[union-attr]
     data = fastjson.parse(broker.call(request).body or b"")["queueData"]
     assert [unit["eval"] for unit in data] == [False] * 4
-    queue = broker.controller.store.queues.get(TOPIC, 0)
-    broker.controller.store.queues.sync()
+    queue = broker.broker.store.queues.get(TOPIC, 0)
+    broker.broker.store.queues.sync()
     queue._extension.clear()  # as after the loss of its files
     data = fastjson.parse(broker.call(request).body or b"")["queueData"]
     assert {unit["msg"] for unit in data} == {

@@ -43,27 +43,27 @@ def test_members_live_as_long_as_they_do(step_ms: int) -> None:
     SimClient(broker, "silent")
     broker.host.step_clock(step_ms)
     broker.world.clock.run_for(60)
-    assert broker.controller.consumers.client_ids("g") == ["silent"]
+    assert broker.broker.consumers.client_ids("g") == ["silent"]
     broker.world.clock.run_for(80)
-    assert broker.controller.consumers.client_ids("g") == []
+    assert broker.broker.consumers.client_ids("g") == []
 
 
 def test_a_slow_disk_refuses_no_sends_for_an_hour() -> None:
     """The clock is set back in the second of a write that took too long."""
     broker = SimBroker().start()
-    append = broker.controller.store.log.append_group
+    append = broker.broker.store.log.append_group
 
     def slowly(*arguments):
         broker.world.clock._now += 1.5
         return append(*arguments)
 
-    broker.controller.store.log.append_group = slowly
+    broker.broker.store.log.append_group = slowly
     assert broker.send().code == 0
-    broker.controller.store.log.append_group = append
-    assert broker.controller.store.is_page_cache_busy()
+    broker.broker.store.log.append_group = append
+    assert broker.broker.store.is_page_cache_busy()
     broker.host.step_clock(-HOUR_MS)
     broker.world.clock.run_for(2)
-    assert not broker.controller.store.is_page_cache_busy()
+    assert not broker.broker.store.is_page_cache_busy()
     assert broker.send().code == 0
 
 
@@ -112,9 +112,9 @@ def test_what_is_periodic_goes_on(step_ms: int) -> None:
     commit = {"consumerGroup": "g", "topic": TOPIC, "queueId": "0", "commitOffset": "7"}
     assert broker.call(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext=commit)).code == 0
     broker.world.clock.run_for(16)
-    path = broker.controller.consumer_offsets.path
+    path = broker.broker.consumer_offsets.path
     assert b"{0:7" in broker.host.disk.read_bytes(path)
-    table = broker.controller.store.runtime_info()
+    table = broker.broker.store.runtime_info()
     assert table["runtime"].startswith("[ 0 days, 0 hours, 0 minutes, 1")
 
 

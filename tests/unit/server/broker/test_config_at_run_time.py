@@ -42,7 +42,7 @@ def test_what_counts_as_page_cache() -> None:
     broker = started()
     broker.send()
     broker.send()
-    store = broker.controller.store
+    store = broker.broker.store
     assert not store.is_in_disk(TOPIC, 0, 0)
     assert change(broker, accessMessageInMemoryMaxRatio=0).code == 0
     assert store.is_in_disk(TOPIC, 0, 0)
@@ -60,14 +60,14 @@ def test_how_often_the_log_is_flushed() -> None:
         flushCommitLogThoroughInterval=60_000,
     )
     assert answer.code == 0
-    log, clock = broker.controller.store.log, broker.world.clock
+    log, clock = broker.broker.store.log, broker.world.clock
     clock.run_for(2)  # a timer that runs already goes on
     broker.send()
     clock.run_for(0.8)
     assert log.flushed_offset < log.max_offset
     broker.stop()
     broker = started()
-    log, clock = broker.controller.store.log, broker.world.clock
+    log, clock = broker.broker.store.log, broker.world.clock
     answer = change(broker, flushIntervalCommitLog=10, flushCommitLogLeastPages=0)
     assert answer.code == 0
     clock.run_for(2)
@@ -80,7 +80,7 @@ def test_how_often_the_log_is_flushed() -> None:
 def test_how_long_the_ends_of_the_replication_are_patient() -> None:
     """haSendHeartbeatInterval and haHousekeepingInterval are asked for at every turn."""
     broker = started()
-    feed = Feed(broker.controller.store.log, broker.configuration, 100.0)
+    feed = Feed(broker.broker.store.log, broker.configuration, 100.0)
     assert feed.deadline() == 120
     assert change(broker, haHousekeepingInterval=7000, haSendHeartbeatInterval=1500).code == 0
     assert feed.deadline() == 107

@@ -35,7 +35,7 @@ def broker(window_ms: int = WINDOW_MS) -> SimBroker:
 
 def records(of: Any) -> list[Any]:
     """All of a broker's log, in order."""
-    store = of.controller.store
+    store = of.broker.store
     found, at = [], max(store.log.min_offset, 0)
     while (data := store.record_at(at)) is not None:
         found.append(decode_record(data))
@@ -44,7 +44,7 @@ def records(of: Any) -> list[Any]:
 
 
 def window_of(one: SimBroker) -> Any:
-    return one.controller.dispatcher.routes[RequestCode.SEND_BATCH_MESSAGE].__self__._window
+    return one.broker.dispatcher.routes[RequestCode.SEND_BATCH_MESSAGE].__self__._window
 
 
 def known(answer: RemotingCommand) -> bool:
@@ -90,9 +90,9 @@ def test_a_heartbeat_is_told_the_window(groups: list[str]) -> None:
 def test_what_is_not_the_same_message_is_stored() -> None:
     """Another topic, no id, an id that is only a key of others, a message that is given back."""
     one = broker()
-    one.controller.topics.update(TopicConfig("T2", 4, 4))
-    one.controller.topics.update(TopicConfig("%RETRY%g", 1, 1))
-    one.controller.groups.find("g")
+    one.broker.topics.update(TopicConfig("T2", 4, 4))
+    one.broker.topics.update(TopicConfig("%RETRY%g", 1, 1))
+    one.broker.groups.find("g")
     sends = [
         one.message(UNIQ_KEY="A"),
         one.message(topic="T2", UNIQ_KEY="A"),
@@ -124,7 +124,7 @@ def test_the_window_is_over() -> None:
 def test_a_repetition_does_not_wait_for_what_is_gathered() -> None:
     """The first is dispatched for it: it waits less than its client does."""
     one = broker()
-    one.controller.store.dispatcher.gather_s = 2.0
+    one.broker.store.dispatcher.gather_s = 2.0
     one.call(one.message(UNIQ_KEY="before"))
     first, again = (one.call(one.message(UNIQ_KEY="A")) for _ in range(2))
     assert known(again)
@@ -193,7 +193,7 @@ def test_a_batch_is_known_where_all_of_it_lies_side_by_side() -> None:
 def test_each_member_of_a_batch_is_under_way_until_the_index_knows_it() -> None:
     """Else what is sent alone, or in another batch, right behind it is stored a second time."""
     one = broker()
-    one.controller.store.dispatcher.gather_s = 2.0
+    one.broker.store.dispatcher.gather_s = 2.0
     one.call(one.message(UNIQ_KEY="before"))
     first = one.call(batch(one, "A", "B"))
     alone = one.call(one.message(UNIQ_KEY="B"))
@@ -210,7 +210,7 @@ def test_each_member_of_a_batch_is_under_way_until_the_index_knows_it() -> None:
 def test_a_batch_waits_for_each_of_its_members_that_is_under_way() -> None:
     """What lies side by side is known as soon as the index knows all of it."""
     one = broker()
-    one.controller.store.dispatcher.gather_s = 2.0
+    one.broker.store.dispatcher.gather_s = 2.0
     one.call(one.message(UNIQ_KEY="A"))
     one.call(one.message(UNIQ_KEY="B"))
     assert known(one.call(batch(one, "A", "B")))
@@ -221,7 +221,7 @@ def test_a_batch_waits_for_a_member_behind_one_that_is_known() -> None:
     one = broker()
     one.call(one.message(UNIQ_KEY="A"))
     one.world.clock.run_for(3)
-    one.controller.store.dispatcher.gather_s = 2.0
+    one.broker.store.dispatcher.gather_s = 2.0
     one.call(one.message(topic="Other", UNIQ_KEY="before"))
     one.call(one.message(UNIQ_KEY="B"))
     assert known(one.call(batch(one, "A", "B")))
@@ -230,7 +230,7 @@ def test_a_batch_waits_for_a_member_behind_one_that_is_known() -> None:
 def test_what_never_ends_is_waited_for_as_long_as_a_client_waits() -> None:
     """Nobody knows of its message yet whether it is stored: neither answer would be true."""
     one = broker()
-    window, outcomes = window_of(one), one.controller.store.statistics.outcomes
+    window, outcomes = window_of(one), one.broker.store.statistics.outcomes
     assert window.begins(TOPIC, "A")
     answers: list[RemotingCommand] = []
     for send in (one.message(UNIQ_KEY="A"), batch(one, "A", "B")):
@@ -254,7 +254,7 @@ def test_who_becomes_the_master_waits_for_nothing_of_its_earlier_life() -> None:
             one.ask(one.message(UNIQ_KEY=key)).addCallback(answers.append)
     one.world.clock.run_for(0.5)
     assert answers == []
-    one.controller.store.on_renumbered()
+    one.broker.store.on_renumbered()
     one.world.clock.run_for(0.5)
     assert sorted(known(answer) for answer in answers) == [False, False, True, True]
     assert {answer.code for answer in answers} == {0}
@@ -300,7 +300,7 @@ def test_what_cannot_be_read_of_the_log_is_not_known() -> None:
     one = broker()
     one.call(one.message(UNIQ_KEY="A"))
     one.world.clock.run_for(1)
-    one.controller.store.record_at = lambda place: b"no record of any kind"
+    one.broker.store.record_at = lambda place: b"no record of any kind"
     again = one.call(one.message(UNIQ_KEY="A"))
     assert (again.code, known(again)) == (0, False)
 
@@ -333,7 +333,7 @@ def test_a_search_ends_after_so_many_steps(step: int, is_known: bool) -> None:
     one = broker()
     one.call(one.message(UNIQ_KEY="A"))
     one.world.clock.run_for(1)
-    really = one.controller.store.index.find
+    really = one.broker.store.index.find
 
     def find(*asked: Any) -> Any:
         for number in range(20):
@@ -341,14 +341,14 @@ def test_a_search_ends_after_so_many_steps(step: int, is_known: bool) -> None:
                 list(really(*asked))
             yield
 
-    one.controller.store.index.find = find
+    one.broker.store.index.find = find
     assert known(one.call(one.message(UNIQ_KEY="A"))) is is_known
 
 
 def test_a_batch_with_a_member_without_an_id_and_one_that_is_given_back_are_stored() -> None:
     one = broker()
-    one.controller.topics.update(TopicConfig("%RETRY%g", 1, 1))
-    one.controller.groups.find("g")
+    one.broker.topics.update(TopicConfig("%RETRY%g", 1, 1))
+    one.broker.groups.find("g")
     for _ in range(2):
         assert not known(one.call(batch(one, "A", "")))
         back = batch(one, "A", "B")
@@ -362,10 +362,10 @@ def test_who_takes_no_puts_says_so_of_a_repetition_too() -> None:
     one = broker()
     repeated = [one.message(UNIQ_KEY="A"), batch(one, "B", "C")]
     assert [one.call(send).code for send in repeated] == [0, 0]
-    one.controller.store.flags.hoist(Flag.DISK_FULL, "the disk is 91% full")
+    one.broker.store.flags.hoist(Flag.DISK_FULL, "the disk is 91% full")
     answers = [one.call(send) for send in repeated]
     assert [(answer.code, known(answer)) for answer in answers] == [(14, False)] * 2
-    one.controller.store.flags.lower(Flag.DISK_FULL)
+    one.broker.store.flags.lower(Flag.DISK_FULL)
     assert all(known(one.call(send)) for send in repeated)
 
 
@@ -373,7 +373,7 @@ def test_a_comparison_that_the_disk_refuses_is_made_anew_with_the_next_try() -> 
     """Whatever of it was compared by then: nobody waits for it."""
     one = broker()
     assert one.call(batch(one, "A", "B", "C")).code == 0
-    store = one.controller.store
+    store = one.broker.store
     window = window_of(one)
     really, reads = window._record, []
 
@@ -408,7 +408,7 @@ def test_a_member_is_under_way_while_its_batch_is_compared() -> None:
     longer, alone = one.ask(batch(one, *ids, "last")), one.ask(one.message(UNIQ_KEY="last"))
     assert [known(one.wait(answer)) for answer in (longer, alone)] == [False, True]
     assert [record.properties["UNIQ_KEY"] for record in records(one)] == [*ids, *ids, "last"]
-    assert one.controller.store.statistics.outcomes.waiting == 0  # else sends are refused one day
+    assert one.broker.store.statistics.outcomes.waiting == 0  # else sends are refused one day
     one.world.clock.run_for(5)  # its patience would be over by now
     assert one.world.clock.failures == []
 
@@ -416,12 +416,12 @@ def test_a_member_is_under_way_while_its_batch_is_compared() -> None:
 def test_after_a_topic_was_deleted_its_messages_are_known_no_more() -> None:
     """Nobody can read them: to say that they are stored would be a lie."""
     one = broker()
-    one.controller.topics.update(TopicConfig("T2", 4, 4))
+    one.broker.topics.update(TopicConfig("T2", 4, 4))
     one.call(one.message(topic="T2", UNIQ_KEY="A"))
     one.world.clock.run_for(1)
     delete = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T2"})
     assert one.call(delete).code == 0
-    one.controller.topics.update(TopicConfig("T2", 4, 4))
+    one.broker.topics.update(TopicConfig("T2", 4, 4))
     assert not known(one.call(one.message(topic="T2", UNIQ_KEY="A")))
     assert known(one.call(one.message(topic="T2", UNIQ_KEY="A")))
 
@@ -498,7 +498,7 @@ def test_what_was_recognised_is_counted_and_what_is_put_is_not_more() -> None:
     for _ in range(3):
         one.call(one.message(UNIQ_KEY="A"))
         one.call(batch(one, "B", "C"))
-    found = scrape(BrokerStatus(one.controller))
+    found = scrape(BrokerStatus(one.broker))
     assert value(found, "rmqha_duplicate_sends_total") == 2 + 4
     assert value(found, "rmqha_puts_waiting") == 0
-    assert one.controller.store.statistics.put_times == 3
+    assert one.broker.store.statistics.put_times == 3

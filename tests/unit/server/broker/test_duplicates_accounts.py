@@ -83,7 +83,7 @@ def test_a_run_of_several_accounts_on_one_connection(broker: Guarded) -> None:
         sign(one(b"%d one" % number, "UNIQ_KEY\x01A"), account)
         for number, account in enumerate((EVIL, VICTIM, VICTIM, EVIL))
     ]
-    protocol = broker.controller.main_server.build_protocol()
+    protocol = broker.broker.main_server.build_protocol()
     protocol.makeConnection(StringTransport(peerAddress=IPv4Address("TCP", "10.0.0.9", 77)))
     protocol.dataReceived(b"".join(map(encode_frame, sends)))
     broker.world.clock.run_for(5)

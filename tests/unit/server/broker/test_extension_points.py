@@ -50,7 +50,7 @@ def broker(seen: list[Any]) -> Iterator[SimBroker]:
     """Not started yet."""
     broker = SimBroker()
     yield broker
-    if broker.controller is not None:
+    if broker.broker is not None:
         broker.stop()
 
 
@@ -102,7 +102,7 @@ def test_a_long_batch_behind_a_plugin_lets_others_in_and_keeps_its_senders_order
     """All of it was laid out in one turn: 20,000 members held the broker for 60 ms."""
     broker.configuration.broker.message_store_plug_in = "inner"
     broker.configuration.store.mapped_file_size_commit_log = 1 << 20
-    store = broker.start().controller.store
+    store = broker.start().broker.store
     answers: list[Any] = []
     for request in (batch(*[b"x"] * 1600), broker.message(b"after")):
         broker.ask(request).addCallback(answers.append)
@@ -162,7 +162,7 @@ def test_a_journal_plugin_has_another_replication_which_is_started_asked_and_sto
     broker.start()
     assert seen == ["replication starts"]
     assert broker.send().code == ResponseCode.SLAVE_NOT_AVAILABLE
-    log = broker.controller.store.log
+    log = broker.broker.store.log
     assert ("wait", 0, log.max_offset) in seen
     broker.world.clock.run_for(0.1)
     assert ("appended", log.max_offset) in seen
@@ -257,12 +257,12 @@ def test_a_send_hook_refuses_and_nothing_is_stored(broker: SimBroker, seen: list
     """On the fast port as on the main one."""
     broker.configuration.ours.hook_plug_in = "fake-send"
     broker.start()
-    before = broker.controller.store.log.max_offset
+    before = broker.broker.store.log.max_offset
     for port in (FAST_PORT, FAST_PORT + 2):
         answer = broker.call(broker.message(KEYS="refuse"), port)
         assert answer.code == ResponseCode.NO_PERMISSION
         assert answer.remark == "the hook wants no such message"
-    assert broker.controller.store.log.max_offset == before
+    assert broker.broker.store.log.max_offset == before
     assert [kind for kind, _ in seen] == ["before", "before"]
 
 
@@ -274,7 +274,7 @@ def test_a_hook_that_fails_before_a_send_fails_the_send(broker: SimBroker, seen:
     answer = broker.send()
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "a fault of the hook" in (answer.remark or "")
-    assert broker.controller.store.log.max_offset == 0
+    assert broker.broker.store.log.max_offset == 0
 
 
 def test_a_hook_that_fails_after_a_send_changes_no_answer(
@@ -355,7 +355,7 @@ def test_a_validator_sees_every_request_on_both_ports(broker: SimBroker, seen: l
         assert (first.code, refused.code, last.code) == (0, ResponseCode.NO_PERMISSION, 0)
         assert refused.remark == "producers are no friends"
         assert seen == [(310, broker.client_host.ip)] * 3
-    assert broker.controller.store.max_offset_in_queue(TOPIC, 0) == 4
+    assert broker.broker.store.max_offset_in_queue(TOPIC, 0) == 4
 
 
 def test_a_validator_refuses_one_way_requests_in_silence(
@@ -368,7 +368,7 @@ def test_a_validator_refuses_one_way_requests_in_silence(
     broker.wait(broker.client.oneway(f"{broker.host.ip}:{FAST_PORT}", request))
     broker.world.clock.run_for(1)
     assert seen == [(310, broker.client_host.ip)]
-    assert broker.controller.store.log.max_offset == 0
+    assert broker.broker.store.log.max_offset == 0
 
 
 # ------------------------------------------------------------------ what does not fit

@@ -72,7 +72,7 @@ def test_a_lock(code: int) -> None:
 @pytest.fixture
 def broker() -> Iterator[SimBroker]:
     made = SimBroker().start()
-    made.controller.topics.update(TopicConfig("TopicA", 4, 4))
+    made.broker.topics.update(TopicConfig("TopicA", 4, 4))
     yield made
     made.stop()
 
@@ -85,13 +85,13 @@ def send_batch(broker: SimBroker, count: int, properties: str = "") -> Any:
 
 def test_a_batch(broker: SimBroker) -> None:
     """190,000 empty messages in 4 MB took 3.6 s and 300 MiB."""
-    controller = broker.controller
-    controller.configuration.ours.max_messages_per_batch = 3
+    inner = broker.broker
+    inner.configuration.ours.max_messages_per_batch = 3
     answer = send_batch(broker, 4)
     assert answer.code == 13
     assert "maxMessagesPerBatch allows 3" in answer.remark
-    assert controller.limits.refused["maxMessagesPerBatch"] == 1
-    assert controller.store.max_offset_in_queue("TopicA", 0) == 0
+    assert inner.limits.refused["maxMessagesPerBatch"] == 1
+    assert inner.store.max_offset_in_queue("TopicA", 0) == 0
     assert send_batch(broker, 3).code == 0
 
 
@@ -102,16 +102,16 @@ def test_the_example_of_rocketmq_fits() -> None:
     ]
     broker = SimBroker()
     broker.configuration.store.mapped_file_size_commit_log = 1 << 23
-    broker.start().controller.topics.update(TopicConfig("TopicA", 4, 4))
+    broker.start().broker.topics.update(TopicConfig("TopicA", 4, 4))
     ext = {"a": "P", "b": "TopicA", "e": "0", "i": "", "m": "true"}
     assert broker.call(RemotingCommand(320, ext, encode_batch(members))).code == 0
-    assert broker.controller.store.max_offset_in_queue("TopicA", 0) == 13_000
+    assert broker.broker.store.max_offset_in_queue("TopicA", 0) == 13_000
     broker.stop()
 
 
 def test_the_properties_of_a_batch_count_for_each_member(broker: SimBroker) -> None:
     """They stand once in the frame and in each message: 32 KB became 320 MB."""
-    broker.controller.configuration.store.max_message_size = 20_000
+    broker.broker.configuration.store.max_message_size = 20_000
     properties = "k\x01" + "v" * 200
     answer = send_batch(broker, 100, properties)
     assert answer.code == 13
@@ -121,7 +121,7 @@ def test_the_properties_of_a_batch_count_for_each_member(broker: SimBroker) -> N
 
 def test_a_batch_is_not_read_beyond_its_limit(broker: SimBroker) -> None:
     """What follows the first member too many is not looked at, whatever it is."""
-    broker.controller.configuration.ours.max_messages_per_batch = 3
+    broker.broker.configuration.ours.max_messages_per_batch = 3
     body = encode_batch([(0, b"x", "")] * 4) + b"no member"
     ext = {"a": "P", "b": "TopicA", "e": "0", "i": "", "m": "true"}
     answer = broker.call(RemotingCommand(320, ext, body))
@@ -148,15 +148,15 @@ def test_no_key_allows_more_than_is_ever_looked_at(key: str) -> None:
 
 def test_topics_and_groups_of_clients_have_an_end(broker: SimBroker) -> None:
     """An operator still creates some; what is there already is served."""
-    controller = broker.controller
-    ours = controller.configuration.ours
-    ours.max_topics = len(controller.topics.table) + 1
-    ours.max_groups = len(controller.groups.table) + 1
+    inner = broker.broker
+    ours = inner.configuration.ours
+    ours.max_topics = len(inner.topics.table) + 1
+    ours.max_groups = len(inner.groups.table) + 1
     for name, code in (("First", 0), ("Second", 17), ("First", 0)):
         assert broker.call(send_request("p", name, 0, b"x", "", 0)).code == code
-        assert (controller.groups.find(name) is not None) == (code == 0)
-    controller.topics.update(TopicConfig("Third", 1, 1))
-    controller.groups.update(SubscriptionGroupConfig("Third"))
+        assert (inner.groups.find(name) is not None) == (code == 0)
+    inner.topics.update(TopicConfig("Third", 1, 1))
+    inner.groups.update(SubscriptionGroupConfig("Third"))
     assert broker.call(send_request("p", "Third", 0, b"x", "", 0)).code == 0
-    assert controller.groups.find("Third") is not None
-    assert (controller.topics.not_created, controller.groups.not_created) == (1, 1)
+    assert inner.groups.find("Third") is not None
+    assert (inner.topics.not_created, inner.groups.not_created) == (1, 1)

@@ -55,11 +55,11 @@ def lose_progress(broker: TransactionBroker) -> None:
 
 def forget(broker: TransactionBroker) -> None:
     """More transactions came since than memory has room for."""
-    checks = broker.controller.transaction_checks
+    checks = broker.broker.transaction_checks
     checks._fates._window = 4
     checks._fates._queues.clear()
     checks._fates._copies.clear()
-    checks._fates.begin(broker.controller.store.log.max_offset)
+    checks._fates.begin(broker.broker.store.log.max_offset)
 
 
 LIVES = pytest.mark.parametrize("between", [nothing, stop, kill, lose_progress, forget])
@@ -185,7 +185,7 @@ def test_two_at_the_same_time(second: int) -> None:
     answers = []
     for decision in (COMMIT, second):
         request = RemotingCommand(37, {**place, "commitOrRollback": str(decision)})
-        broker.controller.dispatcher.routes[37](CHANNEL, request).addCallback(answers.append)
+        broker.broker.dispatcher.routes[37](CHANNEL, request).addCallback(answers.append)
     broker.run(1)
     assert [answer.code for answer in answers] == [0, 0]
     assert broker.visible() == ["a"]
@@ -196,7 +196,7 @@ def test_first_of_two_is_not_stored() -> None:
     """Then the second one counts."""
     broker = started()
     place = broker.half("a")
-    processor = broker.controller.dispatcher.routes[37].__self__
+    processor = broker.broker.dispatcher.routes[37].__self__
     really, held = processor._put, []
 
     def put(messages: list[Message]) -> Any:
@@ -209,7 +209,7 @@ def test_first_of_two_is_not_stored() -> None:
     answers = []
     for decision in (COMMIT, COMMIT):
         request = RemotingCommand(37, {**place, "commitOrRollback": str(decision)})
-        broker.controller.dispatcher.routes[37](CHANNEL, request).addBoth(answers.append)
+        broker.broker.dispatcher.routes[37](CHANNEL, request).addBoth(answers.append)
     held[0].errback(OSError("gone"))
     broker.run(1)
     answer, failure = answers  # whoever waits goes on while the failure is on its way
@@ -222,7 +222,7 @@ def test_while_a_check_moves_them() -> None:
     """The copies are in the log, and their replica is waited for: each END is for its copy."""
     broker = started()
     places = [broker.half(key) for key in ("a", "b")]
-    parts = broker.controller.transaction_checks._context.copies
+    parts = broker.broker.transaction_checks._context.copies
     really, held = parts.put, []
 
     def put(messages: list[Message]) -> Any:
@@ -235,7 +235,7 @@ def test_while_a_check_moves_them() -> None:
     answers: list[RemotingCommand] = []
     for place in places * 3:
         request = RemotingCommand(37, {**place, "commitOrRollback": str(COMMIT)})
-        broker.controller.dispatcher.routes[37](CHANNEL, request).addCallback(answers.append)
+        broker.broker.dispatcher.routes[37](CHANNEL, request).addCallback(answers.append)
     broker.run(1)
     assert answers == []
     object.__setattr__(parts, "put", really)
@@ -253,7 +253,7 @@ def test_check_meets_one_that_is_being_ended() -> None:
     """It is left alone: its round is over there, and the next one finds its op message."""
     broker = started()
     place = broker.half("a")
-    processor = broker.controller.dispatcher.routes[37].__self__
+    processor = broker.broker.dispatcher.routes[37].__self__
     really, held = processor._put, []
 
     def put(messages: list[Message]) -> Any:
@@ -262,7 +262,7 @@ def test_check_meets_one_that_is_being_ended() -> None:
 
     processor._put = put
     request = RemotingCommand(37, {**place, "commitOrRollback": str(COMMIT)})
-    broker.controller.dispatcher.routes[37](CHANNEL, request)
+    broker.broker.dispatcher.routes[37](CHANNEL, request)
     broker.rounds(4)
     assert broker.asked == []
     later, messages = held[0]
@@ -281,7 +281,7 @@ def test_messages_without_a_unique_key() -> None:
         request = broker.message(body, TOPIC, TRAN_MSG="true", PGROUP=GROUP, WAIT="true")
         ext = broker.call(request).ext or {}
         places.append(place_of(ext["queueOffset"], int(ext["msgId"][-16:], 16)))
-    broker.controller.transaction_checks._context.asker.ask = lambda *arguments: None
+    broker.broker.transaction_checks._context.asker.ask = lambda *arguments: None
     broker.rounds(3)
     kill(broker)
     assert broker.end(places[1], COMMIT).code == 0
@@ -304,7 +304,7 @@ def test_two_that_nobody_can_tell_apart(rounds: int) -> None:
         request.ext["g"] = "1700000000000"  # born at the same time
         ext = broker.call(request).ext or {}
         places.append(place_of(ext["queueOffset"], int(ext["msgId"][-16:], 16)))
-    broker.controller.transaction_checks._context.asker.ask = lambda *arguments: None
+    broker.broker.transaction_checks._context.asker.ask = lambda *arguments: None
     broker.rounds(rounds)
     first, second = broker.records(HALF_TOPIC)[:2]
     assert lookup.is_copy(second, first)
@@ -319,7 +319,7 @@ def test_copy_that_is_not_where_memory_has_it(where: str) -> None:
     """It is looked up in the half queue; what stands in its place is not settled instead."""
     broker = started()
     places = moved(broker, ["a", "b"])
-    fates = broker.controller.transaction_checks._fates
+    fates = broker.broker.transaction_checks._fates
     copy_of = {key: fates._copies[0, int(places[key]["tranStateTableOffset"])] for key in places}
     wrong = copy_of["b"] if where == "another-copy" else lookup.HalfPlace(9, copy_of["b"][1] + 1)
     fates._copies[0, int(places["a"]["tranStateTableOffset"])] = wrong
@@ -336,7 +336,7 @@ def test_another_one_has_come_to_its_place() -> None:
     """The log lost its end and grew again: an END for the lost one is not for its successor."""
     broker = started()
     lost, successor = "0" * 31 + "A", "0" * 31 + "B"
-    end = broker.controller.store.log.max_offset
+    end = broker.broker.store.log.max_offset
     place = broker.half(lost)
     broker.crash()
     settings = broker.configuration.store
@@ -357,7 +357,7 @@ def test_disk_that_cannot_be_read() -> None:
     broker = started()
     place = broker.half("a")
     stop(broker)
-    halves = broker.controller.transaction_checks.halves
+    halves = broker.broker.transaction_checks.halves
     really, halves._store = halves._store, Unreadable()
     answer = broker.end(place, COMMIT)
     assert answer.code == 1
@@ -435,7 +435,7 @@ class CHANNEL:
 def test_memory_is_bounded(window: int) -> None:
     """What is forgotten is not taken for open: it is looked up."""
     broker = started()
-    checks = broker.controller.transaction_checks
+    checks = broker.broker.transaction_checks
     checks._fates._window = window
     keys = [f"k{number}" for number in range(40)]
     places = {key: broker.half(key) for key in keys}
@@ -452,7 +452,7 @@ def test_queues_that_are_behind_the_log_say_nothing_of_a_copy(is_known: bool) ->
     """An older one would be settled beside it: the producer is told to try again."""
     broker = started()
     place = broker.half("k")
-    store = broker.controller.store
+    store = broker.broker.store
     half = decode_record(store.record_at(int(place["commitLogOffset"])))
     fates = Fates()
     if is_known:
@@ -496,7 +496,7 @@ def test_a_long_op_queue_is_read_in_several_turns(monkeypatch: pytest.MonkeyPatc
     kill(broker)
     monkeypatch.setattr(lookup, "_READ", 1)
     monkeypatch.setattr(lookup, "_READS_A_TURN", 4)
-    halves = broker.controller.transaction_checks.halves
+    halves = broker.broker.transaction_checks.halves
     pause, turns = halves._pause, []
     halves._pause = lambda: turns.append(0) or pause()
     broker.end(place, COMMIT)
@@ -512,12 +512,12 @@ def test_checks_that_begin_while_the_op_queue_is_read(monkeypatch: pytest.Monkey
     kill(broker)
     monkeypatch.setattr(lookup, "_READ", 1)
     monkeypatch.setattr(lookup, "_READS_A_TURN", 1)
-    checks = broker.controller.transaction_checks
+    checks = broker.broker.transaction_checks
     pause = checks.halves._pause
 
     def begin() -> Deferred[None]:
         checks.halves._pause = pause
-        checks._fates.begin(broker.controller.store.log.max_offset)
+        checks._fates.begin(broker.broker.store.log.max_offset)
         return pause()
 
     checks.halves._pause = begin

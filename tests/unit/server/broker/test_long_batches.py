@@ -24,7 +24,7 @@ COUNT = 3 * MEMBERS_A_TURN + 7
 def broker() -> Iterator[SimBroker]:
     broker = SimBroker()
     broker.configuration.store.mapped_file_size_commit_log = 1 << 22
-    broker.start().controller.topics.update(TopicConfig(TOPIC, 4, 4))
+    broker.start().broker.topics.update(TopicConfig(TOPIC, 4, 4))
     assert broker.send().code == 0
     yield broker
     broker.stop()
@@ -38,7 +38,7 @@ def batch(count: int = COUNT, behind: bytes = b"") -> RemotingCommand:
 
 def stored(broker: SimBroker) -> int:
     """In queue 0, with the first one."""
-    return int(broker.controller.store.max_offset_in_queue(TOPIC, 0))
+    return int(broker.broker.store.max_offset_in_queue(TOPIC, 0))
 
 
 def test_what_follows_on_the_connection_is_stored_behind_it(broker: SimBroker) -> None:
@@ -60,7 +60,7 @@ def begin(broker: SimBroker) -> tuple[Any, list[Any]]:
     held: list[Any] = []
     while not held:
         assert broker.world.clock.step()
-        held = [channel for channel in broker.controller.main_server.channels if channel.held]
+        held = [channel for channel in broker.broker.main_server.channels if channel.held]
     return held[0], answers
 
 
@@ -71,7 +71,7 @@ def test_others_are_served_meanwhile(broker: SimBroker) -> None:
     turns = 0
     while channel.held:
         message = Message(TOPIC, 0, b"other", channel.remote, channel.remote)
-        broker.controller.store.put_message(message).addCallback(
+        broker.broker.store.put_message(message).addCallback(
             lambda result: numbers.append(result.append.queue_offset)
         )
         assert broker.world.clock.step()
@@ -98,7 +98,7 @@ def test_what_changed_meanwhile_holds_for_a_batch_that_is_not_stored_yet(
 ) -> None:
     """A topic that was made smaller gets no messages in a queue that nobody reads."""
     _, answers = begin(broker)
-    broker.controller.topics.delete(TOPIC)
+    broker.broker.topics.delete(TOPIC)
     broker.configuration.broker.auto_create_topic_enable = False
     broker.world.clock.run_for(1)
     assert [answer.code for answer in answers] == [ResponseCode.TOPIC_NOT_EXIST]
@@ -136,7 +136,7 @@ def test_a_sender_of_many_keys_waits_until_they_are_in_the_index(
     most = 0
     while len(answers) < 8:
         assert broker.world.clock.step()
-        most = max(most, broker.controller.store.dispatcher.bytes_behind)
+        most = max(most, broker.broker.store.dispatcher.bytes_behind)
     assert {answer.code for answer in answers} == {0}
     assert 0 < most < 30_000  # one of the records, which have 20,000 bytes each
 
@@ -148,7 +148,7 @@ def test_a_sender_of_many_keys_who_is_gone_leaves_his_turn_to_the_next(broker: S
     held: list[Any] = []
     for _ in range(1000):
         assert broker.world.clock.step()
-        held = [channel for channel in broker.controller.main_server.channels if channel.held]
+        held = [channel for channel in broker.broker.main_server.channels if channel.held]
         if held:
             break
     held[0].close()
@@ -157,7 +157,7 @@ def test_a_sender_of_many_keys_who_is_gone_leaves_his_turn_to_the_next(broker: S
     assert broker.call(with_keys(broker, 16_000)).code == 0
     broker.world.clock.run_for(1)
     assert stored(broker) == 3
-    assert broker.controller.store.dispatcher.bytes_behind == 0
+    assert broker.broker.store.dispatcher.bytes_behind == 0
 
 
 def test_ordinary_sends_do_not_wait_for_the_index(broker: SimBroker) -> None:
@@ -167,7 +167,7 @@ def test_ordinary_sends_do_not_wait_for_the_index(broker: SimBroker) -> None:
     most = 0
     while len(answers) < 20:
         assert broker.world.clock.step()
-        most = max(most, broker.controller.store.dispatcher.bytes_behind)
+        most = max(most, broker.broker.store.dispatcher.bytes_behind)
     assert most > 20 * 200
 
 
@@ -178,7 +178,7 @@ def test_a_batch_waits_for_the_index_from_so_many_keys_on(
     """Each blank between two keys counts: what follows on its connection waits as long."""
     monkeypatch.setattr(send, "KEYS_AT_ONCE", 4)
     index: Deferred[None] = Deferred()
-    broker.controller.store.dispatcher.reached_end = lambda: index
+    broker.broker.store.dispatcher.reached_end = lambda: index
     body = encode_batch([(0, b"x", "KEYS\x01" + " ".join(["k"] * keys))])
     answers: list[Any] = []
     ext = {"a": "P", "b": TOPIC, "e": "0", "i": "", "m": "true"}
@@ -196,7 +196,7 @@ def test_what_follows_a_batch_of_several_turns_does_not_wait_for_the_disk() -> N
     broker = SimBroker()
     broker.configuration.store.mapped_file_size_commit_log = 1 << 22
     broker.configuration.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
-    broker.start().controller.topics.update(TopicConfig(TOPIC, 4, 4))
+    broker.start().broker.topics.update(TopicConfig(TOPIC, 4, 4))
     assert broker.send().code == 0
     broker.host.worker.delay = (1.0, 1.0)
     answers: list[Any] = []

@@ -66,18 +66,18 @@ def broker() -> Iterator[Guarded]:
     store.mapped_file_size_commit_log = 1 << 23
     store.max_hash_slot_num, store.max_index_num = 1, 100_000
     made.start()
-    controller = made.controller
+    inner = made.broker
     for number in range(TOPICS):
         name = f"T{number}"
-        controller.topics._table[name] = TopicConfig(name, QUEUES, QUEUES, 6)
+        inner.topics._table[name] = TopicConfig(name, QUEUES, QUEUES, 6)
     for number in range(GROUPS):
         group = f"G{number}"
-        controller.groups._table[group] = SubscriptionGroupConfig(group)
+        inner.groups._table[group] = SubscriptionGroupConfig(group)
         for offset in range(SUBSCRIBED):
             topic = f"T{(number + offset) % TOPICS}"
             for queue_id in range(QUEUES):
-                controller.consumer_offsets.commit(group, topic, queue_id, 1)
-    controller.consumer_offsets.encode()  # as its file is when it has run for some seconds
+                inner.consumer_offsets.commit(group, topic, queue_id, 1)
+    inner.consumer_offsets.encode()  # as its file is when it has run for some seconds
     assert made.by(ADMIN, WORST["keys"]).code == 0  # each test has messages, also alone
     yield made
     made.stop()
@@ -148,7 +148,7 @@ def test_the_worst_of_a_code(broker: Guarded, turns: Turns, name: str) -> None:
 
     def work() -> None:
         answers.append(broker.by(ADMIN, WORST[name]))
-        while broker.controller.store.dispatcher.bytes_behind > 0:
+        while broker.broker.store.dispatcher.bytes_behind > 0:
             broker.world.clock.run_for(0.01)
 
     calls = turns.of(work)
@@ -171,7 +171,7 @@ WIDE = 8_192
 
 def test_the_state_of_the_widest_topic(broker: Guarded, turns: Turns) -> None:
     """With 65,536 queues it was one turn of 0.65 s, for 7 MB."""
-    topics = broker.controller.topics
+    topics = broker.broker.topics
     topics._table["Wide"] = TopicConfig("Wide", WIDE, WIDE, 6)
     answers: list[RemotingCommand] = []
     try:

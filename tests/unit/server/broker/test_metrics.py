@@ -103,7 +103,7 @@ class Pair:
         configuration.store.ha_master_address = f"{self.master.host.ip}:{HA_PORT}"
         self.slave = Broker(self.slave_host.seams, configuration)
         self.master.wait(self.slave.start())
-        self.of_master = BrokerStatus(self.master.controller)
+        self.of_master = BrokerStatus(self.master.broker)
         self.of_slave = BrokerStatus(self.slave)
         self.pass_time(1)
 
@@ -145,11 +145,11 @@ def test_every_number_of_a_pair_is_told() -> None:
 def test_a_number_is_told_as_it_is_counted(name: str) -> None:
     broker = SimBroker().start()
     *way, last = COUNTED[name].split(".")
-    counted: Any = broker.controller
+    counted: Any = broker.broker
     for part in way:
         counted = getattr(counted, part)
     setattr(counted, last, 17)
-    assert value(scrape(BrokerStatus(broker.controller)), name) == 17
+    assert value(scrape(BrokerStatus(broker.broker)), name) == 17
 
 
 def test_what_slaves_were_refused_is_told() -> None:
@@ -180,14 +180,14 @@ def test_the_oldest_message_is_as_old_as_it_is() -> None:
     broker.start()
     broker.send(b"x")
     broker.world.clock.run_for(20)
-    status = BrokerStatus(broker.controller)
+    status = BrokerStatus(broker.broker)
     age = value(scrape(status), "rocketmq_storage_message_reserve_time")
     assert 20_000 <= age < 21_000
 
 
 def test_puts_and_pulls_are_counted_by_topic_and_group() -> None:
     broker = SimBroker().start()
-    status = BrokerStatus(broker.controller)
+    status = BrokerStatus(broker.broker)
     for _ in range(3):
         broker.send()
     broker.pull()
@@ -195,24 +195,24 @@ def test_puts_and_pulls_are_counted_by_topic_and_group() -> None:
     assert value(found, "rocketmq_messages_in_total", topic=TOPIC) == 3
     for way in ("in", "out"):
         size = value(found, f"rocketmq_throughput_{way}_total", topic=TOPIC)
-        assert size == broker.controller.store.log.max_offset
+        assert size == broker.broker.store.log.max_offset
     assert value(found, "rocketmq_messages_out_total", topic=TOPIC, consumer_group="consumers") == 3
     assert value(found, "rocketmq_producer_offset", topic=TOPIC) == 3
     assert value(found, "rmqha_put_seconds_count") == 3
     assert value(found, "rmqha_put_seconds_bucket", le="+Inf") == 3
     assert value(found, "rocketmq_brokeruntime_putmessage_times_total") == 3
-    end = broker.controller.store.log.max_offset
+    end = broker.broker.store.log.max_offset
     assert value(found, "rmqha_log_offset_bytes", which="max") == end
     assert value(found, "rocketmq_storage_size") == end
 
 
 def test_a_groups_lag_is_what_it_has_not_committed() -> None:
     broker = SimBroker().start()
-    status = BrokerStatus(broker.controller)
+    status = BrokerStatus(broker.broker)
     for _ in range(5):
         broker.send()
-    broker.controller.consumer_offsets.commit("consumers", TOPIC, 0, 2)
-    broker.controller.consumer_offsets.commit("ahead", TOPIC, 0, 9)
+    broker.broker.consumer_offsets.commit("consumers", TOPIC, 0, 2)
+    broker.broker.consumer_offsets.commit("ahead", TOPIC, 0, 9)
     found = scrape(status)
     assert value(found, "rocketmq_consumer_lag_messages", consumer_group="consumers") == 3
     assert value(found, "rocketmq_consumer_lag_messages", consumer_group="ahead") == 0
@@ -223,12 +223,12 @@ def test_series_are_bounded_whatever_the_users_do() -> None:
     broker = SimBroker()
     broker.configuration.ours.metrics_series_limit = 4
     broker.start()
-    controller = broker.controller
-    status = BrokerStatus(controller)
+    inner = broker.broker
+    status = BrokerStatus(inner)
     for number in range(2000):
-        controller.consumer_offsets.commit(f"g{number}", TOPIC, 0, number)
-        controller.stats.put(f"t{number}", 0, number, number)
-        controller.stats.count_pull(f"t{number}", 0, f"g{number}", number, number)
+        inner.consumer_offsets.commit(f"g{number}", TOPIC, 0, number)
+        inner.stats.put(f"t{number}", 0, number, number)
+        inner.stats.count_pull(f"t{number}", 0, f"g{number}", number, number)
     broker.send()
     for _ in range(5):
         found = scrape(status)
@@ -241,9 +241,9 @@ def test_series_are_bounded_whatever_the_users_do() -> None:
 
 def test_held_pulls_and_connections() -> None:
     broker = SimBroker().start()
-    status = BrokerStatus(broker.controller)
+    status = BrokerStatus(broker.broker)
     broker.ask(pull_request("consumers", TOPIC, 0, 0, hold_ms=5000))
-    broker.world.clock.run_while(lambda: not len(broker.controller.hold), 5)
+    broker.world.clock.run_while(lambda: not len(broker.broker.hold), 5)
     found = scrape(status)
     assert value(found, "rmqha_held_pulls") == 1
     assert value(found, "rmqha_connections", port="main") == 1
@@ -258,7 +258,7 @@ def test_negative_answers_are_counted_by_code() -> None:
         client.answers[RequestCode.GET_CONSUMER_RUNNING_INFO] = RemotingCommand(code)
         asked = {"consumerGroup": "g", "clientId": "c1"}
         broker.call(RemotingCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, asked))
-    found = scrape(BrokerStatus(broker.controller))
+    found = scrape(BrokerStatus(broker.broker))
     assert value(found, "rmqha_negative_answers_total", code="TOPIC_NOT_EXIST") == 1
     assert value(found, "rmqha_negative_answers_total", code="(other)") == 100
 
@@ -312,13 +312,13 @@ def test_a_slave_says_how_old_its_copies_are() -> None:
 
 def test_a_broker_that_takes_no_puts_is_not_ready_and_says_why() -> None:
     broker = SimBroker().start()
-    status = BrokerStatus(broker.controller)
+    status = BrokerStatus(broker.broker)
     assert status.health().is_ready
-    broker.controller.store.flags.hoist(Flag.DISK_FULL, "the commit log's disk is 95% full")
+    broker.broker.store.flags.hoist(Flag.DISK_FULL, "the commit log's disk is 95% full")
     health = status.health()
     assert not health.is_ready
     assert "95% full" in health.line()
-    broker.controller.store.flags.lower(Flag.DISK_FULL)
+    broker.broker.store.flags.lower(Flag.DISK_FULL)
     broker.configuration.broker.broker_permission = 4
     assert status.health().is_ready
     assert "writing is off" in status.health().reason
@@ -329,18 +329,18 @@ def test_a_broker_that_takes_no_puts_is_not_ready_and_says_why() -> None:
 def test_two_brokers_of_one_process_do_not_share_anything() -> None:
     one, other = SimBroker(1).start(), SimBroker(2).start()
     one.send()
-    assert value(scrape(BrokerStatus(one.controller)), "rmqha_put_seconds_count") == 1
-    assert value(scrape(BrokerStatus(other.controller)), "rmqha_put_seconds_count") == 0
+    assert value(scrape(BrokerStatus(one.broker)), "rmqha_put_seconds_count") == 1
+    assert value(scrape(BrokerStatus(other.broker)), "rmqha_put_seconds_count") == 0
 
 
 def test_a_slave_that_connects_anew_goes_on_with_its_series() -> None:
     pair = Pair()
     machine = pair.slave_host.ip
     before = scrape(pair.of_master)["rmqha_replication_acked_bytes"].keys()
-    (connection,) = pair.master.controller.journal.service.statistics().slaves
+    (connection,) = pair.master.broker.journal.service.statistics().slaves
     pair.slave.journal.service._link.connection.close()  # type: ignore[union-attr]
     pair.pass_time(3)
-    (anew,) = pair.master.controller.journal.service.statistics().slaves
+    (anew,) = pair.master.broker.journal.service.statistics().slaves
     assert anew.address != connection.address
     assert scrape(pair.of_master)["rmqha_replication_acked_bytes"].keys() == before
     assert {dict(labels)["slave"] for labels in before} == {machine}
@@ -363,10 +363,10 @@ def test_a_slave_without_a_master_says_so_and_for_how_long() -> None:
     configuration = small_configuration(host.ip, BrokerRole.SLAVE, FlushDiskType.ASYNC_FLUSH, 1)
     configuration.broker.broker_name = "broker-x"
     configuration.ours.slave_alone_seconds = 90
-    controller = Broker(host.seams, configuration)
-    status = BrokerStatus(controller)
+    inner = Broker(host.seams, configuration)
+    status = BrokerStatus(inner)
     with capturedLogs() as logged:
-        started = controller.start()
+        started = inner.start()
         world.clock.run_while(lambda: not started.called, 30)
         begin = world.clock.seconds()
         world.clock.run_while(lambda: world.clock.seconds() < begin + 70, 71)
@@ -398,9 +398,9 @@ def test_a_slave_tells_how_far_its_master_delivered() -> None:
     broker.configuration.store.broker_role = BrokerRole.SLAVE
     broker.configuration.broker.broker_id = 1
     broker.start()
-    assert broker.controller.delay_offset_table() == {}
-    broker.controller.delay_offsets.keep(b'{"offsetTable":{1:3,3:4}}')
-    assert broker.controller.delay_offset_table() == {1: 3, 3: 4}
+    assert broker.broker.delay_offset_table() == {}
+    broker.broker.delay_offsets.keep(b'{"offsetTable":{1:3,3:4}}')
+    assert broker.broker.delay_offset_table() == {1: 3, 3: 4}
     broker.stop()
 
 

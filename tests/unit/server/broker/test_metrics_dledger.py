@@ -21,7 +21,7 @@ def scrape(status: BrokerStatus) -> Told:
 
 
 def status_of(member: BrokerNode) -> BrokerStatus:
-    return BrokerStatus(member.controller)
+    return BrokerStatus(member.broker)
 
 
 def test_a_group_tells_who_leads_and_who_is_behind() -> None:

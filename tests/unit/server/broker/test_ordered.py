@@ -135,7 +135,7 @@ def test_order_configuration_of_the_name_server() -> None:
         answer = broker.wait(broker.client.invoke(name_server.address, request, 3000))
         return int(answer.code)
 
-    topics = broker.controller.topics
+    topics = broker.broker.topics
     broker.world.clock.run_for(11)
     assert not topics.is_order(TOPIC)
     assert kv(RequestCode.PUT_KV_CONFIG, value="broker-a:8") == 0

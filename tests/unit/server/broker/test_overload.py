@@ -93,7 +93,7 @@ def test_more_waiting_puts_than_allowed() -> None:
 def test_a_slow_disk() -> None:
     """After an append of more than osPageCacheBusyTimeOutMills all sends are refused for a time."""
     broker = SimBroker().start()
-    store = broker.controller.store
+    store = broker.broker.store
     append = store.log.append_group
 
     def slowly(*args: object) -> object:
@@ -114,7 +114,7 @@ def test_a_slow_disk() -> None:
 def with_slow_turns() -> SimBroker:
     """A broker whose machine gives it no more than a turn every 0.9 s."""
     broker = SimBroker().start()
-    turns = broker.controller.store.turns
+    turns = broker.broker.store.turns
     took = turns.end_turn
     turns.end_turn = lambda seconds, now: took(0.9, now)
     return broker
@@ -194,7 +194,7 @@ def test_permission_is_asked_for_ordered_topics_only() -> None:
     change = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
     assert broker.call(change).code == 0
     assert broker.send().code == 0
-    broker.controller.topics.update_order({"TBW102"})
+    broker.broker.topics.update_order({"TBW102"})
     assert broker.send().code == ResponseCode.NO_PERMISSION
     assert send_back(broker, 0).code == ResponseCode.NO_PERMISSION
     change = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=2")
@@ -225,7 +225,7 @@ def test_slow_consumers() -> None:
         refused = broker.call(pull_request(group, TOPIC, 0, 0, 1))
         assert refused.code == ResponseCode.NO_PERMISSION
     assert broker.call(pull_request("ahead", TOPIC, 0, 19, 1)).code == 0
-    groups = broker.controller.groups
+    groups = broker.broker.groups
     for group in ("behind", "behind-too"):
         groups.update(replace(groups.get(group), consume_enable=True))
     for offset in (18, 19):
@@ -250,7 +250,7 @@ def test_a_full_disk() -> None:
     for _ in range(120):
         assert broker.send(b"x" * 1000).code == 0
     broker.world.clock.run_for(61)
-    log = broker.controller.store.log
+    log = broker.broker.store.log
     assert log.min_offset == 0
     used[0] = 81
     broker.world.clock.run_for(10.1)
@@ -266,25 +266,25 @@ def test_a_full_disk() -> None:
 
 
 def _slow(broker: SimBroker) -> Undo:
-    store = broker.controller.store
+    store = broker.broker.store
     store.slow_until = broker.world.clock.seconds() + 60
     return lambda: setattr(store, "slow_until", broker.world.clock.seconds())
 
 
 def _much_waits(broker: SimBroker) -> Undo:
-    outcomes = broker.controller.store.statistics.outcomes
+    outcomes = broker.broker.store.statistics.outcomes
     outcomes.waiting += 10_000
     return lambda: setattr(outcomes, "waiting", 0)
 
 
 def _no_room(broker: SimBroker) -> Undo:
-    flags = broker.controller.store.flags
+    flags = broker.broker.store.flags
     flags.hoist(Flag.DISK_FULL, "the disk is 91% full")
     return lambda: flags.lower(Flag.DISK_FULL)
 
 
 def _fault(broker: SimBroker) -> Undo:
-    log = broker.controller.store.log
+    log = broker.broker.store.log
     log.refuse_writes("flush failed: gone")
     return log.resume
 
@@ -296,7 +296,7 @@ def _slave(broker: SimBroker) -> Undo:
 
 
 def _not_open(broker: SimBroker) -> Undo:
-    store = broker.controller.store
+    store = broker.broker.store
     store.is_open = False
     return lambda: setattr(store, "is_open", True)
 

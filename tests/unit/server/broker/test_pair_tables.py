@@ -72,7 +72,7 @@ def test_a_slave_keeps_the_queues_of_a_topic_that_its_master_forgot() -> None:
     pair.pass_time(15)
     wanted = [b"before %d" % number for number in range(20)]
     wanted += [b"after %d" % number for number in range(5)]
-    assert bodies(pair.master.controller.store) == wanted
+    assert bodies(pair.master.broker.store) == wanted
     assert bodies(pair.slave.store) == wanted
 
 

@@ -45,7 +45,7 @@ def test_update_topic_is_registered_before_the_answer() -> None:
     kit = AskedBroker()
     before = kit.topics.data_version.counter
     assert kit.registered("NewT") is None
-    known = kit.name_server.controller
+    known = kit.name_server.namesrv
     answers: list[Any] = []
     command = RemotingCommand(17, {name: str(value) for name, value in TOPIC.items()})
     kit.routes[17](kit.channel, command).addCallback(answers.append)
@@ -543,7 +543,7 @@ def test_runtime_info_of_a_whole_broker() -> None:
         "release": rmq_ha.__version__,
     }
     assert table["msgPutTotalTodayNow"] == table["putMessageTimesTotal"] == "2"
-    assert table["putMessageSizeTotal"] == str(broker.controller.store.log.max_offset)
+    assert table["putMessageSizeTotal"] == str(broker.broker.store.log.max_offset)
     assert table["msgGetTotalTodayNow"] == "2"
     assert sum(map(int, re.findall(r":(\d+) ", table["putMessageDistributeTime"]))) == 2
     assert table["putTps"].count(" ") == 2
@@ -578,7 +578,7 @@ def test_update_config() -> None:
     kit = AskedBroker()
     answer = kit.request(25, None, b"slaveReadEnable=true\nfoo=bar\n# a comment\n")
     assert answer.code == 0
-    assert kit.broker.slave_read_enable
+    assert kit.broker_config.slave_read_enable
     assert kit.saved == {"brokerName": "broker-a", "slaveReadEnable": "true"}
     assert json.loads(kit.request(26).ext["version"])["counter"] == 1
     assert kit.request(25).code == 0
@@ -590,7 +590,7 @@ def test_update_of_the_permission_registers_again() -> None:
     kit = AskedBroker()
     before = kit.topics.data_version.counter
     assert kit.request(25, None, b"brokerPermission=4").code == 0
-    assert kit.broker.broker_permission == 4
+    assert kit.broker_config.broker_permission == 4
     assert kit.topics.data_version.counter == before + 1
     kit.advance(1)
     queues = kit.registered("TopicA")
@@ -609,7 +609,7 @@ def test_update_of_the_permission_registers_again() -> None:
 def test_update_config_is_all_or_nothing(body: bytes) -> None:
     kit = AskedBroker()
     assert kit.request(25, None, body).code == 1
-    assert not kit.broker.slave_read_enable
+    assert not kit.broker_config.slave_read_enable
     assert kit.saved == {"brokerName": "broker-a"}
 
 
@@ -636,5 +636,5 @@ def test_what_is_dangerous_cannot_be_changed_from_afar(key: str) -> None:
     answer = kit.request(25, None, f"slaveReadEnable=true\n{key}=x".encode())
     assert answer.code == 16
     assert key in answer.remark
-    assert not kit.broker.slave_read_enable
+    assert not kit.broker_config.slave_read_enable
     assert kit.saved == {"brokerName": "broker-a"}

@@ -13,7 +13,7 @@ def a_broker_with_files(count: int) -> SimBroker:
     broker.configuration.store.delete_when = "25"  # never by itself
     broker.start()
     size = broker.configuration.store.mapped_file_size_commit_log
-    while broker.controller.store.log.max_offset < count * size:
+    while broker.broker.store.log.max_offset < count * size:
         assert broker.call(broker.message(bytes(4000), topic="TopicA")).code == 0
     broker.world.clock.run_for(1)
     return broker
@@ -23,7 +23,7 @@ def test_expired_files_go_at_once() -> None:
     """And with them what the queues had of them; the rest can still be read."""
     broker = a_broker_with_files(4)
     broker.world.clock.run_for(120)
-    store = broker.controller.store
+    store = broker.broker.store
     assert store.log.min_offset == 0
     answer = broker.call(RemotingCommand(RequestCode.DELETE_EXPIRED_COMMITLOG))
     assert answer.code == ResponseCode.SUCCESS
@@ -39,20 +39,20 @@ def test_queues_of_forgotten_topics_go() -> None:
     broker.call(broker.message(topic="TopicA"))
     broker.call(broker.message(topic="TopicB"))
     broker.world.clock.run_for(1)
-    broker.controller.topics.delete("TopicB")
+    broker.broker.topics.delete("TopicB")
     for code in (RequestCode.CLEAN_UNUSED_TOPIC, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE):
         assert broker.call(RemotingCommand(code)).code == ResponseCode.SUCCESS
-    store = broker.controller.store
+    store = broker.broker.store
     assert store.max_offset_in_queue("TopicA", 0) == 1
     assert store.max_offset_in_queue("TopicB", 0) == 0
-    counted = broker.controller.stats.tables["topics"]
+    counted = broker.broker.stats.tables["topics"]
     assert [counted.get(topic) is None for topic in ("TopicA", "TopicB")] == [False, True]
     broker.stop()
 
 
 def test_queues_go_of_whose_messages_the_log_has_none_any_more() -> None:
     broker = a_broker_with_files(1)
-    store = broker.controller.store
+    store = broker.broker.store
     broker.call(broker.message(topic="TopicB"))
     while store.log.max_offset < 4 * store.log.file_size:
         broker.call(broker.message(bytes(4000), topic="TopicA"))

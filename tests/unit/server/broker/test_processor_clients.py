@@ -47,7 +47,7 @@ def test_heartbeat_tells_the_group_before_its_response() -> None:
 def test_notices_can_be_switched_off(who: str) -> None:
     kit = AskedBroker()
     if who == "broker":
-        kit.broker.notify_consumer_ids_changed_enable = False
+        kit.broker_config.notify_consumer_ids_changed_enable = False
     else:
         kit.groups.update(SubscriptionGroupConfig("G1", notify_consumer_ids_changed_enable=False))
     kit.heartbeat(kit.channel, "c1", "G1", "TopicA")
@@ -63,7 +63,7 @@ def test_heartbeat_creates_group_and_retry_topic() -> None:
     assert one is not None
     assert two is not None
     assert (one.read_queue_nums, one.perm, two.write_queue_nums) == (1, 6, 3)
-    kit.broker.auto_create_subscription_group = False
+    kit.broker_config.auto_create_subscription_group = False
     kit.heartbeat(kit.channel, "c1", "G3", "TopicA")
     assert kit.topics.get("%RETRY%G3") is None
     assert kit.consumers.client_ids("G3") == ["c1"]
@@ -245,7 +245,7 @@ def test_an_expression_is_compiled_before_a_client_subscribes(
     expression: str, expected: int
 ) -> None:
     kit = AskedBroker()
-    kit.broker.enable_property_filter = True
+    kit.broker_config.enable_property_filter = True
     subscription = {"topic": "T", "expressionType": "SQL92", "subString": expression}
     body = {"clientId": "c", "group": "G", "subscriptionData": subscription}
     assert kit.request(46, None, body).code == expected

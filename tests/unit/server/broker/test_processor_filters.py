@@ -22,7 +22,7 @@ class Filtered(AskedBroker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.broker.enable_property_filter = True
+        self.broker_config.enable_property_filter = True
         self.topics.update(TopicConfig(RETRY, 1, 1, 6))
         for number in range(6):
             self.put("TopicA", a=str(number), TAGS="TB" if number % 2 else "TA")
@@ -95,7 +95,7 @@ def test_the_subscription_of_the_group() -> None:
 
 def test_nothing_by_sql_unless_it_is_switched_on() -> None:
     kit = Filtered()
-    kit.broker.enable_property_filter = False
+    kit.broker_config.enable_property_filter = False
     assert kit.found(**sql("a > 3"))[0] == 1
     assert kit.found(**sql(""))[0] == 23
     kit.subscribe("a > 3")
@@ -178,7 +178,7 @@ def test_retries_are_filtered_by_what_is_wanted_of_the_first_topic() -> None:
     kit.put(RETRY, a="1")
     everything = {"topic": RETRY, "subscription": "*"}
     assert kit.found(**everything) == (0, [0, 1, 2, 3, 4, 5, 6, 7])
-    kit.broker.filter_support_retry = True
+    kit.broker_config.filter_support_retry = True
     assert kit.found(**everything) == (0, [4, 5, 6, 7])
     assert kit.found(topic=RETRY, subscription="T") == (0, [4, 5])
     assert kit.found(topic=RETRY, **sql("a < 5")) == (0, [4, 5, 6, 7])

@@ -144,9 +144,9 @@ def test_permissions() -> None:
     assert pull(kit, topic="WriteOnly").code == 16
     kit.groups.update(SubscriptionGroupConfig("Off", consume_enable=False))
     assert pull(kit, consumerGroup="Off").code == 16
-    kit.broker.auto_create_subscription_group = False
+    kit.broker_config.auto_create_subscription_group = False
     assert pull(kit, consumerGroup="unknown").code == 26
-    kit.broker.broker_permission = 2
+    kit.broker_config.broker_permission = 2
     assert pull(kit).code == 16
 
 
@@ -314,7 +314,7 @@ def test_suggestion() -> None:
     kit.put("TopicA")
     kit.configuration.store.access_message_in_memory_max_ratio = -1  # all of it is only on the disk
     assert pull(kit).ext["suggestWhichBrokerId"] == "0"
-    kit.broker.slave_read_enable = True
+    kit.broker_config.slave_read_enable = True
     assert pull(kit).ext["suggestWhichBrokerId"] == "4"
     kit.configuration.store.access_message_in_memory_max_ratio = 40
     assert pull(kit).ext["suggestWhichBrokerId"] == "2"
@@ -361,7 +361,7 @@ def test_held_until_its_limit() -> None:
 
 def test_short_polling() -> None:
     kit = AskedBroker()
-    kit.broker.long_polling_enable = False
+    kit.broker_config.long_polling_enable = False
     assert pull(kit, sysFlag=6) is None
     kit.advance(1)
     assert last(kit.channel).code == 19

@@ -48,7 +48,7 @@ def same_header(pushed: RemotingCommand, golden: str) -> bool:
 def broker() -> Any:
     """Topic T as in the recording: three messages in queue 0, one in queue 1."""
     broker = SimBroker().start()
-    broker.controller.topics.update(TopicConfig("T", 2, 2))
+    broker.broker.topics.update(TopicConfig("T", 2, 2))
     for queue_id in (0, 0, 0, 1):
         request = send_request("PG", "T", queue_id, b"m", "TAGS\x01A", broker.host.now_ms())
         assert broker.call(request).code == 0
@@ -69,7 +69,7 @@ def offsets(body: bytes | None) -> dict[int, int]:
 
 def commit(broker: SimBroker, *queues: int, group: str = "g") -> None:
     for queue_id, offset in enumerate(queues):
-        broker.controller.consumer_offsets.commit(group, "T", queue_id, offset)
+        broker.broker.consumer_offsets.commit(group, "T", queue_id, offset)
 
 
 RESET = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
@@ -106,7 +106,7 @@ def test_reset_to_the_end_is_pushed_as_java_does(broker: SimBroker) -> None:
         assert same_header(push, GOLDEN["reset_push_header"])
         assert offsets(push.body) == offsets(GOLDEN["reset_body"].encode())
         assert b" " not in (push.body or b"")
-    assert broker.controller.consumer_offsets.query("g", "T", 0) == 1
+    assert broker.broker.consumer_offsets.query("g", "T", 0) == 1
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_member_that_does_not_read_is_not_sent_more(broker: SimBroker) -> None
     """The others are; an operator who tries again and again fills no memory."""
     commit(broker, 1, 1)
     stuck, other = SimClient(broker, "c1"), SimClient(broker, "c2")
-    broker.controller.consumers.find_client("g", "c1").channel.is_full = True
+    broker.broker.consumers.find_client("g", "c1").channel.is_full = True
     assert ask(broker, RESET, topic="T", group="g", timestamp=-1, isForce="true").code == 0
     broker.world.clock.run_for(1)
     assert (len(stuck.pushed), len(other.pushed)) == (0, 1)
@@ -186,7 +186,7 @@ def test_consumer_status(broker: SimBroker) -> None:
     assert (answer.code, answer.body) == (0, GOLDEN["status_body"].encode())
     assert same_header(first.pushed[0], GOLDEN["status_push_header"])
     assert len(second.pushed) == 1
-    broker.controller.consumers.find_client("g", "c3").channel.is_full = True
+    broker.broker.consumers.find_client("g", "c3").channel.is_full = True
     answer = ask(broker, STATUS, topic="T", group="g")  # it cannot be asked
     assert answer.body == GOLDEN["status_body"].encode()
     assert (len(second.pushed), len(third.pushed)) == (2, 1)
@@ -310,7 +310,7 @@ def test_consume_time_span(broker: SimBroker) -> None:
     commit(broker, 1, 1)
     answer = ask(broker, 303, topic="T", group="g")
     first, second = fastjson.parse(answer.body or b"")["consumeTimeSpanSet"]
-    store = broker.controller.store
+    store = broker.broker.store
     now_ms = broker.host.now_ms()
     assert first["minTimeStamp"] == first["consumeTimeStamp"] == store.store_timestamp_at("T", 0, 0)
     assert first["maxTimeStamp"] == store.store_timestamp_at("T", 0, 2)
@@ -332,10 +332,10 @@ def test_correction_offset(broker: SimBroker) -> None:
     assert ask(broker, 308, filterGroups="", **ask_for).body == GOLDEN["correction_body"].encode()
     commit(broker, 3, 0, group="h")
     assert ask(broker, 308, **ask_for).body == b'{"correctionOffsets":{0:1,1:0}}'
-    before = broker.controller.consumer_offsets.to_body()
+    before = broker.broker.consumer_offsets.to_body()
     filtered = ask(broker, 308, filterGroups="g,x", topic="T", compareGroup="h")
     assert filtered.body == b'{"correctionOffsets":{0:3,1:0}}'
-    assert broker.controller.consumer_offsets.to_body() == before
+    assert broker.broker.consumer_offsets.to_body() == before
     behind = ask(broker, 308, filterGroups="g", **ask_for)
     assert behind.body == b'{"correctionOffsets":{0:9223372036854775807,1:0}}'
     assert ask(broker, 308, topic="NO").body == b'{"correctionOffsets":{}}'
@@ -344,7 +344,7 @@ def test_correction_offset(broker: SimBroker) -> None:
 def test_clone_group_offset(broker: SimBroker) -> None:
     """One topic or all; unknown topics and those that are not subscribed are skipped."""
     commit(broker, 3, 0, group="h")
-    table = broker.controller.consumer_offsets
+    table = broker.broker.consumer_offsets
     for name in ("Absent", "gone"):  # the one before T, the other behind it
         table.commit("h", name, 0, 1)
     clone = RequestCode.CLONE_GROUP_OFFSET
@@ -387,8 +387,8 @@ def test_consume_queue(broker: SimBroker) -> None:
     assert one["subscriptionData"] == golden["subscriptionData"]
     assert one["filterData"] == "null"
     sql = SubscriptionData("T", "a = 1", sub_version=2, expression_type="SQL92")
-    broker.controller.consumers.group("g").subscriptions["T"] = sql
-    broker.controller.consumer_filters.register("g", [sql])
+    broker.broker.consumers.group("g").subscriptions["T"] = sql
+    broker.broker.consumer_filters.register("g", [sql])
     filtered = fastjson.parse(
         ask(broker, 321, topic="T", queueId=0, index=1, count=1, consumerGroup="g").body or b""
     )

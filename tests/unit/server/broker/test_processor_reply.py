@@ -57,7 +57,7 @@ def reply(
 
 
 def stored(broker: SimBroker, topic: str = REPLY_TOPIC) -> list[Any]:
-    found = broker.controller.store.get_message("g", topic, 0, 0, 32, None)
+    found = broker.broker.store.get_message("g", topic, 0, 0, 32, None)
     return decode_records(b"".join(found.messages))
 
 
@@ -114,7 +114,7 @@ def test_replies_need_not_be_stored(broker: SimBroker) -> None:
         "queueId": "0",
         "queueOffset": "0",
     }
-    assert broker.controller.store.max_offset_in_queue(REPLY_TOPIC, 0) == 0
+    assert broker.broker.store.max_offset_in_queue(REPLY_TOPIC, 0) == 0
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ PHYSICAL = slice(16, 32)
 @pytest.fixture
 def broker() -> Iterator[SimBroker]:
     made = SimBroker().start()
-    made.controller.topics.update(TopicConfig("TopicA", 4, 4))
+    made.broker.topics.update(TopicConfig("TopicA", 4, 4))
     yield made
     made.stop()
 
@@ -56,7 +56,7 @@ def send(broker: SimBroker, properties: str = "", code: int = 310, **changes: An
 def stored(broker: SimBroker, answer: RemotingCommand) -> Record:
     """The record that an answer names."""
     assert answer.ext is not None
-    data = broker.controller.store.record_at(int(answer.ext["msgId"][PHYSICAL], 16))
+    data = broker.broker.store.record_at(int(answer.ext["msgId"][PHYSICAL], 16))
     return decode_record(data)
 
 
@@ -100,7 +100,7 @@ def test_one_way(broker: SimBroker) -> None:
     request.flag |= FLAG_ONEWAY
     broker.wait(broker.client.oneway(f"{broker.host.ip}:10911", request))
     broker.world.clock.run_for(0.1)
-    assert broker.controller.store.max_offset_in_queue("TopicA", 0) == 1
+    assert broker.broker.store.max_offset_in_queue("TopicA", 0) == 1
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_one_way(broker: SimBroker) -> None:
 def test_waiting(broker: SimBroker, text: str, waits: bool) -> None:
     """Only `true`, in any case, and no WAIT at all wait for flush and replica."""
     seen: list[bool] = []
-    put = broker.controller.store.put_drafts
-    broker.controller.store.put_drafts = lambda drafts, wait, *others: (
+    put = broker.broker.store.put_drafts
+    broker.broker.store.put_drafts = lambda drafts, wait, *others: (
         seen.append(wait),
         put(drafts, wait, *others),
     )
@@ -142,7 +142,7 @@ def test_refused(broker: SimBroker, changes: dict[str, Any], code: int) -> None:
     assert (answer.code, bool(answer.remark)) == (code, True)
     if changes.get("queueId") != "many":
         assert answer.ext == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
-    assert broker.controller.store.log.max_offset == 0
+    assert broker.broker.store.log.max_offset == 0
 
 
 @pytest.mark.parametrize("properties", ["", "TRAN_MSG\x01true\x02PGROUP\x01PG"])
@@ -151,7 +151,7 @@ def test_a_queue_that_is_only_read_or_only_written_takes_messages(
     broker: SimBroker, reads: int, writes: int, properties: str
 ) -> None:
     """As Java's broker: producers whose routes are older than the topic's change go on."""
-    broker.controller.topics.update(TopicConfig("Uneven", reads, writes))
+    broker.broker.topics.update(TopicConfig("Uneven", reads, writes))
     for number, code in ((1, 0), (5, 0), (6, 1)):
         assert send(broker, properties, topic="Uneven", queueId=number).code == code, number
 
@@ -159,7 +159,7 @@ def test_a_queue_that_is_only_read_or_only_written_takes_messages(
 def test_a_topic_is_created(broker: SimBroker) -> None:
     """As many queues as the producer wants and the template has; perm without the inherit bit."""
     assert send(broker, topic="Fresh", queueId=2, defaultTopicQueueNums=3).code == 0
-    created = broker.controller.topics.get("Fresh")
+    created = broker.broker.topics.get("Fresh")
     assert (created.read_queue_nums, created.write_queue_nums, created.perm) == (3, 3, 6)
 
 
@@ -175,9 +175,9 @@ def test_a_topic_is_created(broker: SimBroker) -> None:
 def test_a_topic_that_is_created_says_whether_it_is_of_a_unit(
     broker: SimBroker, topic: str, unit_mode: str, flag: int
 ) -> None:
-    broker.controller.groups.update(SubscriptionGroupConfig("G"))
+    broker.broker.groups.update(SubscriptionGroupConfig("G"))
     assert send(broker, topic=topic, queueId=0, unitMode=unit_mode).code == 0
-    assert broker.controller.topics.get(topic).topic_sys_flag == flag
+    assert broker.broker.topics.get(topic).topic_sys_flag == flag
 
 
 @pytest.mark.parametrize(("reads", "writes", "chosen"), [(4, 3, 3), (1, 1, 1), (4, 0, 1)])
@@ -186,7 +186,7 @@ def test_any_queue(broker: SimBroker, reads: int, writes: int, chosen: int) -> N
     A negative queue leaves the choice to the broker: any that is written, and none that is not
     there, where nobody would read it.
     """
-    broker.controller.topics.update(TopicConfig("Some", reads, writes))
+    broker.broker.topics.update(TopicConfig("Some", reads, writes))
     answers = [send(broker, topic="Some", queueId=-1) for _ in range(16)]
     queues = {stored(broker, answer).queue_id for answer in answers}
     assert queues == set(range(chosen))
@@ -195,15 +195,15 @@ def test_any_queue(broker: SimBroker, reads: int, writes: int, chosen: int) -> N
 def test_not_before_its_time(broker: SimBroker) -> None:
     """startAcceptSendRequestTimeStamp."""
     later = broker.host.now_ms() + 60_000
-    broker.controller.configuration.broker.start_accept_send_request_time_stamp = later
+    broker.broker.configuration.broker.start_accept_send_request_time_stamp = later
     assert send(broker).code == 1
 
 
 def test_read_only_broker(broker: SimBroker) -> None:
     """brokerPermission without WRITE refuses ordered topics only; routes keep others away."""
-    broker.controller.configuration.broker.broker_permission = 4
+    broker.broker.configuration.broker.broker_permission = 4
     assert send(broker).code == 0
-    broker.controller.topics.update(TopicConfig("TopicA", 4, 4, order=True))
+    broker.broker.topics.update(TopicConfig("TopicA", 4, 4, order=True))
     assert send(broker).code == 16
 
 
@@ -217,9 +217,9 @@ def test_delayed(broker: SimBroker) -> None:
     assert record.properties["REAL_TOPIC"] == "TopicA"
     assert record.properties["REAL_QID"] == "3"
     assert record.properties["WAIT"] == "true"
-    assert broker.controller.store.max_offset_in_queue("TopicA", 3) == 0
+    assert broker.broker.store.max_offset_in_queue("TopicA", 3) == 0
     broker.world.clock.run_for(1.3)
-    assert broker.controller.store.max_offset_in_queue("TopicA", 3) == 1
+    assert broker.broker.store.max_offset_in_queue("TopicA", 3) == 1
 
 
 def test_batch(broker: SimBroker) -> None:
@@ -230,7 +230,7 @@ def test_batch(broker: SimBroker) -> None:
     assert (answer.code, answer.ext["queueOffset"]) == (0, "0")
     ids = answer.ext["msgId"].split(",")
     offsets = [int(item[PHYSICAL], 16) for item in ids]
-    records = [decode_record(broker.controller.store.record_at(offset)) for offset in offsets]
+    records = [decode_record(broker.broker.store.record_at(offset)) for offset in offsets]
     assert [(item.flag, item.body, item.queue_offset) for item in records] == [
         (1, b"one", 0),
         (2, b"two", 1),
@@ -246,7 +246,7 @@ def test_messages_of_a_topic_with_several_tags_say_so(
     broker: SimBroker, kind: str, flag: int
 ) -> None:
     """Sent alone, delayed or in a batch: what else their flags say stays."""
-    broker.controller.topics.update(TopicConfig("Tags", 4, 4, topic_filter_type=kind))
+    broker.broker.topics.update(TopicConfig("Tags", 4, 4, topic_filter_type=kind))
     batch = {"code": 320, "batch": "true", "body": encode_batch([(0, b"x", "")])}
     for changes in ({}, {"properties": "DELAY\x011"}, batch):
         record = stored(broker, send(broker, topic="Tags", sysFlag=1, **changes))
@@ -255,8 +255,8 @@ def test_messages_of_a_topic_with_several_tags_say_so(
 
 def test_retry_topic_and_dead_letters(broker: SimBroker) -> None:
     """A client's own re-send goes to the retry topic until it was tried often enough."""
-    broker.controller.groups.update(SubscriptionGroupConfig("G", retry_max_times=2))
-    broker.controller.topics.update(TopicConfig("%RETRY%G", 3, 3))
+    broker.broker.groups.update(SubscriptionGroupConfig("G", retry_max_times=2))
+    broker.broker.topics.update(TopicConfig("%RETRY%G", 3, 3))
     records = [
         stored(broker, send(broker, topic="%RETRY%G", queueId=2, **changes))
         for changes in (
@@ -270,7 +270,7 @@ def test_retry_topic_and_dead_letters(broker: SimBroker) -> None:
     topics = [record.topic for record in records]
     assert topics == ["%RETRY%G", "%DLQ%G", "%RETRY%G", "%DLQ%G", "%RETRY%G"]
     assert [record.queue_id for record in records] == [2, 0, 2, 0, 2]
-    broker.controller.configuration.broker.auto_create_subscription_group = False
+    broker.broker.configuration.broker.auto_create_subscription_group = False
     assert send(broker, topic="%RETRY%Nobody", queueId=0).code == 26
 
 
@@ -292,7 +292,7 @@ def end(broker: SimBroker, decision: int, ext: dict[str, Any]) -> RemotingComman
 
 def visible(broker: SimBroker) -> list[Record]:
     broker.world.clock.run_for(0.1)
-    found = broker.controller.store.get_message("G", "TopicA", 2, 0, 32, None)
+    found = broker.broker.store.get_message("G", "TopicA", 2, 0, 32, None)
     return decode_records(b"".join(found.messages))
 
 
@@ -310,7 +310,7 @@ def test_commit(broker: SimBroker) -> None:
     (message,) = visible(broker)
     assert (message.body, message.sys_flag & 0xC) == (b"hello", 8)
     assert message.prepared_transaction_offset == record.physical_offset
-    assert broker.controller.store.max_offset_in_queue("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0) == 1
+    assert broker.broker.store.max_offset_in_queue("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0) == 1
 
 
 def test_rollback(broker: SimBroker) -> None:
@@ -318,7 +318,7 @@ def test_rollback(broker: SimBroker) -> None:
     _, ext = half(broker)
     assert end(broker, 12, ext).code == 0
     assert visible(broker) == []
-    assert broker.controller.store.max_offset_in_queue("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0) == 1
+    assert broker.broker.store.max_offset_in_queue("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0) == 1
 
 
 @pytest.mark.parametrize(
@@ -339,5 +339,5 @@ def test_not_the_half_message(broker: SimBroker, changes: dict[str, str]) -> Non
 
 def test_rejected_transactions(broker: SimBroker) -> None:
     """rejectTransactionMessage."""
-    broker.controller.configuration.broker.reject_transaction_message = True
+    broker.broker.configuration.broker.reject_transaction_message = True
     assert send(broker, "TRAN_MSG\x01true\x02PGROUP\x01PG").code == 16

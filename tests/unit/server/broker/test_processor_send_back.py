@@ -182,9 +182,9 @@ def test_refusals() -> None:
     kit.groups.update(SubscriptionGroupConfig("never", retry_queue_nums=0))
     stored = len(kit.messages)
     assert back(kit, group="never").code == 0
-    kit.broker.auto_create_subscription_group = False
+    kit.broker_config.auto_create_subscription_group = False
     assert back(kit, group="unknown").code == 26
-    kit.broker.broker_permission = 4
+    kit.broker_config.broker_permission = 4
     assert back(kit).code == 16
     kit.store.slow_until = kit.world.clock.seconds() + 60
     assert back(kit).code == 2

@@ -42,9 +42,9 @@ ANSWERS = st.builds(
 @pytest.fixture(scope="module")
 def world() -> Any:
     broker = SimBroker().start()
-    broker.controller.topics.update(TopicConfig("T", 2, 2))
+    broker.broker.topics.update(TopicConfig("T", 2, 2))
     for queue_id in (0, 1):
-        broker.controller.consumer_offsets.commit("g", "T", queue_id, 0)
+        broker.broker.consumer_offsets.commit("g", "T", queue_id, 0)
     yield broker, SimClient(broker)
     broker.stop()
 
@@ -58,11 +58,11 @@ def test_every_request_is_answered(
     broker, client = world
     for pushed in (221, 307, 309, 326):
         client.answers[pushed] = answer
-    controller = broker.controller
-    channel = controller.consumers.find_client("g", "c1").channel
+    inner = broker.broker
+    channel = inner.consumers.find_client("g", "c1").channel
     request = RemotingCommand(code, ext, body, 7)
     try:
-        response = controller.dispatcher.routes[code](channel, request)
+        response = inner.dispatcher.routes[code](channel, request)
     except RequestRejected as rejected:
         response = request.response(rejected.code, rejected.remark)
     if not isinstance(response, RemotingCommand):

@@ -39,7 +39,7 @@ def step(made: Guarded, text: str) -> None:
 
 
 def test_an_account_has_two_secrets_on_the_way(guarded: Guarded, logged: list[Any]) -> None:
-    (control,) = guarded.sim.controller.access_controls
+    (control,) = guarded.sim.broker.access_controls
     assert (sends(guarded, USER), sends(guarded, NEW)) == (0, 1)
     step(guarded, BOTH)
     assert (sends(guarded, USER), sends(guarded, NEW)) == (0, 0)
@@ -85,7 +85,7 @@ def broker_with(secrets: bytes) -> SimBroker:
 
 def test_secrets_between_brokers_are_read_again(logged: list[Any]) -> None:
     sim = broker_with(b"the old secret of it\n").start()
-    secrets = sim.controller.journal.service.listener.secrets
+    secrets = sim.broker.journal.service.listener.secrets
 
     def later(data: bytes) -> tuple[bytes, ...]:
         sim.host.disk.replace("/conf/secrets", data)
@@ -103,7 +103,7 @@ def test_secrets_between_brokers_are_read_again(logged: list[Any]) -> None:
     assert str(fault["error"]) == "haSecretFile=/conf/secrets:1: needs at least 16 characters"
     assert later(new) == (new,)
     assert sim.send().code == 0
-    assert sim.controller.topics.get(TOPIC) is not None
+    assert sim.broker.topics.get(TOPIC) is not None
     sim.stop()
 
 

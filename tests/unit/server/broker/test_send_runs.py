@@ -46,9 +46,9 @@ class Ends:
         for name, value in settings.items():
             setattr(self.broker.configuration.store, name, value)
         self.broker.start()
-        self.store = self.broker.controller.store
-        self.broker.controller.topics.update(TopicConfig("TopicA", 4, 4))
-        self.protocol = self.broker.controller.main_server.build_protocol()
+        self.store = self.broker.broker.store
+        self.broker.broker.topics.update(TopicConfig("TopicA", 4, 4))
+        self.protocol = self.broker.broker.main_server.build_protocol()
         self.transport = StringTransport(peerAddress=peer or IPv4Address("TCP", "10.0.0.9", 77))
         self.protocol.makeConnection(self.transport)
 

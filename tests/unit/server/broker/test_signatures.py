@@ -64,11 +64,11 @@ def timed(made: Guarded, account: Any = ADMIN) -> RequestSigner:
 
 
 def stored(made: Guarded) -> int:
-    return int(made.sim.controller.store.max_offset_in_queue(TOPIC, 0))
+    return int(made.sim.broker.store.max_offset_in_queue(TOPIC, 0))
 
 
 def refusals(made: Guarded) -> dict[str, int]:
-    (control,) = made.sim.controller.access_controls
+    (control,) = made.sim.broker.access_controls
     return {kind.value: count for kind, count in control.refused.items() if count}
 
 
@@ -84,14 +84,14 @@ def test_its_code_is_not_covered(as_49: Guarded) -> None:
     """A question about a topic, recorded, deletes it."""
     recorded = sign(RemotingCommand(STATS, {"topic": TOPIC}), ADMIN)
     assert again(as_49, recorded) == 0
-    assert as_49.sim.controller.topics.get("Mine") is None
+    assert as_49.sim.broker.topics.get("Mine") is None
     new = {"topic": "Mine", "defaultTopic": TOPIC, "readQueueNums": "1", "writeQueueNums": "1"}
     new |= {"perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
     assert as_49.admin(RequestCode.UPDATE_AND_CREATE_TOPIC, **new).code == 0
     recorded = sign(RemotingCommand(STATS, {"topic": "Mine"}), ADMIN)
     recorded.code = DELETE
     assert again(as_49, recorded) == 0
-    assert as_49.sim.controller.topics.get("Mine") is None
+    assert as_49.sim.broker.topics.get("Mine") is None
 
 
 def test_names_and_where_values_end_are_not_covered(as_49: Guarded) -> None:
@@ -124,7 +124,7 @@ def test_who_renames_our_field_makes_it_one_of_49(as_49: Guarded) -> None:
 def test_a_clock_that_was_set_wrong_stops_nobody_by_default(as_49: Guarded) -> None:
     late = timed(as_49, USER).sign(as_49.sim.message())
     as_49.pass_time(3600)
-    (control,) = as_49.sim.controller.access_controls
+    (control,) = as_49.sim.broker.access_controls
     assert (again(as_49, late), control.odd_times) == (0, 1)
 
 

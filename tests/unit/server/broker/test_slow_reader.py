@@ -29,7 +29,7 @@ def connect(broker: SimBroker) -> Any:
 
 def unsent(broker: SimBroker) -> int:
     """Bytes that wait in the broker for clients."""
-    return sum(channel._transport._out_size for channel in broker.controller.main_server.channels)
+    return sum(channel._transport._out_size for channel in broker.broker.main_server.channels)
 
 
 def pulls(count: int, offset: int, hold_ms: int) -> bytes:
@@ -49,11 +49,11 @@ def test_pulls_that_were_held() -> None:
     client = connect(broker)
     client.transport.write(pulls(300, 0, 15_000))
     broker.world.clock.run_for(1)
-    assert len(broker.controller.hold) == 300
+    assert len(broker.broker.hold) == 300
     client.transport.pauseProducing()
     assert broker.send(b"x" * SIZE).code == 0
     broker.world.clock.run_for(1)
-    assert len(broker.controller.hold) == 0
+    assert len(broker.broker.hold) == 0
     assert 0 < unsent(broker) < 5 * SIZE
     client.transport.resumeProducing()
     broker.world.clock.run_for(5)

@@ -25,7 +25,7 @@ LEASE_S = 8.0
 
 
 def routes(brokers: ControlledBrokers) -> RouteInfoManager:
-    found = brokers.name_server.controller.routes
+    found = brokers.name_server.namesrv.routes
     assert isinstance(found, RouteInfoManager)
     return found
 
@@ -55,7 +55,7 @@ def test_a_master_that_is_cut_from_its_controllers_leaves_id_0_and_does_not_come
     assert took < LEASE_S + 0.5
     assert ids(brokers) == {1: address(first), 2: address(second)}, "consumers read there"
     brokers.until(lambda: ids(brokers).get(0) == address(second), 5.0)
-    first.controller.registration.register_all()
+    first.broker.registration.register_all()
     for _ in range(100):
         brokers.run(1.0)
         assert ids(brokers) == {0: address(second), 1: address(first)}
@@ -72,7 +72,7 @@ def test_a_registration_that_is_late_does_not_take_id_0_back() -> None:
     first = brokers.in_sync()
     second = brokers.other(first)
     brokers.world.network.cut(first.host.name, brokers.name_server.host.name)
-    first.controller.registration.register_all()
+    first.broker.registration.register_all()
     cut_from_controllers(brokers, first)
     brokers.until(lambda: ids(brokers).get(0) == address(second), 15.0)
     refused = routes(brokers).claims.refused
@@ -174,7 +174,7 @@ def test_without_a_lease_nothing_is_promised(
     answer = brokers.ask(first, request_of())
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "the controllers (10.0.0.1:9878) do not answer" in (answer.remark or "")
-    broker = first.controller
+    broker = first.broker
     assert broker.consumer_offsets.query("readers", TOPIC, 0) == 0
     assert not {"new", "implied"} & (set(broker.topics.table) | set(broker.groups.table))
     assert first.configuration.store.slave_timeout != 4000
@@ -191,7 +191,7 @@ def test_a_pull_commits_nothing_without_a_lease(
     ext = pull.ext or {}
     pull.ext = {**ext, "sysFlag": str(int(ext["sysFlag"]) | 1), "commitOffset": "1"}
     assert brokers.ask(first, pull).code == 0, "what it has may be read"
-    assert first.controller.consumer_offsets.query("readers", TOPIC, 0) == 0
+    assert first.broker.consumer_offsets.query("readers", TOPIC, 0) == 0
 
 
 def test_two_brokers_never_lock_one_queue() -> None:
@@ -204,7 +204,7 @@ def test_two_brokers_never_lock_one_queue() -> None:
     assert brokers.ask(second, lock("c1")).code == 0
     assert brokers.ask(first, lock("c2")).code == ResponseCode.SERVICE_NOT_AVAILABLE
     brokers.world.network.heal()
-    brokers.until(lambda: first.controller.is_slave)
+    brokers.until(lambda: first.broker.is_slave)
     answer = brokers.ask(first, lock("c2"))
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert f"the broker at {address(second)} leads" in (answer.remark or "")

@@ -27,16 +27,16 @@ def test_nobody_can_connect_before_the_store_is_open(monkeypatch: pytest.MonkeyP
     broker.world.clock.run_for(1)
     broker.stop()
     lose(broker, "consumequeue")
-    broker.controller = controller = Broker(broker.host.seams, broker.configuration)
+    broker.broker = inner = Broker(broker.host.seams, broker.configuration)
     open_at: list[bool] = []
-    for server in (controller.main_server, controller.fast_server):
+    for server in (inner.main_server, inner.fast_server):
 
         def listen(port: int, interface: str, really: Any = server.listen) -> Any:
-            open_at.append(controller.store.is_open)
+            open_at.append(inner.store.is_open)
             return really(port, interface)
 
         server.listen = listen  # type: ignore[method-assign]
-    broker.wait(controller.start())
+    broker.wait(inner.start())
     assert open_at == [True, True]
     broker.stop()
 
@@ -44,7 +44,7 @@ def test_nobody_can_connect_before_the_store_is_open(monkeypatch: pytest.MonkeyP
 def test_a_start_tells_of_topics_that_its_table_has_lost() -> None:
     """Their messages are there, and nobody can read them."""
     broker = SimBroker().start()
-    broker.controller.topics.update(TopicConfig("Lost", 1, 1))
+    broker.broker.topics.update(TopicConfig("Lost", 1, 1))
     request = broker.message(topic="Lost")
     assert broker.call(request).code == 0
     broker.world.clock.run_for(1)
@@ -62,8 +62,8 @@ def test_groups_that_miss_what_was_deleted_before_its_time_are_named() -> None:
     """Those that miss most, and no more than an operator reads."""
     broker = SimBroker().start()
     for number in range(UNREAD_GROUPS + 2):
-        broker.controller.consumer_offsets.commit(f"g{number}", "T", 0, 40 - number)
-    store = broker.controller.store
+        broker.broker.consumer_offsets.commit(f"g{number}", "T", 0, 40 - number)
+    store = broker.broker.store
     store.min_offset_in_queue = lambda topic, queue_id: 40
     with capturedLogs() as events:
         store.on_forced_deletion()
@@ -93,5 +93,5 @@ def test_each_member_of_a_group_that_follows_has_a_number_of_its_own() -> None:
         0 if member is master else number for number, member in enumerate(group.members, start=1)
     ]
     assert numbers == expected
-    group.wait(master.controller.stop())
+    group.wait(master.broker.stop())
     assert master.host.seams.clock.getDelayedCalls() == []

@@ -30,7 +30,7 @@ def test_no_timer_is_left(role: BrokerRole) -> None:
 def test_what_a_table_has_not_written_yet_is_written_at_the_stop(name: str) -> None:
     """Offsets of the last seconds, and what a disk refused when it was changed."""
     broker = SimBroker().start()
-    table = getattr(broker.controller, name)
+    table = getattr(broker.broker, name)
     table.persist_if_dirty()
     broker.world.clock.run_for(1)
     broker.host.disk.remove(table.path)
@@ -46,12 +46,12 @@ def test_what_cannot_be_stopped_keeps_nothing_else_from_it(logged: list[Any]) ->
     def fails() -> None:
         raise RuntimeError("it cannot be stopped")
 
-    broker.controller._undo.append(("a part of somebody else", fails))
-    broker.controller.consumer_offsets.commit("g", TOPIC, 0, 7)
+    broker.broker._undo.append(("a part of somebody else", fails))
+    broker.broker.consumer_offsets.commit("g", TOPIC, 0, 7)
     broker.stop()
     (failure,) = [event["log_failure"] for event in logged if "log_failure" in event]
     assert failure.check(RuntimeError)
-    table = broker.controller.consumer_offsets
+    table = broker.broker.consumer_offsets
     assert broker.host.disk.read_bytes(table.path) == table.encode()
     assert broker.host.seams.clock.getDelayedCalls() == []
 
@@ -87,11 +87,11 @@ def test_name_servers_hear_of_the_stop_while_the_broker_still_serves() -> None:
     names.start()
     broker.configuration.broker.namesrv_addr = names.address
     broker.start()
-    routes, served = names.controller.routes, []
-    assert broker.controller.identity.address in str(routes.registrations())
+    routes, served = names.namesrv.routes, []
+    assert broker.broker.identity.address in str(routes.registrations())
 
     def unregister(*args: Any, really: Any = routes.unregister) -> Any:
-        served.append(broker.controller.store.is_open)
+        served.append(broker.broker.store.is_open)
         return really(*args)
 
     routes.unregister = unregister

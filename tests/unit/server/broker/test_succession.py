@@ -46,7 +46,7 @@ class TwoMasters(SimCluster):
 
     def named(self, namesrv: NamesrvNode | None = None) -> str | None:
         """Where a name server sends producers."""
-        routes = (namesrv or self.namesrv).controller.routes
+        routes = (namesrv or self.namesrv).namesrv.routes
         pair = routes.cluster_info().brokers.get("pair")
         return None if pair is None else pair.addresses.get(0)
 
@@ -114,7 +114,7 @@ def test_an_old_master_that_starts_with_its_unchanged_file_stands_aside(*, java:
     begin = f"{cluster.address('b')} leads pair, and this broker was started as its master"
     assert [line for line in told if begin in line and "rmqha-admin demote" in line]
     cluster.is_aside("a", "b")
-    rivals = cluster.namesrv.controller.routes.rivals(cluster.clock.seconds())
+    rivals = cluster.namesrv.namesrv.routes.rivals(cluster.clock.seconds())
     assert [rival.address for rival in rivals] == [cluster.address("a")]
     cluster.stop("a")
     assert cluster.named() == cluster.address("b"), "its good-bye takes nobody out"

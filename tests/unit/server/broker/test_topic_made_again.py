@@ -78,8 +78,8 @@ def test_both_serve_the_new_life(pause: float) -> None:
     pair = Pair()
     pair.make()
     pair.send(50, "old")
-    for controller in (pair.master.controller, pair.slave):
-        controller.consumer_offsets.commit("g", TOPIC, 0, 40)
+    for inner in (pair.master.broker, pair.slave):
+        inner.consumer_offsets.commit("g", TOPIC, 0, 40)
     pair.pass_time(1)
     assert len(bodies(pair.slave.store)) == 50
     pair.delete()
@@ -88,10 +88,10 @@ def test_both_serve_the_new_life(pause: float) -> None:
     pair.send(20, "new")
     pair.pass_time(1)
     wanted = [b"new %d" % number for number in range(20)]
-    assert bodies(pair.master.controller.store) == wanted
+    assert bodies(pair.master.broker.store) == wanted
     assert bodies(pair.slave.store) == wanted
-    for controller in (pair.master.controller, pair.slave):
-        assert controller.consumer_offsets.query("g", TOPIC, 0) == -1
+    for inner in (pair.master.broker, pair.slave):
+        assert inner.consumer_offsets.query("g", TOPIC, 0) == -1
 
 
 def test_offsets_may_be_kept_as_with_rocketmq() -> None:
@@ -100,9 +100,9 @@ def test_offsets_may_be_kept_as_with_rocketmq() -> None:
         assert configuration.ours.keep_offsets_of_deleted_topics is False
     pair.master.configuration.ours.keep_offsets_of_deleted_topics = True
     pair.make()
-    pair.master.controller.consumer_offsets.commit("g", TOPIC, 0, 40)
+    pair.master.broker.consumer_offsets.commit("g", TOPIC, 0, 40)
     pair.delete()
-    assert pair.master.controller.consumer_offsets.query("g", TOPIC, 0) == 40
+    assert pair.master.broker.consumer_offsets.query("g", TOPIC, 0) == 40
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
@@ -115,7 +115,7 @@ def test_what_was_committed_late_does_not_count_for_the_new_life(is_kept: bool) 
     broker.world.clock.run_for(1)
     delete = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC})
     assert broker.call(delete).code == 0
-    offsets = broker.controller.consumer_offsets
+    offsets = broker.broker.consumer_offsets
     offsets.commit("g", TOPIC, 0, 40)
     assert broker.call(broker.message(b"x", TOPIC)).code == 0
     broker.world.clock.run_for(1)

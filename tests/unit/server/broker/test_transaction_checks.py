@@ -68,7 +68,7 @@ def test_producer_that_never_knows(answer: int | None) -> None:
     assert broker.discarded() == ["a"]
     (record,) = broker.records(TRANS_CHECK_MAX_TIME_TOPIC)
     assert record.body == b"a"
-    assert broker.controller.topics.get(TRANS_CHECK_MAX_TIME_TOPIC).read_queue_nums == 1
+    assert broker.broker.topics.get(TRANS_CHECK_MAX_TIME_TOPIC).read_queue_nums == 1
     assert broker.visible() == []
     assert broker.progress() == broker.ends()
 
@@ -113,10 +113,10 @@ def test_ended_in_this_very_turn() -> None:
     broker.decide = lambda key: COMMIT
     place = broker.half("a")
     broker.run(10)
-    checks = broker.controller.transaction_checks
+    checks = broker.broker.transaction_checks
     request = RemotingCommand(37, {**place, "commitOrRollback": str(COMMIT)})
-    broker.controller.dispatcher.routes[37](None, request)
-    assert broker.controller.store.dispatcher.bytes_behind > 0
+    broker.broker.dispatcher.routes[37](None, request)
+    assert broker.broker.store.dispatcher.bytes_behind > 0
     checks._timer.cancel()
     checks._on_time()
     broker.rounds(3)
@@ -149,7 +149,7 @@ def test_a_slice_is_no_larger_than_one_message_beyond_its_bytes(monkeypatch: Any
         broker.half(f"a{number}")
     (half, *_) = broker.records(HALF_TOPIC)
     monkeypatch.setattr(check, "_SLICE_BYTES", half.size)
-    parts, put = broker.controller.transaction_checks._context.copies, []
+    parts, put = broker.broker.transaction_checks._context.copies, []
     really = parts.put
     object.__setattr__(parts, "put", lambda messages: put.append(len(messages)) or really(messages))
     broker.rounds(2)
@@ -170,7 +170,7 @@ def test_a_round_ends_between_two_slices(is_stopped: bool, monkeypatch: Any) -> 
     for number in range(6):
         broker.half(f"a{number}")
     broker.rounds(1)
-    checks, late = broker.controller.transaction_checks, 0
+    checks, late = broker.broker.transaction_checks, 0
 
     def pause() -> Any:
         nonlocal late
@@ -192,7 +192,7 @@ def test_a_round_waits_in_turns_for_the_queues() -> None:
     broker = started()
     broker.half("a")
     broker.rounds(1)
-    parts = broker.controller.transaction_checks._context
+    parts = broker.broker.transaction_checks._context
     pause, turns = parts.pace.pause, []
     object.__setattr__(parts.pace, "pause", lambda: turns.append(0) or pause())
     object.__setattr__(parts.halves, "is_dispatched", lambda: len(turns) >= 3)
@@ -217,7 +217,7 @@ def test_a_round_that_does_not_know_all_op_messages_asks_nobody(monkeypatch: Any
     """Its time is over, or the queues stay behind: what it has not read may have ended any."""
     broker = reading(monkeypatch)
     ends = broker.ends()
-    parts, late, looks = broker.controller.transaction_checks._context, 0, 0
+    parts, late, looks = broker.broker.transaction_checks._context, 0, 0
     steady_ms, is_dispatched = parts.times.steady_ms, parts.halves.is_dispatched
     pause = parts.pace.pause
 
@@ -249,7 +249,7 @@ def test_a_round_that_does_not_know_all_op_messages_asks_nobody(monkeypatch: Any
 def test_a_stop_ends_the_reading_of_op_messages(is_behind: bool, monkeypatch: Any) -> None:
     """At the next turn: the store is closed as soon as the round is over."""
     broker = reading(monkeypatch)
-    checks, turns = broker.controller.transaction_checks, []
+    checks, turns = broker.broker.transaction_checks, []
     pause = checks._context.pace.pause
 
     def stopping() -> Any:
@@ -267,7 +267,7 @@ def test_a_stop_ends_the_reading_of_op_messages(is_behind: bool, monkeypatch: An
 def test_a_round_leaves_others_their_turns(monkeypatch: Any) -> None:
     """While the queues are behind, after so many op messages, and after each slice."""
     broker = reading(monkeypatch)
-    parts, held, read = broker.controller.transaction_checks._context, [], []
+    parts, held, read = broker.broker.transaction_checks._context, [], []
 
     class Store:
         min_offset_in_queue = parts.halves.store.min_offset_in_queue
@@ -318,14 +318,14 @@ def test_a_store_that_leads_nowhere_ends_the_round() -> None:
     asked: list[int] = []
 
     class Store:
-        min_offset_in_queue = broker.controller.store.min_offset_in_queue
-        max_offset_in_queue = broker.controller.store.max_offset_in_queue
+        min_offset_in_queue = broker.broker.store.min_offset_in_queue
+        max_offset_in_queue = broker.broker.store.max_offset_in_queue
 
         def get_message(self, group: str, topic: str, queue_id: int, offset: int, *_: Any) -> Any:
             asked.append(offset)
             return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, offset, 0, 1, [])
 
-    object.__setattr__(broker.controller.transaction_checks._context.halves, "store", Store())
+    object.__setattr__(broker.broker.transaction_checks._context.halves, "store", Store())
     broker.rounds(2)
     assert asked == [0, 0] * 2  # of the op and of the half queue
 
@@ -390,7 +390,7 @@ def test_an_idle_queue_forgets_who_ended_while_a_copy_could_rest(rests: dict[str
     broker.rounds(2)
     (half,) = broker.records(HALF_TOPIC)
     host = Address.parse("127.0.0.1", 1)
-    broker.wait(broker.controller.store.put_message(op_mark(half, host, broker.host.now_ms())))
+    broker.wait(broker.broker.store.put_message(op_mark(half, host, broker.host.now_ms())))
     broker.rounds(2)
     assert (broker.progress(), broker.ends()) == ((1, 1 if rests else 2), (1, 2))
     broker.host.step_clock(70_000)
@@ -411,7 +411,7 @@ def test_the_log_says_of_a_resting_copy_that_its_original_was_ended(before: int)
     origins = {copy.properties["TRAN_PREPARED_QUEUE_OFFSET"] for copy in copies}
     assert (half.queue_offset, origins) == (before, {str(before)})
     mark = op_mark(half, Address.parse("127.0.0.1", 1), broker.host.now_ms())
-    broker.wait(broker.controller.store.put_message(mark))
+    broker.wait(broker.broker.store.put_message(mark))
     broker.run(40)
     assert broker.asked == []
 
@@ -452,7 +452,7 @@ def test_question() -> None:
 def test_producers_are_asked_in_turn() -> None:
     """Each of a group's connections gets its share."""
     broker = started()
-    asker = broker.controller.transaction_checks._context.asker
+    asker = broker.broker.transaction_checks._context.asker
 
     class Member:
         def __init__(self) -> None:
@@ -467,7 +467,7 @@ def test_producers_are_asked_in_turn() -> None:
             self.may_settle = True
 
     members = [Member() for _ in range(3)]
-    broker.controller.producers.clients = lambda group: [Client(item) for item in members]
+    broker.broker.producers.clients = lambda group: [Client(item) for item in members]
     for number in range(9):
         broker.half(f"a{number}")
     broker.rounds(2)
@@ -500,9 +500,9 @@ def test_idle_broker_has_one_timer() -> None:
     """No turns between the rounds."""
     broker = started()
     broker.half("a")
-    before = broker.controller.transaction_checks.rounds
+    before = broker.broker.transaction_checks.rounds
     broker.run(10 * INTERVAL_S + 1)
-    assert broker.controller.transaction_checks.rounds - before in (10, 11)
+    assert broker.broker.transaction_checks.rounds - before in (10, 11)
 
 
 def test_slave_checks_nothing() -> None:
@@ -512,7 +512,7 @@ def test_slave_checks_nothing() -> None:
     broker.configuration.broker.broker_id = 1
     broker.start()
     broker.run(30)
-    assert broker.controller.transaction_checks.rounds == 0
+    assert broker.broker.transaction_checks.rounds == 0
     assert broker.end({"producerGroup": GROUP}, COMMIT).code == 11
     broker.stop()
 
@@ -522,10 +522,10 @@ def test_slave_checks_nothing() -> None:
 
 def refuse(broker: TransactionBroker, topics: set[str], status: PutMessageStatus) -> list[str]:
     """Puts to these topics end like that from now on; the list tells of them."""
-    store = broker.controller.store
+    store = broker.broker.store
     refused: list[str] = []
-    parts = broker.controller.transaction_checks._context.copies
-    service = broker.controller.transaction_checks
+    parts = broker.broker.transaction_checks._context.copies
+    service = broker.broker.transaction_checks
 
     def put(messages: list[Message]) -> Any:
         bad = [number for number, message in enumerate(messages) if message.topic in topics]
@@ -582,7 +582,7 @@ def test_a_round_that_was_refused_uses_up_no_op_message() -> None:
     broker.rounds(2)
     ended = next(it for it in broker.records(HALF_TOPIC) if it.properties["UNIQ_KEY"] == "rest")
     host = Address.parse("127.0.0.1", 1)
-    broker.wait(broker.controller.store.put_message(op_mark(ended, host, broker.host.now_ms())))
+    broker.wait(broker.broker.store.put_message(op_mark(ended, host, broker.host.now_ms())))
     refuse(broker, {HALF_TOPIC}, PutMessageStatus.SERVICE_NOT_AVAILABLE)
     broker.rounds(2)
     refuse(broker, set(), PutMessageStatus.PUT_OK)
@@ -601,7 +601,7 @@ def test_one_that_does_not_say_where_it_belongs() -> None:
         HALF_TOPIC, 0, b"b", host, host, properties=properties,
         properties_string=encode_properties(properties),
     )  # fmt: skip
-    broker.wait(broker.controller.store.put_message(stray))
+    broker.wait(broker.broker.store.put_message(stray))
     broker.half("c")
     broker.rounds(12)
     assert broker.asked == [("a", 1), ("c", 1)]
@@ -646,7 +646,7 @@ def test_op_message_that_is_not_stored() -> None:
     """
     broker = started()
     committed, rolled_back = broker.half("a"), broker.half("b")
-    processor = broker.controller.dispatcher.routes[37].__self__
+    processor = broker.broker.dispatcher.routes[37].__self__
     really = processor._put
     full = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
@@ -677,7 +677,7 @@ def test_a_stop_waits_for_the_round_that_is_under_way() -> None:
     """And no longer: else the store is closed under a put, or the broker never ends."""
     broker = started()
     broker.half("a")
-    checks = broker.controller.transaction_checks
+    checks = broker.broker.transaction_checks
     held: list[Deferred[Any]] = []
     object.__setattr__(
         checks._context.copies, "put", lambda messages: held.append(Deferred()) or held[0]
@@ -705,7 +705,7 @@ def test_nothing_goes_behind_what_a_store_plugin_refuses() -> None:
             good = PutMessageResult(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
             return succeed(refused if message.body == b"2" else good)
 
-    checks = broker.controller.transaction_checks
+    checks = broker.broker.transaction_checks
     checks._front = Front()
     messages = [Message(TOPIC, 0, body, host, host) for body in (b"1", b"2", b"3", b"4")]
     first, *others = broker.wait(checks._put_in_order(messages))
@@ -721,10 +721,10 @@ def test_commit_to_nowhere() -> None:
     """A REAL_QID that is no number cannot come from our broker; the remark says what is wrong."""
     broker = started()
     place = broker.half("a")
-    raw = broker.controller.store.record_at(int(place["commitLogOffset"]))
+    raw = broker.broker.store.record_at(int(place["commitLogOffset"]))
     broken = raw.replace(b"REAL_QID\x010", b"REAL_QID\x01x")
     assert broken != raw
-    processor = broker.controller.dispatcher.routes[37].__self__
+    processor = broker.broker.dispatcher.routes[37].__self__
 
     class Store:
         def record_starting_at(self, offset: int) -> bytes:
@@ -752,7 +752,7 @@ def test_an_end_that_is_not_stored_says_why_and_can_come_again(
 ) -> None:
     broker = started()
     place = broker.half("a")
-    processor = broker.controller.dispatcher.routes[37].__self__
+    processor = broker.broker.dispatcher.routes[37].__self__
     put = processor._put
     processor._put = lambda messages: succeed([PutMessageResult(status)] * len(messages))
     answer = broker.end(place, decision)
@@ -812,10 +812,10 @@ def test_a_member_that_leads_again_goes_on_where_another_one_came() -> None:
     broker.end(broker.half("a"), COMMIT)
     broker.end(broker.half("b"), COMMIT)
     broker.rounds(3)
-    checks = broker.controller.transaction_checks
+    checks = broker.broker.transaction_checks
     assert checks._progress.query(HALF_TOPIC, 0) == 2
     broker.wait(checks.stop())
-    broker.controller.consumer_offsets.commit(PROGRESS_GROUP, HALF_TOPIC, 0, 1)
+    broker.broker.consumer_offsets.commit(PROGRESS_GROUP, HALF_TOPIC, 0, 1)
     checks.start()
     assert checks._progress.query(HALF_TOPIC, 0) == 1
 
@@ -823,10 +823,10 @@ def test_a_member_that_leads_again_goes_on_where_another_one_came() -> None:
 def test_each_queue_of_the_half_topic_is_checked() -> None:
     """RocketMQ makes one; a table of another broker may have more."""
     broker = started()
-    checks = broker.controller.transaction_checks
-    broker.controller.topics.get(HALF_TOPIC).read_queue_nums = 3
+    checks = broker.broker.transaction_checks
+    broker.broker.topics.get(HALF_TOPIC).read_queue_nums = 3
     assert list(checks._queues()) == [0, 1, 2]
-    del broker.controller.topics.table[HALF_TOPIC]
+    del broker.broker.topics.table[HALF_TOPIC]
     assert list(checks._queues()) == [0]
 
 

@@ -46,7 +46,7 @@ def crash_at_put(broker: TransactionBroker, wanted: int, *, stored: bool) -> lis
 
     :returns: how many messages each put had so far.
     """
-    parts = broker.controller.transaction_checks._context.copies
+    parts = broker.broker.transaction_checks._context.copies
     really = parts.put
     puts: list[int] = []
 
@@ -200,13 +200,13 @@ def test_slave_that_lost_the_end_of_the_log(seed: int) -> None:
     keys = [f"k{number}" for number in range(1, 9)]
     for key in keys:
         broker.half(key)
-    end = broker.controller.store.log.max_offset
+    end = broker.broker.store.log.max_offset
     broker.decide = lambda key: None
     broker.rounds(3)
     half, op = broker.progress()
     assert half > len(keys)
     for topic, offset in ((HALF_TOPIC, half), (OP_HALF_TOPIC, op)):
-        broker.controller.consumer_offsets.commit("CID_RMQ_SYS_TRANS", topic, 0, offset)
+        broker.broker.consumer_offsets.commit("CID_RMQ_SYS_TRANS", topic, 0, offset)
     stop_and_lose(broker, end)
     broker.asked.clear()
     broker.decide = decide
@@ -232,7 +232,7 @@ def test_what_comes_before_the_first_round_is_not_taken_for_dealt_with() -> None
     broker = started()
     broker.decide = lambda key: None
     broker.half("k1")
-    end = broker.controller.store.log.max_offset
+    end = broker.broker.store.log.max_offset
     broker.rounds(6)
     half, op = broker.kept_progress()
     assert min(half, op) >= 2
@@ -260,7 +260,7 @@ def test_progress_waits_for_what_it_rests_on(lost: str) -> None:
     """
     broker = started()
     settings = broker.configuration.store
-    log = broker.controller.store.log
+    log = broker.broker.store.log
     if lost == "its machine":
         settings.flush_interval_commit_log = 20_000
         broker.run(2)

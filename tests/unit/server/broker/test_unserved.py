@@ -25,7 +25,7 @@ LATER = {
 @pytest.fixture
 def broker() -> Iterator[SimBroker]:
     made = SimBroker().start()
-    made.controller.topics.update(TopicConfig("TopicA", 4, 4))
+    made.broker.topics.update(TopicConfig("TopicA", 4, 4))
     yield made
     made.stop()
 
@@ -40,20 +40,20 @@ def test_a_message_is_refused(broker: SimBroker, name: str, code: int) -> None:
         assert answer.code == 13
         assert f"the message asks for {UNSERVED[name]} ({name})" in answer.remark
         assert "refuseUnservedProperties=false" in answer.remark
-    assert broker.controller.unserved.refused[name] == 3
-    assert broker.controller.topics.get("New") is None
-    assert broker.controller.store.max_offset_in_queue("TopicA", 1) == 0
+    assert broker.broker.unserved.refused[name] == 3
+    assert broker.broker.topics.get("New") is None
+    assert broker.broker.store.max_offset_in_queue("TopicA", 1) == 0
 
 
 @pytest.mark.parametrize("name", UNSERVED)
 def test_the_key_brings_the_way_of_4_9(broker: SimBroker, name: str) -> None:
     """Stored in its topic and delivered at once, with the property."""
-    broker.controller.configuration.ours.refuse_unserved_properties = False
+    broker.broker.configuration.ours.refuse_unserved_properties = False
     answer = send(broker, f"{name}\x01{LATER[name]}")
     assert answer.code == 0
     assert stored(broker, answer).topic == "TopicA"
     assert stored(broker, answer).properties[name] == LATER[name]
-    assert sum(broker.controller.unserved.refused.values()) == 0
+    assert sum(broker.broker.unserved.refused.values()) == 0
 
 
 def test_a_delay_level_wins_over_timers(broker: SimBroker) -> None:
@@ -87,7 +87,7 @@ def test_a_batch_says_which_message(broker: SimBroker) -> None:
     answer = send(broker, "__LITE_TOPIC\x01x", batch="true", body=encode_batch(members[:3]))
     assert answer.code == 13
     assert "the message asks for a lite topic" in answer.remark
-    assert broker.controller.store.max_offset_in_queue("TopicA", 1) == 100
+    assert broker.broker.store.max_offset_in_queue("TopicA", 1) == 100
 
 
 SYSTEM = ("rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_DefaultCluster", "rmq_sys_anything")
@@ -118,8 +118,8 @@ def test_system_topics_of_5_refuse_clients(broker: SimBroker, topic: str) -> Non
         answer = broker.call(RemotingCommand(11, dict(pull)))
         assert answer.code == 16
         assert f"the topic[{topic}] is for brokers only" in answer.remark
-        broker.controller.topics.update(TopicConfig(topic, 1, 1))
-    assert broker.controller.store.max_offset_in_queue(topic, 0) == 0
+        broker.broker.topics.update(TopicConfig(topic, 1, 1))
+    assert broker.broker.store.max_offset_in_queue(topic, 0) == 0
 
 
 def test_clients_of_a_cloud_write_their_traces(broker: SimBroker) -> None:
@@ -143,7 +143,7 @@ def test_clients_of_a_cloud_write_their_traces(broker: SimBroker) -> None:
 def test_code_13_names_the_cause(
     broker: SimBroker, text: str, changes: dict[str, Any], reason: str, code: int
 ) -> None:
-    broker.controller.configuration.store.max_message_size = 20_000
+    broker.broker.configuration.store.max_message_size = 20_000
     answer = send(broker, text, code=code, **changes)
     assert answer.code == 13
     assert reason in answer.remark

@@ -50,7 +50,7 @@ class TransactionBroker(SimBroker):
 
     def rounds(self, count: int = 1) -> None:
         """Run until so many more rounds of the check are over."""
-        checks = self.controller.transaction_checks
+        checks = self.broker.transaction_checks
         wanted = checks.rounds + count
         self.world.clock.run_while(lambda: checks.rounds < wanted, 1000)
         self.run(0.2)
@@ -102,7 +102,7 @@ class TransactionBroker(SimBroker):
     def records(self, topic: str) -> list[Record]:
         """All messages in queue 0 of a topic."""
         found: list[Record] = []
-        store = self.controller.store
+        store = self.broker.store
         offset = store.min_offset_in_queue(topic, 0)
         while True:
             result = store.get_message("test", topic, 0, offset, 32, None)
@@ -122,12 +122,12 @@ class TransactionBroker(SimBroker):
 
     def progress(self) -> tuple[int, int]:
         """How far the checks are with the half and the op queue; -1 without."""
-        progress = self.controller.transaction_checks._progress
+        progress = self.broker.transaction_checks._progress
         return progress.query(HALF_TOPIC, 0), progress.query(OP_HALF_TOPIC, 0)
 
     def kept_progress(self) -> tuple[int, int]:
         """What the next life, or a slave, knows of that."""
-        offsets = self.controller.consumer_offsets
+        offsets = self.broker.consumer_offsets
         half, op = (
             offsets.query("CID_RMQ_SYS_TRANS", topic, 0) for topic in (HALF_TOPIC, OP_HALF_TOPIC)
         )
@@ -135,7 +135,7 @@ class TransactionBroker(SimBroker):
 
     def ends(self) -> tuple[int, int]:
         """The ends of the half and of the op queue."""
-        store = self.controller.store
+        store = self.broker.store
         return (
             store.max_offset_in_queue(HALF_TOPIC, 0),
             store.max_offset_in_queue(OP_HALF_TOPIC, 0),

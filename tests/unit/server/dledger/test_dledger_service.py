@@ -27,7 +27,7 @@ from tests.sim_kit.group import PEER_PORT, BrokerGroup
 
 
 def service_of(member: BrokerNode) -> Any:
-    return member.controller.journal.service  # type: ignore[union-attr]
+    return member.broker.journal.service  # type: ignore[union-attr]
 
 
 def followers(group: BrokerGroup) -> list[BrokerNode]:

@@ -127,6 +127,6 @@ def test_a_disk_of_a_group_of_the_same_name_and_term_is_not_taken_for_ours() -> 
     group.boot(moved)
     group.run(30)
     assert moved.replication.statistics().is_diverged
-    health = BrokerStatus(moved.controller).health()
+    health = BrokerStatus(moved.broker).health()
     assert not health.is_ready
     assert "diverged" in health.reason

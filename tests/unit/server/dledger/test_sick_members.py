@@ -16,11 +16,11 @@ SMALL_FILE = 4096
 
 
 def health(member: BrokerNode) -> Health:
-    return BrokerStatus(member.controller).health()
+    return BrokerStatus(member.broker).health()
 
 
 def service_of(member: BrokerNode) -> Any:
-    return member.controller.journal.service  # type: ignore[union-attr]
+    return member.broker.journal.service  # type: ignore[union-attr]
 
 
 def followers(group: BrokerGroup) -> list[BrokerNode]:

@@ -16,7 +16,7 @@ from rmq_ha.ops.app.status.catalogue import CATALOGUE
 from rmq_ha.ops.app.status.namesrv import NamesrvStatus
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.server.namesrv.access import OF_ADMINS, OF_BROKERS, BrokerAddresses, make_access
-from rmq_ha.server.namesrv.controller import NamesrvController
+from rmq_ha.server.namesrv.namesrv import Namesrv
 from rmq_ha.testing.host import SimHost, World
 
 RULES = b"""
@@ -70,7 +70,7 @@ def test_changed_rules_are_in_force_soon_until_the_server_stops() -> None:
     host = world.add("namesrv")
     host.disk.replace("/conf/plain_acl.yml", RULES)
     config = NamesrvConfig(acl_enable=True, acl_directory="/conf", kv_config_path="/kv")
-    server = NamesrvController(host.seams, config, NettyServerConfig(listen_port=9876))
+    server = Namesrv(host.seams, config, NettyServerConfig(listen_port=9876))
     server.start()
     world.clock.run_for(1)
     leaked, new = (
@@ -89,9 +89,7 @@ def test_changed_rules_are_in_force_soon_until_the_server_stops() -> None:
 def test_rules_that_nobody_could_follow_stop_the_start(host: SimHost) -> None:
     config = NamesrvConfig(acl_enable=True, acl_directory="/conf", acl_requires_tls=True)
     with pytest.raises(ConfigurationError, match="aclRequiresTls=true without TLS here"):
-        NamesrvController(
-            host.seams, config, NettyServerConfig(), tls={"tls.server.mode": "disabled"}
-        )
+        Namesrv(host.seams, config, NettyServerConfig(), tls={"tls.server.mode": "disabled"})
 
 
 def test_by_default_everybody_is_a_broker(host: SimHost) -> None:
@@ -125,10 +123,10 @@ def test_acl_is_off_unless_asked_for_and_never_without_files(host: SimHost) -> N
 
 def test_refusals_are_counted_by_reason(host: SimHost) -> None:
     config = NamesrvConfig(acl_enable=True, acl_directory="/conf")
-    controller = NamesrvController(host.seams, config, NettyServerConfig())
-    assert controller.access is not None
-    assert outcome(controller.access, RemotingCommand(318), THERE) == 1
-    status = NamesrvStatus(host.seams, controller)
+    namesrv = Namesrv(host.seams, config, NettyServerConfig())
+    assert namesrv.access is not None
+    assert outcome(namesrv.access, RemotingCommand(318), THERE) == 1
+    status = NamesrvStatus(host.seams, namesrv)
     samples = Samples(CATALOGUE, status.constants())
     status.collect(samples)
     found = {

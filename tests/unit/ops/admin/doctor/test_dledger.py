@@ -31,7 +31,7 @@ class Group(Fleet):
         host = member.host
         server = StatusServer(host.seams, "rmqha", STATUS_PORT, host.ip)
         self.wait(server.start())
-        status = BrokerStatus(member.controller)
+        status = BrokerStatus(member.broker)
         server.add(status)
         server.health = status.health
 

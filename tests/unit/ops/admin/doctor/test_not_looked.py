@@ -142,7 +142,7 @@ def test_offsets_are_looked_at_again_at_each_broker() -> None:
 
 def test_a_name_server_that_does_not_tell(busy: Fleet) -> None:
     """Who may not know the topics sees the brokers; who tells no brokers is no name server."""
-    routes = busy.namesrv.controller._server.dispatcher.routes
+    routes = busy.namesrv.namesrv._server.dispatcher.routes
     refuse(routes, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     busy.is_well()
     refuse(routes, RequestCode.GET_BROKER_CLUSTER_INFO)

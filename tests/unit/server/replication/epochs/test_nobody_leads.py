@@ -20,7 +20,7 @@ def test_health_says_which_broker_has_to_be_started() -> None:
     first.crash(power=False)
     brokers.boot(second)
     brokers.run(20.0)
-    told = BrokerStatus(second.controller).health()
+    told = BrokerStatus(second.broker).health()
     assert not told.is_ready
     assert "start broker 1 of this set, which has all" in told.line()
     is_ready, text = brokers.desk.services[0].state()
@@ -29,4 +29,4 @@ def test_health_says_which_broker_has_to_be_started() -> None:
     brokers.boot(first)
     brokers.in_sync()
     assert "nobody leads" not in brokers.desk.services[0].state()[1]
-    assert BrokerStatus(second.controller).health().is_ready
+    assert BrokerStatus(second.broker).health().is_ready

@@ -128,14 +128,14 @@ def test_where_it_may_not_all_say_so_and_what_to_do(ours: dict[str, Any], words:
     link = second.store.journal.info()["master"]
     assert link["state"] == "stranded"
     assert words in link["fault"]
-    health = BrokerStatus(second.controller).health()
+    health = BrokerStatus(second.broker).health()
     assert not health.is_ready
     assert words in health.line()
-    assert scrape(BrokerStatus(second.controller))["rmqha_slave_stranded", "2"] == 1
-    assert scrape(BrokerStatus(first.controller))["rmqha_replication_stranded", "0"] == 1
+    assert scrape(BrokerStatus(second.broker))["rmqha_slave_stranded", "2"] == 1
+    assert scrape(BrokerStatus(first.broker))["rmqha_replication_stranded", "0"] == 1
     assert second.store.log.max_offset == before
     if ours:
         second.configuration.ours.ha_refetch_stranded_store = True
         brokers.in_sync()
-        assert scrape(BrokerStatus(first.controller))["rmqha_replication_stranded", "0"] == 0
+        assert scrape(BrokerStatus(first.broker))["rmqha_replication_stranded", "0"] == 0
     assert not brokers.findings.violations

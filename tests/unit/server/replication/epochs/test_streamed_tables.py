@@ -50,7 +50,7 @@ def unchecked(configuration: BrokerConfiguration) -> None:
 
 def commit(brokers: ControlledBrokers, node: BrokerNode, offset: int, group: str = "g") -> None:
     """Of a group that has consumed so many messages."""
-    while node.controller.store.max_offset_in_queue(TOPIC, 0) < offset:
+    while node.broker.store.max_offset_in_queue(TOPIC, 0) < offset:
         assert brokers.send(node, b"consumed") == 0
     ext = {"consumerGroup": group, "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
     request = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
@@ -58,7 +58,7 @@ def commit(brokers: ControlledBrokers, node: BrokerNode, offset: int, group: str
 
 
 def offset_at(node: BrokerNode, group: str = "g") -> int:
-    return int(node.controller.consumer_offsets.query(group, TOPIC, 0))
+    return int(node.broker.consumer_offsets.query(group, TOPIC, 0))
 
 
 def test_offsets_are_at_the_next_master() -> None:
@@ -92,13 +92,13 @@ def test_a_message_never_comes_before_its_topic() -> None:
     brokers.client.invoke(f"{first.host.ip}:{LISTEN_PORT}", sent, 5000)
     while second.store.log.max_offset == before:
         brokers.run(0.001)
-    assert second.controller.topics.get("New") is not None
+    assert second.broker.topics.get("New") is not None
     assert brokers.ask(first, make_group("new")).code == 0
     brokers.run(PAUSE_S + LINE_S)
-    assert second.controller.groups.get("new") is not None
+    assert second.broker.groups.get("new") is not None
     brokers.ask(first, RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "New"}))
     brokers.run(PAUSE_S + LINE_S)
-    assert second.controller.topics.get("New") is None
+    assert second.broker.topics.get("New") is None
     assert not brokers.findings.violations
 
 
@@ -109,7 +109,7 @@ def test_tables_put_no_heartbeat_off() -> None:
     second = brokers.other(first)
     assert brokers.send(first, b"one") == 0
     for number in range(20):
-        first.controller.consumer_offsets.commit("g", TOPIC, 0, number)
+        first.broker.consumer_offsets.commit("g", TOPIC, 0, number)
         brokers.run(0.02)
     assert second.store.log.readable_end == first.store.log.max_offset
     assert offset_at(second) >= 16
@@ -373,12 +373,12 @@ def test_who_crashed_and_is_back_is_not_asked_for_its_tables() -> None:
     for offset in (3, 7):  # the first one is written at once
         commit(brokers, first, offset, "group")
         brokers.run(0.2)
-    copying = second.controller.slave_synchronize
+    copying = second.broker.slave_synchronize
     first.crash(power=False)
     brokers.boot(first)
     brokers.run(1.0)
-    assert first.controller.consumer_offsets.query("group", TOPIC, 0) < 7
+    assert first.broker.consumer_offsets.query("group", TOPIC, 0) < 7
     assert copying.is_streamed, "it would be asked at the next pass"
     copying.set_master_address(f"{first.host.ip}:{LISTEN_PORT}")
     brokers.until(lambda: brokers.master() is second, 40.0)
-    assert second.controller.consumer_offsets.query("group", TOPIC, 0) == 7
+    assert second.broker.consumer_offsets.query("group", TOPIC, 0) == 7

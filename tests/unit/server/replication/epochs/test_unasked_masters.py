@@ -47,7 +47,7 @@ def uncleanly(change: object = lambda _: None) -> ControlledBrokers:
 
 def health(node: BrokerNode) -> tuple[bool, str]:
     """What its status port answers."""
-    told = BrokerStatus(node.controller).health()
+    told = BrokerStatus(node.broker).health()
     return told.is_ready, told.line()
 
 
@@ -101,7 +101,7 @@ def test_a_master_that_is_not_trusted_is_not_followed() -> None:
     assert not is_ready
     assert f"name {first.host.ip}:10911 as the master" in text
     assert "not in haTrustedMasters=10.0.0.77" in text
-    assert second.controller.masters.refused > 0
+    assert second.broker.masters.refused > 0
 
 
 def test_a_trusted_master_is_followed_and_its_tables_are_copied() -> None:

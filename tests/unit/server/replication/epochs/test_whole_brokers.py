@@ -225,7 +225,7 @@ def test_what_operators_are_told() -> None:
     first = brokers.in_sync()
     second = brokers.other(first)
     assert brokers.send(first, b"one") == 0
-    leads, follows = (BrokerStatus(node.controller) for node in (first, second))
+    leads, follows = (BrokerStatus(node.broker) for node in (first, second))
     assert leads.health().line().endswith("id 1, epoch 1: leads; in sync: 1, 2\n")
     assert leads.health().is_ready
     address = f"{first.host.ip}:{LISTEN_PORT}"

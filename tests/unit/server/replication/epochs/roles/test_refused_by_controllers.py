@@ -17,7 +17,7 @@ def test_a_broker_that_is_not_listed_gets_no_role_and_health_says_why() -> None:
     second = brokers.nodes[1]
     brokers.run(5.0)
     assert desk.info()[1].members == (1,)
-    told = BrokerStatus(second.controller).health()
+    told = BrokerStatus(second.broker).health()
     assert not told.is_ready
     assert (
         f"{second.host.ip} is not in controllerAllowedBrokers=10.0.0.4: add it there" in told.line()

@@ -15,7 +15,7 @@ from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.route_bodies import RegisterBrokerBody
-from rmq_ha.server.namesrv.controller import NamesrvController
+from rmq_ha.server.namesrv.namesrv import Namesrv
 from rmq_ha.testing.host import World
 
 BROKER = BrokerIdentity("C", "a", 0, "10.0.0.9:10911", "10.0.0.9:10912")
@@ -31,8 +31,8 @@ class ControllerTests(SynchronousTestCase):
         self.wait(self.namesrv.start())
         self.client = RemotingClient(self.peer.seams, NettyClientConfig())
 
-    def make(self) -> NamesrvController:
-        return NamesrvController(
+    def make(self) -> Namesrv:
+        return Namesrv(
             self.server.seams,
             NamesrvConfig(kv_config_path=KV_PATH, config_store_path=CONFIG_PATH),
             NettyServerConfig(listen_port=9876),
@@ -56,7 +56,7 @@ class ControllerTests(SynchronousTestCase):
     def test_what_access_control_would_need_stops_no_start_without_it(self) -> None:
         config = NamesrvConfig(acl_requires_tls=True)
         tls = {"tls.server.mode": "disabled"}
-        NamesrvController(self.server.seams, config, NettyServerConfig(), tls=tls)
+        Namesrv(self.server.seams, config, NettyServerConfig(), tls=tls)
 
     def test_register_and_route(self) -> None:
         self.register()
@@ -76,7 +76,7 @@ class ControllerTests(SynchronousTestCase):
         """Else a name server that stood still for two minutes would forget every broker."""
         order: list[str] = []
         server = self.world.add("other")
-        namesrv = NamesrvController(server.seams, NamesrvConfig(), NettyServerConfig(listen_port=1))
+        namesrv = Namesrv(server.seams, NamesrvConfig(), NettyServerConfig(listen_port=1))
         self.wait(namesrv.start(), 0.1)
         namesrv.routes.expire = lambda now: order.append("scan") or []  # type: ignore
         due = namesrv._scan._timer.getTime()  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""NamesrvController: a whole name server.
+"""Namesrv: a whole name server.
 
 Spec: remoting.md, section 2.3 and chapter 9.
 """
@@ -45,7 +45,7 @@ SCAN_FIRST_SECONDS = 5.0
 SCAN_EVERY_SECONDS = 10.0
 
 
-class NamesrvController:
+class Namesrv:
     """
     One name server: a listening port and tables in memory.
 
