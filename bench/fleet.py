@@ -36,7 +36,7 @@ from rmq_ha.lake.scan.fleet.facts import (
     keep_state,
     replicas_in,
 )
-from rmq_ha.lake.scan.fleet.judging import Patience, judge
+from rmq_ha.lake.scan.fleet.judging import JudgingLimits, judge
 from rmq_ha.lake.scan.fleet.scanning import ScanRequest, scan
 from rmq_ha.lake.scan.replica.settings import StoreAt
 from rmq_ha.ops.offsets.verdict import Limits
@@ -156,7 +156,7 @@ def measure_fleet(brokers: int, gib: int, uses_spark: bool) -> None:
 def _alone(folder: str) -> tuple[int, float, float, str]:
     began, used = time.monotonic(), time.process_time()
     by_name = groupby(replicas_in(folder), key=lambda one: one.state.broker)
-    found = sum(judge(list(some), Limits(), Patience(0), NOW).differing for _, some in by_name)
+    found = sum(judge(list(some), Limits(), JudgingLimits(0), NOW).differing for _, some in by_name)
     wall, cpu = time.monotonic() - began, time.process_time() - used
     return found, wall, cpu, f"peak {peak_mib()} MiB, with making them"
 

@@ -269,6 +269,7 @@ class Facts(NamedTuple):
     :ivar uses: the same, with everything that is reached through an import.
     :ivar names: line and name of each variable and parameter.
     :ivar riddles: names of classes, functions and modules that say nothing.
+    :ivar classes: names of all classes, without underscores at their ends.
     :ivar constructors: line, class and number of parameters of each.
     :ivar is_docstring: nothing else stands in the file.
     """
@@ -277,6 +278,7 @@ class Facts(NamedTuple):
     uses: list[tuple[int, str]]
     names: list[tuple[int, str]]
     riddles: list[str]
+    classes: list[str]
     constructors: list[tuple[int, str, int]]
     is_docstring: bool
 
@@ -296,6 +298,7 @@ def facts(path: Path) -> Facts:
             or isinstance(node, ast.arg)
         ],
         [*riddles(tree), *([path.name] if is_riddle(path.stem) else [])],
+        [node.name.strip("_") for node in nodes if isinstance(node, ast.ClassDef)],
         list(constructors(nodes)),
         bool(ast.get_docstring(tree)) and len(tree.body) == 1,
     )
@@ -627,6 +630,21 @@ def test_names_can_be_read_without_their_file() -> None:
 def test_riddles_are_found(source: str, names: set[str]) -> None:
     """A check that never fails is none."""
     assert set(riddles(ast.parse(source))) == names
+
+
+FACES_FOR_ASYNCIO = words("LitePullConsumer Producer PullConsumer PushConsumer TransactionProducer")
+"""Classes of `rmq_ha.client`: their counterparts in `rmq_ha.client.aio` have the same names."""
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """Who reads `Finding` in a traceback need not ask which one; an underscore tells nothing."""
+    modules: dict[str, list[str]] = {}
+    for path in FILES:
+        for name in facts(path).classes:
+            modules.setdefault(name, []).append(module_of(path))
+    twice = {name: found for name, found in modules.items() if len(found) > 1}
+    assert {name: twice[name] for name in set(twice) - FACES_FOR_ASYNCIO} == {}
+    assert set(twice) == FACES_FOR_ASYNCIO
 
 
 PUBLIC_FACES = ("rmq_ha.client", "rmq_ha.errors", "rmq_ha.interfaces")

@@ -9,7 +9,7 @@ OVERLAP = 128
 """Bytes by which windows overlap, as many as a record's head, which may begin at a window's end."""
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """
     A file or directory in a directory.
 
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 class Files(Protocol):
     """Reads files. Paths begin with a path that `files_of` returned. Objects may be pickled."""
 
-    def list(self, path: str) -> list[Entry]:
+    def list(self, path: str) -> list[DirectoryEntry]:
         """Return the entries of a directory, sorted by name; empty if it does not exist."""
 
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:

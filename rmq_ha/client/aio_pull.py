@@ -20,7 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Answer(Future[T]):
+class _DeferredFuture(Future[T]):
     """A future with the result of a Deferred; cancelling the future cancels the Deferred."""
 
     def __init__(self, later: "Deferred[T]", loop: AbstractEventLoop) -> None:
@@ -55,7 +55,7 @@ class Futures:
         """Make a future of a Deferred, or of a coroutine that awaits Deferreds."""
         if not isinstance(later, Deferred):
             later = Deferred.fromCoroutine(later)
-        return _Answer(later, self.loop)
+        return _DeferredFuture(later, self.loop)
 
 
 def as_future(
@@ -71,7 +71,7 @@ def as_future(
 
     @wraps(method)
     def ask(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        return _Answer(getattr(self.deferred, name)(*args, **kwargs), self._futures.loop)
+        return _DeferredFuture(getattr(self.deferred, name)(*args, **kwargs), self._futures.loop)
 
     ask.__doc__ = says
     return ask

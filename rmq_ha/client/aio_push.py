@@ -27,7 +27,7 @@ from rmq_ha.client.rules.subscriptions import MessageSelector
 T = TypeVar("T")
 
 
-class _Client(Protocol):
+class _AioClient(Protocol):
     """The part of a `rmq_ha.client.aio.Client` that this module uses."""
 
     loop: AbstractEventLoop
@@ -53,7 +53,7 @@ class PushConsumer(Life):
 
     def __init__(
         self,
-        client: _Client,
+        client: _AioClient,
         deferred: push_consumer.PushConsumer,
         *,
         orderly: bool = False,

@@ -35,7 +35,7 @@ T = TypeVar("T")
 Inner = TypeVar("Inner", PushConsumer, LitePullConsumer)
 
 
-class _Member(BlockingPart, Generic[Inner]):
+class _ThreadedConsumer(BlockingPart, Generic[Inner]):
     """
     A consumer in a thread of its own; `stop` ends its loops and persists its offsets.
 
@@ -82,7 +82,7 @@ class _Member(BlockingPart, Generic[Inner]):
         return question(self._consumer)
 
 
-class BlockingConsumer(_Member[PushConsumer]):
+class BlockingConsumer(_ThreadedConsumer[PushConsumer]):
     """
     A member of a group whose messages the application's threads take one by one::
 
@@ -307,7 +307,7 @@ class BlockingConsumer(_Member[PushConsumer]):
             return []
 
 
-class BlockingPullConsumer(_Member[LitePullConsumer]):
+class BlockingPullConsumer(_ThreadedConsumer[LitePullConsumer]):
     """
     A consumer of topics or of assigned queues, which the application polls::
 

@@ -39,7 +39,7 @@ class BlockingTransactionListener(Protocol):
         """
 
 
-class _Work:
+class _TransactionWork:
     """
     The work of one transaction: the event loop says when it begins, the sending thread how it
     ended.
@@ -58,7 +58,7 @@ class _Listener:
         self._inner = inner
 
     async def execute_local_transaction(
-        self, message: Message, work: _Work
+        self, message: Message, work: _TransactionWork
     ) -> LocalTransactionState:
         work.begun.set_result(None)
         return await work.state
@@ -119,7 +119,7 @@ class BlockingTransactionProducer(BlockingPart):
         return result
 
     def _tell(
-        self, work: _Work, state: LocalTransactionState | BaseException
+        self, work: _TransactionWork, state: LocalTransactionState | BaseException
     ) -> TransactionSendResult:
         try:
             return self._run(self._decide(work, state))
@@ -146,11 +146,11 @@ class BlockingTransactionProducer(BlockingPart):
             _Listener(self._listener), self._config, hooks=self._hooks
         )
 
-    async def _half(self, message: Message, timeout_ms: float | None) -> _Work:
+    async def _half(self, message: Message, timeout_ms: float | None) -> _TransactionWork:
         """Send the half message; return when the work is to begin, or the send has ended."""
         assert self._client is not None
         assert self._producer is not None
-        work = _Work(self._client.loop)
+        work = _TransactionWork(self._client.loop)
         work.sending = ensure_future(
             self._producer.send_in_transaction(message, work, timeout_ms=timeout_ms)
         )
@@ -166,7 +166,7 @@ class BlockingTransactionProducer(BlockingPart):
         return work
 
     async def _decide(
-        self, work: _Work, state: LocalTransactionState | BaseException
+        self, work: _TransactionWork, state: LocalTransactionState | BaseException
     ) -> TransactionSendResult:
         if isinstance(state, BaseException):
             work.state.set_exception(state)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 MAX_FINDINGS = 40
 
 
-class Finding(NamedTuple):
+class CheckerFinding(NamedTuple):
     """
     Something that a checker noticed.
 
@@ -31,18 +31,18 @@ class Findings:
     :ivar hazards: events that 4.x does not promise to prevent.
     """
 
-    violations: list[Finding] = field(default_factory=list)
-    hazards: list[Finding] = field(default_factory=list)
+    violations: list[CheckerFinding] = field(default_factory=list)
+    hazards: list[CheckerFinding] = field(default_factory=list)
 
     def violation(self, time: float, kind: str, text: str) -> None:
         """Note a promise that is broken."""
         if len(self.violations) < MAX_FINDINGS:
-            self.violations.append(Finding(time, kind, text))
+            self.violations.append(CheckerFinding(time, kind, text))
 
     def hazard(self, time: float, kind: str, text: str) -> None:
         """Note a failure that RocketMQ 4.x allows."""
         if len(self.hazards) < MAX_FINDINGS:
-            self.hazards.append(Finding(time, kind, text))
+            self.hazards.append(CheckerFinding(time, kind, text))
 
     def kinds(self) -> list[str]:
         """Return the kinds of violations, in order of appearance."""

@@ -291,12 +291,14 @@ class SimClientEndpoint:
         Fires with the protocol; fails with TimeoutError, ConnectionRefusedError, NoProtocol,
         DNSLookupError, or ConnectingCancelledError when it is cancelled.
         """
-        attempt = _Attempt(self._network, self._host, self._port, self._timeout, protocolFactory)
+        attempt = _ConnectAttempt(
+            self._network, self._host, self._port, self._timeout, protocolFactory
+        )
         attempt.start()
         return attempt.done
 
 
-class _Attempt:
+class _ConnectAttempt:
     """
     An attempt to connect to a machine, until the connection stands, is refused, or times out.
 

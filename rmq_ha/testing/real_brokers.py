@@ -226,7 +226,7 @@ class RealBroker(Servers):
         return f"127.0.0.1:{self._base + 2}"
 
 
-class _Member:
+class _MemberProcess:
     """One member of a pair: a process and a port. Its role is given at each start."""
 
     def __init__(self, server: ServerProcess, port: int) -> None:
@@ -262,7 +262,7 @@ class RealPair(Servers):
         self._connect(f"127.0.0.1:{base}")
         names = self._serve(ServerProcess(self.directory / "namesrv", "rmqnamesrv"))
         self._master, self._slave = (
-            _Member(self._serve(ServerProcess(self.directory / name, "rmqha")), port)
+            _MemberProcess(self._serve(ServerProcess(self.directory / name, "rmqha")), port)
             for name, port in (("a", base + 3), ("b", base + 3 + PORTS))
         )
         # Each server takes a moment longer to start than the one that it asks; a server that asks

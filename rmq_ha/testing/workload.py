@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
-from rmq_ha.base.model.message import Address, AppendResult, Message, MessageBatch, PutMessageResult
+from rmq_ha.base.model.message import (
+    Address,
+    AppendResult,
+    BrokerMessage,
+    MessageBatch,
+    PutMessageResult,
+)
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.testing.clock import SimClock
 
@@ -90,7 +96,7 @@ class Load(Protocol):
         """Begin no more work; results still come."""
 
 
-class Producer(Load, Protocol):
+class ProducerLoad(Load, Protocol):
     """
     A load that puts messages.
 
@@ -159,11 +165,11 @@ class DirectProducer:
         self.attempts[unique_id] = attempt
         return attempt
 
-    def _message(self) -> tuple[Attempt, Message]:
+    def _message(self) -> tuple[Attempt, BrokerMessage]:
         random = self._random
         attempt = self._attempt(random.choice(TOPICS), random.randrange(QUEUES))
         properties = self._properties(attempt)
-        message = Message(
+        message = BrokerMessage(
             topic=attempt.topic,
             queue_id=attempt.queue_id,
             body=self._body(),

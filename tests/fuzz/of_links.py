@@ -25,14 +25,14 @@ from rmq_ha.server.controller.messages import SyncStateSet
 from rmq_ha.server.replication.classic.feed import Feed
 from rmq_ha.server.replication.classic.frames import ReportReader, encode_frame, encode_report
 from rmq_ha.server.replication.classic.greeting import encode_greeting, greet
-from rmq_ha.server.replication.classic.replica import Replica
+from rmq_ha.server.replication.classic.replica import ClassicReplica
 from rmq_ha.server.replication.door import SecretCall, SecretDoor
 from rmq_ha.server.replication.epochs.epochs import Epoch, Epochs
 from rmq_ha.server.replication.epochs.feed import EpochFeed
 from rmq_ha.server.replication.epochs.frames import (
     MasterHandshake,
-    Piece,
     SlaveHandshake,
+    TablePiece,
     Transfer,
     encode_master_handshake,
     encode_piece,
@@ -128,10 +128,10 @@ def read_reports(data: bytes) -> None:
 def read_transfers(data: bytes) -> None:
     """A slave whose log only ever grows at its end."""
     clock, log = Clock(), a_log()
-    deliver(ReplicaProtocol(Replica(log, MessageStoreConfig(), 0.0), Owner(), clock), data)
+    deliver(ReplicaProtocol(ClassicReplica(log, MessageStoreConfig(), 0.0), Owner(), clock), data)
     assert log.data.startswith(LOG)
     empty = MemoryLog(4096)
-    deliver(ReplicaProtocol(Replica(empty, MessageStoreConfig(), 0.0), Owner(), clock), data)
+    deliver(ReplicaProtocol(ClassicReplica(empty, MessageStoreConfig(), 0.0), Owner(), clock), data)
 
 
 @target("ha.secret.master", [pack(">q32s32s", PROOF, NONCE, NONCE), *REPORTS], ())
@@ -225,7 +225,7 @@ class AtOnceOwner(Owner):
         encode_master_handshake(MasterHandshake(len(LOG), 1, EPOCHS))
         + encode_transfer(Transfer(0, Epoch(1, 0), 0, LOG)),
         *(
-            encode_piece(Piece(1, 1, piece))
+            encode_piece(TablePiece(1, 1, piece))
             + encode_master_handshake(MasterHandshake(0, 1, EPOCHS))
             for piece in TableSet().tables.all_pieces()
         ),

@@ -24,7 +24,7 @@ from rmq_ha.base.store_format.dledger_values import Entry
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.server.dledger.codec import encode_body
-from rmq_ha.server.dledger.codes import PushType, RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, PushType
 from rmq_ha.server.dledger.members import Members
 from rmq_ha.server.dledger.messages import (
     AppendEntryRequest,
@@ -189,14 +189,17 @@ MEMBERS = {
     "group": GROUP, "remote_id": "n1", "local_id": "n0", "leader_id": "n0", "term": 2,
 }  # fmt: skip
 ASKED: list[tuple[int, GroupMessage]] = [
-    (RequestCode.VOTE, VoteRequest(**MEMBERS, ledger_end_index=3, ledger_end_term=2)),
-    (RequestCode.HEART_BEAT, HeartBeatRequest(**MEMBERS)),
-    (RequestCode.GET, GetEntriesRequest(**MEMBERS)),
-    (RequestCode.APPEND, AppendEntryRequest(**MEMBERS, body=b"x")),
-    (RequestCode.METADATA, MetadataRequest(**MEMBERS)),
-    (RequestCode.LEADERSHIP_TRANSFER, LeadershipTransferRequest(**MEMBERS)),
+    (DLedgerRequestCode.VOTE, VoteRequest(**MEMBERS, ledger_end_index=3, ledger_end_term=2)),
+    (DLedgerRequestCode.HEART_BEAT, HeartBeatRequest(**MEMBERS)),
+    (DLedgerRequestCode.GET, GetEntriesRequest(**MEMBERS)),
+    (DLedgerRequestCode.APPEND, AppendEntryRequest(**MEMBERS, body=b"x")),
+    (DLedgerRequestCode.METADATA, MetadataRequest(**MEMBERS)),
+    (DLedgerRequestCode.LEADERSHIP_TRANSFER, LeadershipTransferRequest(**MEMBERS)),
     *(
-        (RequestCode.PUSH, PushEntryRequest(**MEMBERS, type=kind, entry=Entry(4, 2, 0, b"x")))
+        (
+            DLedgerRequestCode.PUSH,
+            PushEntryRequest(**MEMBERS, type=kind, entry=Entry(4, 2, 0, b"x")),
+        )
         for kind in PushType
     ),
 ]

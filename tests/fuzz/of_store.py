@@ -20,7 +20,7 @@ from rmq_ha.base.store_format.commitlog import (
 from rmq_ha.base.store_format.consumequeue import UNIT, decode_units
 from rmq_ha.base.store_format.consumequeue_ext import decode_extension, encode_extension
 from rmq_ha.base.store_format.dledger import (
-    Checkpoint,
+    DLedgerCheckpoint,
     SyncedUpTo,
     decode_checkpoint,
     decode_entry,
@@ -129,7 +129,7 @@ def read_term(data: bytes) -> None:
 
 @target(
     "dledger.checkpoint",
-    [encode_checkpoint(Checkpoint(5, 9, SyncedUpTo(9, 1, 960)))],
+    [encode_checkpoint(DLedgerCheckpoint(5, 9, SyncedUpTo(9, 1, 960)))],
     (CorruptRecord,),
 )
 def read_dledger_checkpoint(data: bytes) -> None:

@@ -334,13 +334,13 @@ def read_controller_headers(data: bytes) -> None:
         raise ProtocolViolation("no ext fields") from None
     if not isinstance(ext, dict) or not all(isinstance(item, str) for item in ext.values()):
         raise ProtocolViolation("no ext fields")
-    for kind in messages.Header.__subclasses__():
+    for kind in messages.ControllerHeader.__subclasses__():
         ext_fields(codec.decode_header(kind, ext))
 
 
 _SET = messages.SyncStateSet((1, 2), 3)
 _ELECTED = messages.ElectedBody((1,), {1: "127.0.0.1:1"}, "b", "c")
-_REPLICA = messages.Replica("b", 1, "127.0.0.1:1", True)
+_REPLICA = messages.SetReplica("b", 1, "127.0.0.1:1", True)
 _INFO = messages.ReplicasInfo(1, 2, (_REPLICA,), (), 1, "127.0.0.1:1")
 for _name, _read, _seed in (
     ("set", codec.decode_set, codec.encode_set(_SET)),

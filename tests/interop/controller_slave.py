@@ -14,11 +14,11 @@ from rmq_ha.server.replication.epochs.epochs import Epochs
 from rmq_ha.server.replication.epochs.replica import Cut, EpochReplica
 from rmq_ha.server.replication.epochs.roles.actions import (
     Accept,
-    Answer,
     Apply,
-    Ask,
+    AskController,
+    ControllerAnswer,
     Follow,
-    Progress,
+    LogProgress,
     Withdraw,
 )
 from rmq_ha.server.replication.epochs.roles.identity import KnownIds
@@ -64,8 +64,8 @@ class Slave:
         if self.fault is not None:
             raise self.fault
 
-    def _progress(self) -> Progress:
-        return Progress(self.epochs.last_epoch, self.log.max_offset, self.confirm_offset)
+    def _progress(self) -> LogProgress:
+        return LogProgress(self.epochs.last_epoch, self.log.max_offset, self.confirm_offset)
 
     def _run(self) -> None:
         try:
@@ -106,12 +106,12 @@ class Slave:
         """With the controller."""
         self.manager.tick(time.monotonic())
         for action in self.manager.take():
-            if isinstance(action, Ask):
+            if isinstance(action, AskController):
                 ext = None if action.header is None else ext_fields(action.header)
                 said = self._asking(
                     action.address, RemotingCommand(action.code, ext, action.body or None)
                 )
-                answer = Answer(said.code, said.remark, said.ext or {}, said.body or b"")
+                answer = ControllerAnswer(said.code, said.remark, said.ext or {}, said.body or b"")
                 self.manager.answered(action, answer, time.monotonic())
             elif isinstance(action, Apply | Accept | Withdraw):
                 self.manager.write_done(time.monotonic())

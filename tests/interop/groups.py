@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.server.dledger.codec import decode_body, encode_body
-from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode
 from rmq_ha.server.dledger.messages import (
     GroupMessage,
     HeartBeatRequest,
@@ -70,7 +70,7 @@ class Member(NamedTuple):
         """Whom this member takes for the leader; None also when it does not answer."""
         with contextlib.suppress(OSError):
             request = MetadataRequest(group=GROUP, remote_id=self.name)
-            return self.ask(RequestCode.METADATA, request, MetadataResponse, 1).leader_id
+            return self.ask(DLedgerRequestCode.METADATA, request, MetadataResponse, 1).leader_id
         return None
 
     def term(self, other: str) -> int:
@@ -78,7 +78,7 @@ class Member(NamedTuple):
         request = HeartBeatRequest(
             group=GROUP, remote_id=self.name, local_id=other, leader_id=other, term=-1
         )
-        return self.ask(RequestCode.HEART_BEAT, request, HeartBeatResponse).term
+        return self.ask(DLedgerRequestCode.HEART_BEAT, request, HeartBeatResponse).term
 
 
 class Group:
@@ -214,7 +214,7 @@ class Group:
                 transferee_id=to,
                 term=leader.term(to),
             )
-            code = RequestCode.LEADERSHIP_TRANSFER
+            code = DLedgerRequestCode.LEADERSHIP_TRANSFER
             return leader.ask(code, request, LeadershipTransferResponse, 10).code
         return 0
 

@@ -16,7 +16,7 @@ import pytest
 from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.wire.frame import decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.server.replication.classic.frames import FrameReader, encode_report
+from rmq_ha.server.replication.classic.frames import FramePieceReader, encode_report
 from rmq_ha.server.replication.classic.greeting import WORD_COUNT, Greeting, encode_greeting
 from tests.interop.pairs import QUICK, Pair, Visit, assert_same_logs
 from tests.interop.rig import Rig, Server, rig_in
@@ -52,7 +52,7 @@ class RawSlave:
     def frames(self, end: int) -> list[tuple[int, bytes]]:
         """What comes until the log's end is there."""
         found: list[tuple[int, bytes]] = []
-        reader = FrameReader()
+        reader = FramePieceReader()
         while not found or found[-1][0] + len(found[-1][1]) < end:
             data = self.socket.recv(1 << 18)
             assert data, "the master closed the connection"

@@ -19,7 +19,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.server.dledger.codec import decode_body, encode_body
-from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode
 from rmq_ha.server.dledger.messages import (
     GroupMessage,
     HeartBeatRequest,
@@ -85,7 +85,7 @@ class Alone:
 
     def status(self) -> MetadataResponse:
         request = MetadataRequest(group="broker-d", remote_id="n0", status=True)
-        return decode_body(MetadataResponse, self.ask(RequestCode.METADATA, request).body)
+        return decode_body(MetadataResponse, self.ask(DLedgerRequestCode.METADATA, request).body)
 
     def wait(self) -> None:
         deadline = time.monotonic() + 40
@@ -112,9 +112,9 @@ def test_a_stranger_leads_nobody(tmp_path: Path) -> None:
         before = member.status()
         said = {"group": "broker-d", "remote_id": "n0", "local_id": "n1", "leader_id": "n1"}
         for code, kind in (
-            (RequestCode.HEART_BEAT, HeartBeatRequest),
-            (RequestCode.VOTE, VoteRequest),
-            (RequestCode.PUSH, PushEntryRequest),
+            (DLedgerRequestCode.HEART_BEAT, HeartBeatRequest),
+            (DLedgerRequestCode.VOTE, VoteRequest),
+            (DLedgerRequestCode.PUSH, PushEntryRequest),
         ):
             for _ in range(3):
                 answer = member.ask(code, kind(**said, term=1000))  # type: ignore[arg-type]

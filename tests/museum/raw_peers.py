@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 
-from rmq_ha.server.replication.classic.frames import FrameReader, encode_frame, encode_report
+from rmq_ha.server.replication.classic.frames import FramePieceReader, encode_frame, encode_report
 from tests.interop.rig import Server
 from tests.museum.sides import port_of
 
@@ -21,7 +21,7 @@ class RawSlave:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         self._socket.settimeout(10)
         self._socket.connect(("127.0.0.1", port_of(master) + 1))
-        self._reader = FrameReader()
+        self._reader = FramePieceReader()
         self.sizes: list[int] = []
         self.received = 0
         self.end = 0

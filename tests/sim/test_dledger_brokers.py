@@ -11,7 +11,7 @@ from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.store_format.dledger_values import TERM_TOPIC
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.dledger.codec import decode_body, encode_body
-from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode
 from rmq_ha.server.dledger.messages import LeadershipTransferRequest, LeadershipTransferResponse
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import small_configuration
@@ -230,7 +230,7 @@ def transfer(group: BrokerGroup, source: BrokerNode, target: str) -> int:
         transferee_id=target,
         term=source.replication.node.term,
     )
-    frame = RemotingCommand(RequestCode.LEADERSHIP_TRANSFER, body=encode_body(request))
+    frame = RemotingCommand(DLedgerRequestCode.LEADERSHIP_TRANSFER, body=encode_body(request))
     answer = group.wait(group.client.invoke(f"{source.host.ip}:{PEER_PORT}", frame, 5000))
     assert answer.code == 200
     return decode_body(LeadershipTransferResponse, answer.body).code

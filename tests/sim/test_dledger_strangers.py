@@ -7,7 +7,7 @@ import pytest
 from rmq_ha.base.store_format.dledger_values import Entry
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.dledger.codec import decode_body, encode_body
-from rmq_ha.server.dledger.codes import PushType, RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, PushType
 from rmq_ha.server.dledger.messages import (
     GetEntriesRequest,
     GetEntriesResponse,
@@ -42,16 +42,16 @@ def forge(group: BrokerGroup, victim: BrokerNode, liar: str, term: int) -> None:
         "term": term,
     }
     for _ in range(3):
-        ask(group, victim, RequestCode.HEART_BEAT, HeartBeatRequest(**said))
+        ask(group, victim, DLedgerRequestCode.HEART_BEAT, HeartBeatRequest(**said))
         group.run(0.05)
     ledger = node_of(victim).ledger
     last = ledger.entry(ledger.end_index)
     forged = Entry(term=term, index=last.index + 1, pos=last.pos + last.size, body=last.body)
     for kind, entry in ((PushType.COMPARE, last), (PushType.APPEND, forged)):
         push = PushEntryRequest(**said, type=kind, entry=entry)
-        ask(group, victim, RequestCode.PUSH, push)
+        ask(group, victim, DLedgerRequestCode.PUSH, push)
     commit = PushEntryRequest(**said, type=PushType.COMMIT, commit_index=forged.index)
-    ask(group, victim, RequestCode.PUSH, commit)
+    ask(group, victim, DLedgerRequestCode.PUSH, commit)
 
 
 def state(group: BrokerGroup) -> list[tuple[Any, ...]]:
@@ -85,7 +85,7 @@ def test_twelve_packets_of_a_stranger_change_nothing() -> None:
     assert group.world.clock.failures == []
 
 
-@pytest.mark.parametrize("code", [RequestCode.GET, RequestCode.APPEND])
+@pytest.mark.parametrize("code", [DLedgerRequestCode.GET, DLedgerRequestCode.APPEND])
 def test_a_stranger_gets_no_entry_and_appends_none(code: int) -> None:
     group = BrokerGroup(22).start()
     assert group.send(b"precious") == 0
@@ -94,7 +94,7 @@ def test_a_stranger_gets_no_entry_and_appends_none(code: int) -> None:
     request = GetEntriesRequest(group=GROUP, remote_id=leader.host.name, begin_index=0)
     answer = decode_body(GetEntriesResponse, ask(group, leader, code, request))
     assert (answer.code, answer.entries) == (401, ())
-    ask(group, leader, RequestCode.METADATA, MetadataRequest(group=GROUP))
+    ask(group, leader, DLedgerRequestCode.METADATA, MetadataRequest(group=GROUP))
     assert leader.replication.statistics().refused == 1
 
 
@@ -161,7 +161,7 @@ def test_a_leader_that_lost_what_is_committed_is_an_alarm() -> None:
         entry=other,
     )
     node._follower.matched = -1  # as in a term of which it has no entry yet
-    ask(group, victim, RequestCode.PUSH, push)
+    ask(group, victim, DLedgerRequestCode.PUSH, push)
     assert victim.replication.statistics().is_diverged
     assert group.send(b"next") == 0
     group.run(3)

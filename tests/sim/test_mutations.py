@@ -6,7 +6,7 @@ from rmq_ha.base.errors import ReplicationError
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.base.runs.row_list import rows_of
 from rmq_ha.server.replication.classic.feed import Feed
-from rmq_ha.server.replication.classic.replica import Replica
+from rmq_ha.server.replication.classic.replica import ClassicReplica
 from rmq_ha.server.replication.protocol import FeedProtocol
 from rmq_ha.server.replication.waiting import GroupTransfer
 from rmq_ha.server.store.log.commitlog import CommitLog
@@ -80,7 +80,7 @@ def test_report_ahead_of_the_log_is_believed(monkeypatch):
 
 def test_acknowledgement_beyond_what_was_sent_is_believed(monkeypatch):
     """A slave acknowledges more than it holds, and the master takes its word."""
-    report, receive = Replica._report, Feed.receive_data
+    report, receive = ClassicReplica._report, Feed.receive_data
 
     def boast(self, offset, now):
         return report(self, offset, now)[:-8] + (offset + 300).to_bytes(8, "big")
@@ -92,7 +92,7 @@ def test_acknowledgement_beyond_what_was_sent_is_believed(monkeypatch):
             self.acked = self.vouched = int.from_bytes(data[-8:], "big")
             return True
 
-    monkeypatch.setattr(Replica, "_report", boast)
+    monkeypatch.setattr(ClassicReplica, "_report", boast)
     monkeypatch.setattr(Feed, "receive_data", believe)
     monkeypatch.setattr(Feed, "_begin", lambda self, offset: _begin_below(self, offset - 300))
     found_within(3, "watermark", options=PairOptions(), faults=[])

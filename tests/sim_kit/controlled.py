@@ -16,7 +16,7 @@ from rmq_ha.base.store_format.commitlog import decode_record, store_timestamp_of
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.server.controller.codec import decode_set
-from rmq_ha.server.controller.codes import ResponseCode
+from rmq_ha.server.controller.codes import ControllerResponseCode
 from rmq_ha.server.controller.messages import SyncStateSet
 from rmq_ha.server.controller.service import ControllerService
 from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
@@ -141,7 +141,7 @@ class ControllerDesk:
         """The leader's answer; who has just lost the lead is not asked for long."""
         for _ in range(10):
             answer = self.tool.ask(self.addresses[self.leader()], code, ext, body)
-            if answer.code != ResponseCode.NOT_LEADER:
+            if answer.code != ControllerResponseCode.NOT_LEADER:
                 break
             self.world.clock.run_for(0.1)
         return answer

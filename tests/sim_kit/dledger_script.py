@@ -4,17 +4,17 @@ from random import Random
 from typing import Any
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
-from rmq_ha.base.store_format.dledger_values import Entry, Role, TermVote
+from rmq_ha.base.store_format.dledger_values import Entry, MemberRole, TermVote
 from rmq_ha.server.dledger.actions import (
     Action,
-    Answer,
+    AnswerRequest,
     CommitIndexMoved,
     Persist,
     PutsCompleted,
     RoleChanged,
-    Send,
+    SendRequest,
 )
-from rmq_ha.server.dledger.codes import PushType, RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, PushType
 from rmq_ha.server.dledger.messages import (
     GroupMessage,
     HeartBeatRequest,
@@ -101,7 +101,7 @@ class Script:
     @staticmethod
     def answer_to(token: int, actions: list[Action]) -> Any:
         """The answer to one request among these."""
-        answers = [a.message for a in actions if isinstance(a, Answer) and a.token == token]
+        answers = [a.message for a in actions if isinstance(a, AnswerRequest) and a.token == token]
         return answers[0] if answers else None
 
     @property
@@ -109,7 +109,7 @@ class Script:
         """Of the last request."""
         return self._token
 
-    def respond(self, call: Send, message: GroupMessage | None) -> list[Action]:
+    def respond(self, call: SendRequest, message: GroupMessage | None) -> list[Action]:
         """The answer to what the node has sent."""
         self.node.response(call.peer, call.call_id, message, self.now)
         return self._collect()
@@ -133,7 +133,7 @@ class Script:
                 | more
             )
         )
-        return self.ask(RequestCode.VOTE, request)
+        return self.ask(DLedgerRequestCode.VOTE, request)
 
     def beat(self, leader: str, term: int) -> Any:
         """A leader's heartbeat."""
@@ -144,7 +144,7 @@ class Script:
             leader_id=leader,
             term=term,
         )
-        return self.ask(RequestCode.HEART_BEAT, request)
+        return self.ask(DLedgerRequestCode.HEART_BEAT, request)
 
     def push(
         self,
@@ -167,7 +167,7 @@ class Script:
             entry=entries[0] if entries and not batch else None,
             batch_entry=entries if batch else (),
         )
-        return self.ask(RequestCode.PUSH, request)
+        return self.ask(DLedgerRequestCode.PUSH, request)
 
     def next_entry(self, term: int, skip: int = 0, body: bytes = b"next") -> Entry:
         """What a leader would append here."""
@@ -176,10 +176,12 @@ class Script:
 
     # What the node says
 
-    def sent(self, kind: type[GroupMessage], actions: list[Action] | None = None) -> list[Send]:
+    def sent(
+        self, kind: type[GroupMessage], actions: list[Action] | None = None
+    ) -> list[SendRequest]:
         """Requests of a kind among the actions; None: of all so far."""
         among = self.done if actions is None else actions
-        return [a for a in among if isinstance(a, Send) and isinstance(a.message, kind)]
+        return [a for a in among if isinstance(a, SendRequest) and isinstance(a.message, kind)]
 
     def of(self, kind: type[Any], actions: list[Action] | None = None) -> list[Any]:
         """Actions of a kind; None: of all so far."""
@@ -191,7 +193,7 @@ class Script:
         """Become a follower, and be compared with if the ledger ends with an entry of this term."""
         term, ledger = self.node.term, self.ledger
         self.beat(leader, term)
-        assert self.node.role is Role.FOLLOWER
+        assert self.node.role is MemberRole.FOLLOWER
         last = ledger.entry(ledger.end_index)
         if last is not None and last.term == term:
             if self.push(PushType.COMPARE, term, last, leader=leader) is None:  # not synced yet
@@ -210,13 +212,13 @@ class Script:
         for _ in range(20):
             votes = self.sent(VoteRequest, self.run(700))
             for call in votes:
-                if self.node.role is not Role.CANDIDATE:
+                if self.node.role is not MemberRole.CANDIDATE:
                     break
                 answer = VoteResponse(term=self.node.term, vote_result="ACCEPT")  # type: ignore[arg-type]
                 self.respond(call, answer)
-            if self.node.role is Role.LEADER:
+            if self.node.role is MemberRole.LEADER:
                 break
-        assert self.node.role is Role.LEADER
+        assert self.node.role is MemberRole.LEADER
         return self
 
     def beaten(self, actions: list[Action], code: int = 200, term: int = -1) -> list[Action]:
@@ -233,7 +235,7 @@ class Script:
         return self._collect()
 
     def pushed(
-        self, call: Send, code: int = 200, *, begin: int = 0, end: int | None = None
+        self, call: SendRequest, code: int = 200, *, begin: int = 0, end: int | None = None
     ) -> list[Action]:
         """A follower's answer to a push."""
         request = call.message

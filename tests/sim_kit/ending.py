@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from rmq_ha.base.model.status import PutMessageStatus
-from rmq_ha.server.replication.classic.link import Fault
+from rmq_ha.server.replication.classic.link import LinkFault
 from rmq_ha.testing.cluster import ROOT, Life, StoreNode
 from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.images import LogImage, LogRecord, read_queues
@@ -113,7 +113,7 @@ class Ending:
         """
         link = slave.replication.statistics().master
         at = slave.store.journal.tail.unreadable_at
-        if at is None or link is None or link.state != Fault.UNREADABLE.value:
+        if at is None or link is None or link.state != LinkFault.UNREADABLE.value:
             return
         for name, start, end in self._spoilt:
             hit = [r for r in records if r.offset < end and start < r.offset + r.size]

@@ -11,7 +11,7 @@ from rmq_ha.base.errors import RemotingError
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.store_format.commitlog import decode_record
-from rmq_ha.base.store_format.dledger_values import Role
+from rmq_ha.base.store_format.dledger_values import MemberRole
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.server.broker.broker import Broker
@@ -137,7 +137,9 @@ class BrokerGroup:
     def master(self) -> BrokerNode | None:
         """The member that takes puts."""
         for member in self.members:
-            is_leader = member.state == "running" and member.replication.node.role is Role.LEADER
+            is_leader = (
+                member.state == "running" and member.replication.node.role is MemberRole.LEADER
+            )
             if is_leader and member.store.log.admits:
                 return member
         return None

@@ -12,9 +12,9 @@ from typing import Any
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.server.broker.transactions.lookup import HalfMessages
 from rmq_ha.server.replication.classic import feed
-from rmq_ha.server.replication.classic.comparing import Comparison, Search
+from rmq_ha.server.replication.classic.comparing import LogComparison, StartSearch
 from rmq_ha.server.replication.classic.feed import Feed
-from rmq_ha.server.replication.classic.replica import Replica
+from rmq_ha.server.replication.classic.replica import ClassicReplica
 from rmq_ha.server.replication.waiting import GroupTransfer
 from rmq_ha.server.store.local.damaged_log import DamagedLog
 from rmq_ha.server.store.log import flush
@@ -32,8 +32,8 @@ from tests.sim_kit.planting import CLUSTER, Mutant, Patches
 
 def _compare_nothing(patches: Patches) -> None:
     """As 4.9: a slave asks for what lies behind its end, whatever stands there."""
-    patches.put(Search, "place", lambda self, unreadable_at: int(self._log.max_offset))
-    patches.put(Replica, "_check_readable", lambda self, same=False: None)
+    patches.put(StartSearch, "place", lambda self, unreadable_at: int(self._log.max_offset))
+    patches.put(ClassicReplica, "_check_readable", lambda self, same=False: None)
 
 
 def _see_no_difference(patches: Patches) -> None:
@@ -42,7 +42,7 @@ def _see_no_difference(patches: Patches) -> None:
         self.place += len(own)
         return body[len(own) :]
 
-    patches.put(Comparison, "take", take)
+    patches.put(LogComparison, "take", take)
 
 
 def _believe_greeting(patches: Patches) -> None:

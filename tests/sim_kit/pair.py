@@ -10,7 +10,7 @@ from rmq_ha.testing.cluster import HA_PORT, ROOT, Life, StoreNode, small_configu
 from rmq_ha.testing.findings import Findings
 from rmq_ha.testing.host import SimHost, World
 from rmq_ha.testing.trace import Trace
-from rmq_ha.testing.workload import TOPICS, Attempt, DirectProducer, Load, Producer
+from rmq_ha.testing.workload import TOPICS, Attempt, DirectProducer, Load, ProducerLoad
 from tests.sim_kit.damage import spoil
 from tests.sim_kit.ending import Ending
 from tests.sim_kit.faults import MASTER
@@ -108,7 +108,7 @@ class HAPair:
     def _make_node(self, host: SimHost, configuration: BrokerConfiguration) -> StoreNode:
         return StoreNode(host, configuration, self.findings)
 
-    def producer(self, number: int, pause: float) -> Producer:
+    def producer(self, number: int, pause: float) -> ProducerLoad:
         """One more who puts messages; its attempts are to be watched."""
         random = self.world.random(f"producer {number}")
         return DirectProducer(

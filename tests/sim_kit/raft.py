@@ -14,17 +14,17 @@ from typing import Any
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
 from rmq_ha.base.errors import LedgerFull
-from rmq_ha.base.store_format.dledger_values import Entry, Role, TermVote
+from rmq_ha.base.store_format.dledger_values import Entry, MemberRole, TermVote
 from rmq_ha.server.dledger.actions import (
-    Answer,
+    AnswerRequest,
     CommitIndexMoved,
     Persist,
     PutsCompleted,
     RoleChanged,
-    Send,
+    SendRequest,
     Sync,
 )
-from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode
 from rmq_ha.server.dledger.messages import GroupMessage, LeadershipTransferRequest
 from rmq_ha.server.dledger.node import Node
 from rmq_ha.testing.trace import CRASHED, DELIVERY, FAULT, NOTE, SYNC, TIMER, WORKED, Trace
@@ -241,9 +241,9 @@ class Machine:
 
     def _act(self, action: Any) -> None:
         kind = type(action)
-        if kind is Send:
+        if kind is SendRequest:
             self._send(action)
-        elif kind is Answer:
+        elif kind is AnswerRequest:
             self.group.answer(self, action.token, action.message)
         elif kind is Persist:
             self._persisting = action.state
@@ -288,7 +288,7 @@ class Machine:
         node.synced(index, self.clock())
         self.turn()
 
-    def _send(self, action: Send) -> None:
+    def _send(self, action: SendRequest) -> None:
         group = self.group
         self._calls[action.call_id] = action.peer
         if not self._deadlines:
@@ -378,7 +378,7 @@ class Machine:
         self.group.note(f"{self.name} {action.role} term {action.term} leader {action.leader_id}")
         judge = self.group.judge
         judge.now = self.group.now
-        if action.role is Role.LEADER:
+        if action.role is MemberRole.LEADER:
             judge.leads(self, action.term)
             self.group.last_leader = self.number
             if self.settings.commit_own_term_only and not self._queue:
@@ -499,7 +499,7 @@ class RaftGroup:
     def _client(self, _: None) -> None:
         if self.is_faulty:
             for machine in self.machines:
-                if machine.node is not None and machine.node.role is Role.LEADER:
+                if machine.node is not None and machine.node.role is MemberRole.LEADER:
                     machine.put(self.random.choice((1, 1, 1, 2, 5)))
             self.after(
                 int(self.options.put_every * (0.5 + self.random.random())), self._client, None
@@ -515,7 +515,7 @@ class RaftGroup:
             node = machine.node
             if (
                 node is not None
-                and node.role is Role.LEADER
+                and node.role is MemberRole.LEADER
                 and not machine.paused_until > self.now
             ):
                 chosen = self.random.choice(node.settings.others)
@@ -527,7 +527,7 @@ class RaftGroup:
                     term=node.term,
                 )
                 token = (OPERATOR, 0, 0)
-                node.request(RequestCode.LEADERSHIP_TRANSFER, order, token, machine.clock())
+                node.request(DLedgerRequestCode.LEADERSHIP_TRANSFER, order, token, machine.clock())
                 machine.turn()
 
     # Faults
@@ -623,7 +623,7 @@ class RaftGroup:
         probe = None
         while self.now < last:
             self.run_until(self.now + step)
-            leaders = [m for m in self.machines if m.node and m.node.role is Role.LEADER]
+            leaders = [m for m in self.machines if m.node and m.node.role is MemberRole.LEADER]
             if len(leaders) != 1:
                 continue
             if probe is None or leaders[0].ledger.entry(probe.index) is not probe:

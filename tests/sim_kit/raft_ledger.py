@@ -5,7 +5,7 @@ from random import Random
 
 from rmq_ha.base.errors import InconsistentLedger, LedgerFull
 from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, Entry, Room
-from rmq_ha.server.dledger.codes import ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerResponseCode
 
 BLANK_SIZE = 8
 
@@ -77,9 +77,9 @@ class MemoryLedger:
             raise LedgerFull("the simulated disk is full")
         for entry in entries:
             if entry.index != self.end_index + 1:
-                raise InconsistentLedger(ResponseCode.INCONSISTENT_INDEX, "index")
+                raise InconsistentLedger(DLedgerResponseCode.INCONSISTENT_INDEX, "index")
             if entry.pos != self.place(len(entry.body)):
-                raise InconsistentLedger(ResponseCode.DISK_ERROR, "pos")
+                raise InconsistentLedger(DLedgerResponseCode.DISK_ERROR, "pos")
             self._write(entry)
 
     def _write(self, entry: Entry) -> None:

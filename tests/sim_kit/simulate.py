@@ -23,7 +23,7 @@ from twisted.logger import (
 from zope.interface import implementer, provider
 
 from rmq_ha.base.errors import RmqHaError
-from rmq_ha.testing.findings import Finding
+from rmq_ha.testing.findings import CheckerFinding
 from rmq_ha.testing.trace import Trace
 from tests.sim_kit.faults import KINDS as FAULT_KINDS
 from tests.sim_kit.faults import Fault, FaultPlan, plan_faults
@@ -57,8 +57,8 @@ class Result:
     options: str
     faults: Sequence[Fault | RaftFault | str]
     statuses: dict[str, int]
-    violations: list[Finding]
-    hazards: list[Finding]
+    violations: list[CheckerFinding]
+    hazards: list[CheckerFinding]
     nodes: int = 0
 
     @property
@@ -265,7 +265,7 @@ def run_safely(
                 return run_storm(seed)
             return run_pair(seed, kind=kind, without=without)
     except Exception:
-        broken = Finding(0.0, "broke down", format_exc())
+        broken = CheckerFinding(0.0, "broke down", format_exc())
         return Result(kind, seed, "", 0, "", [], {}, [broken], [], nodes)
 
 

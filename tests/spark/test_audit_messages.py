@@ -11,8 +11,8 @@ import pytest
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.lake.scan import ledger_compare
-from rmq_ha.lake.scan.ledger_compare import Span
-from rmq_ha.lake.scan.ledger_files import Reading
+from rmq_ha.lake.scan.ledger_compare import LedgerSpan
+from rmq_ha.lake.scan.ledger_files import LedgerReading
 from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED
 from rmq_ha.lake.spark.audit import (
     delays,
@@ -25,7 +25,7 @@ from rmq_ha.lake.spark.audit import (
     windows,
 )
 from rmq_ha.lake.spark.audit.ledger_comparison import LedgerDifferences, compared
-from rmq_ha.lake.spark.audit.ledgers import Ledger, read_ledger
+from rmq_ha.lake.spark.audit.ledgers import AuditLedger, read_ledger
 from rmq_ha.lake.spark.audit.packed_rows import packed, unpacked
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest
 
@@ -93,7 +93,7 @@ def ledger(spark: Any, rows: list[Sent]) -> Any:
     )  # fmt: skip
 
 
-def told(spark: Any, rows: list[Sent] | None, side: int) -> Ledger | None:
+def told(spark: Any, rows: list[Sent] | None, side: int) -> AuditLedger | None:
     """The same with what it is about."""
     if rows is None:
         return None
@@ -104,10 +104,10 @@ def told(spark: Any, rows: list[Sent] | None, side: int) -> Ledger | None:
     for (topic, group), every in times.items():
         known = [ms for ms in every if ms is not None]
         spans.append(
-            Span(topic, group, len(every), min(known, default=None), max(known, default=None))
+            LedgerSpan(topic, group, len(every), min(known, default=None), max(known, default=None))
         )
     nothing = spark.createDataFrame([], "n long")
-    return Ledger(packed(ledger(spark, rows), side), nothing, 0, spans)
+    return AuditLedger(packed(ledger(spark, rows), side), nothing, 0, spans)
 
 
 def compare(
@@ -427,7 +427,7 @@ def test_windows_count_every_tier_by_when_messages_were_born(spark: Any, tmp_pat
     lines = [json.dumps({"topic": "t", "msgId": row.id, "sentAt": row.ms}) for row in rows]
     path = tmp_path / "sent.jsonl"
     path.write_text("\n".join(lines))
-    sent = read_ledger(spark, str(path), Reading(PRODUCED, "msgId", 60_000)).counts
+    sent = read_ledger(spark, str(path), LedgerReading(PRODUCED, "msgId", 60_000)).counts
     got = [Sent(id=row.id or "", ms=row.ms + 5 + 40, offset=None) for row in rows[:4]]
     taken = compare(stored, given=got).rows_of(ledger_compare.TAKEN)
     tiers = windows.tiers(sums, sent, taken).persist()
@@ -458,7 +458,7 @@ def test_ledgers_of_every_spelling(spark: Any, tmp_path: Path) -> None:
     ]
     path = tmp_path / "sent.jsonl"
     path.write_text("\n".join(lines))
-    sent = Reading(PRODUCED, "msgId", 60_000)
+    sent = LedgerReading(PRODUCED, "msgId", 60_000)
     read = read_ledger(spark, str(path), sent)
     rows = {row.id: row for row in unpacked(read.rows).collect()}
     assert set(rows) == {"A", "B", "C", "D"}
@@ -470,7 +470,7 @@ def test_ledgers_of_every_spelling(spark: Any, tmp_path: Path) -> None:
         "select 'g' as group, 't' as topic, 'A' as msgId, timestamp_millis(1700000000000L)"
         " as deliveredAt, 3 as queueId"
     ).write.parquet(str(parquet))
-    given = Reading(DELIVERED, "msgId", 60_000)
+    given = LedgerReading(DELIVERED, "msgId", 60_000)
     (row,) = unpacked(read_ledger(spark, str(parquet), given).rows).collect()
     assert (row.group, row.atMs, row.queueId, row.reconsumeTimes) == ("g", T0, 3, 0)
     with pytest.raises(CannotDecide, match="cannot be read"):

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from rmq_ha.lake.spark.host import gateway
 from rmq_ha.lake.spark.host.java import Java, find_java, home_for_spark
 from rmq_ha.lake.spark.host.packing import write_zip
-from rmq_ha.lake.spark.host.session import Session, spark_home, start_session
+from rmq_ha.lake.spark.host.session import StartingSession, spark_home, start_session
 
 ROOT = Path(__file__).parents[2]
 SITE = Path(sysconfig.get_paths()["purelib"])
@@ -122,7 +122,7 @@ def test_a_session_is_quiet_small_and_on_loopback(spark: SparkSession) -> None:
 
 
 def test_a_session_that_is_there_is_used_and_stays(spark: SparkSession) -> None:
-    session = Session("another", master="local[1]", driver_memory="9g")
+    session = StartingSession("another", master="local[1]", driver_memory="9g")
     assert session.get() is spark
     session.close()
     assert spark.range(3).count() == 3

@@ -15,7 +15,7 @@ import pytest
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import ReplicationError
 from rmq_ha.server.replication.classic.feed import DOUBT_SECONDS, Feed
-from rmq_ha.server.replication.classic.frames import FrameReader
+from rmq_ha.server.replication.classic.frames import FramePieceReader
 from tests.unit.server.replication.memory_log import MemoryLog
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "ha" / "master_cases.json"
@@ -38,7 +38,7 @@ def received(case: dict[str, Any]) -> bytes:
 
 def frames(stream: bytes) -> Iterator[tuple[int, bytes]]:
     """The whole frames of a stream."""
-    for piece in FrameReader().receive_data(stream):
+    for piece in FramePieceReader().receive_data(stream):
         assert piece.is_last
         yield piece.physical_offset, bytes(piece.body)
 

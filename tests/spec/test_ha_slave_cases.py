@@ -1,5 +1,5 @@
 """
-What a Java 4.9.7 slave answered to a test master, replayed against `Replica`.
+What a Java 4.9.7 slave answered to a test master, replayed against `ClassicReplica`.
 
 The cases follow one another on one store with commit-log files of 4096 bytes (ha.md, section 22).
 Where we differ on purpose, the test says how.
@@ -13,7 +13,7 @@ import pytest
 
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import ReplicationError
-from rmq_ha.server.replication.classic.replica import Replica
+from rmq_ha.server.replication.classic.replica import ClassicReplica
 from tests.unit.server.replication.memory_log import MemoryLog
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "ha" / "slave_cases.json"
@@ -47,7 +47,7 @@ def sent(name: str) -> bytes:
 def recorded_log() -> bytes:
     """The Java slave's log at its fullest, before the bad frames."""
     log = MemoryLog(4096, 0)
-    replica = Replica(log, MessageStoreConfig(), 0.0)
+    replica = ClassicReplica(log, MessageStoreConfig(), 0.0)
     replica.connected(0.0)
     for name in list(START)[:5]:
         replica.receive_data(sent(name), 0.0)
@@ -62,7 +62,7 @@ class RawMaster:
         self.events = CASES[name]
         self.now = self.began = self.events[0]["t"]
         self.log = MemoryLog(4096, 0, recorded_log()[: START[name]])
-        self.replica = Replica(self.log, MessageStoreConfig(), self.now)
+        self.replica = ClassicReplica(self.log, MessageStoreConfig(), self.now)
         assert self.replica.connected(self.now) == START[name].to_bytes(8, "big")
         self.answers: list[tuple[float, bytes]] = []
         self.error: ReplicationError | None = None
@@ -143,7 +143,7 @@ def test_a_frame_across_the_end_of_a_file_is_refused_at_once() -> None:
 def test_an_empty_slave_reports_0_every_five_seconds_and_leaves_a_silent_master() -> None:
     """Java's first report comes after five seconds, and it never leaves (27 s were tried)."""
     recorded = [e for e in CASES["connect_empty_store_silent_master_24s"] if e["dir"] == "RX"]
-    replica = Replica(MemoryLog(4096), MessageStoreConfig(), 0.0)
+    replica = ClassicReplica(MemoryLog(4096), MessageStoreConfig(), 0.0)
     assert replica.connected(0.0).hex() == recorded[0]["hex"]
     reports = []
     while (now := replica.deadline()) < 20.0:

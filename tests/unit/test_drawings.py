@@ -8,22 +8,22 @@ from typing import get_args
 
 import pytest
 
-from rmq_ha.base.store_format.dledger_values import Role as MemberRole
+from rmq_ha.base.store_format.dledger_values import MemberRole
 from rmq_ha.client import consume
 from rmq_ha.client.consume import consumer_base
 from rmq_ha.server import broker, controller, dledger
 from rmq_ha.server.broker import transactions
 from rmq_ha.server.broker.role import RoleSwitch
-from rmq_ha.server.broker.transactions.fates import Fate
+from rmq_ha.server.broker.transactions.fates import HalfMessageFate
 from rmq_ha.server.broker.transactions.verdict import Verdict
 from rmq_ha.server.controller.events import Event
 from rmq_ha.server.replication import classic, epochs
 from rmq_ha.server.replication.classic import link as classic_link
-from rmq_ha.server.replication.classic.link import Fault
+from rmq_ha.server.replication.classic.link import LinkFault
 from rmq_ha.server.replication.classic.replica import ReplicaStage
 from rmq_ha.server.replication.epochs import link as epoch_link
 from rmq_ha.server.replication.epochs import roles
-from rmq_ha.server.replication.epochs.roles.actions import Follow, Lead, Role, StepDown
+from rmq_ha.server.replication.epochs.roles.actions import Follow, Lead, SetRole, StepDown
 
 _MOST_LINES = 15
 
@@ -59,12 +59,12 @@ def _texts(module: ModuleType, name: str) -> set[str]:
 STATES = {
     controller: {event.__name__ for event in get_args(Event)},
     classic: {stage.value for stage in ReplicaStage}
-    | {fault.value for fault in Fault}
+    | {fault.value for fault in LinkFault}
     | _texts(classic_link, "_state") - {"stopped"},
     epochs: _texts(epoch_link, "state") | {"following", "stranded"},
-    roles: {role.value for role in Role} | {Lead.__name__, Follow.__name__, StepDown.__name__},
+    roles: {role.value for role in SetRole} | {Lead.__name__, Follow.__name__, StepDown.__name__},
     consume: _texts(consumer_base, "state") | {"stopped"},
-    transactions: {fate.name for fate in Fate} | {verdict.name for verdict in Verdict},
+    transactions: {fate.name for fate in HalfMessageFate} | {verdict.name for verdict in Verdict},
     broker: {
         function.__name__ for function in (RoleSwitch.lead, RoleSwitch.follow, RoleSwitch.stand)
     },

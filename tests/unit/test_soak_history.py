@@ -9,7 +9,7 @@ from soak_history import History
 from soak_pair import difference, is_unchecked
 from soak_victims import RealClock, RealVictims, StoreFiles
 
-from rmq_ha.base.model.message import Address, Message, draft_of
+from rmq_ha.base.model.message import Address, BrokerMessage, draft_of
 from rmq_ha.server.store.log.append import GroupEncoder
 from tests.sim_kit.damage import LOG, spoil
 from tests.sim_kit.faults import MASTER, SOAK_KINDS, Fault, FaultPlan
@@ -124,7 +124,7 @@ def test_what_consumers_have_passed_already() -> None:
 def test_a_bit_that_no_checksum_covers(tmp_path, what, unchecked):
     """Properties have none, so nobody can know; the body has one, and somebody has to."""
     host = Address(bytes([127, 0, 0, 1]), 10911)
-    message = Message("T", 0, b"a body", host, host, properties_string="name\x01value\x02")
+    message = BrokerMessage("T", 0, b"a body", host, host, properties_string="name\x01value\x02")
     group = GroupEncoder(1 << 16, []).encode([draft_of(message)], 0, 1 << 16, 1)
     sound = b"".join(group.segments[0].parts).ljust(1 << 16, b"\0")
     damaged = sound

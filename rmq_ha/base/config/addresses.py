@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rmq_ha.base.config.fields import keys_of
-from rmq_ha.base.config.settings import Notice, Setting, reason_to_doubt
+from rmq_ha.base.config.settings import ConfigNotice, Setting, reason_to_doubt
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.model.networks import canonical
 
@@ -16,7 +16,7 @@ def resolve_names(
     targets: Iterable[Any],
     settings: Mapping[str, Setting],
     surroundings: Surroundings,
-    notices: list[Notice],
+    notices: list[ConfigNotice],
 ) -> None:
     """
     Replace host names by their addresses, and note each address.
@@ -39,7 +39,7 @@ def resolve_names(
                     "the address, or mend DNS or /etc/hosts"
                 )
             setattr(target, row.attribute, address)
-            notice = Notice(f"{setting.where}: {key}={value} becomes {address}")
+            notice = ConfigNotice(f"{setting.where}: {key}={value} becomes {address}")
             if notice not in notices:  # a key of two targets
                 notices.append(notice)
 

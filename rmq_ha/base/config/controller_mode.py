@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.dledger_settings import parse_peers
-from rmq_ha.base.config.settings import Notice, Setting, without_effect
+from rmq_ha.base.config.settings import ConfigNotice, Setting, without_effect
 from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.status import BrokerRole
 
@@ -24,7 +24,7 @@ def is_controlled(configuration: BrokerConfiguration) -> bool:
 def apply_controller_mode(
     configuration: BrokerConfiguration,
     settings: Mapping[str, Setting],
-    notices: list[Notice],
+    notices: list[ConfigNotice],
 ) -> None:
     """
     Check the keys of controller mode, and set what an election will overwrite.
@@ -62,10 +62,12 @@ def apply_controller_mode(
     for name in _OVERWRITTEN:
         if name == "brokerRole" and configuration.was_slave:
             told = "brokerRole=SLAVE: never elected before it has followed a master"
-            notices.append(Notice(f"{settings[name].where}: {told}"))
+            notices.append(ConfigNotice(f"{settings[name].where}: {told}"))
         elif name in settings:
             notices.append(
-                Notice(f"{settings[name].where}: {name} has no effect: the controllers decide")
+                ConfigNotice(
+                    f"{settings[name].where}: {name} has no effect: the controllers decide"
+                )
             )
     root = configuration.store.store_path_root_dir
     mode.store_path_epoch_file = mode.store_path_epoch_file or f"{root}/epochFileCheckpoint"
@@ -76,5 +78,7 @@ def apply_controller_mode(
     is_embedded = configuration.ours.enable_controller_in_namesrv
     if configuration.broker.namesrv_addr is None and not is_embedded:
         notices.append(
-            Notice("without namesrvAddr no client finds this broker, whatever it is elected for")
+            ConfigNotice(
+                "without namesrvAddr no client finds this broker, whatever it is elected for"
+            )
         )

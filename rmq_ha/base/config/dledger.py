@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.dledger_settings import parse_ids, parse_peers
-from rmq_ha.base.config.settings import Notice, Setting, without_effect
+from rmq_ha.base.config.settings import ConfigNotice, Setting, without_effect
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.host_port import parse_host_port
@@ -43,7 +43,7 @@ def apply_dledger(
     configuration: BrokerConfiguration,
     settings: Mapping[str, Setting],
     surroundings: Surroundings,
-    notices: list[Notice],
+    notices: list[ConfigNotice],
 ) -> None:
     """
     Check the keys of DLedger, and set what an election will overwrite.
@@ -77,7 +77,7 @@ def apply_dledger(
     _overwrite(configuration, settings, notices)
     if broker.namesrv_addr is None:
         notices.append(
-            Notice(
+            ConfigNotice(
                 "without namesrvAddr no client finds this DLedger group, and its followers do not "
                 "learn topics, groups and consumer offsets from the leader"
             )
@@ -91,17 +91,21 @@ def apply_dledger(
 
 
 def _overwrite(
-    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     """Reset brokerRole and brokerId, which the election decides; note the keys without effect."""
     for key in ("brokerRole", "brokerId"):
         if key in settings:
             notices.append(
-                Notice(f"{settings[key].where}: {key} has no effect: the group's election decides")
+                ConfigNotice(
+                    f"{settings[key].where}: {key} has no effect: the group's election decides"
+                )
             )
     if "haMasterAddress" in settings:
         notices.append(
-            Notice(f"{settings['haMasterAddress'].where}: haMasterAddress has no effect in DLedger")
+            ConfigNotice(
+                f"{settings['haMasterAddress'].where}: haMasterAddress has no effect in DLedger"
+            )
         )
     configuration.broker.broker_id = UNDECIDED_BROKER_ID
     configuration.store.broker_role = BrokerRole.ASYNC_MASTER

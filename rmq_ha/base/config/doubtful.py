@@ -14,7 +14,13 @@ from rmq_ha.base.config.dledger import is_dledger
 from rmq_ha.base.config.families import note_families_of_broker
 from rmq_ha.base.config.fields import EMBEDDED_NAMESRV, keys_of
 from rmq_ha.base.config.plans import embeds_namesrv, port_plan
-from rmq_ha.base.config.settings import Doubt, Notice, Setting, reason_to_doubt, without_effect
+from rmq_ha.base.config.settings import (
+    ConfigNotice,
+    DoubtfulValue,
+    Setting,
+    reason_to_doubt,
+    without_effect,
+)
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.networks import canonical, is_loopback
@@ -23,7 +29,7 @@ from rmq_ha.base.model.status import BrokerRole
 
 
 def note_doubts(
-    targets: Iterable[Any], settings: Mapping[str, Setting], notices: list[Notice]
+    targets: Iterable[Any], settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     """
     Note the doubtful values of any server, and the keys of its status port that have no effect.
@@ -39,14 +45,14 @@ def note_doubts(
         reason = reason_to_doubt(setting.value)
         if reason and not (is_secret and setting.value[0] not in "\"'"):
             shown = "***" if is_secret else one_line(setting.value)
-            notices.append(Doubt(f"{setting.where}: {setting.key}={shown}: {reason}"))
+            notices.append(DoubtfulValue(f"{setting.where}: {setting.key}={shown}: {reason}"))
     own = next(target for target in targets if hasattr(target, "metrics_port"))
     has_accounts = any(getattr(target, "acl_enable", False) for target in targets)
     _note_status_port(own, has_accounts, settings, notices)
 
 
 def _note_status_port(
-    own: Any, has_accounts: bool, settings: Mapping[str, Setting], notices: list[Notice]
+    own: Any, has_accounts: bool, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     address = own.metrics_address
     if not own.metrics_port:
@@ -56,7 +62,7 @@ def _note_status_port(
         ):
             if is_set and key in settings:
                 text = f"{settings[key].where}: {key} has no effect without metricsPort"
-                notices.append(Notice(text))
+                notices.append(ConfigNotice(text))
         return
     if is_loopback(address) or own.page_token or has_accounts:
         return
@@ -68,14 +74,14 @@ def _note_status_port(
         text += ", and the page shows nothing to anybody without pageToken"
     if address in ANY_ADDRESS:
         text += "; it is open on all addresses: name the one that Prometheus asks"
-    notices.append(Notice(f"{where.where}: metricsAddress={where.value}: {text}"))
+    notices.append(ConfigNotice(f"{where.where}: metricsAddress={where.value}: {text}"))
 
 
 def check_broker(
     configuration: BrokerConfiguration,
     settings: Mapping[str, Setting],
     surroundings: Surroundings,
-    notices: list[Notice],
+    notices: list[ConfigNotice],
 ) -> None:
     """
     Note the parts of a broker's complete configuration that do not fit together.
@@ -96,7 +102,7 @@ def check_broker(
     note_families_of_broker(configuration, settings, surroundings, notices)
     if configuration.store.file_reserved_time == 0:
         notices.append(
-            Doubt(
+            DoubtfulValue(
                 f"{settings['fileReservedTime'].where}: fileReservedTime=0: at the hour of "
                 "deleteWhen every file of the log but the newest is deleted, read or not; write "
                 "the hours for which messages are kept, such as 72"
@@ -147,13 +153,13 @@ def _is_own(host: str, configuration: BrokerConfiguration, surroundings: Surroun
 
 
 def _note_all_addresses(
-    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     for key in (*configuration.dialled_addresses(), "dLegerPeers"):
         setting = settings.get(key)
         if setting is not None and re.search(r"(?<![\d.])0\.0\.0\.0:", setting.value):
             notices.append(
-                Doubt(
+                DoubtfulValue(
                     f"{setting.where}: {key}={one_line(setting.value)}: 0.0.0.0 stands for all "
                     "addresses of a listener: name the machine to connect to"
                 )
@@ -161,7 +167,7 @@ def _note_all_addresses(
 
 
 def _note_loopback(
-    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     bound = configuration.ours.bind_address
     for key, told in (
@@ -171,7 +177,7 @@ def _note_loopback(
         if key not in settings or bound in ANY_ADDRESS or is_loopback(told) == is_loopback(bound):
             continue
         notices.append(
-            Doubt(
+            DoubtfulValue(
                 f"{settings[key].where}: {key}={told}: this broker listens on {bound} alone "
                 f"(bindAddress), so a connection to {told} does not reach it"
             )
@@ -179,7 +185,7 @@ def _note_loopback(
 
 
 def _note_without_effect(
-    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     if not embeds_namesrv(configuration):
         reason = ": this broker runs no name server"
@@ -188,18 +194,20 @@ def _note_without_effect(
     is_elected = is_dledger(configuration) or configuration.controlled.enable_controller_mode
     if is_master and not is_elected and configuration.dialled_addresses()["haMasterAddress"]:
         where = settings["haMasterAddress"].where
-        notices.append(Notice(f"{where}: haMasterAddress has no effect: this broker is a master"))
+        notices.append(
+            ConfigNotice(f"{where}: haMasterAddress has no effect: this broker is a master")
+        )
     _note_sizes(configuration, settings, notices)
 
 
 def _note_sizes(
-    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     own, store = configuration.ours, configuration.store
     largest = settings.get("maxMessageSize")
     if largest and store.max_message_size >= store.mapped_file_size_commit_log:
         notices.append(
-            Doubt(
+            DoubtfulValue(
                 f"{largest.where}: maxMessageSize={largest.value}: a message of that size fits "
                 f"into no file of the log (mappedFileSizeCommitLog="
                 f"{store.mapped_file_size_commit_log}) and is refused"
@@ -207,7 +215,7 @@ def _note_sizes(
         )
     if own.disk_space_clean_forcibly_ratio >= own.disk_space_warning_level_ratio:
         notices.append(
-            Doubt(
+            DoubtfulValue(
                 f"diskSpaceCleanForciblyRatio={own.disk_space_clean_forcibly_ratio} is not below "
                 f"diskSpaceWarningLevelRatio={own.disk_space_warning_level_ratio}: messages are "
                 "refused before old files go"

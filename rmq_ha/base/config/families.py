@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.dledger_settings import parse_peers
-from rmq_ha.base.config.settings import Doubt, Notice, Setting
+from rmq_ha.base.config.settings import ConfigNotice, DoubtfulValue, Setting
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.host_port import host_of
@@ -18,7 +18,7 @@ def note_family(
     host: str,
     bound: str,
     surroundings: Surroundings,
-    notices: list[Notice],
+    notices: list[ConfigNotice],
 ) -> None:
     """
     Note that others cannot reach this server at an address.
@@ -38,7 +38,7 @@ def note_family(
     cause = f"bindAddress={bound}" if bound else "this machine has no IPv6"
     cure = "leave bindAddress out, which listens on both" if bound else f"write one of {other}"
     notices.append(
-        Doubt(
+        DoubtfulValue(
             f"{setting.where}: {setting.key}: {host} is an address of {family}, and this server "
             f"listens on {other} only ({cause}), so nobody can connect to it; {cure}"
         )
@@ -56,7 +56,7 @@ def note_families_of_broker(
     configuration: BrokerConfiguration,
     settings: Mapping[str, Setting],
     surroundings: Surroundings,
-    notices: list[Notice],
+    notices: list[ConfigNotice],
 ) -> None:
     """Check the addresses that a broker tells clients, slaves and the members of its group."""
     broker, store = configuration.broker, configuration.store
@@ -72,7 +72,7 @@ def note_families_of_broker(
         setting = settings.get(key)
         if setting is not None and "[" in setting.value:
             notices.append(
-                Doubt(
+                DoubtfulValue(
                     f"{setting.where}: {key}={setting.value}: this machine has no IPv6, so it "
                     "cannot connect to an address of IPv6"
                 )

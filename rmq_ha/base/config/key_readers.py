@@ -7,7 +7,7 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.controller import ControllerConfiguration
 from rmq_ha.base.config.fields import keys_of
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
-from rmq_ha.base.config.settings import Notice
+from rmq_ha.base.config.settings import ConfigNotice
 from rmq_ha.base.errors import ConfigurationError
 
 
@@ -30,12 +30,12 @@ def readers(key: str) -> list[str]:
     ]
 
 
-def with_programs(notices: list[Notice]) -> list[Notice]:
+def with_programs(notices: list[ConfigNotice]) -> list[ConfigNotice]:
     """Add to each notice of an unknown key the program that would read the key."""
     return [_with_program(notice) for notice in notices]
 
 
-def _with_program(notice: Notice) -> Notice:
+def _with_program(notice: ConfigNotice) -> ConfigNotice:
     if not notice.is_unknown:
         return notice
     where, _, rest = notice.text.partition("unknown key ")
@@ -50,7 +50,7 @@ def _with_program(notice: Notice) -> Notice:
 
 
 @contextmanager
-def with_unknown_keys(notices: list[Notice]) -> Iterator[None]:
+def with_unknown_keys(notices: list[ConfigNotice]) -> Iterator[None]:
     """
     Name the unknown keys also if the start fails: a misspelled key may be the cause.
 

@@ -21,7 +21,7 @@ from rmq_ha.base.config.plans import embeds_namesrv, namesrv_port_plan, port_pla
 from rmq_ha.base.config.ports import check_controller_port, check_metrics_port
 from rmq_ha.base.config.remote_change import fixed_refusal
 from rmq_ha.base.config.settings import (
-    Notice,
+    ConfigNotice,
     Setting,
     change,
     collect,
@@ -52,14 +52,14 @@ class LoadedBroker(NamedTuple):
     """The complete configuration of a broker, and the notices for its operator."""
 
     configuration: BrokerConfiguration
-    notices: list[Notice]
+    notices: list[ConfigNotice]
 
 
 class LoadedNamesrv(NamedTuple):
     """The complete configuration of a name server, and the notices for its operator."""
 
     configuration: NamesrvConfiguration
-    notices: list[Notice]
+    notices: list[ConfigNotice]
 
 
 def load_broker(
@@ -77,7 +77,7 @@ def load_broker(
     :param overrides: settings that win over the file.
     :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
     """
-    notices: list[Notice] = []
+    notices: list[ConfigNotice] = []
     settings = collect(text, name, overrides, notices)
     configuration = BrokerConfiguration()
     configuration.server.listen_port = BROKER_PORT
@@ -115,7 +115,7 @@ def load_namesrv(
     :param name: path of the file, for messages. updateNamesrvConfig writes into this file.
     :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
     """
-    notices: list[Notice] = []
+    notices: list[ConfigNotice] = []
     settings = collect(text, name, overrides, notices)
     configuration = NamesrvConfiguration()
     configuration.server.listen_port = NAMESRV_PORT
@@ -224,7 +224,7 @@ def _complete_broker(configuration: BrokerConfiguration, surroundings: Surroundi
 
 
 def _apply_role(
-    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     """
     Make brokerRole and brokerId fit each other.
@@ -239,7 +239,9 @@ def _apply_role(
         if broker.broker_id != 0:
             role = store.broker_role.name
             notices.append(
-                Notice(f"{where.where}: brokerId={broker.broker_id} becomes 0: {role} is a master")
+                ConfigNotice(
+                    f"{where.where}: brokerId={broker.broker_id} becomes 0: {role} is a master"
+                )
             )
         broker.broker_id = 0
         return
@@ -252,14 +254,14 @@ def _apply_role(
                 "or haMasterAddress to replicate messages alone"
             )
         notices.append(
-            Notice(
+            ConfigNotice(
                 "without namesrvAddr this SLAVE replicates messages from haMasterAddress, but not "
                 "topics, groups and consumer offsets, and no client finds it"
             )
         )
     elif configuration.ours.acl_access_key and not configuration.ours.ha_trusted_masters:
         notices.append(
-            Notice(
+            ConfigNotice(
                 "without haTrustedMasters this SLAVE sends its signed requests to whomever the "
                 "name server takes for its master"
             )
@@ -267,7 +269,7 @@ def _apply_role(
 
 
 def _apply_ports(
-    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     """
     Set the port for slaves, and check that no port has two purposes.
@@ -281,7 +283,7 @@ def _apply_ports(
     setting = settings.get("haListenPort")
     if setting and configuration.store.ha_listen_port != port + 1:
         notices.append(
-            Notice(
+            ConfigNotice(
                 f"{setting.where}: haListenPort={setting.value} becomes {port + 1}: replication "
                 f"always uses listenPort + 1"
             )
@@ -310,7 +312,7 @@ def _check_duplicates(configuration: BrokerConfiguration, settings: Mapping[str,
 
 
 def _apply_batch_size(
-    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     """Let a haTransferBatchSize of the file count; note a haTransferBatchMax that does nothing."""
     store, own = configuration.store, configuration.ours
@@ -321,7 +323,7 @@ def _apply_batch_size(
         own.ha_transfer_batch_max = store.ha_transfer_batch_size
     elif store.ha_transfer_batch_size != keys_of(store)["haTransferBatchSize"].default:
         notices.append(
-            Notice(
+            ConfigNotice(
                 f"{largest.where}: haTransferBatchMax={largest.value} does nothing: "
                 f"haTransferBatchSize={named.value} is set"
             )
@@ -393,7 +395,7 @@ def _names(text: str) -> set[str]:
 
 
 def _check_plugin_options(
-    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     """Note the options of plugins that no key chooses: most of them are typing mistakes."""
     chosen = _names(configuration.broker.message_store_plug_in)
@@ -403,4 +405,4 @@ def _check_plugin_options(
         plugin = key.split(".", 1)[0]
         if plugin != "tls" and plugin not in chosen:
             text = f"{settings[key].where}: unknown key {key}: no plugin {plugin!r} is chosen"
-            notices.append(Notice(text, is_unknown=True))
+            notices.append(ConfigNotice(text, is_unknown=True))

@@ -18,7 +18,7 @@ from rmq_ha.base.config.key_readers import with_unknown_keys
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.config.plans import controller_port_plan
 from rmq_ha.base.config.ports import check_metrics_port
-from rmq_ha.base.config.settings import Notice, Setting, collect, fill, unknown_keys
+from rmq_ha.base.config.settings import ConfigNotice, Setting, collect, fill, unknown_keys
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.host_port import parse_host_port
@@ -28,7 +28,7 @@ class LoadedController(NamedTuple):
     """The complete configuration of a controller, and the notices for its operator."""
 
     configuration: ControllerConfiguration
-    notices: list[Notice]
+    notices: list[ConfigNotice]
 
 
 def load_controller(
@@ -44,7 +44,7 @@ def load_controller(
     :param name: path of the file, for messages. updateControllerConfig writes into this file.
     :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
     """
-    notices: list[Notice] = []
+    notices: list[ConfigNotice] = []
     settings = collect(text, name, overrides, notices)
     configuration = ControllerConfiguration()
     own = configuration.controller
@@ -69,7 +69,7 @@ def controller_within(
     configuration: BrokerConfiguration | NamesrvConfiguration,
     settings: Mapping[str, Setting],
     surroundings: Surroundings,
-    notices: list[Notice],
+    notices: list[ConfigNotice],
 ) -> None:
     """
     Complete the configuration of the controller that a name server runs. Both read the same file.
@@ -82,7 +82,7 @@ def controller_within(
         return
     shared = {key for target in configuration.own_objects for key in keys_of(target)}
     notices += [
-        Notice(
+        ConfigNotice(
             f"{settings[key].where}: {key} has no effect without enableControllerInNamesrv=true",
             is_unknown=True,
         )
@@ -107,7 +107,7 @@ def _note_family(
     own: ControllerConfig,
     settings: Mapping[str, Setting],
     surroundings: Surroundings,
-    notices: list[Notice],
+    notices: list[ConfigNotice],
 ) -> None:
     """Check that brokers and other controllers reach the address of this controller's own entry."""
     host = own_peer(own.controller_dleger_peers, own.controller_dleger_self_id)

@@ -20,7 +20,7 @@ _HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 _NATURAL_LINE = re.compile(r"\r\n|\r|\n")
 
 
-class Property(NamedTuple):
+class PropertyLine(NamedTuple):
     """
     One setting of a file.
 
@@ -42,7 +42,7 @@ def decode(data: bytes) -> str:
     return data.removeprefix(BOM_UTF8).decode("iso-8859-1")
 
 
-def parse(text: str, name: str = "") -> list[Property]:
+def parse(text: str, name: str = "") -> list[PropertyLine]:
     """
     Return all settings of a file, in its order; a key may come more than once.
 
@@ -54,7 +54,7 @@ def parse(text: str, name: str = "") -> list[Property]:
     for line, lines, logical in _logical_lines(text):
         key, value = _split(logical)
         try:
-            properties.append(Property(_unescape(key), _unescape(value), line, lines))
+            properties.append(PropertyLine(_unescape(key), _unescape(value), line, lines))
         except ValueError as error:
             raise ConfigurationError(f"{name or 'properties'}:{line}: {error}") from None
     return properties

@@ -1,6 +1,6 @@
 """Puts settings, each with the place it comes from, into configuration objects.
 
-A wrong value stops the start. An odd one becomes a `Notice`.
+A wrong value stops the start. An odd one becomes a `ConfigNotice`.
 """
 
 import re
@@ -20,7 +20,7 @@ _VARIABLE = re.compile(r"\$(\{|[A-Za-z_])")
 _COMMENT = re.compile(r"\s(#|//)")
 
 
-class Notice(NamedTuple):
+class ConfigNotice(NamedTuple):
     """
     A text for the operator.
 
@@ -31,7 +31,7 @@ class Notice(NamedTuple):
     is_unknown: bool = False
 
 
-class Doubt(Notice):
+class DoubtfulValue(ConfigNotice):
     """A value that nobody can mean. A server starts with it, and `--check` fails."""
 
     __slots__ = ()
@@ -67,7 +67,7 @@ def reason_to_doubt(value: str) -> str | None:
 
 
 def collect(
-    text: str, name: str, overrides: Iterable[tuple[str, str]], notices: list[Notice]
+    text: str, name: str, overrides: Iterable[tuple[str, str]], notices: list[ConfigNotice]
 ) -> dict[str, Setting]:
     """
     Return the settings of a file and the overrides, which win; values are stripped.
@@ -79,7 +79,7 @@ def collect(
         setting = Setting(item.key, item.value.strip(), f"{name or 'properties'}:{item.line}")
         if item.key in settings:
             notices.append(
-                Notice(
+                ConfigNotice(
                     f"{setting.where}: {item.key} replaces the one of {settings[item.key].where}"
                 )
             )
@@ -93,7 +93,7 @@ def fill(
     settings: Mapping[str, Setting],
     targets: Iterable[Any],
     options: dict[str, str],
-    notices: list[Notice],
+    notices: list[ConfigNotice],
 ) -> None:
     """
     Set every setting at the objects that declare its key.
@@ -148,14 +148,14 @@ def change(targets: Iterable[Any], texts: Mapping[str, str]) -> dict[str, str]:
     return known
 
 
-def unknown_keys(options: Iterable[str], settings: Mapping[str, Setting]) -> list[Notice]:
+def unknown_keys(options: Iterable[str], settings: Mapping[str, Setting]) -> list[ConfigNotice]:
     """
     Note the keys with a dot at a server without plugins, which reads only those of `tls.`.
 
     :param options: the keys with a dot that `fill` collected.
     """
     return [
-        Notice(f"{settings[key].where}: unknown key {key}", is_unknown=True)
+        ConfigNotice(f"{settings[key].where}: unknown key {key}", is_unknown=True)
         for key in options
         if not key.startswith("tls.")
     ]
@@ -175,7 +175,7 @@ def render_objects(targets: Iterable[Any], *, only_changed: bool = False) -> lis
 
 def without_effect(
     target: Any, settings: Mapping[str, Setting], need: str, reason: str = ""
-) -> Iterator[Notice]:
+) -> Iterator[ConfigNotice]:
     """
     Yield a notice for each key that is set but does nothing without the key that it needs.
 
@@ -187,7 +187,7 @@ def without_effect(
         is_set = getattr(target, row.attribute) != row.default
         if row.needs == need and row.name in settings and is_set:
             where = settings[row.name].where
-            yield Notice(f"{where}: {row.name} has no effect{reason}")
+            yield ConfigNotice(f"{where}: {row.name} has no effect{reason}")
 
 
 def _value(setting: Setting, row: Key) -> Any:
@@ -199,24 +199,24 @@ def _value(setting: Setting, row: Key) -> Any:
         raise shown.error(f"{error}; {doubt}" if doubt else str(error)) from None
 
 
-def _check_effect(setting: Setting, row: Key, notices: list[Notice]) -> None:
+def _check_effect(setting: Setting, row: Key, notices: list[ConfigNotice]) -> None:
     """Refuse, or note, a key that RocketMQ 4.9 acts on and rmq-ha does not."""
     if not isinstance(row, UnservedKey):
         return
     if row.is_refused:
         raise setting.error(row.reason)
     if not row.is_silent:
-        notices.append(Notice(f"{setting.where}: {row.name} has no effect: {row.reason}"))
+        notices.append(ConfigNotice(f"{setting.where}: {row.name} has no effect: {row.reason}"))
 
 
-def _unknown(setting: Setting, known: Iterable[str]) -> Notice:
+def _unknown(setting: Setting, known: Iterable[str]) -> ConfigNotice:
     row = UNSERVED.get(setting.key)
     if row is not None and row.section is None and row.is_refused:
         raise setting.error(row.reason)
     if row is not None and row.sentence:
         is_fault = row.is_guard and setting.value.lower() == "true"
-        return Notice(f"{setting.where}: {row.sentence}", is_unknown=is_fault)
+        return ConfigNotice(f"{setting.where}: {row.sentence}", is_unknown=is_fault)
     by_lower = {key.lower(): key for key in sorted(known)}
     nearest = get_close_matches(setting.key.lower(), by_lower, 1, 0.6)
     hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""
-    return Notice(f"{setting.where}: unknown key {setting.key}{hint}", is_unknown=True)
+    return ConfigNotice(f"{setting.where}: unknown key {setting.key}{hint}", is_unknown=True)

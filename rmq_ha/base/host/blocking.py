@@ -83,9 +83,9 @@ class BlockingCalls:
         :param tls_demanded_by: see `rmq_ha.base.tls.client.ClientTls`.
         :raises ConfigurationError: a `tls.*` key, or a file that it names, is not valid.
         """
-        self._tls: _Tls | None
+        self._tls: _BlockingTls | None
         if ssl_context is not None:
-            self._tls = _Tls(ssl_context, True)
+            self._tls = _BlockingTls(ssl_context, True)
         else:
             self._tls = _context(tls or {}, use_tls, tls_demanded_by)
         self._connect_timeout = connect_timeout_ms / 1000
@@ -131,14 +131,14 @@ class BlockingCalls:
     def _signed(self, command: RemotingCommand, address: str) -> RemotingCommand:
         return command if self._sign is None else self._sign(command, address)
 
-    def _connection(self, address: str) -> "_Connection":
+    def _connection(self, address: str) -> "_BlockingConnection":
         if self._closed:
             raise RemotingConnectError(f"{address}: this client is closed; make a new one")
         mine = self._of_this_process()
         with mine.lock:
             connection = mine.connections.get(address)
             if connection is None:
-                connection = _Connection(address, self._tls, self._connect_timeout)
+                connection = _BlockingConnection(address, self._tls, self._connect_timeout)
                 mine.connections[address] = connection
         return connection
 
@@ -157,7 +157,7 @@ class _ProcessState:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.lock = threading.Lock()
-        self.connections: dict[str, _Connection] = {}
+        self.connections: dict[str, _BlockingConnection] = {}
 
     def close(self, *, is_ours: bool) -> None:
         connections, self.connections = self.connections, {}
@@ -165,15 +165,15 @@ class _ProcessState:
             connection.close(is_ours=is_ours)
 
 
-class _Tls(NamedTuple):
+class _BlockingTls(NamedTuple):
     context: ssl.SSLContext
     is_verified: bool
 
 
-class _Connection:
+class _BlockingConnection:
     """The connection to one address, opened when needed, and again after it was lost."""
 
-    def __init__(self, address: str, tls: _Tls | None, connect_timeout: float) -> None:
+    def __init__(self, address: str, tls: _BlockingTls | None, connect_timeout: float) -> None:
         self.address = address
         self.lock = threading.Lock()
         self._tls = tls
@@ -328,7 +328,7 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def _context(keys: Mapping[str, str], use_tls: bool, demanded_by: str) -> _Tls | None:
+def _context(keys: Mapping[str, str], use_tls: bool, demanded_by: str) -> _BlockingTls | None:
     """
     Return the TLS settings of a client's connections; None for connections without TLS.
 
@@ -345,7 +345,7 @@ def _context(keys: Mapping[str, str], use_tls: bool, demanded_by: str) -> _Tls |
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     if options.is_test_mode("client"):
-        return _Tls(context, False)
+        return _BlockingTls(context, False)
     trust = options.text("tls.client.trustCertPath")
     verifies = options.is_true("tls.client.authServer", bool(trust))
     if verifies and not trust:
@@ -366,4 +366,4 @@ def _context(keys: Mapping[str, str], use_tls: bool, demanded_by: str) -> _Tls |
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(filter(None, (certificate, key, trust)))
         raise ConfigurationError(f"the TLS files of this client ({files}): {error}") from None
-    return _Tls(context, verifies)
+    return _BlockingTls(context, verifies)

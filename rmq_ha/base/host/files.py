@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from rmq_ha.base.errors import CannotDecide
-from rmq_ha.base.store_files import Entry, Files
+from rmq_ha.base.store_files import DirectoryEntry, Files
 
 STAGED = "staged:"
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)
@@ -26,7 +26,7 @@ class LocalFiles:
     def __init__(self) -> None:
         self._last: tuple[str, int] = ("", 0)  # what was mapped last: path, and end
 
-    def list(self, path: str) -> list[Entry]:
+    def list(self, path: str) -> list[DirectoryEntry]:
         """Return the entries of a directory, sorted by name; none if it does not exist."""
         listed = []
         try:
@@ -39,7 +39,7 @@ class LocalFiles:
                     is_directory = entry.is_dir()
                     size = 0 if is_directory else status.st_size
                     modified = status.st_mtime_ns // 1_000_000
-                    listed.append(Entry(entry.name, size, is_directory, modified))
+                    listed.append(DirectoryEntry(entry.name, size, is_directory, modified))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -108,7 +108,7 @@ class ArrowFiles:
             self._filesystem = FileSystem.from_uri(self._uri)[0]
         return self._filesystem
 
-    def list(self, path: str) -> list[Entry]:
+    def list(self, path: str) -> list[DirectoryEntry]:
         """Return the entries of a directory, sorted by name; none if it does not exist."""
         from pyarrow.fs import FileSelector, FileType
 
@@ -120,7 +120,7 @@ class ArrowFiles:
         except OSError as error:
             raise CannotDecide(f"{path} cannot be listed: {error}") from None
         listed = [
-            Entry(
+            DirectoryEntry(
                 info.base_name,
                 info.size or 0,
                 info.type == FileType.Directory,
@@ -198,7 +198,7 @@ def _identity(place: str) -> object:
     return status.st_dev, status.st_ino
 
 
-def listing(place: str) -> list[Entry]:
+def listing(place: str) -> list[DirectoryEntry]:
     """Return the entries of a directory at any place; empty if it does not exist."""
     files, path = files_of(place)
     return files.list(path)

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.host.disk import RealDisk, RealFile
 from rmq_ha.base.host.files import LocalFiles
-from rmq_ha.base.store_files import Entry
+from rmq_ha.base.store_files import DirectoryEntry
 
 _LEADS_AWAY = (errno.ELOOP, errno.ENOTDIR)
 
@@ -26,7 +26,7 @@ class PlainFiles(LocalFiles):
         super().__init__()
         self._roots = roots
 
-    def list(self, path: str) -> list[Entry]:
+    def list(self, path: str) -> list[DirectoryEntry]:
         """
         Return the entries of a directory, sorted by name. A link is listed with its own size, which
         no file of a store has.
@@ -129,8 +129,8 @@ def _open_below(root: str, path: str, flags: int) -> int:
     return descriptor
 
 
-def _entry(entry: "os.DirEntry[str]") -> Entry:
+def _entry(entry: "os.DirEntry[str]") -> DirectoryEntry:
     status = entry.stat(follow_symlinks=False)
     is_directory = entry.is_dir(follow_symlinks=False)
     size = 0 if is_directory else status.st_size
-    return Entry(entry.name, size, is_directory, status.st_mtime_ns // 1_000_000)
+    return DirectoryEntry(entry.name, size, is_directory, status.st_mtime_ns // 1_000_000)

@@ -71,7 +71,7 @@ def place_of(message_id: str) -> int | None:
 
 
 @dataclass(slots=True)
-class Message:
+class BrokerMessage:
     """
     A message for `IMessageStore.put_message` (MessageExtBrokerInner).
 
@@ -103,7 +103,7 @@ TAGS; and the property string that is stored.
 """
 
 
-def draft_of(message: Message) -> Draft:
+def draft_of(message: BrokerMessage) -> Draft:
     """Return the content of the record that stores a message."""
     properties = message.properties
     if not properties and message.properties_string:

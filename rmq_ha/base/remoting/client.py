@@ -66,7 +66,7 @@ class RemotingClient:
         self._tls: ConnectingTls = tls
         self._dispatcher = RequestDispatcher()
         self.routes: dict[int, Handler] = self._dispatcher.routes
-        self._peers: dict[str, _Peer] = {}
+        self._peers: dict[str, _PeerConnection] = {}
         self._stopped = False
 
     def invoke(
@@ -148,7 +148,7 @@ class RemotingClient:
                 host, port = parse_host_port(address)
             except ValueError as error:
                 return fail(RemotingConnectError(str(error)))
-            peer = self._peers[address] = _Peer(self, address, host, port)
+            peer = self._peers[address] = _PeerConnection(self, address, host, port)
         return peer.connect(timeout)
 
     # For _Peer
@@ -169,7 +169,7 @@ class RemotingClient:
         self._peers.pop(address, None)
 
 
-class _Peer:
+class _PeerConnection:
     """The connection to one address, which may be missing, being made, or open."""
 
     def __init__(self, client: RemotingClient, address: str, host: str, port: int) -> None:
@@ -272,6 +272,6 @@ def _close_if_silent(failure: Failure, channel: Channel) -> Failure:
     return failure
 
 
-def _abort(peers: "list[_Peer]") -> None:
+def _abort(peers: "list[_PeerConnection]") -> None:
     for peer in peers:
         peer.abort()

@@ -32,7 +32,7 @@ room: a usual message has some KiB.
 """
 
 
-class Sender(Protocol):
+class FrameSender(Protocol):
     """A connection that may hold a part of a frame."""
 
     @property
@@ -53,7 +53,7 @@ class Sender(Protocol):
         """Close the connection and free its bytes."""
 
 
-class _Frame:
+class _UnfinishedFrame:
     """
     The unfinished frame of one connection.
 
@@ -70,7 +70,7 @@ class _Frame:
 
 
 @dataclass(slots=True)
-class _Address:
+class _AddressConnections:
     """
     The connections of one address.
 
@@ -82,8 +82,8 @@ class _Address:
 
     size: int = 0
     due: int = 0
-    reading: dict[Sender, _Frame] = field(default_factory=dict)
-    waiting: dict[Sender, _Frame] = field(default_factory=dict)
+    reading: dict[FrameSender, _UnfinishedFrame] = field(default_factory=dict)
+    waiting: dict[FrameSender, _UnfinishedFrame] = field(default_factory=dict)
 
 
 class UnfinishedFrames:
@@ -109,8 +109,10 @@ class UnfinishedFrames:
         self.kept = 0
         self.waits = 0
         self.dropped = dict.fromkeys((PER_HOST, IN_ALL, TIMEOUT), 0)
-        self._frames: dict[Sender, _Frame] = {}  # oldest first: a frame keeps its place
-        self._addresses: dict[str, _Address] = {}
+        self._frames: dict[
+            FrameSender, _UnfinishedFrame
+        ] = {}  # oldest first: a frame keeps its place
+        self._addresses: dict[str, _AddressConnections] = {}
 
     @property
     def timeout(self) -> int:
@@ -122,7 +124,7 @@ class UnfinishedFrames:
         """Most bytes of a frame's header."""
         return self._config.max_header_size
 
-    def keep(self, sender: Sender, size: int, missing: int = 0) -> None:
+    def keep(self, sender: FrameSender, size: int, missing: int = 0) -> None:
         """
         Note how many bytes of a connection's unfinished frame have arrived.
 
@@ -140,8 +142,8 @@ class UnfinishedFrames:
         if frame is not None and missing > frame.missing:  # another one: the one before is whole
             frame, waited = None, self._remove(sender)
         if frame is None:
-            frame = self._frames[sender] = _Frame()
-        address = self._addresses.setdefault(sender.host, _Address())
+            frame = self._frames[sender] = _UnfinishedFrame()
+        address = self._addresses.setdefault(sender.host, _AddressConnections())
         self.kept += size - frame.size
         address.size += size - frame.size
         if sender in address.reading:
@@ -159,17 +161,17 @@ class UnfinishedFrames:
         while self.kept > most:
             self._drop(next(iter(self._frames)), IN_ALL, most, "the oldest")
 
-    def forget(self, sender: Sender) -> None:
+    def forget(self, sender: FrameSender) -> None:
         """Forget a connection that is gone; do nothing if it has no unfinished frame."""
         self._remove(sender)
 
-    def drop_too_slow(self, sender: Sender) -> ProtocolViolation:
+    def drop_too_slow(self, sender: FrameSender) -> ProtocolViolation:
         """Drop a frame that was not whole in time, and return why its connection is closed."""
         self.forget(sender)
         self.dropped[TIMEOUT] += 1
         return ProtocolViolation(f"a frame is not whole after {self.timeout} s ({TIMEOUT})")
 
-    def _remove(self, sender: Sender) -> bool:
+    def _remove(self, sender: FrameSender) -> bool:
         """Remove a connection's frame, let others read on, and return whether it was put off."""
         frame = self._frames.pop(sender, None)
         if frame is None:
@@ -187,7 +189,9 @@ class UnfinishedFrames:
             self._addresses.pop(host, None)
         return waited
 
-    def _begin(self, sender: Sender, frame: _Frame, address: _Address, most: int) -> None:
+    def _begin(
+        self, sender: FrameSender, frame: _UnfinishedFrame, address: _AddressConnections, most: int
+    ) -> None:
         """Read on or put off a frame whose first bytes have arrived."""
         will_be = address.size + address.due + frame.missing
         is_small = frame.size + frame.missing <= most // SMALL_PART
@@ -203,7 +207,7 @@ class UnfinishedFrames:
             self._look = call_later(LOOK_S, self._look_at_all)
         sender.put_off()
 
-    def _let_read(self, address: _Address) -> None:
+    def _let_read(self, address: _AddressConnections) -> None:
         """Read on the oldest waiting frames, as far as they have room now."""
         most = self._config.max_unfinished_bytes_per_ip
         while address.waiting:
@@ -229,7 +233,7 @@ class UnfinishedFrames:
         if any(address.waiting for address in self._addresses.values()):
             self._look = self._clock.callLater(LOOK_S, self._look_at_all)
 
-    def _drop(self, sender: Sender, key: str, most: int, why: str) -> None:
+    def _drop(self, sender: FrameSender, key: str, most: int, why: str) -> None:
         size = self._frames[sender].size
         self.forget(sender)
         self.dropped[key] += 1

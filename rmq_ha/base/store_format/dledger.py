@@ -62,7 +62,7 @@ _MAX_NUMBER = (1 << 63) - 1
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
-class Header(NamedTuple):
+class EntryHeader(NamedTuple):
     """The first 48 bytes of an entry; the fields are named as in the entry's table."""
 
     magic: int
@@ -125,9 +125,9 @@ def encode_header(entry: Entry) -> bytes:
     )
 
 
-def decode_header(data: bytes | memoryview, offset: int = 0) -> Header:
-    """Read a header from at least 48 bytes. `Header.is_sound` says whether it makes sense."""
-    return Header(*HEADER.unpack_from(data, offset))
+def decode_header(data: bytes | memoryview, offset: int = 0) -> EntryHeader:
+    """Read a header from at least 48 bytes. `EntryHeader.is_sound` says whether it makes sense."""
+    return EntryHeader(*HEADER.unpack_from(data, offset))
 
 
 def decode_entry(data: bytes, offset: int = 0) -> Entry:
@@ -189,7 +189,7 @@ def decode_term(data: bytes) -> TermVote:
     return TermVote(_number(values, "currTerm"), values.get("voteLeader") or None)
 
 
-class Checkpoint(NamedTuple):
+class DLedgerCheckpoint(NamedTuple):
     """
     The values of the file `checkpoint`.
 
@@ -215,7 +215,7 @@ class SyncedUpTo(NamedTuple):
     pos: int = -1
 
 
-def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+def encode_checkpoint(checkpoint: DLedgerCheckpoint) -> bytes:
     """
     Return the content of `checkpoint`. Upstream drops the key `rmqHaSynced` when it writes the
     file.
@@ -226,7 +226,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     return text.encode()
 
 
-def decode_checkpoint(data: bytes) -> Checkpoint:
+def decode_checkpoint(data: bytes) -> DLedgerCheckpoint:
     """
     Read the content of `checkpoint`.
 
@@ -241,7 +241,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         except ValueError:
             raise CorruptRecord(f"rmqHaSynced is {values['rmqHaSynced'][:100]!r}") from None
         synced = SyncedUpTo(index, term, pos)
-    return Checkpoint(_number(values, "committedIndex"), end_index, synced)
+    return DLedgerCheckpoint(_number(values, "committedIndex"), end_index, synced)
 
 
 def _properties(data: bytes) -> dict[str, str]:

@@ -9,7 +9,7 @@ TERM_TOPIC = "RMQ_SYS_DLEDGER_TERM"
 """The topic of the record with which a leader begins its term. No member has a queue for it."""
 
 
-class Role(StrEnum):
+class MemberRole(StrEnum):
     """The role of a member, spelled as upstream spells it."""
 
     LEADER = "LEADER"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # clients need no server TLS
 Build = Callable[[], IProtocol]
 
 
-class _End(Protocol):
+class _TlsEnd(Protocol):
     """One end of a connection, which makes its inner protocol after the handshake."""
 
     transport: Any
@@ -82,7 +82,7 @@ class _End(Protocol):
         """Called if the connection ended before the inner protocol was made."""
 
 
-class TlsCall(_End):
+class TlsCall(_TlsEnd):
     """
     The connecting end.
 
@@ -131,7 +131,7 @@ def connect_tls(
     return connected.addCallback(lambda _: call.opened)
 
 
-class TlsDoor(_End):
+class TlsDoor(_TlsEnd):
     """
     The accepting end. The first byte tells plain connections from TLS; the rules refuse or accept
     them.

@@ -16,7 +16,7 @@ _Print = tuple[str, int | None, int | None]
 """Path, modification time in ms and size in bytes of a file; None if the file does not exist."""
 
 
-class Part(Protocol):
+class ReloadablePart(Protocol):
     @property
     def subject(self) -> str: ...
 
@@ -38,7 +38,7 @@ class TlsReload:
 
     log = Logger()
 
-    def __init__(self, host: Host, parts: Sequence[Part]) -> None:
+    def __init__(self, host: Host, parts: Sequence[ReloadablePart]) -> None:
         """:param parts: users of TLS files; each keeps its old files if new ones are not valid."""
         self._disk = host.disk
         self._worker = host.worker

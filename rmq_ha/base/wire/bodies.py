@@ -51,7 +51,7 @@ class Body(msgspec.Struct, rename="camel"):
         return from_members(cls, members)
 
 
-class Answer(Body):
+class AnswerBody(Body):
     """A body of an answer to a request of this process; the number of its values is not limited."""
 
     MOST = None
@@ -131,7 +131,7 @@ class LockBatch(Body):
         return from_members(cls, members)
 
 
-class LockedQueues(Answer):
+class LockedQueues(AnswerBody):
     """The queues that a client holds now (code 41)."""
 
     queues: list[MessageQueue] = field(name="lockOKMQSet", default_factory=list)
@@ -145,7 +145,7 @@ class CheckClient(Body):
     subscription: SubscriptionData | None = field(name="subscriptionData", default=None)
 
 
-class TopicTable(Answer):
+class TopicTable(AnswerBody):
     """TopicConfigSerializeWrapper: the body of code 21 (B7), and the file `topics.json`."""
 
     version: DataVersion = field(name="dataVersion", default_factory=DataVersion)
@@ -156,7 +156,7 @@ class TopicTable(Answer):
             topic.topic_name = topic.topic_name or name
 
 
-class GroupTable(Answer):
+class GroupTable(AnswerBody):
     """
     SubscriptionGroupWrapper: the body of code 201 (B9), and the file `subscriptionGroup.json`.
     """
@@ -171,7 +171,7 @@ class GroupTable(Answer):
             group.group_name = group.group_name or name
 
 
-class OffsetTable(Answer):
+class OffsetTable(AnswerBody):
     """
     The body of code 43, and the file `consumerOffset.json` (B8): offsets by `topic@group` and queue
     id.
@@ -180,7 +180,7 @@ class OffsetTable(Answer):
     offsets: dict[str, dict[int, int]] = field(name="offsetTable", default_factory=dict)
 
 
-class DelayOffsetTable(Answer):
+class DelayOffsetTable(AnswerBody):
     """
     The body of code 45, and the file `delayOffset.json`: the next offset of the queue of each delay
     level.
@@ -189,7 +189,7 @@ class DelayOffsetTable(Answer):
     offsets: dict[int, int] = field(name="offsetTable", default_factory=dict)
 
 
-class KVTable(Answer):
+class KVTable(AnswerBody):
     """Texts by name: facts of a running broker (code 28), or settings for brokers (B19)."""
 
     table: dict[str, str] = field(default_factory=dict)

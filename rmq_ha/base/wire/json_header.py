@@ -18,7 +18,7 @@ _LOWEST = -(2**31)
 _HIGHEST = 2**31 - 1
 
 
-class _Header(msgspec.Struct, gc=False):
+class _PlainHeader(msgspec.Struct, gc=False):
     """The header of well-behaved peers. Any other header takes the tolerant way."""
 
     code: Int32 = 0
@@ -30,7 +30,7 @@ class _Header(msgspec.Struct, gc=False):
     ext: dict[str, str] | None = msgspec.field(name="extFields", default=None)
 
 
-_decode = msgspec.json.Decoder(_Header, strict=False).decode
+_decode = msgspec.json.Decoder(_PlainHeader, strict=False).decode
 
 
 def decode_plain_header(data: bytes) -> RemotingCommand | None:

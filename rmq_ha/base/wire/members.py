@@ -19,7 +19,7 @@ T = TypeVar("T")
 _INITIAL = {inspect.StrType: "", inspect.IntType: 0, inspect.BoolType: False}
 
 
-class Member(NamedTuple):
+class JsonMember(NamedTuple):
     """
     One member that a class declares.
 
@@ -35,12 +35,12 @@ class Member(NamedTuple):
 
 
 @cache
-def members_of(kind: type[msgspec.Struct]) -> tuple[Member, ...]:
+def members_of(kind: type[msgspec.Struct]) -> tuple[JsonMember, ...]:
     """Return the members of a class, in the order in which they are written."""
     zeros = getattr(kind, "UNWRITTEN_ZEROS", ())
     return tuple(
         sorted(
-            Member(item.encode_name, item.name, item.name not in zeros)
+            JsonMember(item.encode_name, item.name, item.name not in zeros)
             for item in msgspec.structs.fields(kind)
         )
     )

@@ -13,10 +13,10 @@ from msgspec import field
 from rmq_ha.base.model.extension_unit import ExtensionUnit
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.wire import fastjson
-from rmq_ha.base.wire.bodies import Answer, MessageQueue
+from rmq_ha.base.wire.bodies import AnswerBody, MessageQueue
 
 
-class ResetOffsetBody(Answer):
+class ResetOffsetBody(AnswerBody):
     """
     Offsets by queue (B12). The Go client splits its text, so it keeps the form that Java writes.
     """
@@ -33,7 +33,7 @@ class QueueOffset(msgspec.Struct, rename="camel"):
     offset: int
 
 
-class ResetOffsetBodyForC(Answer):
+class ResetOffsetBodyForC(AnswerBody):
     """Offsets as a list, for clients that cannot read a map whose keys are objects."""
 
     offsets: list[QueueOffset] = field(name="offsetTable")
@@ -49,7 +49,7 @@ class ResetOffsetBodyForC(Answer):
         )
 
 
-class ConsumerStatusBody(Answer):
+class ConsumerStatusBody(AnswerBody):
     """
     GetConsumerStatusBody (code 223).
 
@@ -82,13 +82,13 @@ class QueueTimeSpan(msgspec.Struct, rename="camel"):
         self.consume_time_stamp_str = _local_time(self.consume_time_stamp)
 
 
-class ConsumeTimeSpans(Answer):
+class ConsumeTimeSpans(AnswerBody):
     """QueryConsumeTimeSpanBody (B14)."""
 
     spans: list[QueueTimeSpan] = field(name="consumeTimeSpanSet")
 
 
-class CorrectionOffsets(Answer):
+class CorrectionOffsets(AnswerBody):
     """QueryCorrectionOffsetBody (code 308): offsets by queue id."""
 
     correction_offsets: dict[int, int]
@@ -121,7 +121,7 @@ class QueueEntry(msgspec.Struct, rename="camel"):
         return self
 
 
-class ConsumeQueueBody(Answer):
+class ConsumeQueueBody(AnswerBody):
     """
     QueryConsumeQueueResponseBody (B18).
 

@@ -16,7 +16,7 @@ from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.wire.bodies import (
-    Answer,
+    AnswerBody,
     Body,
     TopicTable,
     read_as,
@@ -154,7 +154,9 @@ class RegisterBrokerBody(msgspec.Struct):
             no `topicSysFlag`.
         """
         if not compressed:
-            return encode(_Registration(TopicTable(self.version, self.topics), self.filter_servers))
+            return encode(
+                _PlainRegistration(TopicTable(self.version, self.topics), self.filter_servers)
+            )
         pieces = [_sized(encode(self.version)), _INT.pack(len(self.topics))]
         pieces += [_sized(_topic_text(topic)) for topic in self.topics.values()]
         pieces.append(_sized(encode(self.filter_servers or [])))
@@ -183,12 +185,12 @@ class RegisterBrokerBody(msgspec.Struct):
             table = read_as(TopicTable, body, REGISTRATION_VALUES)
             limits.check_topics(len(table.topics))
             return cls(table.version, table.topics, None)
-        read = read_as(_Registration, body, REGISTRATION_VALUES)
+        read = read_as(_PlainRegistration, body, REGISTRATION_VALUES)
         limits.check_topics(len(read.table.topics))
         return cls(read.table.version, read.table.topics, read.filter_servers)
 
 
-class _Registration(msgspec.Struct):
+class _PlainRegistration(msgspec.Struct):
     """The members of a registration that is not compressed."""
 
     table: TopicTable = field(name="topicConfigSerializeWrapper", default_factory=TopicTable)
@@ -287,7 +289,7 @@ class BrokerRoute(msgspec.Struct, rename="camel"):
     addresses: dict[int, str] = field(name="brokerAddrs", default_factory=dict)
 
 
-class TopicRoute(Answer):
+class TopicRoute(AnswerBody):
     """TopicRouteData (code 105): the brokers and queues of a topic."""
 
     queues: list[QueueRoute] = field(name="queueDatas", default_factory=list)
@@ -313,7 +315,7 @@ def wants_standard_json(version: int, ext: dict[str, str] | None) -> bool:
     return version >= V4_9_4 or asked.lower() == "true"
 
 
-class ClusterInfo(Answer):
+class ClusterInfo(AnswerBody):
     """
     The body of code 106: all brokers by name, and the names by cluster. Ids have no quotes, for
     every client.

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import field
 
 from rmq_ha.base.model.subscription import SubscriptionData
-from rmq_ha.base.wire.bodies import Answer, MessageQueue
+from rmq_ha.base.wire.bodies import AnswerBody, MessageQueue
 from rmq_ha.base.wire.fastjson import RawJson
 
 REPLICATION_KEY = "rmqHaReplication"
@@ -31,7 +31,7 @@ class Connection(msgspec.Struct, rename="camel", frozen=True, order=True):
     version: int
 
 
-class ConsumerConnection(Answer):
+class ConsumerConnection(AnswerBody):
     """The consumers of a group, and how they consume (B3)."""
 
     connections: list[Connection] = field(name="connectionSet", default_factory=list)
@@ -43,7 +43,7 @@ class ConsumerConnection(Answer):
     consume_from_where: str | None = None
 
 
-class ProducerConnection(Answer):
+class ProducerConnection(AnswerBody):
     """The producers of a group (B4)."""
 
     connections: list[Connection] = field(name="connectionSet", default_factory=list)
@@ -57,7 +57,7 @@ class TopicOffset(msgspec.Struct, rename="camel", frozen=True):
     last_update_timestamp: int
 
 
-class TopicStatsTable(Answer):
+class TopicStatsTable(AnswerBody):
     """
     The bounds of all queues of a topic (B10).
 
@@ -75,14 +75,14 @@ class ConsumeOffset(msgspec.Struct, rename="camel", frozen=True):
     last_timestamp: int
 
 
-class ConsumeStats(Answer):
+class ConsumeStats(AnswerBody):
     """The progress of a group in all queues (B11)."""
 
     offsets: Mapping[MessageQueue, ConsumeOffset] = field(name="offsetTable")
     consume_tps: float = 0.0
 
 
-class _Growth(Protocol):
+class _CounterGrowth(Protocol):
     """How much a counter grew during a window of time."""
 
     @property
@@ -101,7 +101,7 @@ class StatsSpan(msgspec.Struct):
     per_time: float = field(name="avgpt")
 
 
-class BrokerStatsData(Answer):
+class BrokerStatsData(AnswerBody):
     """The counts of a broker over a minute, an hour and a day (B16)."""
 
     stats_minute: StatsSpan
@@ -109,7 +109,7 @@ class BrokerStatsData(Answer):
     stats_day: StatsSpan
 
     @classmethod
-    def from_growths(cls, growths: Sequence[_Growth]) -> "BrokerStatsData":
+    def from_growths(cls, growths: Sequence[_CounterGrowth]) -> "BrokerStatsData":
         """
         Make the body from counts.
 
@@ -120,7 +120,7 @@ class BrokerStatsData(Answer):
         )
 
 
-class ConsumeStatsList(Answer):
+class ConsumeStatsList(AnswerBody):
     """
     The progress of all groups of a broker (B17).
 
@@ -148,7 +148,7 @@ class ProducerClient(msgspec.Struct, rename="camel"):
     remote_ip: str = field(name="remoteIP")
 
 
-class ProducerTable(Answer):
+class ProducerTable(AnswerBody):
     """ProducerTableInfo: the producers by group."""
 
     data: dict[str, list[ProducerClient]] = field(default_factory=dict)

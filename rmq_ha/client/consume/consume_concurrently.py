@@ -16,7 +16,7 @@ from rmq_ha.client.consume.consume_service import (
     CALLS_PER_TURN,
     Caller,
     ConsumeParts,
-    Fate,
+    FailedMessageFate,
     ListenerCall,
     directly_result,
     fate_of,
@@ -167,9 +167,9 @@ class ConsumeConcurrently:
             back.addErrback(lambda failure: self.log.failure("giving back failed", failure))
             back.addBoth(lambda _: self._end_call(call))
 
-    def _fate(self, call: ListenerCall) -> Fate:
+    def _fate(self, call: ListenerCall) -> FailedMessageFate:
         if not self._config.is_clustering:
-            return Fate("it is dropped, as groups that broadcast know no retries")
+            return FailedMessageFate("it is dropped, as groups that broadcast know no retries")
         times = call.messages[0].reconsume_times if call.messages else 0
         if call.context.delay_level_when_next_consume < 0:
             return fate_of(times, 0, self._parts.group)

@@ -19,7 +19,7 @@ from rmq_ha.client.consume.consume_service import (
     CALLS_PER_TURN,
     Caller,
     ConsumeParts,
-    Fate,
+    FailedMessageFate,
     ListenerCall,
     directly_result,
     fate_of,
@@ -46,7 +46,7 @@ _RESULTS = {
 }
 
 
-class _Lane:
+class _QueueLane:
     """
     The state of one queue, for which at most one call of the listener runs at a time.
 
@@ -77,8 +77,8 @@ class ConsumeOrderly:
         self._clock = parts.instance.host.clock
         self._steady_ms = parts.instance.host.steady_ms
         self._caller = Caller(parts, SUCCESS, SUSPEND, self._fate)
-        self._lanes: dict[ProcessQueue, _Lane] = {}
-        self._ready: deque[_Lane] = deque()
+        self._lanes: dict[ProcessQueue, _QueueLane] = {}
+        self._ready: deque[_QueueLane] = deque()
         self._queues: Mapping[MessageQueue, ProcessQueue] = {}
         self._turn: IDelayedCall | None = None
         self._working = False
@@ -123,7 +123,7 @@ class ConsumeOrderly:
         """Note that the queue's cache got more messages; let the queue wait for its next call."""
         lane = self._lanes.get(process_queue)
         if lane is None:
-            lane = self._lanes[process_queue] = _Lane(process_queue, queue)
+            lane = self._lanes[process_queue] = _QueueLane(process_queue, queue)
         if not lane.busy:
             self._enter(lane)
 
@@ -168,7 +168,7 @@ class ConsumeOrderly:
             tried["outcome"], tried["spent"], _RESULTS, order=True, auto_commit=auto_commit
         )
 
-    def _enter(self, lane: _Lane) -> None:
+    def _enter(self, lane: _QueueLane) -> None:
         lane.busy = True
         self._ready.append(lane)
         self._work()
@@ -194,7 +194,7 @@ class ConsumeOrderly:
         self._turn = None
         self._work()
 
-    def _serve(self, lane: _Lane) -> None:
+    def _serve(self, lane: _QueueLane) -> None:
         """Begin the next call for one queue, if it has messages and its lock is valid."""
         process_queue = lane.process_queue
         if process_queue.dropped:
@@ -212,19 +212,19 @@ class ConsumeOrderly:
         call = ListenerCall(process_queue, lane.queue, messages, context, self._steady_ms())
         self._caller.call(call, lambda call, status: self._answered(lane, call, status))
 
-    def _rest(self, lane: _Lane, seconds: float, then: Any) -> None:
+    def _rest(self, lane: _QueueLane, seconds: float, then: Any) -> None:
         def go_on() -> None:
             lane.timer = None
             then(lane)
 
         lane.timer = self._clock.callLater(seconds, go_on)
 
-    def _lock_again(self, lane: _Lane) -> None:
+    def _lock_again(self, lane: _QueueLane) -> None:
         Deferred.fromCoroutine(self._lock_one(lane)).addErrback(
             lambda failure: self.log.failure("locking failed", failure)
         ).addBoth(lambda _: self._enter(lane))
 
-    async def _lock_one(self, lane: _Lane) -> None:
+    async def _lock_one(self, lane: _QueueLane) -> None:
         locked = await self._lock(lane.queue.broker_name, [lane.queue])
         if not lane.process_queue.dropped:
             self._note_lock(lane.process_queue, lane.queue, bool(locked))
@@ -242,7 +242,7 @@ class ConsumeOrderly:
 
     # Answers
 
-    def _answered(self, lane: _Lane, call: ListenerCall, status: Any) -> None:
+    def _answered(self, lane: _QueueLane, call: ListenerCall, status: Any) -> None:
         if call.process_queue.dropped:
             self.log.debug("{queue} is not ours any more: its result is void", queue=call.queue)
             self._end_call(lane, call, None)
@@ -258,11 +258,11 @@ class ConsumeOrderly:
             again.addErrback(self._suspend_failed)
             again.addCallback(lambda rest: self._end_call(lane, call, rest))
 
-    def _fate(self, call: ListenerCall) -> Fate:
+    def _fate(self, call: ListenerCall) -> FailedMessageFate:
         times = call.messages[0].reconsume_times if call.messages else 0
         most = self._parts.send_back.max_reconsume_times
         if most >= MAX_INT:
-            return Fate("its queue waits for it, and it comes again")
+            return FailedMessageFate("its queue waits for it, and it comes again")
         return fate_of(times, most, self._parts.group)
 
     def _suspend_failed(self, failure: Any) -> float:
@@ -306,7 +306,7 @@ class ConsumeOrderly:
             millis = self._config.suspend_current_queue_time_ms
         return min(max(millis, _SHORTEST_REST_MS), _LONGEST_REST_MS) / 1000
 
-    def _end_call(self, lane: _Lane, call: ListenerCall, rest: float | None) -> None:
+    def _end_call(self, lane: _QueueLane, call: ListenerCall, rest: float | None) -> None:
         self._caller.end_call(call)
         if lane.left is not None:
             lane.left.callback(None)

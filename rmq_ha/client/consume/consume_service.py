@@ -20,7 +20,7 @@ from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.consume.held_places import HeldPlaces
 from rmq_ha.client.consume.offsets import OffsetStore
 from rmq_ha.client.consume.send_back import SendBack
-from rmq_ha.client.rules.consume_stats import ConsumeStats
+from rmq_ha.client.rules.consume_stats import ConsumeRates
 from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.listening import Listener, NotTaken, as_deferred
 from rmq_ha.client.rules.messages import MessageExt
@@ -81,7 +81,7 @@ class ConsumeParts:
     listener: Listener
     offsets: OffsetStore
     send_back: SendBack
-    stats: ConsumeStats
+    stats: ConsumeRates
     hooks: Sequence[ConsumeHook] = ()
 
 
@@ -120,7 +120,7 @@ class ListenerCall:
         self.hook_context: ConsumeMessageContext | None = None
 
 
-class Fate(NamedTuple):
+class FailedMessageFate(NamedTuple):
     """
     What happens next with a message that was not consumed.
 
@@ -132,7 +132,7 @@ class Fate(NamedTuple):
     is_last: bool = False
 
 
-def fate_of(times: int, most: int, group: str) -> Fate:
+def fate_of(times: int, most: int, group: str) -> FailedMessageFate:
     """
     Say whether a message is tried again or goes to the dead-letter queue.
 
@@ -140,9 +140,9 @@ def fate_of(times: int, most: int, group: str) -> Fate:
     :param most: how many times a message is tried again at most.
     """
     if times < most:
-        return Fate(f"it will come again (attempt {times + 1} of {most + 1})")
+        return FailedMessageFate(f"it will come again (attempt {times + 1} of {most + 1})")
     tried = f"that was attempt {times + 1} of {most + 1}, and "
-    return Fate(f"{tried if most else ''}it goes to {DLQ_PREFIX}{group}", is_last=True)
+    return FailedMessageFate(f"{tried if most else ''}it goes to {DLQ_PREFIX}{group}", is_last=True)
 
 
 class Caller:
@@ -161,7 +161,7 @@ class Caller:
         parts: ConsumeParts,
         success: Any,
         later: Any,
-        fate: "Callable[[ListenerCall], Fate]",
+        fate: "Callable[[ListenerCall], FailedMessageFate]",
     ) -> None:
         """
         :param success: the status that stands for None from a listener.

@@ -28,7 +28,7 @@ from rmq_ha.client.consume.push_queues import PushQueues, Service
 from rmq_ha.client.consume.rebalancer import Rebalancer
 from rmq_ha.client.consume.send_back import SendBack
 from rmq_ha.client.rebalance.strategies import AllocateStrategy
-from rmq_ha.client.rules.consume_stats import ConsumeStats
+from rmq_ha.client.rules.consume_stats import ConsumeRates
 from rmq_ha.client.rules.consumer_settings import DEFAULT_MAX_RECONSUME_TIMES, PushConsumerConfig
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.listening import MAX_INT, ConcurrentListener, Listener, OrderlyListener
@@ -79,7 +79,7 @@ class PushConsumer:
         self._strategy = strategy
         self._hooks = tuple(hooks)
         self._subscriptions = Subscriptions()
-        self._stats = ConsumeStats()
+        self._stats = ConsumeRates()
         self._now_ms = instance.host.now_ms
         self._api = PullApi(instance, self._base.group, self._base.choice, tuple(filters))
         self._queues = PushQueues(

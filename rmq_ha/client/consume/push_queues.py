@@ -18,7 +18,7 @@ from rmq_ha.client.consume.consumer_base import ConsumerBase
 from rmq_ha.client.consume.pull_api import PullApi
 from rmq_ha.client.consume.pull_loop import PAUSED_SECONDS, PullLoop
 from rmq_ha.client.lookup.pulls import Pull
-from rmq_ha.client.rules.consume_stats import ConsumeStats
+from rmq_ha.client.rules.consume_stats import ConsumeRates
 from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.process_queue import FlowLimits, ProcessQueue
@@ -46,7 +46,7 @@ class PushQueues:
         config: PushConsumerConfig,
         subscriptions: Subscriptions,
         pull_api: PullApi,
-        stats: ConsumeStats,
+        stats: ConsumeRates,
         on_change: Callable[[], None],
     ) -> None:
         host = base.instance.host

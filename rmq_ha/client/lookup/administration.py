@@ -80,7 +80,7 @@ def clean(address: str, code: RequestCode) -> Asking[None]:
     yield from expect(Ask(RemotingCommand(code), address))
 
 
-class Members(NamedTuple):
+class ConnectedMembers(NamedTuple):
     """
     The members of a consumer group, as one broker knows them.
 
@@ -92,19 +92,19 @@ class Members(NamedTuple):
     how: dict[str, str | None]
 
 
-def members_of(address: str, group: str) -> Asking[Members]:
+def members_of(address: str, group: str) -> Asking[ConnectedMembers]:
     """Ask for a group's members; empty if it has none. Raises as `put_topic` does."""
     command = RemotingCommand(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
     response = yield from expect(Ask(command, address), _NOBODY)
     if response.code:
-        return Members([], {}, {})
+        return ConnectedMembers([], {}, {})
     listing = ConsumerConnection.decode(response.body or b"{}")
     how = {
         "consumeType": listing.consume_type,
         "messageModel": listing.message_model,
         "consumeFromWhere": listing.consume_from_where,
     }
-    return Members(listing.connections, dict(listing.subscriptions), how)
+    return ConnectedMembers(listing.connections, dict(listing.subscriptions), how)
 
 
 def producers_at(address: str) -> Asking[dict[str, list[Connection]]]:

@@ -14,7 +14,7 @@ from rmq_ha.client.lookup.asking import Ask, Asking, expect
 TOPIC_PUTS, GROUP_GETS = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 
 
-class Growth(NamedTuple):
+class TrafficCount(NamedTuple):
     """
     A count of messages.
 
@@ -26,7 +26,7 @@ class Growth(NamedTuple):
     day: int = 0
 
 
-def growth(address: str, name: str, key: str) -> Asking[Growth]:
+def growth(address: str, name: str, key: str) -> Asking[TrafficCount]:
     """
     Ask a broker for one of its counts.
 
@@ -39,10 +39,10 @@ def growth(address: str, name: str, key: str) -> Asking[Growth]:
     command = RemotingCommand(RequestCode.VIEW_BROKER_STATS_DATA, ext)
     response = yield from expect(Ask(command, address), (ResponseCode.SYSTEM_ERROR,))
     if response.code:  # no message was sent or read there since the broker has started
-        return Growth()
+        return TrafficCount()
     return read_body(
         response.body or b"{}",
-        lambda value: Growth(
+        lambda value: TrafficCount(
             float(value["statsMinute"]["tps"]),
             # A broker samples the day once an hour and the hour every ten minutes, so the sum of
             # the shorter span may be the larger one.

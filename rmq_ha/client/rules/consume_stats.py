@@ -18,7 +18,7 @@ class _Sums:
         self.ok_ms = self.pull_ms = 0
 
 
-class ConsumeStats:
+class ConsumeRates:
     """
     Rates of one consumer by topic, over the last minute in steps of 5 s.
 

@@ -10,7 +10,7 @@ _ABSENCES_MS = (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000)
 ISOLATED_MS = 30_000
 
 
-class _Item(NamedTuple):
+class _FaultItem(NamedTuple):
     latency_ms: float
     until_ms: float
 
@@ -20,7 +20,7 @@ class LatencyFaults:
 
     def __init__(self, first: int = 0) -> None:
         """:param first: start value of the counter by which `least_bad` takes turns."""
-        self._items: dict[str, _Item] = {}
+        self._items: dict[str, _FaultItem] = {}
         self._turn = first
 
     def update(self, broker: str, latency_ms: float, now_ms: float, *, isolated: bool) -> None:
@@ -30,7 +30,7 @@ class LatencyFaults:
         :param isolated: whether the send failed, which counts as a latency of 30 s.
         """
         counted = ISOLATED_MS if isolated else latency_ms
-        self._items[broker] = _Item(latency_ms, now_ms + absence_ms(counted))
+        self._items[broker] = _FaultItem(latency_ms, now_ms + absence_ms(counted))
 
     def is_available(self, broker: str, now_ms: float) -> bool:
         """Whether the last send to a broker was fast enough, or its absence time is over."""

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T", bound=Hashable)
 
 
-class Admission(Enum):
+class SendAdmission(Enum):
     """What a new send has to do: go, wait for a place, or be refused."""
 
     GO = 0
@@ -45,7 +45,7 @@ class InFlight(Generic[T]):
         """How many sends wait for a place."""
         return len(self._waiting)
 
-    def admit(self, item: T, size: int, *, again: bool = False) -> Admission:
+    def admit(self, item: T, size: int, *, again: bool = False) -> SendAdmission:
         """
         Let a send go, or wait, or refuse it.
 
@@ -55,11 +55,11 @@ class InFlight(Generic[T]):
         if not self._waiting and self._fits(size):
             self.count += 1
             self.size += size
-            return Admission.GO
+            return SendAdmission.GO
         if len(self._waiting) >= self._max_waiting and not again:
-            return Admission.REFUSED
+            return SendAdmission.REFUSED
         self._waiting[item] = size
-        return Admission.WAIT
+        return SendAdmission.WAIT
 
     def release(self, size: int) -> bool:
         """Free the place of a send that is done; return whether other sends wait."""

@@ -21,7 +21,7 @@ from rmq_ha.client.rules.errors import (
     SendTimeout,
     TooManyInFlight,
 )
-from rmq_ha.client.rules.in_flight import Admission, InFlight
+from rmq_ha.client.rules.in_flight import InFlight, SendAdmission
 from rmq_ha.client.rules.messages import SendResult, SendStatus
 from rmq_ha.client.rules.resting import Pauses, Resting
 from rmq_ha.client.rules.settings import ProducerConfig
@@ -118,12 +118,12 @@ class Sender:
             `Producer.send` does.
         """
         admission = self._in_flight.admit(send, send.size)
-        if admission is Admission.REFUSED:
+        if admission is SendAdmission.REFUSED:
             return fail(self._too_many())
         send.decider = self
         later: Deferred[Any] = Deferred(lambda _: self._cancelled(send))
         send.later = later
-        if admission is Admission.GO:
+        if admission is SendAdmission.GO:
             self._launch(send, send.since)
         else:
             self._watch(send)
@@ -295,7 +295,7 @@ class Sender:
         self._arm_rest()
 
     def _wake(self, send: Send, now: float) -> None:
-        if self._in_flight.admit(send, send.size, again=True) is Admission.GO:
+        if self._in_flight.admit(send, send.size, again=True) is SendAdmission.GO:
             self._launch(send, now)
 
     def _learn(self, send: Send, outcome: object) -> None:

@@ -60,7 +60,7 @@ _NONE = np.iinfo(np.int64).min
 _Row = dict[str, Any]
 
 
-class Span(NamedTuple):
+class LedgerSpan(NamedTuple):
     """The rows of a group and a topic in a ledger: how many, and between which times."""
 
     topic: str | None
@@ -76,8 +76,8 @@ class LedgerComparison:
     def __init__(
         self,
         window_ms: int,
-        sent: Sequence[Span],
-        given: Sequence[Span],
+        sent: Sequence[LedgerSpan],
+        given: Sequence[LedgerSpan],
         ordered: Collection[str],
         grace_ms: int = 10_000,
     ) -> None:

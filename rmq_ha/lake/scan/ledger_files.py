@@ -86,7 +86,7 @@ _NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _EVERY = msgspec.json.Decoder(dict[str, Any])
 
 
-class Scope(NamedTuple):
+class LedgerScope(NamedTuple):
     """The rows that are wanted: those of these topics, brokers (empty: all), and times."""
 
     topics: Collection[str] = ()
@@ -95,7 +95,7 @@ class Scope(NamedTuple):
     to_ms: int | None = None
 
 
-class Reading(NamedTuple):
+class LedgerReading(NamedTuple):
     """
     How a ledger is read.
 
@@ -107,7 +107,7 @@ class Reading(NamedTuple):
     side: int
     id_column: str
     window_ms: int
-    scope: Scope = Scope()
+    scope: LedgerScope = LedgerScope()
 
     def batches(self, raw: Iterable[Any]) -> Iterator[Any]:
         """

@@ -80,7 +80,7 @@ def was_interrupted(error: BaseException | None) -> bool:
 def next_step(error: BaseException) -> str:
     """Return what to do about a failure; empty if its message says it."""
     text = str(error)
-    if type(error).__name__ in ("NoJava", "NoMaster"):
+    if type(error).__name__ in ("NoJava", "NoSparkMaster"):
         return ""
     if type(error).__name__ == "GatewayFailed":
         return "(`rmqha-spark java-home --verbose` says which Java is taken)"

@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from rmq_ha.base.host.files import absolute
-from rmq_ha.lake.scan.fleet.facts import IDS, SUMS, Replica, replicas_in
-from rmq_ha.lake.scan.fleet.judging import Patience, judge, seen_twice
+from rmq_ha.lake.scan.fleet.facts import IDS, SUMS, ReplicaFacts, replicas_in
+from rmq_ha.lake.scan.fleet.judging import JudgingLimits, judge, seen_twice
 from rmq_ha.lake.spark.findings import FINDINGS, finding_row, findings_of
 from rmq_ha.lake.spark.result import JobResult, Table
 from rmq_ha.lake.spark.running import Job, job_options, run_job
 from rmq_ha.lake.spark.spreading import spread
-from rmq_ha.ops.offsets.command import Span
+from rmq_ha.ops.offsets.command import DurationParam
 from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
 from rmq_ha.ops.offsets.verdict import Limits
 
@@ -47,9 +47,9 @@ _ROWS = pa.schema(
 
 @click.command("verify-fleet")
 @click.argument("directory")
-@click.option("--max-skew", type=Span(), default="20s", show_default=True,
+@click.option("--max-skew", type=DurationParam(), default="20s", show_default=True,
               help="How old the tables of a slave may be.")  # fmt: skip
-@click.option("--max-age", type=Span(), default="24h", show_default=True,
+@click.option("--max-age", type=DurationParam(), default="24h", show_default=True,
               help="How old the facts may be.")  # fmt: skip
 @click.option("--alone", multiple=True, metavar="BROKER",
               help="A broker that has no slave on purpose; repeatable.")  # fmt: skip
@@ -70,14 +70,14 @@ def verify_fleet(
     """
 
     def body(job: Job) -> JobResult:
-        patience = Patience(max_skew, max_age, not no_fetch, frozenset(alone))
+        patience = JudgingLimits(max_skew, max_age, not no_fetch, frozenset(alone))
         return verify(job, directory, patience, job.now_ms(), looks_for_ids=ids)
 
     run_job("verify-fleet", {"directory": directory}, body)
 
 
 def verify(
-    job: Any, directory: str, patience: Patience, now_ms: int, *, looks_for_ids: bool = False
+    job: Any, directory: str, patience: JudgingLimits, now_ms: int, *, looks_for_ids: bool = False
 ) -> JobResult:
     """
     Judge every broker, and all of them.
@@ -89,7 +89,7 @@ def verify(
     twice = seen_twice(replicas)
     brokers = [list(some) for _, some in groupby(replicas, key=lambda store: store.state.broker)]
 
-    def work(some: Iterator[Sequence[Replica]]) -> Iterator[Any]:
+    def work(some: Iterator[Sequence[ReplicaFacts]]) -> Iterator[Any]:
         for broker in some:
             yield pa.RecordBatch.from_pylist([_row(broker, patience, now_ms, twice)], _ROWS)
 
@@ -118,7 +118,7 @@ def verify(
 
 
 def _row(
-    replicas: Sequence[Replica], patience: Patience, now_ms: int, twice: Collection[str]
+    replicas: Sequence[ReplicaFacts], patience: JudgingLimits, now_ms: int, twice: Collection[str]
 ) -> dict[str, Any]:
     told = judge(replicas, Limits(), patience, now_ms, twice)
     findings = [dict(zip(COLUMNS, finding_row(finding), strict=True)) for finding in told.findings]
@@ -147,12 +147,12 @@ def decided(rows: Sequence[Row], stores: int) -> tuple[Outcome, str]:
     return (Outcome.UNDECIDED if codes[Outcome.UNDECIDED] else Outcome.HOLDS), says
 
 
-def _read(spark: SparkSession, replicas: Sequence[Replica], kind: str) -> DataFrame | None:
+def _read(spark: SparkSession, replicas: Sequence[ReplicaFacts], kind: str) -> DataFrame | None:
     paths = [path for replica in replicas for path in replica.paths(kind)]
     return spark.read.parquet(*paths) if paths else None
 
 
-def topics(spark: SparkSession, masters: Sequence[Replica]) -> DataFrame:
+def topics(spark: SparkSession, masters: Sequence[ReplicaFacts]) -> DataFrame:
     """Return the messages of all brokers by topic and hour of birth."""
     sums = _read(spark, masters, SUMS)
     if sums is None:
@@ -164,7 +164,7 @@ def topics(spark: SparkSession, masters: Sequence[Replica]) -> DataFrame:
     )
 
 
-def duplicates(spark: SparkSession, masters: Sequence[Replica]) -> DataFrame | None:
+def duplicates(spark: SparkSession, masters: Sequence[ReplicaFacts]) -> DataFrame | None:
     """
     Return ids that two messages of ordinary topics have, on one broker or on two; the first
     thousand.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rmq_ha.lake.spark.host.output import JobOutput
-    from rmq_ha.lake.spark.host.session import Session
+    from rmq_ha.lake.spark.host.session import StartingSession
     from rmq_ha.ops.offsets.places import Place
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -157,7 +157,9 @@ class Job:
     :ivar session: the session; None until it was used.
     """
 
-    def __init__(self, name: str, frame: Frame, options: Options, starting: "Session") -> None:
+    def __init__(
+        self, name: str, frame: Frame, options: Options, starting: "StartingSession"
+    ) -> None:
         self.name = name
         self.start_seconds = 0.0
         self._frame = frame
@@ -235,15 +237,15 @@ def run_job(
 
     :param name: name of the job, as in the command.
     :param inputs: its inputs, for the summary.
-    :param rows_in_java: see `Session`.
+    :param rows_in_java: see `StartingSession`.
     """
-    run = _Run(name, inputs, current_frame(), current_options())
+    run = _JobRun(name, inputs, current_frame(), current_options())
     with ending.interruptible():
         outcome = run.outcome(body, rows_in_java)
     sys.exit(int(outcome))
 
 
-class _Run:
+class _JobRun:
     def __init__(
         self, name: str, inputs: Mapping[str, str], frame: Frame, options: Options
     ) -> None:
@@ -266,9 +268,9 @@ class _Run:
                 from rmq_ha.lake.spark.host.output import prepare
 
                 prepare(self._frame.out)
-            from rmq_ha.lake.spark.host.session import Session
+            from rmq_ha.lake.spark.host.session import StartingSession
 
-            starting = Session(
+            starting = StartingSession(
                 f"rmq-ha {self._name}",
                 master=self._frame.master,
                 conf=self._frame.conf,

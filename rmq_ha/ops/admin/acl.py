@@ -19,7 +19,7 @@ from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.message_text import time_text
 from rmq_ha.ops.admin.options import combine_options, common_options, on_option
 from rmq_ha.ops.admin.session import FAILED, ChangeRefused, NothingFound, Session, run
-from rmq_ha.ops.admin.targets import Target, targets
+from rmq_ha.ops.admin.targets import BrokerTarget, targets
 from rmq_ha.ops.admin.white_addresses import set_white_addresses
 
 LIST_COLUMNS = (
@@ -134,7 +134,7 @@ async def show_accounts(
             session.output.warn(f"{name} is not the same on all brokers: use acl set {name}")
 
 
-def _row(target: Target, item: Account, show_secrets: bool) -> list[Any]:
+def _row(target: BrokerTarget, item: Account, show_secrets: bool) -> list[Any]:
     secret = item.secret_key if show_secrets else item.secret_key and HIDDEN
     own = [item.access_key, target.name or target.address, target.address, item.admin]
     perms = [item.default_topic_perm, item.default_group_perm]
@@ -142,7 +142,7 @@ def _row(target: Target, item: Account, show_secrets: bool) -> list[Any]:
     return [*own, item.white_remote_address, *perms, *entries, secret]
 
 
-async def _rules(asker: Asker, target: Target) -> AclRules:
+async def _rules(asker: Asker, target: BrokerTarget) -> AclRules:
     """
     Ask a broker for its accounts.
 
@@ -251,7 +251,7 @@ async def set_account(
     :raises ChangeRefused: a new account needs a secret.
     """
     asker, brokers = await targets(session, which)
-    plan: list[tuple[Target, Account]] = []
+    plan: list[tuple[BrokerTarget, Account]] = []
     rows: list[list[Any]] = []
     for target in session.output.track("asking brokers", brokers):
         before = (await _rules(asker, target)).accounts.get(name)
@@ -292,7 +292,7 @@ def _merged(before: Iterable[str], given: dict[str, str]) -> tuple[str, ...]:
     return tuple(f"{name}={perm}" for name, perm in {**known, **given}.items())
 
 
-def _differences(target: Target, before: Account, after: Account) -> list[list[Any]]:
+def _differences(target: BrokerTarget, before: Account, after: Account) -> list[list[Any]]:
     rows = []
     for member, key in _KEYS.items():
         old, new = getattr(before, member), getattr(after, member)
@@ -307,7 +307,7 @@ def _differences(target: Target, before: Account, after: Account) -> list[list[A
 
 
 async def _verified(
-    session: Session, asker: Asker, name: str, plan: list[tuple[Target, Account]]
+    session: Session, asker: Asker, name: str, plan: list[tuple[BrokerTarget, Account]]
 ) -> int | None:
     wrong = 0
     for target, planned in session.output.track("asking again", plan):

@@ -17,7 +17,7 @@ from rmq_ha.ops.admin.confirm import dry_run_option
 from rmq_ha.ops.admin.options import common_options, current_options
 from rmq_ha.ops.admin.output import Output
 from rmq_ha.ops.admin.session import FAILED
-from rmq_ha.ops.offline.backup import Store, back_up, restore, what_to_restore
+from rmq_ha.ops.offline.backup import StoreDirectories, back_up, restore, what_to_restore
 
 _MIB = 1 << 20
 
@@ -96,7 +96,7 @@ def _fail(output: Output, error: Exception) -> NoReturn:
     raise click.exceptions.Exit(FAILED)
 
 
-def _store_of(path: str) -> Store:
+def _store_of(path: str) -> StoreDirectories:
     """
     Return the store that a broker's properties file describes.
 
@@ -112,4 +112,4 @@ def _store_of(path: str) -> Store:
     root, log = own.store.store_path_root_dir, own.store.store_path_commit_log
     assert root is not None
     assert log is not None
-    return Store(root, log, own.store.mapped_file_size_commit_log)
+    return StoreDirectories(root, log, own.store.mapped_file_size_commit_log)

@@ -34,7 +34,7 @@ from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.output import Output
 from rmq_ha.ops.admin.pair import look_at
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, Session, run
-from rmq_ha.ops.admin.targets import Target, targets
+from rmq_ha.ops.admin.targets import BrokerTarget, targets
 
 COLUMNS = ("cluster", "names", "masters", "slaves", "silent", "topics", "in_tps", "out_tps")
 
@@ -172,7 +172,7 @@ _OF_NAME_SERVERS = RequestCode.GET_BROKER_CLUSTER_INFO
 _OF_BROKERS = RequestCode.GET_BROKER_RUNTIME_INFO
 
 
-def _kind(target: Target) -> str:
+def _kind(target: BrokerTarget) -> str:
     return "broker" if target.broker_id is None else ("slave" if target.broker_id else "master")
 
 

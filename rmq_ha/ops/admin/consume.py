@@ -121,7 +121,7 @@ async def consume_as(
     consumer.subscribe(topic, selector)
     printer = Printer(session, given["count"])
     consumer.register_message_listener(printer, orderly=given["orderly"])
-    end = await End.read_now(asker, topic) if given["until_end"] else None
+    end = await TopicEnds.read_now(asker, topic) if given["until_end"] else None
     await consumer.start()
     session.output.note(f"consuming {topic} as {group}; Ctrl-C ends it")
     if end is not None:
@@ -202,7 +202,7 @@ class Printer:
             self.enough.errback(failure)
 
 
-class End:
+class TopicEnds:
     """
     The ends of a topic's queues at one moment.
 
@@ -215,7 +215,7 @@ class End:
         self._ends = ends
 
     @classmethod
-    async def read_now(cls, asker: Asker, topic: str) -> "End":
+    async def read_now(cls, asker: Asker, topic: str) -> "TopicEnds":
         """
         Ask the brokers for the ends of the topic's queues now.
 
@@ -243,7 +243,9 @@ class End:
         return not self._ends
 
 
-async def _stop_at(session: Session, end: End, consumer: PushConsumer, printer: Printer) -> None:
+async def _stop_at(
+    session: Session, end: TopicEnds, consumer: PushConsumer, printer: Printer
+) -> None:
     clock: Any = session.host.clock
     while not printer.enough.called:
         await consumer.offset_store.persist_all(consumer.assignment())

@@ -16,7 +16,7 @@ HIDDEN = "(hidden)"
 _FILES = ("tls_ca", "tls_cert", "tls_key")
 
 
-class _File(click.ClickException):
+class _ContextFileError(click.ClickException):
     """The file of contexts, or the change that was asked for, does not fit."""
 
     exit_code = 2
@@ -41,21 +41,21 @@ def _read() -> Contexts:
     try:
         return Contexts.read(context_file())
     except ConfigurationError as error:
-        raise _File(str(error)) from None
+        raise _ContextFileError(str(error)) from None
 
 
 def _write(contexts: Contexts) -> None:
     try:
         contexts.write(context_file())
     except ConfigurationError as error:
-        raise _File(str(error)) from None
+        raise _ContextFileError(str(error)) from None
 
 
 def _get(contexts: Contexts, name: str) -> dict[str, Any]:
     try:
         return contexts.get(name)
     except ConfigurationError as error:
-        raise _File(str(error)) from None
+        raise _ContextFileError(str(error)) from None
 
 
 def _is_sure(question: str, **sure: bool) -> bool:

@@ -14,7 +14,7 @@ from rmq_ha.base.wire.stat_bodies import ASIDE
 from rmq_ha.ops.admin.confirm import must_be_askable
 from rmq_ha.ops.admin.handover_set import step_back
 from rmq_ha.ops.admin.options import common_options, refuse_given
-from rmq_ha.ops.admin.pair import Member, RegisteredName, look_at
+from rmq_ha.ops.admin.pair import PairMember, RegisteredName, look_at
 from rmq_ha.ops.admin.role_change import (
     OF_A_CLASSIC_PAIR,
     ChangeOptions,
@@ -111,7 +111,7 @@ async def _demote(change: RoleChange, broker_id: int | None) -> None:
     say(f"{file.address} follows {master.address}; its log ends at {new.end}")
 
 
-async def _new_master(change: RoleChange, own: Member) -> RegisteredName:
+async def _new_master(change: RoleChange, own: PairMember) -> RegisteredName:
     """
     Wait until the name servers know another master, and return what they know.
 
@@ -148,15 +148,15 @@ def _free_id(change: RoleChange, known: RegisteredName) -> int:
     return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
 
-async def _verify(change: RoleChange, master: Member) -> Member:
+async def _verify(change: RoleChange, master: PairMember) -> PairMember:
     """
     Wait until the broker follows the new master and has its whole log.
 
     :raises ChangeRefused: it does not follow in time.
     """
-    last: list[Member] = []
+    last: list[PairMember] = []
 
-    async def follows() -> Member | None:
+    async def follows() -> PairMember | None:
         last[:] = [await change.own_member()]
         own = last[0]
         if own.role != BrokerRole.SLAVE.value or own.end < master.end:
@@ -189,7 +189,7 @@ def _setaside_summary(said: Any) -> dict[str, Any]:
     return {**said, "time": int(said["time"]), "messages": int(said["messages"]), "topics": topics}
 
 
-def _show_set_aside(change: RoleChange, new: Member, began_ms: int) -> None:
+def _show_set_aside(change: RoleChange, new: PairMember, began_ms: int) -> None:
     """
     Show the folders of messages that were set aside since `began_ms`; the store is on this machine.
     """

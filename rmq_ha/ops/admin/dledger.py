@@ -13,7 +13,7 @@ from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.dledger_group import GroupClient, GroupRefused, MemberStatus, leader_of
 from rmq_ha.ops.admin.options import combine_options, common_options
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, Session, run
-from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode
 
 # A transferee may wait a second for entries, then stands for election.
 _TRANSFER_MS = 10_000
@@ -72,7 +72,7 @@ def client_of(session: Session, known: NamedGroup) -> GroupClient:
     """Return a client that asks the members with the account and TLS of the command line."""
 
     async def invoke(address: str, command: RemotingCommand) -> RemotingCommand:
-        transfers = command.code == RequestCode.LEADERSHIP_TRANSFER
+        transfers = command.code == DLedgerRequestCode.LEADERSHIP_TRANSFER
         return await session.exchange(address, command, _TRANSFER_MS if transfers else 0)
 
     return GroupClient(known.group, known.peers, invoke)

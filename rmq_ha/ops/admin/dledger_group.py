@@ -10,10 +10,10 @@ from typing import TypeVar
 from twisted.internet.defer import Deferred, gatherResults
 
 from rmq_ha.base.errors import ProtocolViolation, RemotingError, RmqHaError
-from rmq_ha.base.store_format.dledger_values import Role
+from rmq_ha.base.store_format.dledger_values import MemberRole
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.dledger.codec import decode_body, encode_body
-from rmq_ha.server.dledger.codes import PushType, RequestCode, ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode, PushType
 from rmq_ha.server.dledger.messages import (
     GroupMessage,
     HeartBeatRequest,
@@ -104,12 +104,12 @@ class GroupClient:
         if to not in self.peers:
             raise GroupRefused(
                 f"{to} is not a member of {self.group}, which has {', '.join(self.peers)}",
-                ResponseCode.UNKNOWN_MEMBER,
+                DLedgerResponseCode.UNKNOWN_MEMBER,
             )
         members = await self.status()
         leader = leader_of(members)
         if leader is None or leader.term is None:
-            raise GroupRefused(_no_leader_text(members), ResponseCode.NOT_LEADER)
+            raise GroupRefused(_no_leader_text(members), DLedgerResponseCode.NOT_LEADER)
         if leader.member == to:
             return None
         request = LeadershipTransferRequest(
@@ -119,9 +119,9 @@ class GroupClient:
             transferee_id=to,
             term=leader.term,
         )
-        code = RequestCode.LEADERSHIP_TRANSFER
+        code = DLedgerRequestCode.LEADERSHIP_TRANSFER
         answer = await self._ask(leader.member, code, request, LeadershipTransferResponse)
-        if answer.code != ResponseCode.SUCCESS:
+        if answer.code != DLedgerResponseCode.SUCCESS:
             raise GroupRefused(why_not_transferred(answer.code, leader.member, to), answer.code)
         return answer.term
 
@@ -139,8 +139,8 @@ class GroupClient:
         status = MemberStatus(name, self.peers[name])
         try:
             request = MetadataRequest(group=self.group, remote_id=name, status=True)
-            metadata = await self._ask(name, RequestCode.METADATA, request, MetadataResponse)
-            if metadata.code != ResponseCode.SUCCESS:
+            metadata = await self._ask(name, DLedgerRequestCode.METADATA, request, MetadataResponse)
+            if metadata.code != DLedgerResponseCode.SUCCESS:
                 status.problem = _not_this_member(metadata.code, self.group, name)
             elif metadata.role is not None:
                 _take_ours(status, metadata)
@@ -159,17 +159,17 @@ class GroupClient:
         status.kind = "Java"
         status.leader = metadata.leader_id
         if metadata.leader_id is None:
-            status.role = Role.CANDIDATE.value
+            status.role = MemberRole.CANDIDATE.value
         else:
             leads = metadata.leader_id == name
-            status.role = (Role.LEADER if leads else Role.FOLLOWER).value
+            status.role = (MemberRole.LEADER if leads else MemberRole.FOLLOWER).value
         other = next((peer for peer in self.peers if peer != name), None)
         if other is not None:
             beat = HeartBeatRequest(
                 group=self.group, remote_id=name, local_id=other, leader_id=other, term=_NEVER
             )
-            refused = await self._ask(name, RequestCode.HEART_BEAT, beat, HeartBeatResponse)
-            if refused.code == ResponseCode.EXPIRED_TERM:
+            refused = await self._ask(name, DLedgerRequestCode.HEART_BEAT, beat, HeartBeatResponse)
+            if refused.code == DLedgerResponseCode.EXPIRED_TERM:
                 status.term = refused.term
         push = PushEntryRequest(
             group=self.group,
@@ -180,7 +180,7 @@ class GroupClient:
             type=PushType.COMMIT,
             commit_index=_NEVER,
         )
-        ends = await self._ask(name, RequestCode.PUSH, push, PushEntryResponse)
+        ends = await self._ask(name, DLedgerRequestCode.PUSH, push, PushEntryResponse)
         status.begin, status.end = ends.begin_index, ends.end_index
 
 
@@ -197,7 +197,7 @@ def leader_of(members: list[MemberStatus]) -> MemberStatus | None:
     Return the member that says that it leads, in the highest term. A leader that was cut off says
     so as well, in a lower term.
     """
-    leaders = [member for member in members if member.role == Role.LEADER.value]
+    leaders = [member for member in members if member.role == MemberRole.LEADER.value]
     return max(leaders, key=lambda member: -1 if member.term is None else member.term, default=None)
 
 
@@ -208,42 +208,42 @@ def _no_leader_text(members: list[MemberStatus]) -> str:
 
 
 def _not_this_member(code: int, group: str, name: str) -> str:
-    if code == ResponseCode.UNKNOWN_GROUP:
+    if code == DLedgerResponseCode.UNKNOWN_GROUP:
         return f"it is in another group than {group}"
-    if code == ResponseCode.UNKNOWN_MEMBER:
+    if code == DLedgerResponseCode.UNKNOWN_MEMBER:
         return f"it is another member than {name}"
     return f"it answers {describe(code)}"
 
 
 def describe(code: int) -> str:
     """Return a response code with its name."""
-    known = code in ResponseCode.__members__.values()
-    return f"{code} {ResponseCode(code).name}" if known else str(code)
+    known = code in DLedgerResponseCode.__members__.values()
+    return f"{code} {DLedgerResponseCode(code).name}" if known else str(code)
 
 
 _TRANSFER_FAILED = {
-    ResponseCode.NETWORK_ERROR: "{leader} cannot reach {to}, or had no answer within 3 s",
-    ResponseCode.UNKNOWN_MEMBER: (
+    DLedgerResponseCode.NETWORK_ERROR: "{leader} cannot reach {to}, or had no answer within 3 s",
+    DLedgerResponseCode.UNKNOWN_MEMBER: (
         "{leader} takes no orders from this host (dLegerOperatorHosts), or knows no {to}"
     ),
-    ResponseCode.EXPIRED_TERM: "another election came between; ask again",
-    ResponseCode.NOT_LEADER: "{leader} does not lead any more; ask again",
-    ResponseCode.INCONSISTENT_TERM: "the term has changed meanwhile; ask again",
-    ResponseCode.INCONSISTENT_LEADER: "{to} does not follow {leader} (yet); ask again",
-    ResponseCode.UNEXPECTED_ARGUMENT: "{leader} does not take the order for its own",
-    ResponseCode.REPEATED_REQUEST: "{to} is taking over already",
-    ResponseCode.FALL_BEHIND_TOO_MUCH: (
+    DLedgerResponseCode.EXPIRED_TERM: "another election came between; ask again",
+    DLedgerResponseCode.NOT_LEADER: "{leader} does not lead any more; ask again",
+    DLedgerResponseCode.INCONSISTENT_TERM: "the term has changed meanwhile; ask again",
+    DLedgerResponseCode.INCONSISTENT_LEADER: "{to} does not follow {leader} (yet); ask again",
+    DLedgerResponseCode.UNEXPECTED_ARGUMENT: "{leader} does not take the order for its own",
+    DLedgerResponseCode.REPEATED_REQUEST: "{to} is taking over already",
+    DLedgerResponseCode.FALL_BEHIND_TOO_MUCH: (
         "{to} lacks 1000 entries or more; wait until it has caught up"
     ),
-    ResponseCode.TAKE_LEADERSHIP_FAILED: (
+    DLedgerResponseCode.TAKE_LEADERSHIP_FAILED: (
         "{to} lacked entries for more than a second, or another was elected; ask again"
     ),
-    ResponseCode.DISK_FULL: (
+    DLedgerResponseCode.DISK_FULL: (
         "{to} has less room on its disk than {leader} and would hand over again at once; free disk "
         "space there, or mend that disk"
     ),
-    ResponseCode.LEADER_TRANSFERRING: "{leader} is handing over to a member already",
-    ResponseCode.INTERNAL_ERROR: "{to} gave up; ask again",
+    DLedgerResponseCode.LEADER_TRANSFERRING: "{leader} is handing over to a member already",
+    DLedgerResponseCode.INTERNAL_ERROR: "{to} gave up; ask again",
 }
 
 
@@ -253,6 +253,10 @@ def why_not_transferred(code: int, leader: str, to: str) -> str:
 
     Spec: dledger.md, sections 6.6 and 9
     """
-    text = _TRANSFER_FAILED.get(ResponseCode(code)) if code in set(ResponseCode) else None
+    text = (
+        _TRANSFER_FAILED.get(DLedgerResponseCode(code))
+        if code in set(DLedgerResponseCode)
+        else None
+    )
     words = text.format(leader=leader, to=to) if text else "the transfer failed"
     return f"{words} ({describe(code)})"

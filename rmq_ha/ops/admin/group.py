@@ -20,7 +20,7 @@ from rmq_ha.base.wire.stat_bodies import Connection
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.administration import (
-    Members,
+    ConnectedMembers,
     delete_group,
     delete_topic,
     lag_by_group,
@@ -35,7 +35,7 @@ from rmq_ha.ops.admin.clone import clone
 from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.options import combine_options, common_options, on_option
 from rmq_ha.ops.admin.session import NO_ANSWER, ChangeRefused, NothingFound, Session, run
-from rmq_ha.ops.admin.targets import Target, first_of_each, masters, targets
+from rmq_ha.ops.admin.targets import BrokerTarget, first_of_each, masters, targets
 from rmq_ha.ops.admin.topic import forget_everywhere
 
 LIST_COLUMNS = ("group", "brokers", "members", "lag", "consume")
@@ -143,12 +143,12 @@ async def show_group(session: Session, name: str) -> None:
 
 
 async def _settings_and_members(
-    session: Session, asker: Asker, brokers: list[Target], name: str
-) -> tuple[dict[str, dict[str, Any]], Members]:
+    session: Session, asker: Asker, brokers: list[BrokerTarget], name: str
+) -> tuple[dict[str, dict[str, Any]], ConnectedMembers]:
     """Return the settings of a group by broker address, and its members at all brokers together."""
     settings = {}
     steps = session.output.track("asking brokers", brokers)
-    everybody = Members([], {}, {})
+    everybody = ConnectedMembers([], {}, {})
     for target in steps:
         config = (await asker.run(group_configs(target.address))).get(name)
         if config is not None:
@@ -307,7 +307,7 @@ async def change_group(
         raise ChangeRefused(fault)
     changes = {key: value for key, value in given.items() if value is not None}
     asker, brokers = await targets(session, which)
-    plan: list[tuple[Target, SubscriptionGroupConfig]] = []
+    plan: list[tuple[BrokerTarget, SubscriptionGroupConfig]] = []
     rows: list[list[Any]] = []
     for target in session.output.track("asking brokers", masters(brokers)):
         before = (await asker.run(group_configs(target.address))).get(name)

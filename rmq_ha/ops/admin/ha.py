@@ -7,9 +7,9 @@ import click
 from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.admin.options import common_options
-from rmq_ha.ops.admin.pair import Member, look_at
+from rmq_ha.ops.admin.pair import PairMember, look_at
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, Session, run
-from rmq_ha.ops.admin.targets import Target, targets
+from rmq_ha.ops.admin.targets import BrokerTarget, targets
 
 COLUMNS = (
     "broker",
@@ -71,7 +71,7 @@ async def show_pairs(session: Session, which: str) -> int | None:
     return FAILED if problems else None
 
 
-def _rows(members: list[tuple[Target, Member]]) -> list[list[Any]]:
+def _rows(members: list[tuple[BrokerTarget, PairMember]]) -> list[list[Any]]:
     end = max((member.end for _, member in members if member.is_master), default=None)
     rows = []
     for target, member in members:
@@ -101,7 +101,7 @@ def _rows(members: list[tuple[Target, Member]]) -> list[list[Any]]:
     return rows
 
 
-def _faults(name: str, members: list[tuple[Target, Member]]) -> list[str]:
+def _faults(name: str, members: list[tuple[BrokerTarget, PairMember]]) -> list[str]:
     """Return the faults of a broker name that an operator has to look at."""
     faults = [f"{m.address}: {m.problem}" for _, m in members if m.problem is not None]
     leading = [member for _, member in members if member.is_master]

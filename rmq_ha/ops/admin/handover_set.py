@@ -18,7 +18,7 @@ from rmq_ha.ops.admin.confirm import is_wanted
 from rmq_ha.ops.admin.role_file import RoleFile
 from rmq_ha.ops.admin.session import ChangeRefused, Session
 from rmq_ha.server.controller.codec import decode_header, decode_set
-from rmq_ha.server.controller.codes import RequestCode
+from rmq_ha.server.controller.codes import ControllerRequestCode
 from rmq_ha.server.controller.messages import (
     ElectMasterRequest,
     ElectMasterResponse,
@@ -40,7 +40,7 @@ class ControlledSet(NamedTuple):
     controllers: tuple[str, ...]
 
 
-class Leading(NamedTuple):
+class SetMaster(NamedTuple):
     """The master of a set, as its controllers say."""
 
     controller: str
@@ -63,7 +63,7 @@ def set_of(config: Mapping[str, str]) -> ControlledSet | None:
     )
 
 
-def leading(known: ControlledSet) -> Asking[Leading]:
+def leading(known: ControlledSet) -> Asking[SetMaster]:
     """
     Ask the controllers for the master of a set.
 
@@ -73,11 +73,11 @@ def leading(known: ControlledSet) -> Asking[Leading]:
     """
     controller = yield from _leader(known)
     header = GetReplicaInfoRequest(broker_name=known.broker_name)
-    asked = RemotingCommand(RequestCode.GET_REPLICA_INFO, ext=ext_fields(header))
+    asked = RemotingCommand(ControllerRequestCode.GET_REPLICA_INFO, ext=ext_fields(header))
     answer = yield from expect(Ask(asked, controller))
     info = decode_header(GetReplicaInfoResponse, answer.ext)
     members = answer.read(decode_set).members
-    return Leading(controller, info.master_broker_id, info.master_address, members)
+    return SetMaster(controller, info.master_broker_id, info.master_address, members)
 
 
 def _leader(known: ControlledSet) -> Asking[str]:
@@ -101,7 +101,7 @@ def leader_named_by(controller: str) -> Asking[str]:
     :raises BrokerRefused: the controller does not say.
     :raises RemotingError: the controller does not answer.
     """
-    asked = RemotingCommand(RequestCode.GET_METADATA_INFO)
+    asked = RemotingCommand(ControllerRequestCode.GET_METADATA_INFO)
     answer = yield from expect(Ask(asked, controller))
     return decode_header(GetMetadataResponse, answer.ext).controller_leader_address or ""
 
@@ -137,7 +137,7 @@ async def elect(
         broker_id=chosen,
         designate_elect=True,
     )
-    asked = RemotingCommand(RequestCode.ELECT_MASTER, ext=ext_fields(request))
+    asked = RemotingCommand(ControllerRequestCode.ELECT_MASTER, ext=ext_fields(request))
     with session.output.progress("electing", None):
         answer = await asker.run(expect(Ask(asked, current.controller)))
     elected = decode_header(ElectMasterResponse, answer.ext)
@@ -201,7 +201,7 @@ async def _own_set(asker: Asker, file: RoleFile) -> tuple[ControlledSet, int]:
     return known, number
 
 
-def _chosen(current: Leading, to: str | None) -> int:
+def _chosen(current: SetMaster, to: str | None) -> int:
     who = ", ".join(map(str, current.members)) or "nobody"
     if to is not None:
         if not to.isdecimal() or int(to) not in current.members:

@@ -13,7 +13,7 @@ from rmq_ha.client.lookup.brokers import (
     topic_offsets,
 )
 from rmq_ha.ops.admin.session import NothingFound, Session
-from rmq_ha.ops.admin.targets import Target
+from rmq_ha.ops.admin.targets import BrokerTarget
 from rmq_ha.server.store.statistics import readable_size
 
 RETENTION = "fileReservedTime"
@@ -52,7 +52,7 @@ def refuse_or_tell(
 
 
 async def unread_messages(
-    asker: Asker, target: Target, before: TopicConfig, after: TopicConfig
+    asker: Asker, target: BrokerTarget, before: TopicConfig, after: TopicConfig
 ) -> str:
     """
     Return a text about the messages that no consumer could reach after a change of a topic.
@@ -121,7 +121,7 @@ def way_without_loss(name: str, reads: int) -> str:
 # ------------------------------------------------------------ groups that do not exist
 
 
-async def must_exist(asker: Asker, brokers: Collection[Target], group: str) -> None:
+async def must_exist(asker: Asker, brokers: Collection[BrokerTarget], group: str) -> None:
     """
     Check that a broker knows a group, by its settings or by an offset.
 

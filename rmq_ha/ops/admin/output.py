@@ -31,7 +31,7 @@ class Steps(Protocol):
     def advance(self, count: float = 1) -> None: ...
 
 
-class Rows(NamedTuple):
+class OutputRows(NamedTuple):
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -79,7 +79,7 @@ class Output:
             values = [dict(zip(columns, row, strict=True)) for row in rows]
             self._write({**more, "rows": values})
             return
-        self._print_whole(_table(Rows(title, columns, list(rows))))
+        self._print_whole(_table(OutputRows(title, columns, list(rows))))
         if more:
             parts = [
                 f"not {name} yet"
@@ -188,7 +188,7 @@ class Output:
         self._console.file.write(text + "\n")
 
 
-def _table(rows: Rows) -> Table:
+def _table(rows: OutputRows) -> Table:
     title = Text(one_line(rows.title), style="table.title")
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for number, column in enumerate(rows.columns):
@@ -206,7 +206,7 @@ def _table(rows: Rows) -> Table:
 class Screen(Protocol):
     """Shows tables in place of those shown before."""
 
-    def show(self, tables: Sequence[Rows], problems: Sequence[str]) -> None:
+    def show(self, tables: Sequence[OutputRows], problems: Sequence[str]) -> None:
         """
         Show these tables.
 
@@ -218,7 +218,7 @@ class _Lines:
     def __init__(self, write: Callable[[Any], None]) -> None:
         self._write_value = write
 
-    def show(self, tables: Sequence[Rows], problems: Sequence[str]) -> None:
+    def show(self, tables: Sequence[OutputRows], problems: Sequence[str]) -> None:
         value: dict[str, Any] = {
             table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
             for table in tables
@@ -233,7 +233,7 @@ class _Pages:
         self._write_table = write
         self._warn = warn
 
-    def show(self, tables: Sequence[Rows], problems: Sequence[str]) -> None:
+    def show(self, tables: Sequence[OutputRows], problems: Sequence[str]) -> None:
         for table in tables:
             self._write_table(_table(table))
         for problem in problems:
@@ -244,7 +244,7 @@ class _Live:
     def __init__(self, live: Live) -> None:
         self._live = live
 
-    def show(self, tables: Sequence[Rows], problems: Sequence[str]) -> None:
+    def show(self, tables: Sequence[OutputRows], problems: Sequence[str]) -> None:
         below = [Text(one_line(problem), style="yellow") for problem in problems]
         self._live.update(Group(*map(_table, tables), *below), refresh=True)
 

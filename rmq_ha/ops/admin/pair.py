@@ -23,7 +23,7 @@ from rmq_ha.server.replication.statistics import MasterStatistics
 
 
 @dataclass(slots=True)
-class Member:
+class PairMember:
     """
     One broker of a name.
 
@@ -66,7 +66,7 @@ def fullness(info: Mapping[str, str]) -> str | None:
     return None if ratio < 0 else f"{ratio * 100:.0f} %"
 
 
-async def look_at(asker: Asker, address: str) -> Member:
+async def look_at(asker: Asker, address: str) -> PairMember:
     """
     Ask a broker for its role and state.
 
@@ -76,10 +76,10 @@ async def look_at(asker: Asker, address: str) -> Member:
         config = await asker.run(broker_config(address))
         info = await asker.run(runtime_info(address))
     except RemotingError as error:
-        return Member(address, problem=str(error))
+        return PairMember(address, problem=str(error))
     end, replication = int(info.get("commitLogMaxOffset", "0")), replication_of(info)
     whole_end = replication.get("whole_end")
-    return Member(
+    return PairMember(
         address,
         config.get("brokerName", ""),
         config.get("brokerRole", ""),

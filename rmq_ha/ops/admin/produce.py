@@ -164,7 +164,7 @@ def produce(topic: str, words: tuple[str, ...], file: Any, **given: Any) -> None
         )
         producer = Producer(await session.client(), config)
         await producer.start()
-        sends = Sends(session, producer, given["shard"], quiet=given["quiet"])
+        sends = CountingSender(session, producer, given["shard"], quiet=given["quiet"])
         try:
             if data is not None:
                 await sends.repeated(lambda: make(data), given["count"], given["in_flight"])
@@ -180,7 +180,7 @@ def produce(topic: str, words: tuple[str, ...], file: Any, **given: Any) -> None
     run(work)
 
 
-class Sends:
+class CountingSender:
     """
     Sends messages, shows the result of each send, and counts them.
 

@@ -14,7 +14,7 @@ from rmq_ha.ops.admin.options import common_options, refuse_given
 from rmq_ha.ops.admin.pair import (
     GroupStanding,
     Lack,
-    Member,
+    PairMember,
     RegisteredName,
     lacks,
     look_at,
@@ -124,11 +124,11 @@ async def _promote(change: RoleChange, role: BrokerRole, less: bool) -> int | No
     return None
 
 
-def _now(own: Member) -> str:
+def _now(own: PairMember) -> str:
     return f"does not answer ({own.problem})" if own.role is None else f"{own.role} now"
 
 
-async def _look_at_old_master(change: RoleChange, own: Member, known: RegisteredName) -> None:
+async def _look_at_old_master(change: RoleChange, own: PairMember, known: RegisteredName) -> None:
     """
     Look at the registered master, and report what this slave lacks if it answers.
 
@@ -159,7 +159,7 @@ async def _look_at_old_master(change: RoleChange, own: Member, known: Registered
     await _tell_unknown(change, own)
 
 
-async def _show_lacks(change: RoleChange, own: Member, old: Member) -> None:
+async def _show_lacks(change: RoleChange, own: PairMember, old: PairMember) -> None:
     output = change.session.output
     lacking: list[Lack] = []
     if own.role is not None:
@@ -174,7 +174,7 @@ async def _show_lacks(change: RoleChange, own: Member, old: Member) -> None:
         output.table("", _COLUMNS, rows)
 
 
-async def _tell_unknown(change: RoleChange, own: Member) -> None:
+async def _tell_unknown(change: RoleChange, own: PairMember) -> None:
     """Report what is known of the dead master's messages, from what the slave tells."""
     say = change.session.output.say
     link = own.link
@@ -196,7 +196,7 @@ async def _tell_unknown(change: RoleChange, own: Member) -> None:
     say("  when it returns by `rmqha-admin demote`, what only it has is set aside there")
 
 
-async def _show_groups(change: RoleChange, own: Member, copied: float | None) -> None:
+async def _show_groups(change: RoleChange, own: PairMember, copied: float | None) -> None:
     """Show which messages each group gets again from this broker, and which it would skip."""
     output = change.session.output
     asker = await change.asker()
@@ -230,7 +230,7 @@ async def _show_groups(change: RoleChange, own: Member, copied: float | None) ->
 
 
 async def _look_at_other_slaves(
-    change: RoleChange, own: Member, known: RegisteredName, less: bool
+    change: RoleChange, own: PairMember, known: RegisteredName, less: bool
 ) -> None:
     """
     Compare this slave with the other slaves.
@@ -266,7 +266,7 @@ async def _look_at_other_slaves(
             )
 
 
-def _look_at_debts(change: RoleChange, own: Member) -> None:
+def _look_at_debts(change: RoleChange, own: PairMember) -> None:
     """
     Check that the slave has fetched again all messages that it set aside when its log was damaged.
 
@@ -293,15 +293,15 @@ def _look_at_debts(change: RoleChange, own: Member) -> None:
             )
 
 
-async def _verify(change: RoleChange, before: Member) -> Member:
+async def _verify(change: RoleChange, before: PairMember) -> PairMember:
     """
     Wait until the broker is the master, and compare its log with that before the change.
 
     :raises ChangeRefused: the broker is not the master, or has less than before.
     """
-    last: list[Member] = []
+    last: list[PairMember] = []
 
-    async def is_master() -> Member | None:
+    async def is_master() -> PairMember | None:
         last[:] = [await change.own_member()]
         return last[0] if last[0].is_master else None
 

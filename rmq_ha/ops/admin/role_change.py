@@ -12,8 +12,8 @@ from rmq_ha.base.host.command import run_command
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.ops.admin.confirm import is_wanted, sure_options
 from rmq_ha.ops.admin.options import combine_options
-from rmq_ha.ops.admin.pair import Member, RegisteredName, look_at, registered
-from rmq_ha.ops.admin.role_file import Change, RoleFile
+from rmq_ha.ops.admin.pair import PairMember, RegisteredName, look_at, registered
+from rmq_ha.ops.admin.role_file import LineChange, RoleFile
 from rmq_ha.ops.admin.session import ChangeRefused, Session
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class RoleChange:
             self._asker = Asker(await session.direct())
         return self._asker
 
-    async def own_member(self) -> Member:
+    async def own_member(self) -> PairMember:
         """
         Look at the broker of the file.
 
@@ -127,7 +127,7 @@ class RoleChange:
         if not self.session.output.as_json:
             self.session.output.warn(text)
 
-    def plan(self, changes: list[Change]) -> None:
+    def plan(self, changes: list[LineChange]) -> None:
         self.report["changes"] = [item._asdict() for item in changes]
         say = self.session.output.say
         if not changes:
@@ -145,7 +145,7 @@ class RoleChange:
         """
         return is_wanted(question, yes=self.how.yes, dry_run=self.how.dry_run)
 
-    async def carry_out(self, changes: list[Change], *, restarts: bool) -> None:
+    async def carry_out(self, changes: list[LineChange], *, restarts: bool) -> None:
         """
         Write the file, and restart the broker so that it reads the file.
 

@@ -17,7 +17,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.seams import Disk
 
 
-class Change(NamedTuple):
+class LineChange(NamedTuple):
     """
     A changed line of the file.
 
@@ -82,7 +82,7 @@ class RoleFile:
     def role(self) -> BrokerRole:
         return self.configuration.store.broker_role
 
-    def changes(self, role: BrokerRole, broker_id: int) -> list[Change]:
+    def changes(self, role: BrokerRole, broker_id: int) -> list[LineChange]:
         """
         Return the lines that must change for this role.
 
@@ -93,14 +93,14 @@ class RoleFile:
         if known.get("haMasterAddress") and self.configuration.broker.namesrv_addr:
             settings["haMasterAddress"] = ""  # old pair's; name servers know the new one
         changes = [
-            Change(key, known.get(key), value)
+            LineChange(key, known.get(key), value)
             for key, value in settings.items()
             if known.get(key) != value
         ]
         self._load(self._changed(changes))
         return changes
 
-    def write(self, changes: list[Change]) -> None:
+    def write(self, changes: list[LineChange]) -> None:
         """
         Write the changes; the old content is kept as `.bak`.
 
@@ -114,7 +114,7 @@ class RoleFile:
         except OSError as error:
             raise ConfigurationError(f"{self.path}: {error.strerror}; nothing changed") from None
 
-    def _changed(self, changes: list[Change]) -> str:
+    def _changed(self, changes: list[LineChange]) -> str:
         return properties.with_changes(self._text, {item.key: item.after for item in changes})
 
     def _load(self, text: str) -> BrokerConfiguration:

@@ -7,7 +7,7 @@ import click
 
 from rmq_ha.base.model.topics import BUILT_IN_GROUPS, is_system
 from rmq_ha.client.lookup.brokers import topic_configs
-from rmq_ha.client.lookup.traffic import GROUP_GETS, TOPIC_PUTS, Growth, growth, waiting
+from rmq_ha.client.lookup.traffic import GROUP_GETS, TOPIC_PUTS, TrafficCount, growth, waiting
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import NothingFound, Session, run
 from rmq_ha.ops.admin.targets import masters, targets
@@ -45,7 +45,7 @@ async def show_stats(
     :raises NothingFound: no such topic exists.
     """
     asker, brokers = await targets(session, which)
-    comes: dict[str, Growth] = defaultdict(Growth)
+    comes: dict[str, TrafficCount] = defaultdict(TrafficCount)
     goes: dict[tuple[str, str], list[Any]] = {}
     with session.output.progress("asking brokers", None) as steps:
         for target in masters(brokers):
@@ -58,7 +58,7 @@ async def show_stats(
                 if name in comes and (show_all or group not in BUILT_IN_GROUPS):
                     key = f"{name}@{group}"
                     gets = await asker.run(growth(here, GROUP_GETS, key), steps.advance)
-                    before, waits = goes.get((name, group), (Growth(), 0))
+                    before, waits = goes.get((name, group), (TrafficCount(), 0))
                     goes[name, group] = [_sum(before, gets), waits + count]
     if not comes:
         raise NothingFound(f"no broker has {only or 'topics'}")
@@ -66,12 +66,12 @@ async def show_stats(
     session.output.table("messages", COLUMNS, rows)
 
 
-def _sum(first: Growth, second: Growth) -> Growth:
-    return Growth(first.per_second + second.per_second, first.day + second.day)
+def _sum(first: TrafficCount, second: TrafficCount) -> TrafficCount:
+    return TrafficCount(first.per_second + second.per_second, first.day + second.day)
 
 
 def _rows(
-    comes: dict[str, Growth], goes: dict[tuple[str, str], list[Any]], *, every: bool
+    comes: dict[str, TrafficCount], goes: dict[tuple[str, str], list[Any]], *, every: bool
 ) -> list[list[Any]]:
     rows: list[list[Any]] = []
     for name, put in sorted(comes.items()):

@@ -24,7 +24,7 @@ from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import FAILED, ChangeRefused, Session, run
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.records import Damage, records
-from rmq_ha.ops.offline.verify import CHECKPOINT, INDEX, QUEUES, Finding, VerifyResult
+from rmq_ha.ops.offline.verify import CHECKPOINT, INDEX, QUEUES, StoreFinding, VerifyResult
 from rmq_ha.ops.offline.verify import verify as verify_store
 from rmq_ha.server.store.log.layout import store_root
 from rmq_ha.server.store.message_store import DefaultMessageStore
@@ -76,7 +76,7 @@ def show_findings(session: Session, root: str, report: VerifyResult) -> None:
     session.output.table(root, COLUMNS, map(_row, report.findings), messages=report.records)
 
 
-def _row(item: Finding) -> list[Any]:
+def _row(item: StoreFinding) -> list[Any]:
     return [item.code, item.is_fault, item.place, item.text, item.meaning, item.mend or None]
 
 

@@ -85,7 +85,7 @@ def tail(topic: str, tags: str, sql: str | None, group: str, **given: Any) -> No
 
     async def work(session: Session) -> None:
         terms = PullTerms(group, 32, selector, 0 if given["no_follow"] else _HOLD_MS)
-        await Tail(session, Asker(await session.client()), topic, terms, given["count"]).run(
+        await TopicTail(session, Asker(await session.client()), topic, terms, given["count"]).run(
             given["since"], given["only"], follow=not given["no_follow"]
         )
 
@@ -98,7 +98,7 @@ def _is_meant(queue: MessageQueue, only: Sequence[QueueFilter]) -> bool:
     )
 
 
-class Tail:
+class TopicTail:
     """Reads all queues of a topic, and prints their messages."""
 
     def __init__(

@@ -15,7 +15,7 @@ from rmq_ha.ops.admin.session import NothingFound, Session
 T = TypeVar("T")
 
 
-class Target(NamedTuple):
+class BrokerTarget(NamedTuple):
     """
     One broker. If only its address is known, `cluster` and `name` are empty, and `broker_id` is
     None.
@@ -27,16 +27,16 @@ class Target(NamedTuple):
     address: str
 
 
-def targets_of(info: ClusterInfo) -> list[Target]:
+def targets_of(info: ClusterInfo) -> list[BrokerTarget]:
     """Return all brokers that a name server knows, masters before their slaves."""
     return [
-        Target(broker.cluster, name, number, address)
+        BrokerTarget(broker.cluster, name, number, address)
         for name, broker in sorted(info.brokers.items())
         for number, address in sorted(broker.addresses.items())
     ]
 
 
-async def targets(session: Session, which: str = "") -> tuple[Asker, list[Target]]:
+async def targets(session: Session, which: str = "") -> tuple[Asker, list[BrokerTarget]]:
     """
     Find the brokers that a command names.
 
@@ -44,7 +44,7 @@ async def targets(session: Session, which: str = "") -> tuple[Asker, list[Target
     :raises NothingFound: no such broker is registered.
     """
     if ":" in which:
-        return Asker(await session.direct()), [Target("", "", None, which)]
+        return Asker(await session.direct()), [BrokerTarget("", "", None, which)]
     asker = Asker(await session.client())
     known = targets_of(await asker.run(cluster_info()))
     brokers = [item for item in known if which in ("", item.name, item.cluster)]
@@ -76,7 +76,7 @@ async def ask_name_servers(
     return answers, is_silent
 
 
-def masters(brokers: list[Target]) -> list[Target]:
+def masters(brokers: list[BrokerTarget]) -> list[BrokerTarget]:
     """
     Return the brokers that a command may change: masters, and a broker named by its address.
 
@@ -90,7 +90,7 @@ def masters(brokers: list[Target]) -> list[Target]:
     return chosen
 
 
-def first_of_each(brokers: list[Target]) -> list[Target]:
+def first_of_each(brokers: list[BrokerTarget]) -> list[BrokerTarget]:
     """
     Return the master of each name, or a slave if it has no master; for commands that only ask.
     """

@@ -15,7 +15,7 @@ from rmq_ha.client.lookup.administration import lag_by_group
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.ops.admin.broker import rate
 from rmq_ha.ops.admin.options import common_options
-from rmq_ha.ops.admin.output import Rows
+from rmq_ha.ops.admin.output import OutputRows
 from rmq_ha.ops.admin.pair import fullness, look_at
 from rmq_ha.ops.admin.session import NO_ANSWER, Session, run
 from rmq_ha.ops.admin.targets import first_of_each, targets
@@ -134,7 +134,7 @@ def _is_own(group: str) -> bool:
     return group in BUILT_IN_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
-def tables_of(now: Sample, before: Sample | None, most: int) -> list[Rows]:
+def tables_of(now: Sample, before: Sample | None, most: int) -> list[OutputRows]:
     """Return the table of brokers, and that of the groups with the largest lags."""
     passed = now.at - before.at if before is not None else 0.0
     groups: list[list[Any]] = []
@@ -142,4 +142,4 @@ def tables_of(now: Sample, before: Sample | None, most: int) -> list[Rows]:
         was = before.lags.get(name) if before is not None else None
         change = None if was is None or passed <= 0 else round((lag - was) / passed, 1)
         groups.append([name, lag, change])
-    return [Rows("brokers", BROKERS, now.brokers), Rows("groups", GROUPS, groups)]
+    return [OutputRows("brokers", BROKERS, now.brokers), OutputRows("groups", GROUPS, groups)]

@@ -29,7 +29,7 @@ from rmq_ha.ops.admin.losses import refuse_or_tell, unread_messages, way_without
 from rmq_ha.ops.admin.message_text import time_text
 from rmq_ha.ops.admin.options import combine_options, common_options, on_option
 from rmq_ha.ops.admin.session import ChangeRefused, NothingFound, Session, run
-from rmq_ha.ops.admin.targets import Target, first_of_each, masters, targets
+from rmq_ha.ops.admin.targets import BrokerTarget, first_of_each, masters, targets
 
 LIST_COLUMNS = ("topic", "broker", "read_queues", "write_queues", "perm")
 CHANGE_COLUMNS = (*LIST_COLUMNS, "before")
@@ -78,7 +78,7 @@ def _is_own(config: TopicConfig) -> bool:
     return is_system(name) or name.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
-def _row(target: Target, config: TopicConfig) -> list[Any]:
+def _row(target: BrokerTarget, config: TopicConfig) -> list[Any]:
     counts = [config.read_queue_nums, config.write_queue_nums]
     return [config.topic_name, target.name or target.address, *counts, perm_text(config.perm)]
 
@@ -181,7 +181,7 @@ async def change_topic(
     if fault is not None:
         raise ChangeRefused(fault)
     asker, brokers = await targets(session, which)
-    plan: list[tuple[Target, TopicConfig, TopicConfig | None]] = []
+    plan: list[tuple[BrokerTarget, TopicConfig, TopicConfig | None]] = []
     for target in session.output.track("asking brokers", masters(brokers)):
         before = (await asker.run(topic_configs(target.address))).get(name)
         if is_new and before is not None:

@@ -11,7 +11,7 @@ from rmq_ha.base.config.controller import ControllerConfiguration
 from rmq_ha.base.config.load import PLAIN_ACL, render_changed
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.config.plans import controller_port_plan, namesrv_port_plan, port_plan
-from rmq_ha.base.config.settings import Doubt, Notice
+from rmq_ha.base.config.settings import ConfigNotice, DoubtfulValue
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.host.disk import RealDisk
 from rmq_ha.base.tls.files import expiry_notices
@@ -25,7 +25,7 @@ from rmq_ha.server.plugins import split_names
 
 def check_report(
     configuration: BrokerConfiguration | NamesrvConfiguration | ControllerConfiguration,
-    notices: Sequence[Notice],
+    notices: Sequence[ConfigNotice],
 ) -> list[str]:
     """
     Return the lines to print: notices, settings that differ from the defaults, and the ports.
@@ -62,7 +62,7 @@ def _plugins(configuration: BrokerConfiguration) -> list[str]:
 
 def finish_check(
     configuration: BrokerConfiguration | NamesrvConfiguration | ControllerConfiguration,
-    notices: Sequence[Notice],
+    notices: Sequence[ConfigNotice],
     live: Callable[[], NoReturn] | None = None,
 ) -> NoReturn:
     """
@@ -86,9 +86,9 @@ def finish_check(
     raise SystemExit("\n".join(faults) if faults else 0)
 
 
-def _fails(notice: Notice) -> bool:
+def _fails(notice: ConfigNotice) -> bool:
     """Return whether `--check` fails for a notice, although a server would start."""
-    return notice.is_unknown or isinstance(notice, Doubt)
+    return notice.is_unknown or isinstance(notice, DoubtfulValue)
 
 
 def check_tls(

@@ -30,7 +30,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.ops.app.demo_parts import PROBE, QUEUES, TOPIC, Story, broker, server
 from rmq_ha.server.controller.codec import decode_set
-from rmq_ha.server.controller.codes import RequestCode
+from rmq_ha.server.controller.codes import ControllerRequestCode
 
 BROKERS = 2
 SENDERS = 16
@@ -105,7 +105,9 @@ class FailoverStory(Story):
                 if (await self.send(address, TOPIC, 0, PROBE))[0] == 0:
                     self._master = address
             route = await self.route(namesrv, TOPIC)
-            ask = RemotingCommand(RequestCode.GET_REPLICA_INFO, {"brokerName": "broker-a"})
+            ask = RemotingCommand(
+                ControllerRequestCode.GET_REPLICA_INFO, {"brokerName": "broker-a"}
+            )
             answer = await self.client.invoke(controller, ask, 3000)
             is_found = set(route.values()) == both and route.get("0") == self._master
             return is_found and len(decode_set(answer.body or b"").members) == BROKERS

@@ -7,14 +7,14 @@ from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.ops.admin.doctor.before_start import CODES, judge_before_start, look_before_start
 from rmq_ha.ops.admin.doctor.command import show
 from rmq_ha.ops.admin.doctor.findings import is_healthy
-from rmq_ha.ops.admin.doctor.gather import Scope
+from rmq_ha.ops.admin.doctor.gather import DoctorScope
 from rmq_ha.ops.admin.doctor.rules import RULES
 from rmq_ha.ops.admin.options import Options
 from rmq_ha.ops.admin.session import FAILED, Session, run_in_reactor
 from rmq_ha.ops.app.descriptors import allow_descriptors
 
 
-async def examine_before_start(session: Session, scope: Scope) -> int | None:
+async def examine_before_start(session: Session, scope: DoctorScope) -> int | None:
     """
     Gather the facts and show the findings.
 
@@ -34,7 +34,7 @@ def finish_live_check(
 
     :param overrides: keys and values of the command line, which win over the file's.
     """
-    scope = Scope(
+    scope = DoctorScope(
         config=path,
         surroundings=surroundings,
         overrides=tuple(overrides),

@@ -14,16 +14,16 @@ from rmq_ha.ops.app.status.health import Health
 from rmq_ha.ops.app.status.server import StatusServer
 
 
-class _Tls(Protocol):
+class _ReloadableTls(Protocol):
     def reload(self) -> object: ...
 
 
-class Part(Protocol):
+class ServerPart(Protocol):
     @property
     def port(self) -> int: ...
 
     @property
-    def tls(self) -> _Tls: ...
+    def tls(self) -> _ReloadableTls: ...
 
     def start(self) -> Deferred[Any]:
         """Start; the Deferred fires when the server listens."""
@@ -48,7 +48,7 @@ class LoneServer:
 
     def __init__(
         self,
-        part: Part,
+        part: ServerPart,
         status: StatusServer | None,
         plan: Sequence[PlannedPort],
         exposed: str | None,

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.controller import ControllerConfiguration
-from rmq_ha.base.config.settings import Notice
+from rmq_ha.base.config.settings import ConfigNotice
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.host_port import host_of
 from rmq_ha.ops.app.build import build_text
@@ -40,7 +40,7 @@ def make_service(
             name=options["config"] or "",
             overrides=options.overrides,
         )
-        notices = [*notices, *map(Notice, readable_secrets(configuration, options["config"]))]
+        notices = [*notices, *map(ConfigNotice, readable_secrets(configuration, options["config"]))]
         if options["check"]:
             finish_check(configuration, notices, _live_check(options))
     except ConfigurationError as error:
@@ -48,7 +48,7 @@ def make_service(
     descriptors = allow_descriptors()
     few = complaint(descriptors)
     if few is not None:
-        notices = [*notices, Notice(few)]
+        notices = [*notices, ConfigNotice(few)]
     # Importing the reactor installs it. So `--check` and a configuration that does not fit end
     # before.
     from twisted.internet import reactor

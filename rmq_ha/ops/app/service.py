@@ -17,7 +17,7 @@ from twisted.logger import ILogObserver, LogEvent, Logger, globalLogPublisher
 from twisted.python.components import Componentized
 
 from rmq_ha.base.config.ports import PlannedPort
-from rmq_ha.base.config.settings import Notice
+from rmq_ha.base.config.settings import ConfigNotice
 from rmq_ha.base.errors import RmqHaError
 from rmq_ha.base.host.ports import TAKEN
 from rmq_ha.base.model.printable import NamedValues
@@ -122,7 +122,7 @@ class ServerService(Service):
         reactor: Any,
         server: Server,
         end: ProcessEnd,
-        notices: Iterable[Notice] = (),
+        notices: Iterable[ConfigNotice] = (),
         is_ready_wanted: bool = False,
         beginning: LogBeginning = _NO_BEGINNING,
         notifier: Notifier | None = None,

@@ -17,7 +17,7 @@ import msgspec
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.store_files import WINDOW, Files, window_of
-from rmq_ha.ops.offline.chain import Layout, Tail, chain, first_record
+from rmq_ha.ops.offline.chain import ChainEnding, Layout, chain, first_record
 from rmq_ha.ops.offline.log_files import LogFile, holes_in, log_files, numbered
 
 if TYPE_CHECKING:  # its interfaces need Twisted, which this package does not import
@@ -69,7 +69,7 @@ class CopyResult(NamedTuple):
     copied: int
 
 
-class Store(NamedTuple):
+class StoreDirectories(NamedTuple):
     """
     The directories of a store.
 
@@ -119,7 +119,7 @@ def _why_damaged(manifest: Manifest) -> str | None:
 
 def back_up(
     files: Files,
-    store: Store,
+    store: StoreDirectories,
     disk: "Disk",
     target: str,
     now_ms: int,
@@ -159,7 +159,7 @@ def back_up(
 
 
 def restore(
-    files: Files, disk: "Disk", target: str, store: Store, tell: Callable[[int], None]
+    files: Files, disk: "Disk", target: str, store: StoreDirectories, tell: Callable[[int], None]
 ) -> Manifest:
     """
     Make a store from a backup. Its first start reads every record, and builds queues and index.
@@ -189,7 +189,7 @@ def restore(
 
 
 def what_to_restore(
-    files: Files, disk: "Disk", target: str, store: Store
+    files: Files, disk: "Disk", target: str, store: StoreDirectories
 ) -> tuple[Manifest, list[str]]:
     """
     Return the manifest of a backup and the names of its tables, if a store can be made from it.
@@ -299,18 +299,18 @@ class _LogCopy:
             if records.end:
                 yield position, bytes(buffer[: records.end])
                 position, want = position + records.end, WINDOW
-            if records.tail is Tail.BLANK:
+            if records.tail is ChainEnding.BLANK:
                 rest = bytes(window_of(self._files, file.path, position - file.base, 8))
                 yield position, rest + bytes(file.end - position - 8)
                 return
-            if records.tail is Tail.TORN:
+            if records.tail is ChainEnding.TORN:
                 if first_record(buffer, position - records.end, records.end + 1) < 0:
                     return  # the broker is writing this record
                 raise CannotDecide(
                     f"{file.path} has no record at {position}: the store is damaged there, and a "
                     "start of the broker says what to do"
                 )
-            if records.tail is Tail.NOT_WRITTEN:
+            if records.tail is ChainEnding.NOT_WRITTEN:
                 return
             if not records.end:
                 if length >= file.end - position or records.needed <= length:
@@ -321,7 +321,7 @@ class _LogCopy:
 def _must_fit(
     files: Files,
     row: list[LogFile],
-    store: Store,
+    store: StoreDirectories,
     previous: Manifest | None,
     target: str,
 ) -> None:
@@ -372,7 +372,9 @@ def _must_fit(
         )
 
 
-def _copy_tables(files: Files, store: Store, disk: "Disk", folder: str, names: list[str]) -> None:
+def _copy_tables(
+    files: Files, store: StoreDirectories, disk: "Disk", folder: str, names: list[str]
+) -> None:
     for name in names:
         disk.replace(f"{folder}/{name}", files.read(f"{store.root}/config/{name}"))
 

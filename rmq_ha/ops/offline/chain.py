@@ -24,7 +24,7 @@ from rmq_ha.base.store_format.commitlog import (
     cuts_at,
     store_timestamp_of,
 )
-from rmq_ha.base.store_format.dledger import BLANK, HEADER, Header
+from rmq_ha.base.store_format.dledger import BLANK, HEADER, EntryHeader
 from rmq_ha.base.store_format.dledger import BLANK_MAGIC as ENTRY_BLANK
 from rmq_ha.base.store_format.dledger import MAGIC as ENTRY_MAGIC
 from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, TERM_TOPIC
@@ -46,7 +46,7 @@ class Layout(Enum):
     DLEDGER = "dledger"
 
 
-class Tail(Enum):
+class ChainEnding(Enum):
     """The bytes at which a walk along records ends."""
 
     MORE = "the bytes end inside a record"
@@ -55,7 +55,7 @@ class Tail(Enum):
     TORN = "neither a record nor anything else that belongs into a log"
 
 
-class Chain(NamedTuple):
+class RecordChain(NamedTuple):
     """
     Records, one after the other, in a buffer that may end anywhere.
 
@@ -69,11 +69,11 @@ class Chain(NamedTuple):
     first: int
     last: int
     end: int
-    tail: Tail
+    tail: ChainEnding
     needed: int = 0
 
 
-def chain(buffer: Any, base: int, layout: Layout = Layout.CLASSIC) -> Chain:
+def chain(buffer: Any, base: int, layout: Layout = Layout.CLASSIC) -> RecordChain:
     """
     Follow records from the start of a buffer up to the first place without a record.
 
@@ -102,22 +102,22 @@ def chain(buffer: Any, base: int, layout: Layout = Layout.CLASSIC) -> Chain:
         position, is_torn = places.pop(), True
     times = [_stored(buffer, place) for place in (*places[:1], *places[-1:])] or [-1]
     if is_torn:
-        return Chain(times[0], times[-1], position, Tail.TORN)
+        return RecordChain(times[0], times[-1], position, ChainEnding.TORN)
     tail, _, needed = tail_at(buffer, position)
-    return Chain(times[0], times[-1], position, tail, needed)
+    return RecordChain(times[0], times[-1], position, tail, needed)
 
 
-def _chain_of_entries(buffer: Any, base: int) -> Chain:
+def _chain_of_entries(buffer: Any, base: int) -> RecordChain:
     places, end = entry_chain(buffer, 0)
     for at, place in enumerate(places):
-        head = Header(*HEADER.unpack_from(buffer, place))
+        head = EntryHeader(*HEADER.unpack_from(buffer, place))
         if not head.is_sound or head.pos != base + place:
             places, end = places[:at], place
             break
     first = next((time for time in _times(buffer, base, places, end)), -1)
     last = next((time for time in _times(buffer, base, places[::-1], end)), -1)
     tail, _, needed = entry_tail(buffer, base, end)
-    return Chain(first, last, end, tail, needed)
+    return RecordChain(first, last, end, tail, needed)
 
 
 def _times(buffer: Any, base: int, places: list[int], end: int) -> Iterator[int]:
@@ -151,24 +151,24 @@ def _cuts(buffer: Any, position: int, size: int) -> tuple[int, int, int, int] | 
     return cuts if cuts is not None and cuts[3] == end else None
 
 
-def tail_at(buffer: Any, end: int) -> tuple[Tail, str, int]:
+def tail_at(buffer: Any, end: int) -> tuple[ChainEnding, str, int]:
     """
     Return which kind of bytes stand at a place without a record, with the reason, and how many
     bytes the next look needs.
     """
     room = len(buffer) - end
     if room < BLANK_SIZE:
-        return Tail.MORE, "", BLANK_SIZE
+        return ChainEnding.MORE, "", BLANK_SIZE
     size, magic = _PREFIX(buffer, end)
     if magic == BLANK_MAGIC:
-        return Tail.BLANK, "", 0
+        return ChainEnding.BLANK, "", 0
     if magic == 0 and size == 0:
-        return Tail.NOT_WRITTEN, "", 0
+        return ChainEnding.NOT_WRITTEN, "", 0
     if magic != MESSAGE_MAGIC:
-        return Tail.TORN, f"no record: its magic is {magic:08x}", 0
+        return ChainEnding.TORN, f"no record: its magic is {magic:08x}", 0
     if RECORD_OVERHEAD <= size <= MAX_RECORD_SIZE:
-        return Tail.MORE, "", size
-    return Tail.TORN, f"a record that claims {size} bytes", 0
+        return ChainEnding.MORE, "", size
+    return ChainEnding.TORN, f"a record that claims {size} bytes", 0
 
 
 def entry_chain(buffer: Any, start: int) -> tuple[list[int], int]:
@@ -187,22 +187,22 @@ def entry_chain(buffer: Any, start: int) -> tuple[list[int], int]:
     return places, position
 
 
-def entry_tail(buffer: Any, base: int, end: int) -> tuple[Tail, str, int]:
+def entry_tail(buffer: Any, base: int, end: int) -> tuple[ChainEnding, str, int]:
     room = len(buffer) - end
     if room < BLANK_SIZE:
-        return Tail.MORE, "", BLANK_SIZE
+        return ChainEnding.MORE, "", BLANK_SIZE
     if _PREFIX(buffer, end)[0] == ENTRY_BLANK:
-        return Tail.BLANK, "", 0
+        return ChainEnding.BLANK, "", 0
     if not any(buffer[end : end + min(room, ENTRY_HEADER_SIZE)]):
-        return Tail.NOT_WRITTEN, "", 0
+        return ChainEnding.NOT_WRITTEN, "", 0
     if room < ENTRY_HEADER_SIZE:
-        return Tail.MORE, "", ENTRY_HEADER_SIZE
-    head = Header(*HEADER.unpack_from(buffer, end))
+        return ChainEnding.MORE, "", ENTRY_HEADER_SIZE
+    head = EntryHeader(*HEADER.unpack_from(buffer, end))
     if not head.is_sound:
-        return Tail.TORN, "no entry of a DLedger", 0
+        return ChainEnding.TORN, "no entry of a DLedger", 0
     if head.pos != base + end:
-        return Tail.TORN, f"an entry that says that it is at {head.pos}", 0
-    return Tail.MORE, "", head.size
+        return ChainEnding.TORN, f"an entry that says that it is at {head.pos}", 0
+    return ChainEnding.MORE, "", head.size
 
 
 def first_record(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC) -> int:
@@ -242,7 +242,7 @@ def _may_begin(buffer: Any, base: int, position: int) -> bool:
         return False
     if limit - end < _LEAST_HEAD or _says(buffer, end + 28, base + end):
         return True
-    if tail_at(buffer, end)[0] in (Tail.BLANK, Tail.NOT_WRITTEN):
+    if tail_at(buffer, end)[0] in (ChainEnding.BLANK, ChainEnding.NOT_WRITTEN):
         return True
     body = memoryview(buffer)[cuts[0] : cuts[1] - 1]
     stored = int.from_bytes(buffer[position + 8 : position + 12], "big")
@@ -254,7 +254,7 @@ def _first_entry(buffer: Any, base: int, start: int) -> int:
         position = magic.start()
         if position + ENTRY_HEADER_SIZE > len(buffer):
             return -1
-        head = Header(*HEADER.unpack_from(buffer, position))
+        head = EntryHeader(*HEADER.unpack_from(buffer, position))
         if head.is_sound and head.pos == base + position and head.size <= MAX_ENTRY_SIZE:
             return position
     return -1

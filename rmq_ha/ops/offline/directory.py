@@ -20,7 +20,7 @@ from rmq_ha.base.wire.bodies import (
 from rmq_ha.ops.offline.chain import Layout
 from rmq_ha.ops.offline.end import end_of_log
 from rmq_ha.ops.offline.log_files import Hole, LogFile, holes_in, is_number, log_files, numbered
-from rmq_ha.ops.offline.queues import LogBounds, QueueFiles, RowFile
+from rmq_ha.ops.offline.queues import LogBounds, OfflineQueue, RowFile
 
 
 class StoreFiles:
@@ -120,14 +120,14 @@ class StoreFiles:
                         queues[topic.name, int(queue.name)] = None
         return queues
 
-    def queue(self, topic: str, queue_id: int) -> QueueFiles:
+    def queue(self, topic: str, queue_id: int) -> OfflineQueue:
         """
         Return a queue; an empty one if it has no files.
 
         :raises CannotDecide: a file of it is missing, and the store was not opened as damaged.
         """
         parts = self._parts(topic, queue_id)
-        return QueueFiles(self.files, topic, queue_id, *parts, self._damaged)
+        return OfflineQueue(self.files, topic, queue_id, *parts, self._damaged)
 
     def _parts(self, topic: str, queue_id: int) -> tuple[list[RowFile], list[RowFile], LogBounds]:
         return (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rmq_ha.base.store_files import OVERLAP, WINDOW, Files, window_of
-from rmq_ha.ops.offline.chain import Tail, chain, first_record
+from rmq_ha.ops.offline.chain import ChainEnding, chain, first_record
 from rmq_ha.ops.offline.log_files import LogFile
 
 REACH = 16 << 20
@@ -24,13 +24,13 @@ def end_of_log(files: Files, row: Sequence[LogFile], window: int = WINDOW) -> in
     after the end would come back.
     """
     for file in reversed(row):
-        end = _End(files, file, window).find()
+        end = _EndSearch(files, file, window).find()
         if end > file.base:
             return end
     return row[0].base
 
 
-class _End:
+class _EndSearch:
     """
     The search in one file.
 
@@ -56,9 +56,9 @@ class _End:
             if records.last >= 0:
                 self._stored = records.last
             want = self._size
-            if records.tail is Tail.BLANK:
+            if records.tail is ChainEnding.BLANK:
                 return self._file.end
-            if records.tail is Tail.MORE and position + records.needed <= self._file.end:
+            if records.tail is ChainEnding.MORE and position + records.needed <= self._file.end:
                 want = max(want, records.needed)
             else:
                 position = self._next_position(position + 1)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from rmq_ha.base.errors import CannotDecide
-from rmq_ha.base.store_files import Entry, Files
+from rmq_ha.base.store_files import DirectoryEntry, Files
 from rmq_ha.ops.offline.chain import Layout
 
 NAME_LENGTH = 20
@@ -34,7 +34,7 @@ class LogFile(NamedTuple):
         return self.base + self.size
 
 
-def numbered(entries: Sequence[Entry]) -> list[Entry]:
+def numbered(entries: Sequence[DirectoryEntry]) -> list[DirectoryEntry]:
     """Return the entries whose names are numbers, as those of a log's or queue's files are."""
     return [
         entry

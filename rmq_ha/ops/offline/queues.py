@@ -43,7 +43,7 @@ class LogBounds(NamedTuple):
     max_offset: int
 
 
-class QueueFiles:
+class OfflineQueue:
     """
     One queue; offsets count messages.
 

@@ -16,7 +16,7 @@ from rmq_ha.base.store_format.consumequeue import UNIT_SIZE
 from rmq_ha.base.store_format.deleted_queues import decode_beginnings
 from rmq_ha.base.store_format.index import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rmq_ha.ops.offline.directory import StoreFiles
-from rmq_ha.ops.offline.queues import QueueFiles
+from rmq_ha.ops.offline.queues import OfflineQueue
 from rmq_ha.ops.offline.records import Damage, records
 
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
@@ -24,7 +24,7 @@ _NOT_FOR_CONSUMERS = 0x4
 _TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
 
 
-class Finding(NamedTuple):
+class StoreFinding(NamedTuple):
     """
     One fault or oddity.
 
@@ -43,10 +43,10 @@ class Finding(NamedTuple):
     is_fault: bool = True
 
 
-class _Queue:
+class _CheckedQueue:
     """A queue as the log has it and as its files have it."""
 
-    def __init__(self, files: QueueFiles) -> None:
+    def __init__(self, files: OfflineQueue) -> None:
         self.files = files
         self.missing = self.wrong = 0
         self.first_missing: DispatchRequest | None = None
@@ -69,7 +69,7 @@ class VerifyResult(NamedTuple):
     :ivar records: how many messages the log has.
     """
 
-    findings: list[Finding]
+    findings: list[StoreFinding]
     records: int
 
 
@@ -84,7 +84,7 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Veri
     topics = _known_topics(store, findings)
     begins = _beginnings(store, findings)
     on_disk = frozenset(store.topics_on_disk())
-    queues: dict[tuple[str, int], _Queue] = {}
+    queues: dict[tuple[str, int], _CheckedQueue] = {}
     forgotten: Counter[str] = Counter()
     count = 0
     for stretch in records(store):
@@ -104,14 +104,14 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Veri
             forgotten[request.topic] += 1
             continue
         if key not in queues:
-            queues[key] = _Queue(store.queue(*key))
+            queues[key] = _CheckedQueue(store.queue(*key))
         queues[key].look(request)
     # A restored backup has the log, the tables and `abort` only. What is built from the log is
     # absent there, which is no damage.
     is_new = store.abort and not on_disk and not _has_checkpoint(store)
     findings += _to_build(store, len(queues)) if is_new else _of_queues(store, queues)
     findings += [
-        Finding(
+        StoreFinding(
             "topic-unknown",
             topic,
             f"the log has {number} messages of it, topics.json has not",
@@ -125,9 +125,9 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Veri
     return VerifyResult(findings, count)
 
 
-def _log_holes(store: StoreFiles) -> Iterator[Finding]:
+def _log_holes(store: StoreFiles) -> Iterator[StoreFinding]:
     for hole in store.holes:
-        yield Finding(
+        yield StoreFinding(
             "log-hole",
             f"{hole.between}, {hole.start}",
             f"{hole.end - hole.start} bytes of the log are in no file",
@@ -135,8 +135,8 @@ def _log_holes(store: StoreFiles) -> Iterator[Finding]:
         )
 
 
-def _damage(damage: Damage) -> Finding:
-    return Finding(
+def _damage(damage: Damage) -> StoreFinding:
+    return StoreFinding(
         "log-damaged",
         f"{damage.path}, {damage.start}",
         f"{damage.end - damage.start} bytes are no whole record, or its body is not as it was",
@@ -145,14 +145,14 @@ def _damage(damage: Damage) -> Finding:
     )
 
 
-def _known_topics(store: StoreFiles, findings: list[Finding]) -> frozenset[str] | None:
+def _known_topics(store: StoreFiles, findings: list[StoreFinding]) -> frozenset[str] | None:
     for name in _TABLES:
         try:
             store.config(name)
         except CannotDecide as error:
             meaning = "what it says is lost: copy it from a replica"
             findings.append(
-                Finding("table-damaged", f"{store.root}/config/{name}", str(error), meaning)
+                StoreFinding("table-damaged", f"{store.root}/config/{name}", str(error), meaning)
             )
     try:
         table = store.topics()
@@ -161,7 +161,7 @@ def _known_topics(store: StoreFiles, findings: list[Finding]) -> frozenset[str] 
     return None if table is None else frozenset(table.topics)
 
 
-def _beginnings(store: StoreFiles, findings: list[Finding]) -> dict[tuple[str, int], int]:
+def _beginnings(store: StoreFiles, findings: list[StoreFinding]) -> dict[tuple[str, int], int]:
     name = "deletedQueues.json"
     try:
         data = store.config(name)
@@ -169,22 +169,26 @@ def _beginnings(store: StoreFiles, findings: list[Finding]) -> dict[tuple[str, i
     except (CannotDecide, ProtocolViolation) as error:
         meaning = "messages of deleted topics may come back"
         findings.append(
-            Finding("table-damaged", f"{store.root}/config/{name}", str(error), meaning)
+            StoreFinding("table-damaged", f"{store.root}/config/{name}", str(error), meaning)
         )
         return {}
 
 
-def _of_queues(store: StoreFiles, seen: dict[tuple[str, int], _Queue]) -> Iterator[Finding]:
+def _of_queues(
+    store: StoreFiles, seen: dict[tuple[str, int], _CheckedQueue]
+) -> Iterator[StoreFinding]:
     for key in store.topics_on_disk():
         if key not in seen:
-            seen[key] = _Queue(store.queue(*key))
+            seen[key] = _CheckedQueue(store.queue(*key))
     for (topic, queue_id), queue in sorted(seen.items()):
         place = f"{store.root}/consumequeue/{topic}/{queue_id}"
         for fault in queue.files.faults:
-            yield Finding("queue-files", place, fault, "consumers do not get what is there", QUEUES)
+            yield StoreFinding(
+                "queue-files", place, fault, "consumers do not get what is there", QUEUES
+            )
         if queue.first_missing is not None:
             first = queue.first_missing
-            yield Finding(
+            yield StoreFinding(
                 "queue-lacks",
                 f"{place}, {first.queue_offset}",
                 f"it lacks {queue.missing} messages of the log, from {first.physical_offset} on",
@@ -193,7 +197,7 @@ def _of_queues(store: StoreFiles, seen: dict[tuple[str, int], _Queue]) -> Iterat
             )
         if queue.first_wrong is not None:
             first = queue.first_wrong
-            yield Finding(
+            yield StoreFinding(
                 "queue-wrong",
                 f"{place}, {first.queue_offset}",
                 f"{queue.wrong} units do not lead to their messages, the first to that at "
@@ -203,7 +207,7 @@ def _of_queues(store: StoreFiles, seen: dict[tuple[str, int], _Queue]) -> Iterat
             )
         behind = queue.files.written_offset - queue.files.max_offset
         if behind > 0:
-            yield Finding(
+            yield StoreFinding(
                 "queue-ahead",
                 f"{place}, {queue.files.max_offset}",
                 f"its last {behind} units lead behind the end of the log",
@@ -213,15 +217,17 @@ def _of_queues(store: StoreFiles, seen: dict[tuple[str, int], _Queue]) -> Iterat
             )
         odd = sum(row.size % UNIT_SIZE for row in queue.files.row)
         if odd:
-            yield Finding("queue-files", place, f"{odd} bytes too many", "a file was cut", QUEUES)
+            yield StoreFinding(
+                "queue-files", place, f"{odd} bytes too many", "a file was cut", QUEUES
+            )
 
 
-def _to_build(store: StoreFiles, queues: int) -> Iterator[Finding]:
+def _to_build(store: StoreFiles, queues: int) -> Iterator[StoreFinding]:
     """
     Yield the finding for a store as `restore` leaves it: with log, tables and the mark of a crash
     only.
     """
-    yield Finding(
+    yield StoreFinding(
         "restored",
         store.root,
         f"{queues} queues, the index and the checkpoint are not built yet",
@@ -231,7 +237,7 @@ def _to_build(store: StoreFiles, queues: int) -> Iterator[Finding]:
     )
 
 
-def _index(store: StoreFiles) -> Iterator[Finding]:
+def _index(store: StoreFiles) -> Iterator[StoreFinding]:
     for entry in store.files.list(f"{store.root}/index"):
         path = f"{store.root}/index/{entry.name}"
         why = ""
@@ -247,33 +253,33 @@ def _index(store: StoreFiles) -> Iterator[Finding]:
                 why = f"it leads to {header.end_physical_offset}, behind the end of the log"
         if why:
             meaning = "messages are not found by their keys; consumers do not need it"
-            yield Finding("index-wrong", path, why, meaning, INDEX)
+            yield StoreFinding("index-wrong", path, why, meaning, INDEX)
 
 
 def _has_checkpoint(store: StoreFiles) -> bool:
     return any(entry.name == "checkpoint" for entry in store.files.list(store.root))
 
 
-def _checkpoint(store: StoreFiles) -> Iterator[Finding]:
+def _checkpoint(store: StoreFiles) -> Iterator[StoreFinding]:
     path = f"{store.root}/checkpoint"
     entries = [entry for entry in store.files.list(store.root) if entry.name == "checkpoint"]
     meaning = "after a stop that was not clean all of the log is read"
     if not entries:
-        yield Finding("checkpoint", path, "it is missing", meaning, CHECKPOINT, is_fault=False)
+        yield StoreFinding("checkpoint", path, "it is missing", meaning, CHECKPOINT, is_fault=False)
     elif entries[0].size != CHECKPOINT_SIZE:
         text = f"it has {entries[0].size} bytes, not {CHECKPOINT_SIZE}"
-        yield Finding("checkpoint", path, text, meaning, CHECKPOINT)
+        yield StoreFinding("checkpoint", path, text, meaning, CHECKPOINT)
     else:
         times = store.checkpoint()
         if times is not None and times.flushed_offset > store.max_offset():
             text = f"it says that the log is on the disk up to {times.flushed_offset}"
             text += f", and the log ends at {store.max_offset()}"
-            yield Finding("checkpoint", path, text, "the log lost its end", "")
+            yield StoreFinding("checkpoint", path, text, "the log lost its end", "")
 
 
-def _abort(store: StoreFiles) -> Iterator[Finding]:
+def _abort(store: StoreFiles) -> Iterator[StoreFinding]:
     if store.abort:
-        yield Finding(
+        yield StoreFinding(
             "abort",
             f"{store.root}/abort",
             "its last broker did not stop in an orderly way",

@@ -8,9 +8,10 @@ from rmq_ha.ops.offsets.findings import Severity
 
 class Meaning(NamedTuple):
     """
-    The meaning of one code.
+    The meaning of one code of a job's findings.
 
-    :ivar sentence: a text with the places `{repeats}`, `{skipped}` and `{lost}`, in messages.
+    :ivar sentence: the cause and the cure. `verify-offsets` fills the places `{repeats}`,
+        `{skipped}` and `{lost}` with numbers of messages; other jobs add details to the sentence.
     """
 
     severity: Severity

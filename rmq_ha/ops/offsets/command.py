@@ -18,7 +18,7 @@ else:  # older versions of click cannot subscript it
     _ParamType = click.ParamType
 
 
-class Span(_ParamType):
+class DurationParam(_ParamType):
     """Converts a duration (`20s`, `500ms`, `2m`; a bare number is seconds) to ms."""
 
     name = "time"
@@ -38,7 +38,7 @@ class Span(_ParamType):
 _LIMITS = (
     click.option(
         "--max-skew",
-        type=Span(),
+        type=DurationParam(),
         default="20s",
         show_default=True,
         help="How old the tables of a slave may be. A slave copies them every 10 s, and its "
@@ -46,7 +46,7 @@ _LIMITS = (
     ),
     click.option(
         "--wait",
-        type=Span(),
+        type=DurationParam(),
         default=None,
         help="How long to keep looking at a slave that lacks something. Default: --max-skew and "
         "3 s. A shorter time may leave the question open (exit code 3).",

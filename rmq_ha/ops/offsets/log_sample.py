@@ -8,7 +8,7 @@ from rmq_ha.base.errors import CorruptRecord
 from rmq_ha.base.store_format.commitlog import MAX_RECORD_SIZE, Record, decode_record
 from rmq_ha.base.store_format.consumequeue import FILLER_SIZE
 from rmq_ha.ops.offline.log_files import Hole
-from rmq_ha.ops.offline.queues import QueueFiles
+from rmq_ha.ops.offline.queues import OfflineQueue
 
 MOST = 100
 """How many messages of one store are read."""
@@ -29,7 +29,7 @@ class LogSample(NamedTuple):
 
 
 def sample_log(
-    bytes_at: BytesAt, queues: Sequence[QueueFiles], holes: Sequence[Hole] = (), most: int = MOST
+    bytes_at: BytesAt, queues: Sequence[OfflineQueue], holes: Sequence[Hole] = (), most: int = MOST
 ) -> LogSample:
     """
     Read messages at equal distances, the first and the last of all queues among them.
@@ -55,7 +55,7 @@ def sample_log(
     return LogSample(count, (f"{bad} of {count} messages that were read are damaged; {first}",))
 
 
-def _spread(queues: Sequence[QueueFiles], most: int) -> Iterator[tuple[QueueFiles, int]]:
+def _spread(queues: Sequence[OfflineQueue], most: int) -> Iterator[tuple[OfflineQueue, int]]:
     filled = [queue for queue in queues if queue.max_offset > queue.min_offset]
     ends = list(accumulate(queue.max_offset - queue.min_offset for queue in filled))
     total = ends[-1] if ends else 0
@@ -69,7 +69,7 @@ def _spread(queues: Sequence[QueueFiles], most: int) -> Iterator[tuple[QueueFile
         yield queue, queue.max_offset - (ends[number] - place)
 
 
-def _fault_of(data: bytes, at: int, size: int, queue: QueueFiles, offset: int) -> str:
+def _fault_of(data: bytes, at: int, size: int, queue: OfflineQueue, offset: int) -> str:
     """Return what is wrong with the record of a queue's entry; empty: nothing."""
     try:
         record = decode_record(data, check_crc=True)

@@ -29,7 +29,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 """Offset by `topic@group` and queue id, as brokers have it."""
 
 
-class Key(NamedTuple):
+class FactKey(NamedTuple):
     """What a fact is about; facts with equal keys are compared between replicas."""
 
     kind: str
@@ -60,8 +60,8 @@ class Fact(NamedTuple):
     text: str | None = None
 
     @property
-    def key(self) -> Key:
-        return Key(self.kind, self.topic, self.group, self.queue_id)
+    def key(self) -> FactKey:
+        return FactKey(self.kind, self.topic, self.group, self.queue_id)
 
 
 @dataclass(frozen=True)

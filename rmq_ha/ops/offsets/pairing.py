@@ -18,7 +18,7 @@ from rmq_ha.ops.offsets.model import (
     TEXTS,
     TOPIC,
     Fact,
-    Key,
+    FactKey,
     Snapshot,
 )
 from rmq_ha.ops.offsets.rules import Case, Ruling, judge
@@ -98,7 +98,7 @@ def pair(
 
 def cases(pairing: Pairing) -> Iterator[Case]:
     """Yield a case for every key that either side has."""
-    samples: dict[Key, list[tuple[int, Fact]]] = defaultdict(list)
+    samples: dict[FactKey, list[tuple[int, Fact]]] = defaultdict(list)
     for index, master in enumerate(pairing.masters):
         for fact in pairing.facts_of(master):
             samples[fact.key].append((index, fact))
@@ -147,7 +147,7 @@ def _is_built_in(group: str | None) -> bool:
 
 def _case(
     pairing: Pairing,
-    key: Key,
+    key: FactKey,
     samples: Sequence[tuple[int, Fact]],
     slave: Fact | None,
     is_served: bool,

@@ -13,7 +13,7 @@ from rmq_ha.ops.offsets.pairing import Pairing, cases, is_pair
 from rmq_ha.ops.offsets.rules import Case, judge
 
 
-class Step(NamedTuple):
+class RepairStep(NamedTuple):
     """
     A step of the plan.
 
@@ -24,13 +24,13 @@ class Step(NamedTuple):
     command: str
 
 
-def steps(pairing: Pairing, max_lag: int = 0) -> list[Step]:
+def steps(pairing: Pairing, max_lag: int = 0) -> list[RepairStep]:
     """
     Return the steps in the order in which they are to be done; none if the two are not a pair.
     """
     if not is_pair(pairing):
         return []
-    ranked: list[tuple[int, Step]] = []
+    ranked: list[tuple[int, RepairStep]] = []
     tables: set[str] = set()
     for case in cases(pairing):
         ruling = judge(case, max_lag)
@@ -45,35 +45,35 @@ def steps(pairing: Pairing, max_lag: int = 0) -> list[Step]:
     return [step for _, step in unique]
 
 
-def _step(pairing: Pairing, case: Case, code: str) -> tuple[int, Step] | None:
+def _step(pairing: Pairing, case: Case, code: str) -> tuple[int, RepairStep] | None:
     slave = pairing.slave.place
     if code in ("QUEUE_AHEAD", "LOG_AHEAD"):
-        return 0, Step(
+        return 0, RepairStep(
             f"{slave} holds what its master lost: stop both, keep copies, decide which store is"
             " right; verify-replica shows where they part",
             f"rmqha-spark verify-replica {quote(pairing.masters[-1].place)} {quote(slave)}",
         )
     if code in ("NOT_REPLICATED", "LOG_BEHIND"):
-        return 1, Step(
+        return 1, RepairStep(
             f"{slave} lacks messages: stop producers (or wipe the write permission) and wait until"
             " both logs are equally long",
             "mqadmin wipeWritePerm -b BROKER_NAME -n NAMESRV",
         )
     if case.key.kind == TOPIC and code in ("MISSING_TOPIC_CONFIG", "QUEUE_NUM_DRIFT"):
         topic = quote(case.key.topic or "")
-        return 3, Step(
+        return 3, RepairStep(
             f"the topic {case.key.topic} is not on {slave} as on the master",
             f"mqadmin updateTopic -b SLAVE_ADDRESS -t {topic} -r {case.master_low}"
             f" -w {case.master}{_topic_options(case)}",
         )
     if case.key.kind == GROUP and code == "MISSING_GROUP":
-        return 4, Step(
+        return 4, RepairStep(
             f"the consumer group {case.key.group} is not on {slave}",
             f"mqadmin updateSubGroup -b SLAVE_ADDRESS -g {quote(case.key.group or '')}"
             f"{_group_options(case)}",
         )
     if code in ("CONTENT_DRIFT", "STALE_TABLE", "VERSION_DRIFT"):
-        return 2, Step(
+        return 2, RepairStep(
             f"{slave} does not copy its master's tables: its log says why (address of the master,"
             " firewall on the master's port - 2)",
             "",
@@ -112,14 +112,14 @@ def _group_options(case: Case) -> str:
     )
 
 
-def _table_step(pairing: Pairing, kind: str) -> Step:
+def _table_step(pairing: Pairing, kind: str) -> RepairStep:
     name = "consumerOffset.json" if kind == OFFSET else "delayOffset.json"
     moves = (
         ""
         if pairing.masters[-1].is_resting
         else "; the master still runs, and its table grows old: stop it first and make this again"
     )
-    return Step(
+    return RepairStep(
         f"offsets of {pairing.slave.place} differ: with that broker stopped, put the merged table"
         f" in place before it starts as master{moves}",
         f"cp {name} STORE_PATH_ROOT_DIR/config/{name}",
@@ -171,12 +171,12 @@ def _delays(snapshot: Snapshot) -> dict[int, int]:
     return {fact.queue_id or 0: fact.value or 0 for fact in snapshot.facts if fact.kind == DELAY}
 
 
-def script(plan: Sequence[Step]) -> str:
+def script(plan: Sequence[RepairStep]) -> str:
     """Return the plan as a text to read and to copy from; as a script it does nothing."""
     return "\n".join(_lines(plan)) + "\n"
 
 
-def _lines(plan: Sequence[Step]) -> Iterator[str]:
+def _lines(plan: Sequence[RepairStep]) -> Iterator[str]:
     yield "#!/bin/sh"
     yield "# What verify-offsets proposes. Nothing is done by it, and nothing by running this file:"
     yield "# read, fill in the words in capitals, and run the lines that you want."

@@ -9,7 +9,7 @@ known by a *window* of samples: the first one is older than the skew (then a dif
 from typing import NamedTuple
 
 from rmq_ha.base.model.topics import RETRY_PREFIX, SYSTEM_GROUP_PREFIX
-from rmq_ha.ops.offsets.model import DELAY, GROUP, LOG, OFFSET, QUEUE, TOPIC, VERSION, Key
+from rmq_ha.ops.offsets.model import DELAY, GROUP, LOG, OFFSET, QUEUE, TOPIC, VERSION, FactKey
 
 
 class Case(NamedTuple):
@@ -31,7 +31,7 @@ class Case(NamedTuple):
         the slave lacks messages that its log has.
     """
 
-    key: Key
+    key: FactKey
     is_proven: bool
     is_first: bool
     is_crashed: bool

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from rmq_ha.base.errors import CannotDecide, ProtocolViolation
-from rmq_ha.base.store_files import Entry
+from rmq_ha.base.store_files import DirectoryEntry
 from rmq_ha.base.wire.bodies import (
     GroupTable,
     TopicTable,
@@ -16,7 +16,7 @@ from rmq_ha.base.wire.bodies import (
     decode_offset_table,
 )
 from rmq_ha.ops.offline.log_files import Hole
-from rmq_ha.ops.offline.queues import QueueFiles
+from rmq_ha.ops.offline.queues import OfflineQueue
 from rmq_ha.ops.offsets import model
 from rmq_ha.ops.offsets.log_sample import sample_log
 from rmq_ha.ops.offsets.model import Fact, Snapshot
@@ -41,7 +41,7 @@ _KINDS: Mapping[str, frozenset[str]] = {
 """Kinds of facts that are unknown if a store's table cannot be read."""
 
 
-class Store(Protocol):
+class SnapshotStore(Protocol):
     """The part of `rmq_ha.ops.offline.directory.StoreFiles` that is used here."""
 
     @property
@@ -59,7 +59,7 @@ class Store(Protocol):
 
     def topics_on_disk(self) -> list[tuple[str, int]]: ...
 
-    def queue(self, topic: str, queue_id: int) -> QueueFiles: ...
+    def queue(self, topic: str, queue_id: int) -> OfflineQueue: ...
 
     def bytes_at(self, offset: int, size: int) -> bytes: ...
 
@@ -81,8 +81,8 @@ class StoredReplica:
 
     def __init__(
         self,
-        open_store: Callable[[str], Store],
-        listing: Callable[[str], list[Entry]],
+        open_store: Callable[[str], SnapshotStore],
+        listing: Callable[[str], list[DirectoryEntry]],
         place: str,
         now_ms: Callable[[], int],
         note: Callable[[str], None] = lambda _: None,
@@ -184,7 +184,7 @@ class StoredReplica:
         }
 
 
-def _queue_facts(queues: Sequence[QueueFiles], numbers: Mapping[str, int]) -> Iterator[Fact]:
+def _queue_facts(queues: Sequence[OfflineQueue], numbers: Mapping[str, int]) -> Iterator[Fact]:
     """
     Yield the facts of queues on the disk, and of the other queues of known topics, which are empty.
 

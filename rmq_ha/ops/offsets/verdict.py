@@ -27,7 +27,7 @@ class Limits(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Answer:
+class PairVerdict:
     """
     The answer for one master and its slaves.
 
@@ -46,7 +46,7 @@ class Answer:
     numbers: Mapping[str, Any]
 
 
-def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> Answer:
+def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> PairVerdict:
     """
     Judge every slave.
 
@@ -75,7 +75,7 @@ def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> Answer
         "notCompared": {item.slave.place: not_compared(item) for item in pairings},
         "historyViolations": past,
     }
-    return Answer(rows, [*findings(rows), *heads], by_slave, groups, outcome, verdict, numbers)
+    return PairVerdict(rows, [*findings(rows), *heads], by_slave, groups, outcome, verdict, numbers)
 
 
 def _looked_at(pairing: Pairing) -> str:

@@ -12,7 +12,7 @@ MIN_KEY_LENGTH = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class AccountEntry:
     """
     One entry of `accounts`. A value is None if the file does not give it.
 
@@ -85,7 +85,7 @@ class AclFile:
 
     path: str
     white_addresses: tuple[str, ...] = ()
-    accounts: tuple[Account, ...] = ()
+    accounts: tuple[AccountEntry, ...] = ()
     version: DataVersion | None = None
     notices: tuple[str, ...] = ()
     is_empty: bool = False

@@ -19,7 +19,7 @@ _MAX_FILES = 1000
 _MAX_DEPTH = 8
 
 
-class Stamp(NamedTuple):
+class FileStamp(NamedTuple):
     """Time and size of a file, by which a change of it is noticed."""
 
     mtime_ms: int
@@ -43,7 +43,7 @@ class AclFiles:
         self.faults: dict[str, str] = {}
         self._disk = disk
         self._read: dict[str, AclFile] = {}
-        self._stamps: dict[str, Stamp] = {}
+        self._stamps: dict[str, FileStamp] = {}
         self._versions: dict[str, DataVersion] = {}
 
     def load(self, now_ms: int) -> None:
@@ -113,7 +113,7 @@ class AclFiles:
         self.refresh(now_ms)
 
     def _read_or_keep(
-        self, path: str, stamp: Stamp, before: tuple[dict[str, AclFile], dict[str, str]]
+        self, path: str, stamp: FileStamp, before: tuple[dict[str, AclFile], dict[str, str]]
     ) -> AclFile | None:
         known, fault = before[0].get(path), before[1].get(path)
         if self._stamps.get(path) == stamp:
@@ -131,7 +131,7 @@ class AclFiles:
             return known
         return file
 
-    def _look(self) -> dict[str, Stamp]:
+    def _look(self) -> dict[str, FileStamp]:
         paths: list[str] = []
         _collect(self._disk, f"{self.directory}/{FOLDER}", paths, _MAX_DEPTH)
         if self._disk.exists(self.default):
@@ -139,7 +139,7 @@ class AclFiles:
         stamps = {}
         for path in paths:
             try:
-                stamps[path] = Stamp(self._disk.mtime_ms(path), self._disk.size(path))
+                stamps[path] = FileStamp(self._disk.mtime_ms(path), self._disk.size(path))
             except FileNotFoundError:
                 continue  # the file was deleted meanwhile
         return stamps

@@ -66,7 +66,7 @@ class Freshness:
         self._most = most_sessions
         self._on_odd = on_odd
         self._began = now_ms() if is_required else 0
-        self._accounts: dict[str, _Account] = {}
+        self._accounts: dict[str, _AccountSessions] = {}
 
     def __len__(self) -> int:
         return sum(len(account.sessions) for account in self._accounts.values())
@@ -95,7 +95,7 @@ class Freshness:
             )
         account = self._accounts.get(access_key)
         if account is None:
-            account = self._accounts[access_key] = _Account(self._began)
+            account = self._accounts[access_key] = _AccountSessions(self._began)
         session = account.sessions.pop(stamp.session, None)
         if session is None:
             if stamp.time_ms <= account.floor:
@@ -105,7 +105,7 @@ class Freshness:
                     f"{account.floor} ms which requests came: sign it anew",
                 )
             account.forget(now - self._window_ms, self._most - 1)
-            session = _Session()
+            session = _SignedSession()
         account.sessions[stamp.session] = session  # the session that was used last stands last
         if not session.take(stamp):
             return Stale(
@@ -116,7 +116,7 @@ class Freshness:
         return None
 
 
-class _Account:
+class _AccountSessions:
     """
     The sessions of one account; the one used longest ago stands first.
 
@@ -127,7 +127,7 @@ class _Account:
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
-        self.sessions: dict[str, _Session] = {}
+        self.sessions: dict[str, _SignedSession] = {}
 
     def forget(self, before_ms: int, most: int) -> None:
         """Drop sessions that are older than `before_ms`, or more than `most`."""
@@ -141,7 +141,7 @@ class _Account:
             del sessions[name]
 
 
-class _Session:
+class _SignedSession:
     """
     The numbers of one session.
 

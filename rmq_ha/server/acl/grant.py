@@ -13,7 +13,7 @@ from rmq_ha.base.errors import AccessRefused
 from rmq_ha.base.interfaces import IGrant
 from rmq_ha.base.model.topics import DLQ_PREFIX, HOLD_OTHERS, RETRY_PREFIX, TRACE_TOPIC, is_system
 from rmq_ha.base.wire.codes import ResponseCode
-from rmq_ha.server.acl.accounts import Account
+from rmq_ha.server.acl.accounts import AccountEntry
 from rmq_ha.server.acl.needs import Need
 from rmq_ha.server.acl.permissions import (
     ADMIN,
@@ -73,7 +73,7 @@ class Grant:
         "white",
     )
 
-    def __init__(self, account: Account, *, strict: bool, reply_topic: str) -> None:
+    def __init__(self, account: AccountEntry, *, strict: bool, reply_topic: str) -> None:
         self.account = account.access_key
         self.owner = account.access_key if strict else None
         self.is_admin = account.admin

@@ -5,7 +5,7 @@ Spec: remoting.md, section 10.3.
 
 from rmq_ha.base.acl.addresses import AddressPatterns
 from rmq_ha.base.model.data_version import DataVersion
-from rmq_ha.server.acl.accounts import MIN_KEY_LENGTH, Account, AclFile
+from rmq_ha.server.acl.accounts import MIN_KEY_LENGTH, AccountEntry, AclFile
 from rmq_ha.server.acl.document import Document, Mapping, Node
 from rmq_ha.server.acl.permissions import WORDS, is_word, split_entry
 
@@ -38,10 +38,10 @@ def read_file(path: str, data: bytes) -> AclFile:
     :raises ConfigurationError: the file cannot be used; the message names file, line, key and
         reason.
     """
-    return _Reading(Document(path, data)).file()
+    return _NodeReader(Document(path, data)).file()
 
 
-class _Reading:
+class _NodeReader:
     """Translates one file's nodes to values."""
 
     def __init__(self, document: Document) -> None:
@@ -72,14 +72,14 @@ class _Reading:
             texts.append(text)
         return tuple(texts)
 
-    def _accounts(self, node: Node | None) -> list[Account]:
+    def _accounts(self, node: Node | None) -> list[AccountEntry]:
         document = self._document
         return [
             self._account(document.mapping(item, ACCOUNTS))
             for item in document.items(node, ACCOUNTS)
         ]
 
-    def _account(self, node: Mapping) -> Account:
+    def _account(self, node: Mapping) -> AccountEntry:
         document = self._document
         members = document.members(node)
         for name in members.keys() - _KNOWN_OF_ACCOUNT:
@@ -87,7 +87,7 @@ class _Reading:
         white = document.text(members.get("whiteRemoteAddress"), "whiteRemoteAddress")
         if white is not None:
             self._check_address(members["whiteRemoteAddress"], "whiteRemoteAddress", white)
-        return Account(
+        return AccountEntry(
             access_key=self._key(node, members, "accessKey"),
             secret_key=self._key(node, members, "secretKey"),
             white_remote_address=white,

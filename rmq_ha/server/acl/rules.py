@@ -15,7 +15,7 @@ from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.acl import needs as javas
 from rmq_ha.server.acl import table
-from rmq_ha.server.acl.accounts import Account, AclFile
+from rmq_ha.server.acl.accounts import AccountEntry, AclFile
 from rmq_ha.server.acl.freshness import Freshness
 from rmq_ha.server.acl.grant import Grant, Secret
 from rmq_ha.server.acl.permissions import PUB
@@ -55,7 +55,7 @@ class Rules:
         on_previous: Callable[[str, str], object] = lambda account, host: None,
     ) -> None:
         self.files = tuple(files)
-        self.accounts: dict[str, Account] = {}
+        self.accounts: dict[str, AccountEntry] = {}
         self.home: dict[str, str] = {}
         self.notices: list[str] = []
         self._strict = strict

@@ -62,7 +62,7 @@ class RequestFacts(NamedTuple):
             return None
 
 
-class Rule(NamedTuple):
+class AccessNeed(NamedTuple):
     """
     One need of a request.
 
@@ -95,27 +95,29 @@ def needs_of(request: RemotingCommand, record_at: RecordAt) -> list[Need]:
 # ------------------------------------------------------------ rules
 
 
-def _topic(name: str = "topic", permission: int = SUB) -> Rule:
+def _topic(name: str = "topic", permission: int = SUB) -> AccessNeed:
     words = "SUB" if permission == SUB else "PUB or SUB"
-    return Rule(f"{words} on its topic", lambda asked: [(asked.field(name), permission)])
+    return AccessNeed(f"{words} on its topic", lambda asked: [(asked.field(name), permission)])
 
 
-def _group(name: str, permission: int = SUB, what: str = "group") -> Rule:
+def _group(name: str, permission: int = SUB, what: str = "group") -> AccessNeed:
     word = "SUB" if permission == SUB else "PUB"
-    return Rule(
+    return AccessNeed(
         f"{word} on its {what}", lambda asked: [(group_resource(asked.field(name)), permission)]
     )
 
 
-def _if_named(name: str, rule: Rule) -> Rule:
+def _if_named(name: str, rule: AccessNeed) -> AccessNeed:
     """Make a rule that applies only if a header field is there."""
-    return Rule(
+    return AccessNeed(
         f"{rule.text}, if the request names one",
         lambda asked: rule.needs(asked) if asked.ext.get(name, "").strip() else [],
     )
 
 
-def _send(topic_field: str, group_field: str, producer_field: str, properties_field: str) -> Rule:
+def _send(
+    topic_field: str, group_field: str, producer_field: str, properties_field: str
+) -> AccessNeed:
     """
     Make the rule of a send.
 
@@ -136,7 +138,7 @@ def _send(topic_field: str, group_field: str, producer_field: str, properties_fi
             resources.append((group_resource(producers), PUB))
         return resources
 
-    return Rule(
+    return AccessNeed(
         "PUB on its topic; a retry topic: SUB on its group and on the sender's; "
         "a half message: also PUB on its producer group",
         needs,
@@ -189,16 +191,16 @@ def _check_client(asked: RequestFacts) -> list[Need]:
     return needs if check.subscription is None else [*needs, subscribed(check.subscription)]
 
 
-_ADMIN = (Rule("admin", lambda _: [NEEDS_ADMIN]),)
+_ADMIN = (AccessNeed("admin", lambda _: [NEEDS_ADMIN]),)
 _BOUNDS = (_topic(permission=PUB | SUB),)
-_LOCKS = (Rule("SUB on its group and on the topics of its queues", _locks),)
+_LOCKS = (AccessNeed("SUB on its group and on the topics of its queues", _locks),)
 _RECORD = "SUB on the topic of the record, which a queue has to have"
 _SEND = (_send("topic", "group", "producerGroup", "properties"),)
 _SEND_V2 = (_send("b", "a", "a", "i"),)
 _PROGRESS = (_group("consumerGroup"), _topic())
 _GROUPS_PROGRESS = (_group("group"), _topic())
 
-TABLE: Mapping[int, tuple[Rule, ...]] = {
+TABLE: Mapping[int, tuple[AccessNeed, ...]] = {
     RequestCode.SEND_MESSAGE: _SEND,
     RequestCode.SEND_MESSAGE_V2: _SEND_V2,
     RequestCode.SEND_BATCH_MESSAGE: _SEND_V2,
@@ -209,25 +211,25 @@ TABLE: Mapping[int, tuple[Rule, ...]] = {
     RequestCode.UPDATE_CONSUMER_OFFSET: _PROGRESS,
     RequestCode.QUERY_MESSAGE: (_topic(),),
     RequestCode.VIEW_MESSAGE_BY_ID: (
-        Rule(
+        AccessNeed(
             "SUB on the topic of the record; admin, if no queue has an entry for it",
             _viewed,
         ),
     ),
     RequestCode.HEART_BEAT: (
-        Rule(
+        AccessNeed(
             "SUB on its consumer groups and on the topics that they subscribe; producer groups "
             "without PUB are registered, but not asked about transactions",
             lambda asked: heartbeat(asked.request),
         ),
     ),
     RequestCode.UNREGISTER_CLIENT: (_if_named("consumerGroup", _group("consumerGroup")),),
-    RequestCode.CHECK_CLIENT_CONFIG: (Rule("SUB on its group and topic", _check_client),),
+    RequestCode.CHECK_CLIENT_CONFIG: (AccessNeed("SUB on its group and topic", _check_client),),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: (_group("consumerGroup"),),
-    RequestCode.CONSUMER_SEND_MSG_BACK: (_group("group"), Rule(_RECORD, _record_by_offset)),
+    RequestCode.CONSUMER_SEND_MSG_BACK: (_group("group"), AccessNeed(_RECORD, _record_by_offset)),
     RequestCode.END_TRANSACTION: (
         _group("producerGroup", PUB, "producer group"),
-        Rule("PUB on the topic that the half message is for", _half_message),
+        AccessNeed("PUB on the topic that the half message is for", _half_message),
     ),
     RequestCode.LOCK_BATCH_MQ: _LOCKS,
     RequestCode.UNLOCK_BATCH_MQ: _LOCKS,
@@ -243,9 +245,12 @@ TABLE: Mapping[int, tuple[Rule, ...]] = {
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _GROUPS_PROGRESS,
     RequestCode.QUERY_CONSUME_TIME_SPAN: _GROUPS_PROGRESS,
     RequestCode.GET_CONSUMER_RUNNING_INFO: (_group("consumerGroup"),),
-    RequestCode.CONSUME_MESSAGE_DIRECTLY: (_group("consumerGroup"), Rule(_RECORD, _record_by_id)),
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: (
+        _group("consumerGroup"),
+        AccessNeed(_RECORD, _record_by_id),
+    ),
     RequestCode.CLONE_GROUP_OFFSET: (
-        Rule(
+        AccessNeed(
             "SUB on both groups and on its topic; admin, if the request names no topic",
             lambda asked: [
                 (group_resource(asked.field("srcGroup")), SUB),

@@ -64,7 +64,7 @@ from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.own_calls import own_tls, signed
 from rmq_ha.server.broker.processors.batches import BatchReader
 from rmq_ha.server.broker.processors.heartbeat import HeartbeatProcessor
-from rmq_ha.server.broker.processors.pull import Deliveries, PullMessageProcessor
+from rmq_ha.server.broker.processors.pull import ConsumeHooks, PullMessageProcessor
 from rmq_ha.server.broker.processors.send import SendMessageProcessor, SendRules
 from rmq_ha.server.broker.processors.send_checks import SendChecks
 from rmq_ha.server.broker.processors.send_hooks import SendHooks, SendPlugins
@@ -394,7 +394,7 @@ class Broker:
             store=self.front,
             tables=self.tables,
             hold=self.hold,
-            deliveries=Deliveries(self.stats, hooks),
+            deliveries=ConsumeHooks(self.stats, hooks),
             configuration=configuration,
             role=self.journal.role,
             times=self.host.times,

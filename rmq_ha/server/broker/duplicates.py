@@ -27,7 +27,7 @@ from twisted.python.failure import Failure
 from rmq_ha.base.errors import CorruptRecord, StoreError
 from rmq_ha.base.model.message import (
     AppendResult,
-    Message,
+    BrokerMessage,
     PutMessageResult,
     Row,
     offset_msg_id,
@@ -83,7 +83,7 @@ class SendKey(NamedTuple):
         return self.stored_in, self.uniq_key
 
 
-def duplicate_key_of(message: Message, stored_in: str) -> SendKey | None:
+def duplicate_key_of(message: BrokerMessage, stored_in: str) -> SendKey | None:
     """
     Make the key by which repetitions of a message are recognized.
 

@@ -34,7 +34,7 @@ FAST_PORT_DISTANCE = 2
 
 
 @dataclass(slots=True)
-class _Kind:
+class _CopiedTable:
     """One of the four tables, with the results of its copying."""
 
     name: str
@@ -119,12 +119,12 @@ class SlaveSynchronize:
         self._asked_for: set[str] = set()
         self._running: Deferred[None] | None = None
         self._kinds = [
-            _Kind("topics", self._copy_topics, topics.persist_if_dirty),
-            _Kind(
+            _CopiedTable("topics", self._copy_topics, topics.persist_if_dirty),
+            _CopiedTable(
                 "consumer_offsets", self._copy_consumer_offsets, consumer_offsets.persist_if_dirty
             ),
-            _Kind("delay_offsets", self._copy_delay_offsets, delay_offsets.persist_if_dirty),
-            _Kind("groups", self._copy_groups, groups.persist_if_dirty),
+            _CopiedTable("delay_offsets", self._copy_delay_offsets, delay_offsets.persist_if_dirty),
+            _CopiedTable("groups", self._copy_groups, groups.persist_if_dirty),
         ]
         self._periodic = Periodic(
             clock, "slave synchronisation", self._pass_in_time, EVERY_SECONDS, FIRST_SECONDS
@@ -300,7 +300,7 @@ class SlaveSynchronize:
                 topic=topic,
             )
 
-    def _failed(self, kind: _Kind, master: str, error: Exception) -> None:
+    def _failed(self, kind: _CopiedTable, master: str, error: Exception) -> None:
         """Count a failed copy, and log it once instead of every 10 s."""
         kind.failures += 1
         text = str(error)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container
 from struct import Struct
 from typing import Any
 
-from rmq_ha.base.model.message import Message, PutMessageResult
+from rmq_ha.base.model.message import BrokerMessage, PutMessageResult
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
 from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.store_format.commitlog import store_timestamp_of
@@ -104,7 +104,7 @@ class _Latencies:
         return 0.0
 
 
-class _Counts(dict[tuple[str, int], list[int]]):
+class _QueueCounts(dict[tuple[str, int], list[int]]):
     """Number of messages and their bytes, by topic and queue."""
 
     def __missing__(self, key: tuple[str, int]) -> list[int]:
@@ -158,7 +158,7 @@ class BrokerStats:
         self._topics, self._queues = tables["topics"], tables["queues"]
         self._groups, self._reads = tables["groups"], tables["reads"]
         self._puts, self._gets = tables["puts"], tables["gets"]
-        self._counts, self._pulls, self._counted_at = _Counts(), _Pulls(), 0
+        self._counts, self._pulls, self._counted_at = _QueueCounts(), _Pulls(), 0
         self.fall_behind: dict[tuple[str, int, str], tuple[int, int]] = {}
 
     # ------------------------------------------------------------ counting
@@ -221,7 +221,7 @@ class BrokerStats:
 
     def _fold(self, tick: int) -> None:
         """Add to the tables what `put_rows` and `count_pull` counted since the last sampling."""
-        counts, self._counts = self._counts, _Counts()
+        counts, self._counts = self._counts, _QueueCounts()
         pulls, self._pulls = self._pulls, _Pulls()
         counted_at, self._counted_at = self._counted_at, tick
         for (topic, queue_id, group), (count, size, times, took_ms) in pulls.items():
@@ -308,7 +308,7 @@ class BrokerStats:
         self.tables["backs"].add((topic, group), self._tick(), 1)
 
     def delivered(
-        self, level: int, messages: list[Message], results: list[PutMessageResult]
+        self, level: int, messages: list[BrokerMessage], results: list[PutMessageResult]
     ) -> None:
         """
         Count delayed messages that were put into their real topics.

@@ -25,15 +25,15 @@ from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy, delay_off
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.tables.versioned_table import VersionedTable
-from rmq_ha.server.replication.epochs.tables import Entry
+from rmq_ha.server.replication.epochs.tables import TableEntry
 
 DELAY_LEVELS = "levels"
 """Name of the only entry in the table of delay offsets."""
 
 
-class _Body(msgspec.Struct, rename="camel", omit_defaults=True):
+class _TablePage(msgspec.Struct, rename="camel", omit_defaults=True):
     """
-    Entries of one table, the content of a `Piece`.
+    Entries of one table, the content of a `TablePiece`.
 
     :ivar entries: by name as in the table's file; None for a removed entry.
     :ivar is_whole: this body is a part of the whole table, which ends with the body that `is_last`.
@@ -46,11 +46,11 @@ class _Body(msgspec.Struct, rename="camel", omit_defaults=True):
     is_last: bool = True
 
 
-class _Table(ABC):
+class _StreamedTable(ABC):
     """
     One table at master and slave; its entries as in JSON.
 
-    :cvar precedes_log: see `Entry`.
+    :cvar precedes_log: see `TableEntry`.
     """
 
     precedes_log: ClassVar[bool] = False
@@ -85,7 +85,7 @@ class _Table(ABC):
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class _Configs(_Table, Generic[T]):
+class _Configs(_StreamedTable, Generic[T]):
     """
     The table of topics, or of groups.
 
@@ -133,7 +133,7 @@ class _Configs(_Table, Generic[T]):
         self._take(from_members(DataVersion, version or {}), configs)
 
 
-class _Offsets(_Table):
+class _Offsets(_StreamedTable):
     def __init__(self, offsets: ConsumerOffsetManager) -> None:
         self._offsets = offsets
 
@@ -157,7 +157,7 @@ class _Offsets(_Table):
         )
 
 
-class Delivery(Protocol):
+class DelayOffsetSource(Protocol):
     """
     The parts of a `ScheduleMessageService` that are sent.
 
@@ -171,8 +171,8 @@ class Delivery(Protocol):
         """The next queue offset by level, at a master."""
 
 
-class _Delays(_Table):
-    def __init__(self, delivery: Delivery, copy: DelayOffsetCopy) -> None:
+class _Delays(_StreamedTable):
+    def __init__(self, delivery: DelayOffsetSource, copy: DelayOffsetCopy) -> None:
         self._delivery, self._copy = delivery, copy
 
     def watch(self, changed: Callable[[str], None]) -> None:
@@ -202,11 +202,11 @@ class StreamedTables:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         consumer_offsets: ConsumerOffsetManager,
-        delivery: Delivery,
+        delivery: DelayOffsetSource,
         delay_offsets: DelayOffsetCopy,
     ) -> None:
         self._slave = slave
-        self._tables: dict[str, _Table] = {
+        self._tables: dict[str, _StreamedTable] = {
             "topics": _Configs(
                 topics,
                 TopicConfig,
@@ -222,18 +222,18 @@ class StreamedTables:
         }
         self._coming: dict[str, dict[str, Any]] = {}
 
-    def watch(self, changed: Callable[[Entry], None]) -> None:
+    def watch(self, changed: Callable[[TableEntry], None]) -> None:
         for name, table in self._tables.items():
             table.watch(partial(self._tell, changed, name))
 
-    def _tell(self, changed: Callable[[Entry], None], table: str, name: str) -> None:
-        changed(Entry(table, name, self._tables[table].precedes_log))
+    def _tell(self, changed: Callable[[TableEntry], None], table: str, name: str) -> None:
+        changed(TableEntry(table, name, self._tables[table].precedes_log))
 
     def all_pieces(self) -> Iterator[bytes]:
         for name, table in self._tables.items():
             yield from self._pieces(name, table, table.entries(), is_whole=True)
 
-    def news(self, entries: Iterable[Entry]) -> Iterator[bytes]:
+    def news(self, entries: Iterable[TableEntry]) -> Iterator[bytes]:
         names: dict[str, list[str]] = {}
         for entry in entries:
             names.setdefault(entry.table, []).append(entry.name)
@@ -243,27 +243,27 @@ class StreamedTables:
             yield from self._pieces(name, table, values, is_whole=False)
 
     def _pieces(
-        self, name: str, table: _Table, entries: Mapping[str, Any], *, is_whole: bool
+        self, name: str, table: _StreamedTable, entries: Mapping[str, Any], *, is_whole: bool
     ) -> Iterator[bytes]:
         version = table.version()
         first: int | None = 0
         while first is not None:
             page, ext = page_of(entries, first, table.size_of)
             first = next_page(ext, first)
-            yield msgspec.json.encode(_Body(name, page, version, is_whole, first is None))
+            yield msgspec.json.encode(_TablePage(name, page, version, is_whole, first is None))
 
     def take(self, piece: bytes) -> None:
         """See `Tables`. An unknown table comes from a newer broker, and is ignored."""
         self._slave.is_streamed = True
         try:
-            body = msgspec.json.decode(piece, type=_Body)
+            body = msgspec.json.decode(piece, type=_TablePage)
             table = self._tables.get(body.table)
             if table is not None:
                 self._take(body, table)
         except (msgspec.MsgspecError, TypeError, ValueError, AttributeError, KeyError) as error:
             raise ProtocolViolation(f"a piece of tables cannot be read: {error}") from None
 
-    def _take(self, body: _Body, table: _Table) -> None:
+    def _take(self, body: _TablePage, table: _StreamedTable) -> None:
         if not body.is_whole:
             table.amend(body.entries, body.data_version)
             return

@@ -22,43 +22,45 @@ from rmq_ha.server.acl.grant import Grant
 from rmq_ha.server.acl.service import PlainAccessControl
 from rmq_ha.server.controller.broker_sets import BrokerSet, BrokerSets, KnownBroker
 from rmq_ha.server.controller.codec import decode_header
-from rmq_ha.server.controller.codes import RequestCode
+from rmq_ha.server.controller.codes import ControllerRequestCode
 from rmq_ha.server.controller.liveness import Liveness
 from rmq_ha.server.controller.messages import (
     ANYONE,
     AlterSyncStateSetRequest,
     ApplyBrokerIdRequest,
+    ControllerHeader,
     ElectMasterRequest,
-    Header,
     HeartbeatRequest,
     RegisterBrokerRequest,
 )
 
 OF_BROKERS = frozenset(
     {
-        RequestCode.BROKER_HEARTBEAT,
-        RequestCode.ALTER_SYNC_STATE_SET,
-        RequestCode.ELECT_MASTER,
-        RequestCode.REGISTER_BROKER,
-        RequestCode.APPLY_BROKER_ID,
+        ControllerRequestCode.BROKER_HEARTBEAT,
+        ControllerRequestCode.ALTER_SYNC_STATE_SET,
+        ControllerRequestCode.ELECT_MASTER,
+        ControllerRequestCode.REGISTER_BROKER,
+        ControllerRequestCode.APPLY_BROKER_ID,
     }
 )
 OF_ADMINS = frozenset(
     {
-        RequestCode.UPDATE_CONTROLLER_CONFIG,
-        RequestCode.GET_CONTROLLER_CONFIG,
-        RequestCode.CLEAN_BROKER_DATA,
+        ControllerRequestCode.UPDATE_CONTROLLER_CONFIG,
+        ControllerRequestCode.GET_CONTROLLER_CONFIG,
+        ControllerRequestCode.CLEAN_BROKER_DATA,
     }
 )
-_OF_THE_LEADER = (OF_BROKERS | {RequestCode.CLEAN_BROKER_DATA}) - {RequestCode.BROKER_HEARTBEAT}
+_OF_THE_LEADER = (OF_BROKERS | {ControllerRequestCode.CLEAN_BROKER_DATA}) - {
+    ControllerRequestCode.BROKER_HEARTBEAT
+}
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1"})
 _REFUSAL_PERIOD_S = 60.0
 _LOOK_UP_AGAIN_S = 2.0
 _MOST_NAMES = 1000
-_H = TypeVar("_H", bound=Header)
+_H = TypeVar("_H", bound=ControllerHeader)
 
 
-class _Peer(NamedTuple):
+class _RequestSender(NamedTuple):
     """
     The sender of a request.
 
@@ -70,7 +72,7 @@ class _Peer(NamedTuple):
     names: tuple[str, ...]
 
 
-class HostNames:
+class RegisteredHosts:
     """
     The addresses of hosts that brokers have registered by name.
 
@@ -144,7 +146,7 @@ class ControllerAccess:
         self._liveness = liveness
         self._steady_ms = host.steady_ms
         self._leads = leads
-        self._names = HostNames(host)
+        self._names = RegisteredHosts(host)
         self._peers = [host_of(address) for address in peers]
         self._clock = host.clock
         self._refusals = RefusalLog(_REFUSAL_PERIOD_S)
@@ -180,7 +182,9 @@ class ControllerAccess:
         if self.administrators is not None and (code in OF_ADMINS or not is_listed):
             self.administrators.validate(request, remote_address)
             return
-        reason = self._why_not(request, _Peer(canonical(host) or host, request.security.names))
+        reason = self._why_not(
+            request, _RequestSender(canonical(host) or host, request.security.names)
+        )
         if not reason:
             return
         self.refused += 1
@@ -198,24 +202,26 @@ class ControllerAccess:
 
     # ------------------------------------------------------------ the rules
 
-    def _why_not(self, request: RemotingCommand, peer: _Peer) -> str:
+    def _why_not(self, request: RemotingCommand, peer: _RequestSender) -> str:
         """Return why the request is refused; empty: it is accepted."""
         code = request.code
         if code in OF_ADMINS:
             return self._why_no_operator(peer)
-        if code == RequestCode.ELECT_MASTER:
+        if code == ControllerRequestCode.ELECT_MASTER:
             return self._why_no_election(_header(ElectMasterRequest, request), peer)
-        if code == RequestCode.APPLY_BROKER_ID:
+        if code == ControllerRequestCode.APPLY_BROKER_ID:
             return self._why_no_id(_header(ApplyBrokerIdRequest, request), peer)
-        if code == RequestCode.REGISTER_BROKER:
+        if code == ControllerRequestCode.REGISTER_BROKER:
             return self._why_not_here(_header(RegisterBrokerRequest, request), peer)
-        if code == RequestCode.ALTER_SYNC_STATE_SET:
+        if code == ControllerRequestCode.ALTER_SYNC_STATE_SET:
             change = _header(AlterSyncStateSetRequest, request)
             return self._why_not_its(change.broker_name, change.master_broker_id, "", peer)
         beat = _header(HeartbeatRequest, request)
         return self._why_not_its(beat.broker_name, beat.broker_id, beat.broker_addr, peer)
 
-    def _why_not_its(self, name: str, number: int | None, claimed: str, peer: _Peer) -> str:
+    def _why_not_its(
+        self, name: str, number: int | None, claimed: str, peer: _RequestSender
+    ) -> str:
         """
         Return why a request is not accepted as that broker's; empty: it is.
 
@@ -232,7 +238,7 @@ class ControllerAccess:
             "controllerAllowedBrokers of every controller"
         )
 
-    def _why_no_id(self, request: ApplyBrokerIdRequest, peer: _Peer) -> str:
+    def _why_no_id(self, request: ApplyBrokerIdRequest, peer: _RequestSender) -> str:
         claimed = request.register_check_code.partition(";")[0]
         if self._allowed:
             if peer.host in self._allowed:
@@ -249,7 +255,7 @@ class ControllerAccess:
             f"{peer.host} to controllerAllowedBrokers of every controller"
         )
 
-    def _why_not_here(self, request: RegisterBrokerRequest, peer: _Peer) -> str:
+    def _why_not_here(self, request: RegisterBrokerRequest, peer: _RequestSender) -> str:
         """
         Return why a registration is refused. A broker that has moved is accepted from a listed
         host, once its old place is silent.
@@ -261,12 +267,12 @@ class ControllerAccess:
             reason = f"broker {number} of {name[:100]} is alive elsewhere" if is_alive else ""
         return reason
 
-    def _is_foreign(self, name: str, number: int, peer: _Peer) -> bool:
+    def _is_foreign(self, name: str, number: int, peer: _RequestSender) -> bool:
         """Whether the list alone lets this sender pass: the registered address is another one."""
         known = self._broker(name, number)
         return known is not None and not self._is_at(peer, known.address)
 
-    def _why_no_election(self, request: ElectMasterRequest, peer: _Peer) -> str:
+    def _why_no_election(self, request: ElectMasterRequest, peer: _RequestSender) -> str:
         """
         Return why an election is refused. Each broker may ask for itself; a broker in sync may name
         another, as in a hand-over.
@@ -283,7 +289,7 @@ class ControllerAccess:
             return ""
         return self._why_no_operator(peer)
 
-    def _why_no_operator(self, peer: _Peer) -> str:
+    def _why_no_operator(self, peer: _RequestSender) -> str:
         is_known = peer.host in _THIS_MACHINE or peer.host in self._operators
         if is_known or any(self._is_at(peer, f"{host}:0") for host in self._peers):
             return ""
@@ -298,10 +304,10 @@ class ControllerAccess:
         broker_set = self._sets.get(name)
         return None if broker_set is None or number is None else broker_set.brokers.get(number)
 
-    def _is_of(self, peer: _Peer, address: str) -> bool:
+    def _is_of(self, peer: _RequestSender, address: str) -> bool:
         return self._is_at(peer, address) or (bool(self._allowed) and peer.host in self._allowed)
 
-    def _is_at(self, peer: _Peer, address: str) -> bool:
+    def _is_at(self, peer: _RequestSender, address: str) -> bool:
         """
         Whether the sender is that host, by address or certificate.
 

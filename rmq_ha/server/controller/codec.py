@@ -15,14 +15,14 @@ from rmq_ha.base.wire.bodies import read_body, text
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.text import to_bytes
 from rmq_ha.server.controller.messages import (
+    ControllerHeader,
     ElectedBody,
-    Header,
-    Replica,
     ReplicasInfo,
+    SetReplica,
     SyncStateSet,
 )
 
-H = TypeVar("H", bound=Header)
+H = TypeVar("H", bound=ControllerHeader)
 
 _MOST_NAMES = 10_000
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -42,7 +42,7 @@ def decode_header(kind: type[H], ext: Mapping[str, str] | None) -> H:
         ) from None
 
 
-def _as_java(kind: type[Header], ext: Mapping[str, str]) -> Mapping[str, str]:
+def _as_java(kind: type[ControllerHeader], ext: Mapping[str, str]) -> Mapping[str, str]:
     """Write booleans as Java reads them: every text but `true` is false."""
     return {
         **ext,
@@ -55,7 +55,7 @@ def _as_java(kind: type[Header], ext: Mapping[str, str]) -> Mapping[str, str]:
 
 
 @cache
-def _booleans(kind: type[Header]) -> tuple[str, ...]:
+def _booleans(kind: type[ControllerHeader]) -> tuple[str, ...]:
     """
     Return the wire names of a header's boolean fields. They are cached, since looking at the class
     each time would cost as much as the rest of the decoding.
@@ -151,7 +151,7 @@ def _replicas_json(info: ReplicasInfo) -> dict[str, Any]:
     }
 
 
-def _replica_json(replica: Replica) -> dict[str, Any]:
+def _replica_json(replica: SetReplica) -> dict[str, Any]:
     return {
         "alive": replica.alive,
         "brokerAddress": replica.address,
@@ -192,8 +192,8 @@ def _info(value: dict[str, Any]) -> ReplicasInfo:
     )
 
 
-def _replica(value: dict[str, Any]) -> Replica:
-    return Replica(
+def _replica(value: dict[str, Any]) -> SetReplica:
+    return SetReplica(
         text(value.get("brokerName")),
         _number(value.get("brokerId")),
         text(value.get("brokerAddress")),

@@ -6,7 +6,7 @@ Spec: controller.md, chapter 5.
 from enum import IntEnum
 
 
-class RequestCode(IntEnum):
+class ControllerRequestCode(IntEnum):
     """The request codes of controller mode. Spec: controller.md, sections 5.1 and 5.2."""
 
     BROKER_HEARTBEAT = 904
@@ -24,7 +24,7 @@ class RequestCode(IntEnum):
     APPLY_BROKER_ID = 1013
 
 
-class ResponseCode(IntEnum):
+class ControllerResponseCode(IntEnum):
     """The response codes of controller mode. Spec: controller.md, section 5.3."""
 
     SUCCESS = 0

@@ -19,22 +19,21 @@ from rmq_ha.base.model.networks import Networks
 from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.remoting.dispatcher import Handler
 from rmq_ha.base.seams import Host, Lock
-from rmq_ha.base.store_format.dledger_values import Role
+from rmq_ha.base.store_format.dledger_values import MemberRole
 from rmq_ha.base.timing.timer import rearm, wait_at_most
 from rmq_ha.base.wire.codes import ResponseCode as RemotingCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.server.controller.codes import ResponseCode
+from rmq_ha.server.controller.codes import ControllerResponseCode
 from rmq_ha.server.dledger.actions import (
     Action,
-    Answer,
+    AnswerRequest,
     Persist,
     PutsCompleted,
     RoleChanged,
-    Send,
+    SendRequest,
     Sync,
 )
-from rmq_ha.server.dledger.codes import RequestCode
-from rmq_ha.server.dledger.codes import ResponseCode as GroupCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode
 from rmq_ha.server.dledger.ledger import Ledger
 from rmq_ha.server.dledger.ledger_sync import SyncJob
 from rmq_ha.server.dledger.lookups import Lookups
@@ -140,7 +139,11 @@ class ControllerGroup:
             may still be applied, unless the code says that this member does not lead.
         """
         node = self._node
-        if node is None or not self.is_ready or node.why_not_append() != GroupCode.SUCCESS:
+        if (
+            node is None
+            or not self.is_ready
+            or node.why_not_append() != DLedgerResponseCode.SUCCESS
+        ):
             return fail(not_leader())
         try:
             (entry,) = self._ledger.append(node.term, [body])
@@ -196,7 +199,7 @@ class ControllerGroup:
         order = None if node is None else order_to_best(node, self.settings)
         if order is not None:
             answered: Answered = Deferred()
-            self._serve(RequestCode.LEADERSHIP_TRANSFER, order, answered)
+            self._serve(DLedgerRequestCode.LEADERSHIP_TRANSFER, order, answered)
             await wait_at_most(self._host.clock, HAND_OVER_S, answered)
 
     def _leave(self, reason: str) -> None:
@@ -255,7 +258,7 @@ class ControllerGroup:
         self._timer = None
         self._enter(Node.tick)
 
-    def _called(self, answer: "RemotingCommand | Failure", send: Send) -> None:
+    def _called(self, answer: "RemotingCommand | Failure", send: SendRequest) -> None:
         message = None
         if not isinstance(answer, Failure):
             try:
@@ -292,12 +295,12 @@ class ControllerGroup:
             self._is_barred = True
             saved = self._host.worker.call(self._term_file.save, action.state)
             saved.addCallbacks(self._persisted, self._not_persisted)
-        elif isinstance(action, Send):
+        elif isinstance(action, SendRequest):
             frame = request_frame(action.code, action.message)
             address = self.settings.peers[action.peer]
             called = self._client.invoke(address, frame, action.timeout_ms)
             called.addBoth(self._called, action)
-        elif isinstance(action, Answer):
+        elif isinstance(action, AnswerRequest):
             action.token.callback(action.message)
         elif isinstance(action, Sync):
             self._sync()
@@ -362,7 +365,7 @@ class ControllerGroup:
             leader=action.leader_id or "not known",
         )
         self._lead(False)
-        if action.role is Role.LEADER:
+        if action.role is MemberRole.LEADER:
             self._begin_term(action.term)
 
     def _begin_term(self, term: int) -> None:
@@ -370,7 +373,7 @@ class ControllerGroup:
         Write the first entry of this term, which commits the entries of earlier terms with it.
         """
         node = self._node
-        if node is None or node.role is not Role.LEADER or node.term != term:
+        if node is None or node.role is not MemberRole.LEADER or node.term != term:
             return
         try:
             (entry,) = self._ledger.append(term, [_NOTHING])
@@ -404,7 +407,7 @@ class ControllerGroup:
         self._apply_committed()
         for index in [index for index in self._waiting if index <= action.index]:
             done = self._waiting.pop(index)
-            if action.code == GroupCode.SUCCESS:
+            if action.code == DLedgerResponseCode.SUCCESS:
                 done.callback(None)
             else:
                 done.errback(_undecided(action.code))
@@ -419,13 +422,15 @@ class ControllerGroup:
 
 def not_leader() -> RequestRejected:
     """Return the answer of a controller that does not lead."""
-    return RequestRejected(ResponseCode.NOT_LEADER, "The controller is not in leader state")
+    return RequestRejected(
+        ControllerResponseCode.NOT_LEADER, "The controller is not in leader state"
+    )
 
 
 def _undecided(code: int) -> RequestRejected:
     """Return the answer about an entry that lies in this log; the next leader may have it, too."""
     why = "too few controllers have answered in time"
-    if code == GroupCode.NOT_LEADER:
+    if code == DLedgerResponseCode.NOT_LEADER:
         why = "this controller leads no more"
     reason = f"{why}; it may still be done: look, and ask again"
     return RequestRejected(RemotingCode.SYSTEM_ERROR, reason)

@@ -17,11 +17,11 @@ ANYONE = -1
 LEAST_PRIORITY = 2147483647
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ControllerHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The ext fields of a request or response; None means an absent field."""
 
 
-class HeartbeatRequest(Header, frozen=True, kw_only=True):
+class HeartbeatRequest(ControllerHeader, frozen=True, kw_only=True):
     """
     The request BROKER_HEARTBEAT (904).
 
@@ -41,7 +41,7 @@ class HeartbeatRequest(Header, frozen=True, kw_only=True):
     election_priority: Int32 | None = None
 
 
-class AlterSyncStateSetRequest(Header, frozen=True, kw_only=True):
+class AlterSyncStateSetRequest(ControllerHeader, frozen=True, kw_only=True):
     """The request ALTER_SYNC_STATE_SET (1001); the wanted set is the body."""
 
     broker_name: str
@@ -50,13 +50,13 @@ class AlterSyncStateSetRequest(Header, frozen=True, kw_only=True):
     invoke_time: Int64 | None = None
 
 
-class AlterSyncStateSetResponse(Header, frozen=True, kw_only=True):
+class AlterSyncStateSetResponse(ControllerHeader, frozen=True, kw_only=True):
     """The response to 1001; the epoch is 0 in refusals."""
 
     new_sync_state_set_epoch: Int32 = 0
 
 
-class ElectMasterRequest(Header, frozen=True, kw_only=True):
+class ElectMasterRequest(ControllerHeader, frozen=True, kw_only=True):
     """
     The request ELECT_MASTER (1002).
 
@@ -71,7 +71,7 @@ class ElectMasterRequest(Header, frozen=True, kw_only=True):
     invoke_time: Int64 | None = None
 
 
-class ElectMasterResponse(Header, frozen=True, kw_only=True):
+class ElectMasterResponse(ControllerHeader, frozen=True, kw_only=True):
     """The response to 1002; refusals have only a code and a remark."""
 
     master_broker_id: Int64 | None = None
@@ -80,7 +80,7 @@ class ElectMasterResponse(Header, frozen=True, kw_only=True):
     sync_state_set_epoch: Int32 | None = None
 
 
-class RegisterBrokerRequest(Header, frozen=True, kw_only=True):
+class RegisterBrokerRequest(ControllerHeader, frozen=True, kw_only=True):
     """The request REGISTER_BROKER (1003), with which a broker that has an id tells its address."""
 
     cluster_name: str = ""
@@ -99,13 +99,13 @@ class RegisterBrokerResponse(ElectMasterResponse, frozen=True, kw_only=True):
     broker_name: str | None = None
 
 
-class GetReplicaInfoRequest(Header, frozen=True, kw_only=True):
+class GetReplicaInfoRequest(ControllerHeader, frozen=True, kw_only=True):
     """The request GET_REPLICA_INFO (1004), which asks who leads a set."""
 
     broker_name: str
 
 
-class GetReplicaInfoResponse(Header, frozen=True, kw_only=True):
+class GetReplicaInfoResponse(ControllerHeader, frozen=True, kw_only=True):
     """
     The response to 1004; the master's fields are absent without a master. The set is the body.
     """
@@ -115,7 +115,7 @@ class GetReplicaInfoResponse(Header, frozen=True, kw_only=True):
     master_epoch: Int32 | None = None
 
 
-class GetMetadataResponse(Header, frozen=True, kw_only=True):
+class GetMetadataResponse(ControllerHeader, frozen=True, kw_only=True):
     """
     The response to GET_METADATA_INFO (1005), from every controller.
 
@@ -130,7 +130,7 @@ class GetMetadataResponse(Header, frozen=True, kw_only=True):
     peers: str = ""
 
 
-class NotifyRoleChangedRequest(Header, frozen=True, kw_only=True):
+class NotifyRoleChangedRequest(ControllerHeader, frozen=True, kw_only=True):
     """The one-way request NOTIFY_BROKER_ROLE_CHANGED (1008) to brokers; the set is the body."""
 
     master_address: str | None = None
@@ -139,7 +139,7 @@ class NotifyRoleChangedRequest(Header, frozen=True, kw_only=True):
     master_broker_id: Int64 | None = None
 
 
-class CleanBrokerDataRequest(Header, frozen=True, kw_only=True):
+class CleanBrokerDataRequest(ControllerHeader, frozen=True, kw_only=True):
     """
     The request CLEAN_BROKER_DATA (1011).
 
@@ -153,14 +153,14 @@ class CleanBrokerDataRequest(Header, frozen=True, kw_only=True):
     invoke_time: Int64 | None = None
 
 
-class GetNextBrokerIdRequest(Header, frozen=True, kw_only=True):
+class GetNextBrokerIdRequest(ControllerHeader, frozen=True, kw_only=True):
     """The request GET_NEXT_BROKER_ID (1012), which asks for the next free id of a set."""
 
     cluster_name: str = ""
     broker_name: str
 
 
-class GetNextBrokerIdResponse(Header, frozen=True, kw_only=True):
+class GetNextBrokerIdResponse(ControllerHeader, frozen=True, kw_only=True):
     """The response to 1012; the id is not reserved."""
 
     cluster_name: str | None = None
@@ -168,7 +168,7 @@ class GetNextBrokerIdResponse(Header, frozen=True, kw_only=True):
     next_broker_id: Int64 | None = None
 
 
-class ApplyBrokerIdRequest(Header, frozen=True, kw_only=True):
+class ApplyBrokerIdRequest(ControllerHeader, frozen=True, kw_only=True):
     """
     The request APPLY_BROKER_ID (1013).
 
@@ -181,7 +181,7 @@ class ApplyBrokerIdRequest(Header, frozen=True, kw_only=True):
     register_check_code: str
 
 
-class ApplyBrokerIdResponse(Header, frozen=True, kw_only=True):
+class ApplyBrokerIdResponse(ControllerHeader, frozen=True, kw_only=True):
     """The response to 1013, also in refusals."""
 
     cluster_name: str | None = None
@@ -213,7 +213,7 @@ class ElectedBody(msgspec.Struct, frozen=True):
     cluster_name: str = ""
 
 
-class Replica(msgspec.Struct, frozen=True):
+class SetReplica(msgspec.Struct, frozen=True):
     """One broker of a set in the answer to 1006."""
 
     broker_name: str
@@ -231,7 +231,7 @@ class ReplicasInfo(msgspec.Struct, frozen=True):
 
     master_epoch: int
     sync_state_set_epoch: int
-    in_sync: tuple[Replica, ...]
-    not_in_sync: tuple[Replica, ...]
+    in_sync: tuple[SetReplica, ...]
+    not_in_sync: tuple[SetReplica, ...]
     master_broker_id: int | None = None
     master_address: str | None = None

@@ -26,7 +26,7 @@ from rmq_ha.server.controller.codec import (
     decode_set,
     encode_properties,
 )
-from rmq_ha.server.controller.codes import RequestCode, ResponseCode
+from rmq_ha.server.controller.codes import ControllerRequestCode, ControllerResponseCode
 from rmq_ha.server.controller.events import Event, encode_event
 from rmq_ha.server.controller.group import ControllerGroup, not_leader
 from rmq_ha.server.controller.liveness import Liveness
@@ -51,7 +51,7 @@ Time within which a killed process has closed its connections, also on a busy ma
 """
 
 
-class Settings(Shape):
+class RemoteSettings(Shape):
     """The configuration that requests show and change."""
 
     def render(self) -> list[str]:
@@ -83,7 +83,7 @@ class ControllerRequests:
         group: ControllerGroup,
         manager: ReplicasInfoManager,
         liveness: Liveness,
-        settings: Settings,
+        settings: RemoteSettings,
         decided: Callable[[Event], None],
         lost: Callable[[Channel], None],
     ) -> None:
@@ -99,18 +99,18 @@ class ControllerRequests:
 
     def routes(self) -> dict[int, Handler]:
         return {
-            RequestCode.BROKER_HEARTBEAT: self.heartbeat,
-            RequestCode.ALTER_SYNC_STATE_SET: self.alter_sync_state_set,
-            RequestCode.ELECT_MASTER: self.elect_master,
-            RequestCode.REGISTER_BROKER: self.register_broker,
-            RequestCode.GET_REPLICA_INFO: self.replica_info,
-            RequestCode.GET_METADATA_INFO: self.metadata,
-            RequestCode.GET_SYNC_STATE_DATA: self.sync_state_data,
-            RequestCode.UPDATE_CONTROLLER_CONFIG: self.update_config,
-            RequestCode.GET_CONTROLLER_CONFIG: self.config,
-            RequestCode.CLEAN_BROKER_DATA: self.clean_broker_data,
-            RequestCode.GET_NEXT_BROKER_ID: self.next_broker_id,
-            RequestCode.APPLY_BROKER_ID: self.apply_broker_id,
+            ControllerRequestCode.BROKER_HEARTBEAT: self.heartbeat,
+            ControllerRequestCode.ALTER_SYNC_STATE_SET: self.alter_sync_state_set,
+            ControllerRequestCode.ELECT_MASTER: self.elect_master,
+            ControllerRequestCode.REGISTER_BROKER: self.register_broker,
+            ControllerRequestCode.GET_REPLICA_INFO: self.replica_info,
+            ControllerRequestCode.GET_METADATA_INFO: self.metadata,
+            ControllerRequestCode.GET_SYNC_STATE_DATA: self.sync_state_data,
+            ControllerRequestCode.UPDATE_CONTROLLER_CONFIG: self.update_config,
+            ControllerRequestCode.GET_CONTROLLER_CONFIG: self.config,
+            ControllerRequestCode.CLEAN_BROKER_DATA: self.clean_broker_data,
+            ControllerRequestCode.GET_NEXT_BROKER_ID: self.next_broker_id,
+            ControllerRequestCode.APPLY_BROKER_ID: self.apply_broker_id,
         }
 
     # ------------------------------------------------------------ in order
@@ -155,12 +155,14 @@ class ControllerRequests:
         """Answer BROKER_HEARTBEAT (904): note that a broker lives; every controller does."""
         header = decode_header(HeartbeatRequest, request.ext)
         if header.broker_id is None:
-            return request.response(ResponseCode.INVALID_REQUEST, "Heart beat with empty brokerId")
+            return request.response(
+                ControllerResponseCode.INVALID_REQUEST, "Heart beat with empty brokerId"
+            )
         self._liveness.hear(header, channel, self._now())
         if channel not in self._watched:
             self._watched.add(channel)
             channel.on_close(self._closed)
-        return request.response(ResponseCode.SUCCESS, "Heart beat success")
+        return request.response(ControllerResponseCode.SUCCESS, "Heart beat success")
 
     def _closed(self, channel: Channel) -> None:
         self._watched.discard(channel)
@@ -254,7 +256,7 @@ class ControllerRequests:
             is_leader=leader == settings.self_id,
             peers="".join(f"{peer}:{address};" for peer, address in settings.peers.items()),
         )
-        return request.response(ResponseCode.SUCCESS, None, ext_fields(header))
+        return request.response(ControllerResponseCode.SUCCESS, None, ext_fields(header))
 
     def config(self, _: Channel, request: RemotingCommand) -> Answer:
         """Answer GET_CONTROLLER_CONFIG (1010) with the configuration."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rmq_ha.server.controller.broker_sets import BrokerSet, BrokerSets
 from rmq_ha.server.controller.codec import encode_elected, encode_replicas, encode_set
-from rmq_ha.server.controller.codes import ResponseCode
+from rmq_ha.server.controller.codes import ControllerResponseCode
 from rmq_ha.server.controller.election import best_candidate, is_behind
 from rmq_ha.server.controller.events import (
     AddressUpdated,
@@ -26,18 +26,18 @@ from rmq_ha.server.controller.messages import (
     ApplyBrokerIdRequest,
     ApplyBrokerIdResponse,
     CleanBrokerDataRequest,
+    ControllerHeader,
     ElectedBody,
     ElectMasterRequest,
     ElectMasterResponse,
     GetNextBrokerIdRequest,
     GetNextBrokerIdResponse,
     GetReplicaInfoResponse,
-    Header,
     NotifyRoleChangedRequest,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
-    Replica,
     ReplicasInfo,
+    SetReplica,
     SyncStateSet,
 )
 
@@ -54,12 +54,12 @@ class Decision(NamedTuple):
 
     code: int
     remark: str | None = None
-    header: Header | None = None
+    header: ControllerHeader | None = None
     body: bytes | None = None
     event: Event | None = None
 
 
-class Notice(NamedTuple):
+class RoleChangeNotice(NamedTuple):
     """Request 1008 for one broker."""
 
     address: str
@@ -95,7 +95,7 @@ class ReplicasInfoManager:
             broker_name=request.broker_name,
             next_broker_id=1 if broker_set is None else broker_set.next_id,
         )
-        return Decision(ResponseCode.SUCCESS, None, header)
+        return Decision(ControllerResponseCode.SUCCESS, None, header)
 
     def apply_broker_id(self, request: ApplyBrokerIdRequest) -> Decision:
         """
@@ -106,10 +106,10 @@ class ReplicasInfoManager:
         header = ApplyBrokerIdResponse(cluster_name=request.cluster_name, broker_name=name)
         refused = self._why_no_id(request)
         if refused is not None:
-            return Decision(ResponseCode.BROKER_ID_INVALID, refused, header)
+            return Decision(ControllerResponseCode.BROKER_ID_INVALID, refused, header)
         broker_set = self._sets.get(name)
         if broker_set is not None and number in broker_set.brokers:
-            return Decision(ResponseCode.SUCCESS, None, header)
+            return Decision(ControllerResponseCode.SUCCESS, None, header)
         event = BrokerIdApplied(
             request.cluster_name,
             name,
@@ -117,7 +117,7 @@ class ReplicasInfoManager:
             request.register_check_code.partition(";")[0],
             request.register_check_code,
         )
-        return Decision(ResponseCode.SUCCESS, None, header, None, event)
+        return Decision(ControllerResponseCode.SUCCESS, None, header, None, event)
 
     def _why_no_id(self, request: ApplyBrokerIdRequest) -> str | None:
         name, number = request.broker_name, request.applied_broker_id
@@ -148,13 +148,13 @@ class ReplicasInfoManager:
         broker_set = self._sets.get(name)
         if broker_set is None:
             return Decision(
-                ResponseCode.NEED_TO_BE_REGISTERED,
+                ControllerResponseCode.NEED_TO_BE_REGISTERED,
                 f"Broker-set: {name} hasn't been registered in controller",
                 header,
             )
         if number not in broker_set.brokers:
             return Decision(
-                ResponseCode.NEED_TO_BE_REGISTERED,
+                ControllerResponseCode.NEED_TO_BE_REGISTERED,
                 f"BrokerId: {number} hasn't been registered in broker-set: {name}",
                 header,
             )
@@ -173,7 +173,7 @@ class ReplicasInfoManager:
                 sync_state_set_epoch=broker_set.set_epoch,
             )
         body = encode_set(broker_set.sync_state_set)
-        return Decision(ResponseCode.SUCCESS, None, header, body, event)
+        return Decision(ControllerResponseCode.SUCCESS, None, header, body, event)
 
     # ------------------------------------------------------------ the set
 
@@ -189,7 +189,7 @@ class ReplicasInfoManager:
         assert broker_set is not None
         new = SyncStateSet(proposal.members, broker_set.set_epoch + 1)
         return Decision(
-            ResponseCode.SUCCESS,
+            ControllerResponseCode.SUCCESS,
             None,
             AlterSyncStateSetResponse(new_sync_state_set_epoch=new.epoch),
             encode_set(new),
@@ -211,47 +211,50 @@ class ReplicasInfoManager:
         name, rejecting = request.broker_name, "Rejecting alter syncStateSet request because the"
         broker_set = self._sets.get(name)
         if broker_set is None:
-            return ResponseCode.ALTER_SYNC_STATE_SET_FAILED, "Broker metadata is not existed"
+            return (
+                ControllerResponseCode.ALTER_SYNC_STATE_SET_FAILED,
+                "Broker metadata is not existed",
+            )
         if proposal.members == broker_set.members:
             return (
-                ResponseCode.ALTER_SYNC_STATE_SET_FAILED,
+                ControllerResponseCode.ALTER_SYNC_STATE_SET_FAILED,
                 "The newSyncStateSet is equal with oldSyncStateSet, no needed to update "
                 "syncStateSet",
             )
         if broker_set.master != request.master_broker_id:
             current = "null" if broker_set.master is None else broker_set.master
             return (
-                ResponseCode.INVALID_MASTER,
+                ControllerResponseCode.INVALID_MASTER,
                 f"{rejecting} current leader is:{{{current}}}, not {{{request.master_broker_id}}}",
             )
         if broker_set.master_epoch != request.master_epoch:
             return (
-                ResponseCode.FENCED_MASTER_EPOCH,
+                ControllerResponseCode.FENCED_MASTER_EPOCH,
                 f"{rejecting} current master epoch is:{{{broker_set.master_epoch}}}, "
                 f"not {{{request.master_epoch}}}",
             )
         if broker_set.set_epoch != proposal.epoch:
             return (
-                ResponseCode.FENCED_SYNC_STATE_SET_EPOCH,
+                ControllerResponseCode.FENCED_SYNC_STATE_SET_EPOCH,
                 f"{rejecting} current syncStateSet epoch is:{{{broker_set.set_epoch}}}, "
                 f"not {{{proposal.epoch}}}",
             )
         for number in proposal.members:
             if number not in broker_set.brokers:
                 return (
-                    ResponseCode.INVALID_REPLICAS,
+                    ControllerResponseCode.INVALID_REPLICAS,
                     f"{rejecting} replicas {{{number}}} don't exist",
                 )
             # The master has just sent this request. A controller that leads only now may not have
             # heard the other members yet, and a Java master would never get over a refusal (14.5).
             if number != broker_set.master and not self._may_live(broker_set, name, number, now):
                 return (
-                    ResponseCode.BROKER_NOT_ALIVE,
+                    ControllerResponseCode.BROKER_NOT_ALIVE,
                     f"{rejecting} replicas {{{number}}} don't alive",
                 )
         if broker_set.master not in proposal.members:
             return (
-                ResponseCode.ALTER_SYNC_STATE_SET_FAILED,
+                ControllerResponseCode.ALTER_SYNC_STATE_SET_FAILED,
                 f"{rejecting} newSyncStateSet don't contains origin leader {{{broker_set.master}}}",
             )
         return None
@@ -266,7 +269,9 @@ class ReplicasInfoManager:
         broker_set = self._sets.get(name)
         if broker_set is None or (asker != ANYONE and asker not in broker_set.brokers):
             reason = "Broker hasn't been registered"
-            return Decision(ResponseCode.NEED_TO_BE_REGISTERED, reason, ElectMasterResponse())
+            return Decision(
+                ControllerResponseCode.NEED_TO_BE_REGISTERED, reason, ElectMasterResponse()
+            )
         living = self._living(broker_set, name, now)
         designated = request.designate_elect and asker != ANYONE
         if broker_set.master_epoch == 0 and asker != ANYONE:
@@ -280,7 +285,7 @@ class ReplicasInfoManager:
             and self._may_live(broker_set, name, master, now)
         ):
             return Decision(
-                ResponseCode.ELECT_MASTER_FAILED,
+                ControllerResponseCode.ELECT_MASTER_FAILED,
                 f"it is not known yet whether master {master} is alive: this controller leads only "
                 "since a moment ago; ask again",
                 ElectMasterResponse(),
@@ -290,7 +295,7 @@ class ReplicasInfoManager:
             return self._elected(broker_set, name, chosen, broker_set.master_epoch + 1, living)
         if asker != ANYONE:
             return Decision(
-                ResponseCode.ELECT_MASTER_FAILED,
+                ControllerResponseCode.ELECT_MASTER_FAILED,
                 "Failed to elect a new master",
                 ElectMasterResponse(),
             )
@@ -300,7 +305,7 @@ class ReplicasInfoManager:
             MasterElected(name, None, broker_set.master_epoch + 1) if master is not None else None
         )
         return Decision(
-            ResponseCode.MASTER_NOT_AVAILABLE,
+            ControllerResponseCode.MASTER_NOT_AVAILABLE,
             "Old master has down and failed to elect a new broker master",
             ElectMasterResponse(),
             None,
@@ -326,7 +331,7 @@ class ReplicasInfoManager:
         better = [i for i, beat in living.items() if not designated and is_behind(own, beat)]
         if better and own is None:
             return Decision(
-                ResponseCode.ELECT_MASTER_FAILED,
+                ControllerResponseCode.ELECT_MASTER_FAILED,
                 f"no heartbeat of {asker} has come yet, and others have data; ask again",
                 ElectMasterResponse(),
             )
@@ -364,9 +369,9 @@ class ReplicasInfoManager:
         )
         body = ElectedBody((chosen,), broker_set.addresses, name, broker_set.cluster_name)
         event = MasterElected(name, chosen, epoch, known.silence_ms if known else 0)
-        return Decision(ResponseCode.SUCCESS, None, header, encode_elected(body), event)
+        return Decision(ControllerResponseCode.SUCCESS, None, header, encode_elected(body), event)
 
-    def notices(self, broker_name: str, now: int) -> list[Notice]:
+    def notices(self, broker_name: str, now: int) -> list[RoleChangeNotice]:
         """Return request 1008 for all living brokers, with the present state of the set."""
         broker_set = self._sets.get(broker_name)
         if broker_set is None:
@@ -380,7 +385,8 @@ class ReplicasInfoManager:
         body = encode_set(broker_set.sync_state_set)
         living = self._living(broker_set, broker_name, now)
         return [
-            Notice(broker_set.brokers[number].address, header, body) for number in sorted(living)
+            RoleChangeNotice(broker_set.brokers[number].address, header, body)
+            for number in sorted(living)
         ]
 
     def without_master(self, now: int) -> list[str]:
@@ -426,7 +432,7 @@ class ReplicasInfoManager:
         broker_set = self._sets.get(broker_name)
         if broker_set is None:
             return Decision(
-                ResponseCode.METADATA_NOT_EXIST,
+                ControllerResponseCode.METADATA_NOT_EXIST,
                 "Broker metadata is not existed",
                 GetReplicaInfoResponse(),
             )
@@ -435,7 +441,9 @@ class ReplicasInfoManager:
             master_address=broker_set.master_address,
             master_epoch=broker_set.master_epoch,
         )
-        return Decision(ResponseCode.SUCCESS, None, header, encode_set(broker_set.sync_state_set))
+        return Decision(
+            ControllerResponseCode.SUCCESS, None, header, encode_set(broker_set.sync_state_set)
+        )
 
     def sync_state_data(self, names: Sequence[str], now: int) -> Decision:
         """
@@ -449,11 +457,11 @@ class ReplicasInfoManager:
             for name, broker_set in known.items()
             if broker_set
         }
-        return Decision(ResponseCode.SUCCESS, None, None, encode_replicas(table))
+        return Decision(ControllerResponseCode.SUCCESS, None, None, encode_replicas(table))
 
     def _info(self, broker_set: BrokerSet, name: str, now: int) -> ReplicasInfo:
         replicas = [
-            Replica(name, number, address, self._liveness.is_alive(name, number, now))
+            SetReplica(name, number, address, self._liveness.is_alive(name, number, now))
             for number, address in broker_set.addresses.items()
         ]
         return ReplicasInfo(
@@ -491,7 +499,7 @@ class ReplicasInfoManager:
                 return _not_cleaned(f"Broker {name} is still alive, clean up failure")
         known = tuple(number for number in numbers if number in broker_set.brokers)
         event = BrokerDataCleaned(name, known) if known or not text else None
-        return Decision(ResponseCode.SUCCESS, None, None, None, event)
+        return Decision(ControllerResponseCode.SUCCESS, None, None, None, event)
 
     # ------------------------------------------------------------ living brokers
 
@@ -515,7 +523,7 @@ def _still_there(broker_set: BrokerSet, name: str) -> Decision:
         sync_state_set_epoch=broker_set.set_epoch,
     )
     return Decision(
-        ResponseCode.MASTER_STILL_EXIST,
+        ControllerResponseCode.MASTER_STILL_EXIST,
         f"The old master {broker_set.master} is still alive, not need to elect new master for "
         f"broker {name}",
         header,
@@ -524,4 +532,4 @@ def _still_there(broker_set: BrokerSet, name: str) -> Decision:
 
 
 def _not_cleaned(reason: str) -> Decision:
-    return Decision(ResponseCode.INVALID_CLEAN_BROKER_METADATA, reason)
+    return Decision(ControllerResponseCode.INVALID_CLEAN_BROKER_METADATA, reason)

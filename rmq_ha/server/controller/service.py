@@ -28,13 +28,13 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.ext_fields import ext_fields
 from rmq_ha.server.controller.access import ControllerAccess
 from rmq_ha.server.controller.broker_sets import BrokerSets
-from rmq_ha.server.controller.codes import RequestCode
+from rmq_ha.server.controller.codes import ControllerRequestCode
 from rmq_ha.server.controller.events import Event, MasterElected, decode_event, event_text
 from rmq_ha.server.controller.group import ControllerGroup
 from rmq_ha.server.controller.liveness import Key, Liveness
 from rmq_ha.server.controller.messages import ElectMasterRequest
 from rmq_ha.server.controller.protocol import ControllerRequests, knock
-from rmq_ha.server.controller.replicas import Notice, ReplicasInfoManager
+from rmq_ha.server.controller.replicas import ReplicasInfoManager, RoleChangeNotice
 from rmq_ha.server.controller.settings import ControllerSettings, group_settings
 
 _SCAN_FIRST_S = 2.0
@@ -228,10 +228,10 @@ class ControllerService:
                 for notice in self.manager.notices(event.broker_name, self._host.steady_ms()):
                     self._notify(notice)
 
-    def _notify(self, notice: Notice) -> None:
+    def _notify(self, notice: RoleChangeNotice) -> None:
         """Send 1008. A broker that does not get it asks within 5 s (1004)."""
         command = RemotingCommand(
-            int(RequestCode.NOTIFY_BROKER_ROLE_CHANGED),
+            int(ControllerRequestCode.NOTIFY_BROKER_ROLE_CHANGED),
             ext_fields(notice.header),
             notice.body,
         )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from rmq_ha.base.store_format.dledger_values import Entry, Role, Room, TermVote
+from rmq_ha.base.store_format.dledger_values import Entry, MemberRole, Room, TermVote
 from rmq_ha.server.dledger.messages import GroupMessage
 
 
@@ -13,7 +13,7 @@ class Persist(NamedTuple):
     state: TermVote
 
 
-class Send(NamedTuple):
+class SendRequest(NamedTuple):
     """Send a request to a peer. `Node.response` takes the peer's answer, or None when none came."""
 
     peer: str
@@ -23,7 +23,7 @@ class Send(NamedTuple):
     timeout_ms: int
 
 
-class Answer(NamedTuple):
+class AnswerRequest(NamedTuple):
     """Answer a request. The core makes one answer for each token that `Node.request` was given."""
 
     token: Any
@@ -49,7 +49,7 @@ class PutsCompleted(NamedTuple):
 class RoleChanged(NamedTuple):
     """This member has another role, or follows another leader, from now on."""
 
-    role: Role
+    role: MemberRole
     term: int
     leader_id: str | None
 
@@ -60,7 +60,9 @@ class CommitIndexMoved(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index
 
 
-Action = Persist | Send | Answer | Sync | PutsCompleted | RoleChanged | CommitIndexMoved
+Action = (
+    Persist | SendRequest | AnswerRequest | Sync | PutsCompleted | RoleChanged | CommitIndexMoved
+)
 
 
 class ILedger(Protocol):

@@ -124,7 +124,7 @@ def _text(key: bytes, value: str | None) -> bytes:
     return b"" if value is None else b'"%b":%b,' % (key, to_bytes(quote(value)))
 
 
-class _Entry(msgspec.Struct, rename="camel"):
+class _JsonEntry(msgspec.Struct, rename="camel"):
     """An entry in JSON. The JSON's size and CRCs are not read: they are computed, or always 0."""
 
     body: bytes = b""
@@ -141,8 +141,8 @@ class _Entry(msgspec.Struct, rename="camel"):
 class _Push(GroupMessage, frozen=True, kw_only=True):
     type: PushType = PushType.APPEND
     commit_index: Int64 = -1
-    entry: _Entry | None = None
-    batch_entry: list[_Entry] = []
+    entry: _JsonEntry | None = None
+    batch_entry: list[_JsonEntry] = []
 
     def message(self) -> PushEntryRequest:
         """Return the request as the core knows it. It is a batch if `batch_entry` is not empty."""
@@ -164,7 +164,7 @@ class _Push(GroupMessage, frozen=True, kw_only=True):
 class _Entries(GroupMessage, frozen=True, kw_only=True):
     """The answer to a GET request in JSON."""
 
-    entries: list[_Entry] = []
+    entries: list[_JsonEntry] = []
 
     def message(self) -> GetEntriesResponse:
         return GetEntriesResponse(

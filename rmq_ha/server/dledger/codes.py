@@ -3,7 +3,7 @@
 from enum import IntEnum, StrEnum
 
 
-class RequestCode(IntEnum):
+class DLedgerRequestCode(IntEnum):
     """The request codes of DLedger. Spec: dledger.md, section 5.1."""
 
     METADATA = 50000
@@ -16,7 +16,7 @@ class RequestCode(IntEnum):
     LEADERSHIP_TRANSFER = 51005
 
 
-class ResponseCode(IntEnum):
+class DLedgerResponseCode(IntEnum):
     """The response codes of DLedger. Spec: dledger.md, section 5.3."""
 
     UNKNOWN = -1

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.flags import TRANSACTION_ROLLBACK
-from rmq_ha.base.model.message import Address, AppendResult, Draft, Message, draft_of
+from rmq_ha.base.model.message import Address, AppendResult, BrokerMessage, Draft, draft_of
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.runs.run import PendingRuns, Run
 from rmq_ha.base.store_format.commitlog import MAX_RECORD_SIZE, RECORD_OVERHEAD, record_size_at
@@ -20,14 +20,14 @@ from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, MAX_ENTRY
 from rmq_ha.base.store_format.record_checks import record_fits
 from rmq_ha.server.dledger.classic import ClassicPart
 from rmq_ha.server.dledger.ledger import Ledger
-from rmq_ha.server.store.log.append import Group, GroupEncoder
+from rmq_ha.server.store.log.append import DraftGroup, GroupEncoder
 from rmq_ha.server.store.log.batch import BatchLayout
 from rmq_ha.server.store.log.files import FileRow
 
 _BUSY = PutMessageStatus.OS_PAGECACHE_BUSY
 
 
-class Leadership(Protocol):
+class GroupLeadership(Protocol):
     """The group's answers to questions about appends."""
 
     def term_to_append(self) -> int | None:
@@ -74,7 +74,7 @@ class DLedgerCommitLog:
         self.ledger = ledger
         self.classic = classic
         self.delay_levels = delay_levels
-        self.leadership: Leadership | None = None
+        self.leadership: GroupLeadership | None = None
         self.encoder = GroupEncoder(
             ledger.file_size,
             delay_levels,
@@ -149,7 +149,7 @@ class DLedgerCommitLog:
 
     # Appending
 
-    def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
+    def append_group(self, drafts: Sequence[Draft], now_ms: int) -> DraftGroup:
         """
         Append the drafts, each as one entry, with one write for each data file.
 
@@ -157,7 +157,7 @@ class DLedgerCommitLog:
         """
         term = self._term()
         if isinstance(term, PutMessageStatus):
-            return Group.refused(len(drafts), term)
+            return DraftGroup.refused(len(drafts), term)
         after = self.ledger.end_pos
         group = self._append(drafts, now_ms, term)
         if rows := group.rows:
@@ -205,7 +205,7 @@ class DLedgerCommitLog:
 
         Spec: dledger.md, section 18.2 (the rule of figure 8 needs this entry).
         """
-        mark = Message(
+        mark = BrokerMessage(
             TERM_TOPIC, 0, b"term %d" % term, host, host, now_ms, sys_flag=TRANSACTION_ROLLBACK
         )
         if self.fault is not None:
@@ -214,7 +214,7 @@ class DLedgerCommitLog:
         self.grown()
         return is_written
 
-    def _append(self, drafts: Sequence[Draft], now_ms: int, term: int) -> Group:
+    def _append(self, drafts: Sequence[Draft], now_ms: int, term: int) -> DraftGroup:
         stamp = max(now_ms, self.last_store_timestamp, 1)
         largest = self._configuration.max_message_size
         after = self.ledger.end_pos

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from rmq_ha.base.store_format.dledger_values import Role
-from rmq_ha.server.dledger.codes import RequestCode, VoteResult
+from rmq_ha.base.store_format.dledger_values import MemberRole
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, VoteResult
 from rmq_ha.server.dledger.member import Member
 from rmq_ha.server.dledger.messages import VoteRequest, VoteResponse
 
@@ -14,7 +14,7 @@ _BIGGER_LEDGER = (VoteResult.REJECT_EXPIRED_LEDGER_TERM, VoteResult.REJECT_SMALL
 _LARGER_TERM = (VoteResult.REJECT_EXPIRED_VOTE_TERM, VoteResult.REJECT_TERM_SMALL_THAN_LEDGER)
 
 
-class Outcome(Enum):
+class VoteOutcome(Enum):
     """The outcome of a round of votes; the names are upstream's."""
 
     WAIT_TO_REVOTE = "keep the term"
@@ -24,7 +24,7 @@ class Outcome(Enum):
 
 
 @dataclass(eq=False)
-class _Round:
+class _VoteRound:
     """
     One round of votes.
 
@@ -37,7 +37,7 @@ class _Round:
 
 
 @dataclass(slots=True)
-class Tally:
+class VoteTally:
     """
     The counted answers of a round.
 
@@ -54,7 +54,7 @@ class Tally:
     max_term: int = -1
 
     @classmethod
-    def count(cls, answers: dict[str, VoteResponse | None]) -> "Tally":
+    def count(cls, answers: dict[str, VoteResponse | None]) -> "VoteTally":
         given = [answer for answer in answers.values() if answer is not None]
         results = Counter(answer.vote_result for answer in given)
         terms = [answer.term for answer in given if answer.vote_result in _LARGER_TERM]
@@ -79,13 +79,13 @@ class Election:
 
     def __init__(self, member: Member) -> None:
         self._member = member
-        self._round: _Round | None = None
+        self._round: _VoteRound | None = None
         self._next_vote = member.now
         may_have_led = member.voted_for == member.self_id
         self._outcome = (
-            Outcome.WAIT_TO_VOTE_NEXT
+            VoteOutcome.WAIT_TO_VOTE_NEXT
             if may_have_led and member.settings.new_term_after_restart
-            else Outcome.WAIT_TO_REVOTE
+            else VoteOutcome.WAIT_TO_REVOTE
         )
         member.observers.append(self._role_changed)
 
@@ -93,25 +93,25 @@ class Election:
     def wake(self) -> int:
         """Return when `tick` has something to do, in milliseconds."""
         member = self._member
-        if member.role is Role.FOLLOWER:
+        if member.role is MemberRole.FOLLOWER:
             return member.last_heard + member.settings.leader_silence + 1
         return self._next_vote if self._round is None else self._round.deadline
 
     def _role_changed(self) -> None:
         member = self._member
         if self._round is not None and (
-            member.role is not Role.CANDIDATE or member.term != self._round.term
+            member.role is not MemberRole.CANDIDATE or member.term != self._round.term
         ):
             self._round = None
-        if member.role is Role.FOLLOWER:
-            self._outcome = Outcome.WAIT_TO_REVOTE
+        if member.role is MemberRole.FOLLOWER:
+            self._outcome = VoteOutcome.WAIT_TO_REVOTE
 
     def tick(self) -> None:
         """Act on deadlines that have passed: become a candidate, end a round or begin one."""
         member = self._member
-        if member.role is Role.FOLLOWER and member.now >= self.wake:
+        if member.role is MemberRole.FOLLOWER and member.now >= self.wake:
             member.become_candidate(member.term)
-        if member.role is not Role.CANDIDATE:
+        if member.role is not MemberRole.CANDIDATE:
             return
         if self._round is not None:
             if member.now >= self._round.deadline:
@@ -128,7 +128,7 @@ class Election:
         """
         member = self._member
         member.wants_increase = False
-        self._outcome = Outcome.WAIT_TO_REVOTE
+        self._outcome = VoteOutcome.WAIT_TO_REVOTE
         member.raise_term()  # `_role_changed` then ends a running round
         is_asked = member.term == member.term_to_take_leadership
         at_once = is_asked and member.settings.take_leadership_at_once
@@ -147,10 +147,10 @@ class Election:
     def _vote(self) -> None:
         member = self._member
         settings, ledger = member.settings, member.ledger
-        if self._outcome is Outcome.WAIT_TO_VOTE_NEXT:
+        if self._outcome is VoteOutcome.WAIT_TO_VOTE_NEXT:
             member.raise_term()
         wait = settings.vote_timeout + member.random_between(0, settings.vote_timeout // 2)
-        current = self._round = _Round(member.term, member.now + wait)
+        current = self._round = _VoteRound(member.term, member.now + wait)
         requests = {
             peer: VoteRequest(
                 group=settings.group,
@@ -167,17 +167,17 @@ class Election:
         own = requests.pop(member.self_id)
         current.answers[member.self_id] = self._response(own, is_self=True)
         for peer, request in requests.items():
-            member.call(peer, RequestCode.VOTE, request, self._answered, current)
+            member.call(peer, DLedgerRequestCode.VOTE, request, self._answered, current)
         self._look(current)
 
-    def _answered(self, peer: str, message: VoteResponse | None, current: _Round) -> None:
+    def _answered(self, peer: str, message: VoteResponse | None, current: _VoteRound) -> None:
         if current is self._round:
             current.answers[peer] = message
             self._look(current)
 
-    def _look(self, current: _Round) -> None:
+    def _look(self, current: _VoteRound) -> None:
         """End the round if more answers cannot change its outcome (8.2, step 5)."""
-        tally, settings = Tally.count(current.answers), self._member.settings
+        tally, settings = VoteTally.count(current.answers), self._member.settings
         if (
             tally.has_leader
             or tally.accepted + tally.not_ready >= settings.quorum
@@ -185,21 +185,21 @@ class Election:
         ):
             self._conclude(current)
 
-    def _conclude(self, current: _Round) -> None:
+    def _conclude(self, current: _VoteRound) -> None:
         """End the round and act on its outcome. Spec: dledger.md, section 8.4."""
         self._round = None
         member, settings = self._member, self._member.settings
-        tally = Tally.count(current.answers)
+        tally = VoteTally.count(current.answers)
         self._outcome, more = self._parse(tally, current.term)
-        if self._outcome is Outcome.PASSED:
+        if self._outcome is VoteOutcome.PASSED:
             member.become_leader()
-        elif self._outcome is Outcome.REVOTE_IMMEDIATELY:
+        elif self._outcome is VoteOutcome.REVOTE_IMMEDIATELY:
             self._next_vote = member.now + settings.state_interval
         else:
             self._next_vote = member.now + self._pause() + more
             member.become_candidate(tally.max_term)
 
-    def _parse(self, tally: Tally, term: int) -> tuple[Outcome, int]:
+    def _parse(self, tally: VoteTally, term: int) -> tuple[VoteOutcome, int]:
         """
         Decide the outcome of a round.
 
@@ -208,18 +208,18 @@ class Election:
         settings = self._member.settings
         quorum = settings.quorum
         if tally.max_term > term:
-            return Outcome.WAIT_TO_VOTE_NEXT, 0
+            return VoteOutcome.WAIT_TO_VOTE_NEXT, 0
         if tally.has_leader:
-            return Outcome.WAIT_TO_REVOTE, settings.leader_silence
+            return VoteOutcome.WAIT_TO_REVOTE, settings.leader_silence
         if tally.valid < quorum:
-            return Outcome.WAIT_TO_REVOTE, 0
+            return VoteOutcome.WAIT_TO_REVOTE, 0
         if tally.valid - tally.bigger_ledger < quorum:
-            return Outcome.WAIT_TO_REVOTE, settings.small_ledger_pause
+            return VoteOutcome.WAIT_TO_REVOTE, settings.small_ledger_pause
         if tally.accepted >= quorum:
-            return Outcome.PASSED, 0
+            return VoteOutcome.PASSED, 0
         if tally.accepted + tally.not_ready >= quorum:
-            return Outcome.REVOTE_IMMEDIATELY, 0
-        return Outcome.WAIT_TO_VOTE_NEXT, 0
+            return VoteOutcome.REVOTE_IMMEDIATELY, 0
+        return VoteOutcome.WAIT_TO_VOTE_NEXT, 0
 
     def request(self, request: VoteRequest, token: Any) -> None:
         """Answer the vote request of another candidate."""
@@ -298,5 +298,5 @@ class Election:
         member = self._member
         if request.transfer or request.leader_id == member.transferee:
             return False
-        heard = member.last_quorum if member.role is Role.LEADER else member.last_heard
+        heard = member.last_quorum if member.role is MemberRole.LEADER else member.last_heard
         return member.leader_id is not None and member.now - heard < member.settings.sticky_leader

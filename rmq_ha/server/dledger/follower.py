@@ -7,20 +7,20 @@ from typing import Any
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import InconsistentLedger, LedgerFull, StoreError
-from rmq_ha.base.store_format.dledger_values import Entry, Role
+from rmq_ha.base.store_format.dledger_values import Entry, MemberRole
 from rmq_ha.server.dledger.actions import CommitIndexMoved
-from rmq_ha.server.dledger.codes import PushType, ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerResponseCode, PushType
 from rmq_ha.server.dledger.durable_index import DurableIndex
 from rmq_ha.server.dledger.member import NEVER, Member
 from rmq_ha.server.dledger.messages import PushEntryRequest, PushEntryResponse
 
-_OK = ResponseCode.SUCCESS
-_INCONSISTENT = ResponseCode.INCONSISTENT_STATE
+_OK = DLedgerResponseCode.SUCCESS
+_INCONSISTENT = DLedgerResponseCode.INCONSISTENT_STATE
 _ALARM_PAUSE_MS = 60_000
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingPush:
     """A push that cannot be applied, or cannot be answered, yet."""
 
     request: PushEntryRequest
@@ -51,10 +51,10 @@ class Follower:
     def __init__(self, member: Member, durable: DurableIndex) -> None:
         self._member = member
         self._durable = durable
-        self._early: dict[int, _Waiting] = {}
+        self._early: dict[int, _WaitingPush] = {}
         self._early_bytes = 0
         self._gap_at = NEVER
-        self._unstored: deque[_Waiting] = deque()
+        self._unstored: deque[_WaitingPush] = deque()
         self._term = -1
         self.matched = -1
         self._assumed = -1
@@ -69,11 +69,11 @@ class Follower:
 
     def _role_changed(self) -> None:
         member = self._member
-        if member.role is not Role.FOLLOWER:
-            self._drop_early(ResponseCode.NOT_FOLLOWER)
+        if member.role is not MemberRole.FOLLOWER:
+            self._drop_early(DLedgerResponseCode.NOT_FOLLOWER)
             unstored, self._unstored = self._unstored, deque()
             for waiting in unstored:
-                self._answer(waiting.token, waiting.request, ResponseCode.NOT_FOLLOWER)
+                self._answer(waiting.token, waiting.request, DLedgerResponseCode.NOT_FOLLOWER)
         if member.term != self._term:
             self._term = member.term
             ledger = member.ledger
@@ -98,15 +98,15 @@ class Follower:
     def request(self, request: PushEntryRequest, token: Any) -> None:
         entries = _entries(request)
         if request.type is not PushType.COMMIT and not self._is_well_formed(request, entries):
-            self._answer(token, request, ResponseCode.UNEXPECTED_ARGUMENT)
-        elif self._member.role is not Role.FOLLOWER:
-            self._answer(token, request, ResponseCode.NOT_FOLLOWER)
+            self._answer(token, request, DLedgerResponseCode.UNEXPECTED_ARGUMENT)
+        elif self._member.role is not MemberRole.FOLLOWER:
+            self._answer(token, request, DLedgerResponseCode.NOT_FOLLOWER)
         elif request.type is PushType.APPEND:
             self._take_append(request, entries, token)
         elif request.type is PushType.COMMIT:
             self._answer(token, request, self._take_commit(request))
         else:
-            self._drop_early(ResponseCode.REPEATED_PUSH)
+            self._drop_early(DLedgerResponseCode.REPEATED_PUSH)
             compares = request.type is PushType.COMPARE
             code = (self._compare if compares else self._truncate)(request, entries[0])
             self._finish(request, token, code, entries[0].index)
@@ -146,7 +146,7 @@ class Follower:
         """Answer a push. A success vouches for the entries, so it waits until they are stored."""
         if code == _OK and index > self._durable.index:
             self._drop_given_up()
-            self._unstored.append(_Waiting(request, token, self._member.now, index))
+            self._unstored.append(_WaitingPush(request, token, self._member.now, index))
             self._durable.want(index)
         else:
             self._answer(token, request, code)
@@ -160,7 +160,7 @@ class Follower:
         limit = self._member.now - self._member.settings.rpc_timeout
         while self._unstored and self._unstored[0].since < limit:
             waiting = self._unstored.popleft()
-            self._answer(waiting.token, waiting.request, ResponseCode.DISK_ERROR)
+            self._answer(waiting.token, waiting.request, DLedgerResponseCode.DISK_ERROR)
 
     def stored(self) -> None:
         """Answer the pushes whose entries are stored by now."""
@@ -185,7 +185,7 @@ class Follower:
         if not self._is_from_leader(request):
             self._answer(token, request, _INCONSISTENT)
         elif first in self._early:
-            self._answer(token, request, ResponseCode.REPEATED_PUSH)
+            self._answer(token, request, DLedgerResponseCode.REPEATED_PUSH)
         elif first > self._member.ledger.end_index + 1:
             self._hold(request, entries, token)
         else:
@@ -204,13 +204,13 @@ class Follower:
             len(self._early) >= settings.max_waiting_pushes
             or self._early_bytes + size > settings.max_waiting_bytes
         ):
-            self._answer(token, request, ResponseCode.PUSH_REQUEST_IS_FULL)
+            self._answer(token, request, DLedgerResponseCode.PUSH_REQUEST_IS_FULL)
             return
-        self._early[entries[0].index] = _Waiting(request, token, now, size=size)
+        self._early[entries[0].index] = _WaitingPush(request, token, now, size=size)
         self._early_bytes += size
         self._gap_at = min(self._gap_at, now + settings.max_push_timeout + 1)
 
-    def _release(self, index: int) -> _Waiting | None:
+    def _release(self, index: int) -> _WaitingPush | None:
         early = self._early.pop(index, None)
         if early is not None:
             self._early_bytes -= early.size
@@ -303,8 +303,8 @@ class Follower:
         if isinstance(error, InconsistentLedger):
             return _INCONSISTENT
         if isinstance(error, LedgerFull):
-            return ResponseCode.DISK_FULL
-        return ResponseCode.DISK_ERROR
+            return DLedgerResponseCode.DISK_FULL
+        return DLedgerResponseCode.DISK_ERROR
 
     # COMPARE, TRUNCATE, COMMIT
 
@@ -312,8 +312,8 @@ class Follower:
         is_leader = self._is_from_leader(request)
         if not is_leader and self._member.settings.check_leader:
             if request.term != self._member.term:
-                return ResponseCode.INCONSISTENT_TERM
-            return ResponseCode.INCONSISTENT_LEADER
+                return DLedgerResponseCode.INCONSISTENT_TERM
+            return DLedgerResponseCode.INCONSISTENT_LEADER
         ledger = self._member.ledger
         try:
             own = ledger.entry(entry.index)

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rmq_ha.base.store_format.dledger_values import Role, Room
-from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.base.store_format.dledger_values import MemberRole, Room
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode
 from rmq_ha.server.dledger.member import NEVER, Member
 from rmq_ha.server.dledger.messages import HeartBeatRequest, HeartBeatResponse
 
 
 @dataclass(eq=False)
-class _Round:
+class _HeartbeatRound:
     """One round of heartbeats. `codes` has the answer code of each peer, and this member's own."""
 
     term: int
@@ -36,7 +36,7 @@ class HeartBeats:
     def __init__(self, member: Member, followed: Callable[[str], None]) -> None:
         self._member = member
         self._followed = followed
-        self._round: _Round | None = None
+        self._round: _HeartbeatRound | None = None
         self._next = NEVER
         self._refusals: Counter[str] = Counter()
         self.rooms: dict[str, Room] = {}
@@ -51,7 +51,7 @@ class HeartBeats:
         self._round = None
         self._refusals.clear()
         self.rooms.clear()
-        self._next = self._member.now if self._member.role is Role.LEADER else NEVER
+        self._next = self._member.now if self._member.role is MemberRole.LEADER else NEVER
 
     def tick(self) -> None:
         """End the round whose deadline has passed, and begin the next round when it is due."""
@@ -65,8 +65,8 @@ class HeartBeats:
         member, settings = self._member, self._member.settings
         interval = settings.heart_beat_interval
         self._next = member.now + interval + 1
-        current = self._round = _Round(member.term, member.now + interval)
-        current.codes[member.self_id] = ResponseCode.SUCCESS
+        current = self._round = _HeartbeatRound(member.term, member.now + interval)
+        current.codes[member.self_id] = DLedgerResponseCode.SUCCESS
         for peer in settings.others:
             request = HeartBeatRequest(
                 group=settings.group,
@@ -75,20 +75,22 @@ class HeartBeats:
                 leader_id=member.self_id,
                 term=member.term,
             )
-            member.call(peer, RequestCode.HEART_BEAT, request, self._answered, current)
+            member.call(peer, DLedgerRequestCode.HEART_BEAT, request, self._answered, current)
 
-    def _answered(self, peer: str, message: HeartBeatResponse | None, current: _Round) -> None:
+    def _answered(
+        self, peer: str, message: HeartBeatResponse | None, current: _HeartbeatRound
+    ) -> None:
         member = self._member
-        code = ResponseCode.NETWORK_ERROR if message is None else message.code
-        member.alive[peer] = code != ResponseCode.NETWORK_ERROR
-        if member.role is not Role.LEADER or member.term != current.term:
+        code = DLedgerResponseCode.NETWORK_ERROR if message is None else message.code
+        member.alive[peer] = code != DLedgerResponseCode.NETWORK_ERROR
+        if member.role is not MemberRole.LEADER or member.term != current.term:
             return
         if message is not None:
             self.rooms[peer] = next((room for room in Room if room == message.room), Room.FREE)
-        if code == ResponseCode.SUCCESS:
+        if code == DLedgerResponseCode.SUCCESS:
             self._refusals[peer] = 0
             self._followed(peer)
-        elif message is not None and code == ResponseCode.EXPIRED_TERM:
+        elif message is not None and code == DLedgerResponseCode.EXPIRED_TERM:
             current.max_term = max(current.max_term, message.term)
             if self._is_stuck(peer, message.term):
                 member.become_candidate(message.term, increase=True)
@@ -108,16 +110,16 @@ class HeartBeats:
         self._refusals[peer] += 1
         return self._refusals[peer] >= settings.max_heart_beat_leak
 
-    def _look(self, current: _Round) -> None:
+    def _look(self, current: _HeartbeatRound) -> None:
         """
         End the round if it is decided: a quorum has answered with success, or all have answered.
         """
         settings = self._member.settings
-        successes = sum(code == ResponseCode.SUCCESS for code in current.codes.values())
+        successes = sum(code == DLedgerResponseCode.SUCCESS for code in current.codes.values())
         if successes >= settings.quorum or len(current.codes) == len(settings.peers):
             self._conclude(current)
 
-    def _conclude(self, current: _Round) -> None:
+    def _conclude(self, current: _HeartbeatRound) -> None:
         """
         End the round and act on it. Spec: dledger.md, section 8.5: the first rule that matches
         counts.
@@ -125,15 +127,15 @@ class HeartBeats:
         self._round = None
         member, settings = self._member, self._member.settings
         codes = Counter(current.codes.values())
-        successes = codes[ResponseCode.SUCCESS]
+        successes = codes[DLedgerResponseCode.SUCCESS]
         if successes >= settings.quorum:
             member.last_quorum = member.now
-        elif successes + codes[ResponseCode.TERM_NOT_READY] >= settings.quorum:
+        elif successes + codes[DLedgerResponseCode.TERM_NOT_READY] >= settings.quorum:
             self._next = member.now + settings.state_interval
         elif current.max_term > member.term:
             member.become_candidate(current.max_term, increase=True)
         elif (
-            codes[ResponseCode.INCONSISTENT_LEADER]
+            codes[DLedgerResponseCode.INCONSISTENT_LEADER]
             or member.now - member.last_quorum > settings.leader_silence
         ):
             member.become_candidate(member.term)
@@ -152,18 +154,18 @@ class HeartBeats:
         """
         member, leader = self._member, request.leader_id
         if leader is None or leader not in member.settings.peers:
-            return ResponseCode.UNKNOWN_MEMBER, member.term
+            return DLedgerResponseCode.UNKNOWN_MEMBER, member.term
         if leader == member.self_id:
-            return ResponseCode.UNEXPECTED_MEMBER, member.term
+            return DLedgerResponseCode.UNEXPECTED_MEMBER, member.term
         if request.term < member.term:
-            return ResponseCode.EXPIRED_TERM, member.term
+            return DLedgerResponseCode.EXPIRED_TERM, member.term
         if request.term > member.term:
             member.become_candidate(request.term, increase=True)
-            return ResponseCode.TERM_NOT_READY, -1
+            return DLedgerResponseCode.TERM_NOT_READY, -1
         if member.leader_id is None:
             member.become_follower(leader)
         elif member.leader_id == leader:
             member.last_heard = member.now
         else:
-            return ResponseCode.INCONSISTENT_LEADER, -1
-        return ResponseCode.SUCCESS, -1
+            return DLedgerResponseCode.INCONSISTENT_LEADER, -1
+        return DLedgerResponseCode.SUCCESS, -1

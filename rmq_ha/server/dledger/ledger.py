@@ -14,12 +14,12 @@ from rmq_ha.base.store_format.dledger import (
     BLANK_SIZE,
     INDEX_FILE_SIZE,
     MAGIC,
-    Checkpoint,
+    DLedgerCheckpoint,
     SyncedUpTo,
     place_after,
 )
 from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, Entry, Room
-from rmq_ha.server.dledger.codes import ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerResponseCode
 from rmq_ha.server.dledger.ledger_files import LedgerFiles
 from rmq_ha.server.dledger.ledger_reader import LedgerReader
 from rmq_ha.server.dledger.ledger_recovery import LedgerRecovery, RecoveredLedger
@@ -185,13 +185,13 @@ class Ledger(LedgerReader):
         index, term, pos = self.end_index, self.end_term, self.end_pos
         for entry in entries:
             if entry.index != index + 1:
-                code = ResponseCode.INCONSISTENT_INDEX
+                code = DLedgerResponseCode.INCONSISTENT_INDEX
                 raise InconsistentLedger(code, f"entry {entry.index} does not follow {index}")
             self._check(entry, term)
             place = self.place(len(entry.body), pos)
             if entry.pos != place:
                 raise InconsistentLedger(
-                    ResponseCode.DISK_ERROR,
+                    DLedgerResponseCode.DISK_ERROR,
                     f"entry {index + 1} is for {entry.pos}, but goes to {place} here; "
                     "mappedFileSizeCommitLog has to be the same on all members",
                 )
@@ -207,17 +207,17 @@ class Ledger(LedgerReader):
         """
         if entry.term < max(term, 0):
             raise InconsistentLedger(
-                ResponseCode.INCONSISTENT_TERM,
+                DLedgerResponseCode.INCONSISTENT_TERM,
                 f"entry {entry.index} of term {entry.term} cannot follow one of term {term}",
             )
         if not 0 <= entry.index < _INDEX_LIMIT or entry.pos > _POSITION_LIMIT:
             raise InconsistentLedger(
-                ResponseCode.INCONSISTENT_INDEX,
+                DLedgerResponseCode.INCONSISTENT_INDEX,
                 f"no ledger comes as far as entry {entry.index} at {entry.pos}",
             )
         if entry.magic != MAGIC or len(entry.body) > self.largest_body:
             raise InconsistentLedger(
-                ResponseCode.INCONSISTENT_STATE,
+                DLedgerResponseCode.INCONSISTENT_STATE,
                 f"entry {entry.index} has magic {entry.magic} and {len(entry.body)} bytes; at most "
                 f"{self.largest_body} fit",
             )
@@ -300,7 +300,7 @@ class Ledger(LedgerReader):
         last = entry.pos % self.file_size + entry.size + BLANK_SIZE
         if entry.pos < 0 or last > self.file_size:
             raise InconsistentLedger(
-                ResponseCode.DISK_ERROR,
+                DLedgerResponseCode.DISK_ERROR,
                 f"no entry of {entry.size} bytes can be at {entry.pos} in files of "
                 f"{self.file_size}: mappedFileSizeCommitLog has to be the same on all members",
             )
@@ -369,7 +369,9 @@ class Ledger(LedgerReader):
         """
         if self._on_disk.index > index:
             kept = self._synced_up_to(index)
-            self.checkpoint_file.save(Checkpoint(min(self.committed_index, index), index, kept))
+            self.checkpoint_file.save(
+                DLedgerCheckpoint(min(self.committed_index, index), index, kept)
+            )
             self._on_disk = kept
         self.synced_index = min(self.synced_index, index)
         if self._job is not None:
@@ -414,7 +416,7 @@ class Ledger(LedgerReader):
         try:
             if thorough:
                 synced = self._synced_up_to(self.end_index)
-                checkpoint = Checkpoint(self.committed_index, self.end_index, synced)
+                checkpoint = DLedgerCheckpoint(self.committed_index, self.end_index, synced)
             taken = self.files.take(thorough)
         except (OSError, StoreError) as error:
             if may_pass(error.__cause__ or error):

@@ -19,7 +19,7 @@ from rmq_ha.base.store_format.dledger import (
     INDEX_UNIT,
     MAGIC,
     PREVIOUS_TERM,
-    Header,
+    EntryHeader,
     IndexEntry,
     decode_entry,
     decode_header,
@@ -242,7 +242,7 @@ class LedgerFiles:
         for part in (self.data, self.index, self.checksums):
             part.close_idle()
 
-    def header_at(self, pos: int) -> Header | None:
+    def header_at(self, pos: int) -> EntryHeader | None:
         """
         Return the header at a position; None unless it is sound and names this position itself.
         """

@@ -16,7 +16,7 @@ from rmq_ha.base.store_format.dledger import (
     CHECKSUM_UNIT,
     INDEX,
     INDEX_UNIT,
-    Header,
+    EntryHeader,
     SyncedUpTo,
     decode_header,
     encode_checksums,
@@ -130,7 +130,7 @@ class LedgerRecovery:
             last_header.pos + last_header.size,
         )
 
-    def _check_synced(self, last_header: Header) -> None:
+    def _check_synced(self, last_header: EntryHeader) -> None:
         synced = self._synced
         if (
             synced is not None
@@ -144,7 +144,7 @@ class LedgerRecovery:
                 "the leader's"
             )
 
-    def _beginning(self) -> tuple[int, Header | None]:
+    def _beginning(self) -> tuple[int, EntryHeader | None]:
         """
         Return position and header of the first entry. The header is None if no sound one was found.
         """
@@ -166,7 +166,7 @@ class LedgerRecovery:
                 return max(pos + zeros - 3, start)
         return start
 
-    def _first_unsure(self, begin: Header | None) -> int:
+    def _first_unsure(self, begin: EntryHeader | None) -> int:
         """
         Return the start of the file at which the walk has to begin; earlier files need no look.
         """
@@ -192,7 +192,7 @@ class LedgerRecovery:
                 return start
         return starts[0]
 
-    def _marked(self, synced: SyncedUpTo) -> Header | None:
+    def _marked(self, synced: SyncedUpTo) -> EntryHeader | None:
         """
         Return the header of the entry up to which all was synced; None if it is not there any more.
         """
@@ -201,13 +201,13 @@ class LedgerRecovery:
             return None
         return header
 
-    def _is_indexed(self, header: Header) -> bool:
+    def _is_indexed(self, header: EntryHeader) -> bool:
         return self._files.index.read(INDEX_UNIT * header.index, INDEX_UNIT) == _unit_of(header)
 
-    def _walk(self, pos: int) -> Header | None:
+    def _walk(self, pos: int) -> EntryHeader | None:
         synced = self._synced
-        last: Header | None = None
-        known: Header | None = None  # the entry before the first without a checksum
+        last: EntryHeader | None = None
+        known: EntryHeader | None = None  # the entry before the first without a checksum
         has_unknown = False
         for header, body in self._entries(pos):
             before = last.term if last is not None else -1
@@ -236,12 +236,12 @@ class LedgerRecovery:
                 self._index.mend(header.index, index_unit)
         return known if has_unknown else last
 
-    def _entries(self, pos: int) -> Iterator[tuple[Header, memoryview]]:
+    def _entries(self, pos: int) -> Iterator[tuple[EntryHeader, memoryview]]:
         """
         Yield headers and bodies from a position on, as long as each entry follows the one before.
         """
         size = self._row.file_size
-        last: Header | None = None
+        last: EntryHeader | None = None
         while (start := self._row.start_of(pos)) in self._row.starts:
             for header, body in self._in_file(pos, start + size):
                 if last is not None and (header.index != last.index + 1 or header.term < last.term):
@@ -255,7 +255,7 @@ class LedgerRecovery:
                 return
             pos = start + size
 
-    def _in_file(self, pos: int, end: int) -> Iterator[tuple[Header, memoryview]]:
+    def _in_file(self, pos: int, end: int) -> Iterator[tuple[EntryHeader, memoryview]]:
         """Yield headers and bodies up to the end of one file, read in chunks."""
         read_size = _CHUNK
         while pos + ENTRY_HEADER_SIZE + BLANK_SIZE <= end:
@@ -277,6 +277,6 @@ class LedgerRecovery:
             pos += at
 
 
-def _unit_of(header: Header) -> bytes:
+def _unit_of(header: EntryHeader) -> bytes:
     """Return the index entry that belongs to a header."""
     return INDEX.pack(header.magic, header.pos, header.size, header.index, header.term)

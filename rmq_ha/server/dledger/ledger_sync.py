@@ -6,7 +6,7 @@ from twisted.logger import Logger
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.seams import File
-from rmq_ha.base.store_format.dledger import Checkpoint
+from rmq_ha.base.store_format.dledger import DLedgerCheckpoint
 from rmq_ha.server.dledger.ledger_files import DirtyRow
 from rmq_ha.server.dledger.term_file import CheckpointFile
 
@@ -32,7 +32,7 @@ class SyncJob:
         taken: Taken,
         index: int,
         checkpoint_file: CheckpointFile,
-        checkpoint: Checkpoint | None,
+        checkpoint: DLedgerCheckpoint | None,
     ) -> None:
         self._taken = taken
         self._checkpoint_file = checkpoint_file

@@ -6,8 +6,15 @@ from random import Random
 from typing import Any
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
-from rmq_ha.base.store_format.dledger_values import Role, TermVote
-from rmq_ha.server.dledger.actions import Action, Answer, ILedger, Persist, RoleChanged, Send
+from rmq_ha.base.store_format.dledger_values import MemberRole, TermVote
+from rmq_ha.server.dledger.actions import (
+    Action,
+    AnswerRequest,
+    ILedger,
+    Persist,
+    RoleChanged,
+    SendRequest,
+)
 from rmq_ha.server.dledger.messages import GroupMessage
 
 NEVER = 1 << 62
@@ -47,7 +54,7 @@ class Member:
         self.ledger = ledger
         self.random = random
         self.now = now
-        self.role = Role.CANDIDATE
+        self.role = MemberRole.CANDIDATE
         self.term = term_vote.term
         self.voted_for = term_vote.voted_for
         if ledger.end_term > self.term:  # the last entry reached the disk, but its term did not
@@ -64,7 +71,7 @@ class Member:
         self.outbox: list[Action] = []
         self._calls: dict[int, tuple[str, Handler, Any]] = {}
         self._call_ids = count(1)
-        self._told: tuple[Role, str | None] = (Role.CANDIDATE, None)
+        self._told: tuple[MemberRole, str | None] = (MemberRole.CANDIDATE, None)
 
     @property
     def self_id(self) -> str:
@@ -87,16 +94,16 @@ class Member:
             return
         self.known_max_term = max(self.known_max_term, term)
         self.wants_increase |= increase
-        self._set_role(Role.CANDIDATE, None)
+        self._set_role(MemberRole.CANDIDATE, None)
 
     def become_follower(self, leader_id: str) -> None:
         """Follow the leader of the current term."""
         self.last_heard = self.now
-        self._set_role(Role.FOLLOWER, leader_id)
+        self._set_role(MemberRole.FOLLOWER, leader_id)
 
     def become_leader(self) -> None:
         self.last_quorum = self.now
-        self._set_role(Role.LEADER, self.self_id)
+        self._set_role(MemberRole.LEADER, self.self_id)
 
     def raise_term(self) -> None:
         """Begin the next term, without a vote yet; only for candidates."""
@@ -114,7 +121,7 @@ class Member:
         """Persist term and vote. Later actions in the outbox wait until both are on the disk."""
         self.outbox.append(Persist(TermVote(self.term, self.voted_for)))
 
-    def _set_role(self, role: Role, leader_id: str | None) -> None:
+    def _set_role(self, role: MemberRole, leader_id: str | None) -> None:
         self.transferee = None
         self.role, self.leader_id = role, leader_id
         self._changed()
@@ -136,7 +143,7 @@ class Member:
         """
         call_id = next(self._call_ids)
         self._calls[call_id] = (peer, handler, context)
-        self.outbox.append(Send(peer, call_id, code, message, self.settings.rpc_timeout))
+        self.outbox.append(SendRequest(peer, call_id, code, message, self.settings.rpc_timeout))
 
     def called(self, call_id: int, message: GroupMessage | None) -> None:
         """Pass the answer to a request on to its handler. An unknown id is ignored."""
@@ -146,7 +153,7 @@ class Member:
             handler(peer, message, context)
 
     def answer(self, token: Any, message: GroupMessage) -> None:
-        self.outbox.append(Answer(token, message))
+        self.outbox.append(AnswerRequest(token, message))
 
     def random_between(self, low: int, high: int) -> int:
         return low + self.random.randrange(max(high - low, 1))

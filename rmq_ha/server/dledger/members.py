@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
 from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.networks import Networks, canonical, is_loopback
-from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode
 from rmq_ha.server.dledger.messages import GroupMessage
 
 # Requests that only members send. They name their sender, and must come from that member's address.
-_OF_MEMBERS = frozenset({RequestCode.VOTE, RequestCode.HEART_BEAT, RequestCode.PUSH})
+_OF_MEMBERS = frozenset(
+    {DLedgerRequestCode.VOTE, DLedgerRequestCode.HEART_BEAT, DLedgerRequestCode.PUSH}
+)
 _LOOPBACK = "127.0.0.1"
 _STRANGER = "it comes from no member's address"
 
@@ -61,7 +63,7 @@ class Members:
 
         :param host: an IP address.
         """
-        if code == RequestCode.METADATA or host in self._further or self._may_operate(host):
+        if code == DLedgerRequestCode.METADATA or host in self._further or self._may_operate(host):
             return ""
         self.doubtful.update(self.names)
         return _STRANGER

@@ -9,9 +9,15 @@ import msgspec
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
 from rmq_ha.base.errors import StoreError
-from rmq_ha.base.store_format.dledger_values import Entry, MemberStanding, Role, Room, TermVote
+from rmq_ha.base.store_format.dledger_values import (
+    Entry,
+    MemberRole,
+    MemberStanding,
+    Room,
+    TermVote,
+)
 from rmq_ha.server.dledger.actions import Action, ILedger
-from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode
 from rmq_ha.server.dledger.durable_index import DurableIndex
 from rmq_ha.server.dledger.election import Election
 from rmq_ha.server.dledger.follower import Follower
@@ -32,20 +38,20 @@ from rmq_ha.server.dledger.messages import (
 )
 from rmq_ha.server.dledger.push import Pusher
 from rmq_ha.server.dledger.quorum import Quorum
-from rmq_ha.server.dledger.transfer import Transfer
+from rmq_ha.server.dledger.transfer import LeadershipTransfer
 
 _RESPONSES: dict[int, type[GroupMessage]] = {
-    RequestCode.METADATA: MetadataResponse,
-    RequestCode.APPEND: AppendEntryResponse,
-    RequestCode.GET: GetEntriesResponse,
-    RequestCode.VOTE: VoteResponse,
-    RequestCode.HEART_BEAT: HeartBeatResponse,
-    RequestCode.PUSH: PushEntryResponse,
-    RequestCode.LEADERSHIP_TRANSFER: LeadershipTransferResponse,
+    DLedgerRequestCode.METADATA: MetadataResponse,
+    DLedgerRequestCode.APPEND: AppendEntryResponse,
+    DLedgerRequestCode.GET: GetEntriesResponse,
+    DLedgerRequestCode.VOTE: VoteResponse,
+    DLedgerRequestCode.HEART_BEAT: HeartBeatResponse,
+    DLedgerRequestCode.PUSH: PushEntryResponse,
+    DLedgerRequestCode.LEADERSHIP_TRANSFER: LeadershipTransferResponse,
 }
 
 
-class _Part(Protocol):
+class _CorePart(Protocol):
     """A part of the core that has work to do at certain times."""
 
     @property
@@ -82,24 +88,24 @@ class Node:
         self._follower = Follower(self.member, self._durable)
         self._pushers = {peer: Pusher(self.member, self.quorum, peer) for peer in settings.others}
         self._heart_beats = HeartBeats(self.member, self._followed)
-        self._transfer = Transfer(self.member, self.quorum, self._follower, self._room)
+        self._transfer = LeadershipTransfer(self.member, self.quorum, self._follower, self._room)
         self._election = Election(self.member)
-        self._leading: tuple[_Part, ...] = (
+        self._leading: tuple[_CorePart, ...] = (
             self._heart_beats,
             self.quorum,
             self._transfer,
             *self._pushers.values(),
         )
-        self._following: tuple[_Part, ...] = (self._election, self._follower, self._transfer)
+        self._following: tuple[_CorePart, ...] = (self._election, self._follower, self._transfer)
         self._appends: deque[tuple[Entry, Any, AppendEntryRequest, int]] = deque()
         self._handlers: dict[int, Callable[[Any, Any], None]] = {
-            RequestCode.METADATA: self._metadata,
-            RequestCode.APPEND: self._append,
-            RequestCode.GET: self._get,
-            RequestCode.VOTE: self._election.request,
-            RequestCode.HEART_BEAT: self._heart_beats.request,
-            RequestCode.PUSH: self._follower.request,
-            RequestCode.LEADERSHIP_TRANSFER: self._transfer.request,
+            DLedgerRequestCode.METADATA: self._metadata,
+            DLedgerRequestCode.APPEND: self._append,
+            DLedgerRequestCode.GET: self._get,
+            DLedgerRequestCode.VOTE: self._election.request,
+            DLedgerRequestCode.HEART_BEAT: self._heart_beats.request,
+            DLedgerRequestCode.PUSH: self._follower.request,
+            DLedgerRequestCode.LEADERSHIP_TRANSFER: self._transfer.request,
         }
 
     @property
@@ -113,12 +119,12 @@ class Node:
         return min([part.wake for part in self._parts])
 
     @property
-    def _parts(self) -> tuple[_Part, ...]:
+    def _parts(self) -> tuple[_CorePart, ...]:
         """Return the parts that can have something to do in this role."""
-        return self._leading if self.member.role is Role.LEADER else self._following
+        return self._leading if self.member.role is MemberRole.LEADER else self._following
 
     @property
-    def role(self) -> Role:
+    def role(self) -> MemberRole:
         """Return leader, follower or candidate."""
         return self.member.role
 
@@ -179,22 +185,22 @@ class Node:
         Take the request of a peer or an operator.
 
         :param message: an instance of the class that belongs to the code.
-        :param token: comes back in the `Answer`; not None.
+        :param token: comes back in the `AnswerRequest`; not None.
         """
         self.member.now = now_ms
         if message.remote_id != self.settings.self_id:
-            self._refuse(code, message, token, ResponseCode.UNKNOWN_MEMBER)
+            self._refuse(code, message, token, DLedgerResponseCode.UNKNOWN_MEMBER)
         elif message.group != self.settings.group:
-            self._refuse(code, message, token, ResponseCode.UNKNOWN_GROUP)
+            self._refuse(code, message, token, DLedgerResponseCode.UNKNOWN_GROUP)
         elif code not in self._handlers:
-            self._refuse(code, message, token, ResponseCode.UNSUPPORTED)
+            self._refuse(code, message, token, DLedgerResponseCode.UNSUPPORTED)
         else:
             self._handlers[code](message, token)
         self._settle()
 
     def response(self, peer: str, call_id: int, message: GroupMessage | None, now_ms: int) -> None:
         """
-        Take the result of a `Send`.
+        Take the result of a `SendRequest`.
 
         :param message: the answer; None: the call failed or timed out.
         """
@@ -207,13 +213,13 @@ class Node:
         Return 200 if this member takes an append; otherwise the response code that refuses it.
         """
         member = self.member
-        if member.role is not Role.LEADER:
-            return ResponseCode.NOT_LEADER
+        if member.role is not MemberRole.LEADER:
+            return DLedgerResponseCode.NOT_LEADER
         if member.transferee is not None:
-            return ResponseCode.LEADER_TRANSFERRING
+            return DLedgerResponseCode.LEADER_TRANSFERRING
         if self.quorum.pending >= self.settings.max_pending_requests:
-            return ResponseCode.LEADER_PENDING_FULL
-        return ResponseCode.SUCCESS
+            return DLedgerResponseCode.LEADER_PENDING_FULL
+        return DLedgerResponseCode.SUCCESS
 
     def appended(self, last_index: int, now_ms: int) -> None:
         """
@@ -288,7 +294,7 @@ class Node:
 
     def _with_status(self, response: MetadataResponse) -> MetadataResponse:
         member, ledger = self.member, self.ledger
-        leads = member.role is Role.LEADER
+        leads = member.role is MemberRole.LEADER
         marks = {peer: self.quorum.watermark(peer) for peer in self.settings.peers}
         return msgspec.structs.replace(
             response,
@@ -303,32 +309,34 @@ class Node:
         )
 
     def _get(self, request: GetEntriesRequest, token: Any) -> None:
-        if self.member.role is not Role.LEADER:
-            self._refuse(RequestCode.GET, request, token, ResponseCode.NOT_LEADER)
+        if self.member.role is not MemberRole.LEADER:
+            self._refuse(DLedgerRequestCode.GET, request, token, DLedgerResponseCode.NOT_LEADER)
             return
         try:
             entry = self.ledger.entry(request.begin_index)
         except (StoreError, OSError):
-            self._refuse(RequestCode.GET, request, token, ResponseCode.DISK_ERROR)
+            self._refuse(DLedgerRequestCode.GET, request, token, DLedgerResponseCode.DISK_ERROR)
             return
         if entry is None:
-            self._refuse(RequestCode.GET, request, token, ResponseCode.INDEX_OUT_OF_RANGE)
+            self._refuse(
+                DLedgerRequestCode.GET, request, token, DLedgerResponseCode.INDEX_OUT_OF_RANGE
+            )
             return
         self.member.answer(token, GetEntriesResponse(group=request.group, entries=(entry,)))
 
     def _append(self, request: AppendEntryRequest, token: Any) -> None:
         reason = self.why_not_append()
-        if not self.settings.serve_append and reason == ResponseCode.SUCCESS:
-            reason = ResponseCode.UNSUPPORTED
-        elif reason == ResponseCode.SUCCESS and not request.body:
-            reason = ResponseCode.REQUEST_WITH_EMPTY_BODYS
-        if reason != ResponseCode.SUCCESS:
-            self._refuse(RequestCode.APPEND, request, token, reason)
+        if not self.settings.serve_append and reason == DLedgerResponseCode.SUCCESS:
+            reason = DLedgerResponseCode.UNSUPPORTED
+        elif reason == DLedgerResponseCode.SUCCESS and not request.body:
+            reason = DLedgerResponseCode.REQUEST_WITH_EMPTY_BODYS
+        if reason != DLedgerResponseCode.SUCCESS:
+            self._refuse(DLedgerRequestCode.APPEND, request, token, reason)
             return
         try:
             (entry,) = self.ledger.append(self.member.term, [request.body])
         except (StoreError, OSError, ValueError):
-            self._refuse(RequestCode.APPEND, request, token, ResponseCode.DISK_ERROR)
+            self._refuse(DLedgerRequestCode.APPEND, request, token, DLedgerResponseCode.DISK_ERROR)
             return
         deadline = self.member.now + self.settings.max_wait_ack
         self._appends.append((entry, token, request, deadline))
@@ -341,7 +349,7 @@ class Node:
         It is known when an entry is committed, when it waited for `max_wait_ack`, or when this
         member leads no more: then another leader decides whether the entry is committed.
         """
-        ledger, is_leader = self.ledger, self.member.role is Role.LEADER
+        ledger, is_leader = self.ledger, self.member.role is MemberRole.LEADER
         while self._appends:
             entry, token, request, deadline = self._appends[0]
             is_committed = entry.index <= ledger.committed_index
@@ -358,6 +366,6 @@ class Node:
                 )
                 self.member.answer(token, response)
             else:
-                late = ResponseCode.WAIT_QUORUM_ACK_TIMEOUT
-                reason = late if is_leader else ResponseCode.NOT_LEADER
-                self._refuse(RequestCode.APPEND, request, token, reason)
+                late = DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT
+                reason = late if is_leader else DLedgerResponseCode.NOT_LEADER
+                self._refuse(DLedgerRequestCode.APPEND, request, token, reason)

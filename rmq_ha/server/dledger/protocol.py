@@ -13,7 +13,7 @@ from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import Handler
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.dledger.codec import decode_body, encode_body
-from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode
 from rmq_ha.server.dledger.members import Members
 from rmq_ha.server.dledger.messages import (
     AppendEntryRequest,
@@ -34,13 +34,13 @@ from rmq_ha.server.dledger.messages import (
 )
 
 _CLASSES: dict[int, tuple[type[GroupMessage], type[GroupMessage]]] = {
-    RequestCode.METADATA: (MetadataRequest, MetadataResponse),
-    RequestCode.APPEND: (AppendEntryRequest, AppendEntryResponse),
-    RequestCode.GET: (GetEntriesRequest, GetEntriesResponse),
-    RequestCode.VOTE: (VoteRequest, VoteResponse),
-    RequestCode.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse),
-    RequestCode.PUSH: (PushEntryRequest, PushEntryResponse),
-    RequestCode.LEADERSHIP_TRANSFER: (LeadershipTransferRequest, LeadershipTransferResponse),
+    DLedgerRequestCode.METADATA: (MetadataRequest, MetadataResponse),
+    DLedgerRequestCode.APPEND: (AppendEntryRequest, AppendEntryResponse),
+    DLedgerRequestCode.GET: (GetEntriesRequest, GetEntriesResponse),
+    DLedgerRequestCode.VOTE: (VoteRequest, VoteResponse),
+    DLedgerRequestCode.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse),
+    DLedgerRequestCode.PUSH: (PushEntryRequest, PushEntryResponse),
+    DLedgerRequestCode.LEADERSHIP_TRANSFER: (LeadershipTransferRequest, LeadershipTransferResponse),
 }
 Answered = Deferred[GroupMessage]
 
@@ -88,7 +88,7 @@ class PeerRequests:
                     group=message.group,
                     remote_id=message.remote_id,
                     local_id=message.local_id,
-                    code=ResponseCode.UNKNOWN_MEMBER,
+                    code=DLedgerResponseCode.UNKNOWN_MEMBER,
                 )
             )
         else:
@@ -98,7 +98,7 @@ class PeerRequests:
 
 def _frame(message: GroupMessage, request: RemotingCommand) -> RemotingCommand:
     """Make the response frame. Its header always says 200; the result code is in the body."""
-    return request.response(ResponseCode.SUCCESS, None, None, encode_body(message))
+    return request.response(DLedgerResponseCode.SUCCESS, None, None, encode_body(message))
 
 
 def request_frame(code: int, message: GroupMessage) -> RemotingCommand:

@@ -7,7 +7,7 @@ from twisted.logger import Logger
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.store_format.dledger_values import Entry
-from rmq_ha.server.dledger.codes import PushType, RequestCode, ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode, PushType
 from rmq_ha.server.dledger.member import NEVER, Member
 from rmq_ha.server.dledger.messages import PushEntryRequest, PushEntryResponse
 from rmq_ha.server.dledger.quorum import Quorum
@@ -17,7 +17,7 @@ _BATCH_ENTRIES = 4096
 _Handler = Callable[..., None]
 
 
-class _State(Enum):
+class _PushState(Enum):
     IDLE = "this member does not lead, or the peer does not follow it yet"
     COMPARE = "looking for the last entry that both have"
     TRUNCATE = "cutting the peer's ledger behind it"
@@ -44,7 +44,7 @@ class Pusher:
         self._quorum = quorum
         self.peer = peer
         self.wake = NEVER
-        self._state = _State.IDLE
+        self._state = _PushState.IDLE
         self._epoch = object()
         self._is_asking = False
         self._pause_until = 0
@@ -62,11 +62,11 @@ class Pusher:
         member.observers.append(self._role_changed)
 
     def _role_changed(self) -> None:
-        self._enter(_State.IDLE)
+        self._enter(_PushState.IDLE)
         self.wake = NEVER
         self.refusal, self.peer_begin = 0, -1
 
-    def _enter(self, state: _State) -> None:
+    def _enter(self, state: _PushState) -> None:
         """
         Go into a state. Answers to earlier pushes have no meaning any more, so they will be
         ignored.
@@ -81,7 +81,7 @@ class Pusher:
         """
         The peer follows this leader, so pushing may begin; before that it would refuse pushes (17).
         """
-        if self._state is _State.IDLE:
+        if self._state is _PushState.IDLE:
             self._compare(0)
 
     def tick(self) -> None:
@@ -95,9 +95,9 @@ class Pusher:
         time.
         """
         try:
-            if self._state is _State.APPEND:
+            if self._state is _PushState.APPEND:
                 self._push()
-            elif self._state is _State.COMPARE and not self._is_asking:
+            elif self._state is _PushState.COMPARE and not self._is_asking:
                 self._ask()
         except (StoreError, OSError) as error:
             self.log.error(
@@ -112,7 +112,7 @@ class Pusher:
 
     def _compare(self, pause: int) -> None:
         """Start to compare from the end of the ledger, after a pause in milliseconds."""
-        self._enter(_State.COMPARE)
+        self._enter(_PushState.COMPARE)
         self._compare_index, self._mismatch = -1, NEVER
         self._pause_until = self.wake = self._member.now + pause
         if not pause:
@@ -155,7 +155,7 @@ class Pusher:
     def _send(self, request: PushEntryRequest, handler: _Handler, *what: int) -> None:
         self._last_push = self._member.now
         context = (self._epoch, handler, what)
-        self._member.call(self.peer, RequestCode.PUSH, request, self._answered, context)
+        self._member.call(self.peer, DLedgerRequestCode.PUSH, request, self._answered, context)
 
     def _answered(
         self,
@@ -177,11 +177,11 @@ class Pusher:
         """Act on the answer to a COMPARE. Spec: dledger.md, section 11.2."""
         self._is_asking = False
         if message is None or message.code not in (
-            ResponseCode.SUCCESS,
-            ResponseCode.INCONSISTENT_STATE,
+            DLedgerResponseCode.SUCCESS,
+            DLedgerResponseCode.INCONSISTENT_STATE,
         ):
             self._compare(self._member.settings.retry_pause)
-        elif message.code == ResponseCode.SUCCESS:
+        elif message.code == DLedgerResponseCode.SUCCESS:
             self._is_equal(index, message.end_index)
         else:
             self._is_different(index, message.begin_index, message.end_index)
@@ -212,14 +212,14 @@ class Pusher:
             self.pump()
 
     def _truncate(self, index: int) -> None:
-        self._enter(_State.TRUNCATE)
+        self._enter(_PushState.TRUNCATE)
         try:
             self._send_one(PushType.TRUNCATE, index, self._truncated)
         except (StoreError, OSError):
             self._compare(self._member.settings.retry_pause)
 
     def _truncated(self, message: PushEntryResponse | None, index: int) -> None:
-        if message is not None and message.code == ResponseCode.SUCCESS:
+        if message is not None and message.code == DLedgerResponseCode.SUCCESS:
             self._append_from(index)
         else:
             self._compare(self._member.settings.retry_pause)
@@ -227,7 +227,7 @@ class Pusher:
     # APPEND
 
     def _append_from(self, index: int) -> None:
-        self._enter(_State.APPEND)
+        self._enter(_PushState.APPEND)
         self._write_index = index + 1
         self._has_progressed = False
         self._quorum.mark(self.peer, index)
@@ -339,11 +339,11 @@ class Pusher:
     def _pushed(self, message: PushEntryResponse | None, first: int, count: int) -> None:
         if message is None:
             self._compare(self._member.settings.retry_pause)
-        elif message.code == ResponseCode.SUCCESS and message.term == self._member.term:
+        elif message.code == DLedgerResponseCode.SUCCESS and message.term == self._member.term:
             self._is_stored(first, min(max(message.count, 1), count))
-        elif message.code in (ResponseCode.DISK_FULL, ResponseCode.DISK_ERROR):
+        elif message.code in (DLedgerResponseCode.DISK_FULL, DLedgerResponseCode.DISK_ERROR):
             self.refusal = message.code
-        elif message.code == ResponseCode.INCONSISTENT_STATE:
+        elif message.code == DLedgerResponseCode.INCONSISTENT_STATE:
             self._compare(0 if self._has_progressed else self._member.settings.retry_pause)
 
     def _is_stored(self, first: int, count: int) -> None:
@@ -369,8 +369,8 @@ class Pusher:
         """
         if message is None or self._pending:
             return
-        if message.code == ResponseCode.INCONSISTENT_STATE or (
-            message.code == ResponseCode.SUCCESS
+        if message.code == DLedgerResponseCode.INCONSISTENT_STATE or (
+            message.code == DLedgerResponseCode.SUCCESS
             and message.end_index < self._quorum.watermark(self.peer)
         ):
             self._compare(0)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
-from rmq_ha.base.store_format.dledger_values import Role
+from rmq_ha.base.store_format.dledger_values import MemberRole
 from rmq_ha.server.dledger.node import Node
 
 
@@ -19,7 +19,7 @@ def why_no_puts(
     """
     if node is None:
         return f"member {settings.self_id} of group {settings.group} does not take part yet"
-    if node.role is Role.FOLLOWER and node.leader_id is not None:
+    if node.role is MemberRole.FOLLOWER and node.leader_id is not None:
         return f"member {node.leader_id} leads group {settings.group}, and takes the messages"
     answering = [peer for peer in settings.others if peer not in silent]
     missing = settings.quorum - 1 - len(answering)
@@ -31,7 +31,7 @@ def why_no_puts(
             f"members): {who}; {missing} more must answer: start {them}, or mend the network to "
             f"{them}"
         )
-    if node.role is not Role.LEADER:
+    if node.role is not MemberRole.LEADER:
         return f"group {settings.group} elects a leader: {who}; try again"
     return (
         f"a quorum of group {settings.group} is too slow ({pending} puts wait for it): {who}; look "

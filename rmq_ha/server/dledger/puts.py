@@ -9,16 +9,16 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 
 from rmq_ha.base.model.status import Decided, PutMessageStatus
-from rmq_ha.server.dledger.codes import ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerResponseCode
 
 _STATUS = {
-    ResponseCode.SUCCESS: PutMessageStatus.PUT_OK,
-    ResponseCode.INCONSISTENT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    ResponseCode.NOT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    ResponseCode.LEADER_NOT_READY: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    ResponseCode.DISK_FULL: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    ResponseCode.WAIT_QUORUM_ACK_TIMEOUT: PutMessageStatus.OS_PAGECACHE_BUSY,
-    ResponseCode.LEADER_PENDING_FULL: PutMessageStatus.OS_PAGECACHE_BUSY,
+    DLedgerResponseCode.SUCCESS: PutMessageStatus.PUT_OK,
+    DLedgerResponseCode.INCONSISTENT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    DLedgerResponseCode.NOT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    DLedgerResponseCode.LEADER_NOT_READY: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    DLedgerResponseCode.DISK_FULL: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT: PutMessageStatus.OS_PAGECACHE_BUSY,
+    DLedgerResponseCode.LEADER_PENDING_FULL: PutMessageStatus.OS_PAGECACHE_BUSY,
 }
 
 
@@ -26,7 +26,7 @@ def status_of(code: int) -> PutMessageStatus:
     """Translate the group's code into the status of a put."""
     if code not in _STATUS:
         return PutMessageStatus.UNKNOWN_ERROR
-    return _STATUS[ResponseCode(code)]
+    return _STATUS[DLedgerResponseCode(code)]
 
 
 class WaitingPuts:

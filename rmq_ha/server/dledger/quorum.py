@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Iterable
 
-from rmq_ha.base.store_format.dledger_values import Role
+from rmq_ha.base.store_format.dledger_values import MemberRole
 from rmq_ha.server.dledger.actions import CommitIndexMoved, PutsCompleted
-from rmq_ha.server.dledger.codes import ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerResponseCode
 from rmq_ha.server.dledger.durable_index import DurableIndex
 from rmq_ha.server.dledger.member import NEVER, Member
 
@@ -74,7 +74,7 @@ class Quorum:
 
     def _role_changed(self) -> None:
         member = self._member
-        is_leading = member.role is Role.LEADER
+        is_leading = member.role is MemberRole.LEADER
         if is_leading == self._is_leading:
             return
         self._is_leading = is_leading
@@ -94,7 +94,9 @@ class Quorum:
     def _fail_puts(self) -> None:
         """Tell the waiting puts that this member does not decide about them any more (18.1, 7)."""
         if self._last_put > self._member.ledger.committed_index:
-            self._member.outbox.append(PutsCompleted(self._last_put, ResponseCode.NOT_LEADER))
+            self._member.outbox.append(
+                PutsCompleted(self._last_put, DLedgerResponseCode.NOT_LEADER)
+            )
 
     def appended(self, last_index: int) -> None:
         """Take note that a put of this leadership has been written, up to `last_index`."""
@@ -135,7 +137,7 @@ class Quorum:
         self._uncommitted_since = member.now if self.pending > 0 else None
         member.outbox.append(CommitIndexMoved(index))
         if index >= self._first_own:
-            member.outbox.append(PutsCompleted(index, ResponseCode.SUCCESS))
+            member.outbox.append(PutsCompleted(index, DLedgerResponseCode.SUCCESS))
         while self._waiting and self._waiting[0][0] <= index:
             self._waiting.popleft()
 
@@ -145,5 +147,5 @@ class Quorum:
         while self._waiting and self._waiting[0][1] <= now:
             last = self._waiting.popleft()[0]
         if last >= 0:
-            code = ResponseCode.WAIT_QUORUM_ACK_TIMEOUT
+            code = DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT
             self._member.outbox.append(PutsCompleted(last, code))

@@ -7,7 +7,7 @@ from twisted.logger import Logger
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
 from rmq_ha.base.config.store import MessageStoreConfig
-from rmq_ha.base.store_format.dledger_values import Role, Room
+from rmq_ha.base.store_format.dledger_values import MemberRole, Room
 from rmq_ha.server.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.server.dledger.messages import LeadershipTransferRequest
 from rmq_ha.server.dledger.node import Node
@@ -25,7 +25,7 @@ How long a leader tries to hand over before it deletes files that have not expir
 """
 
 
-class Resignation:
+class LeaderResignation:
     """
     Makes the order with which a leader hands over because of its disk.
 
@@ -62,7 +62,7 @@ class Resignation:
         :returns: the order, which this member serves as if an operator had sent it; None: no order.
         """
         node, now = self._node(), self._clock.seconds()
-        is_leader = node is not None and node.role is Role.LEADER
+        is_leader = node is not None and node.role is MemberRole.LEADER
         reason = self._reason(now) if is_leader else ""
         if node is None or not reason:
             self._told = ""
@@ -87,7 +87,7 @@ class Resignation:
         leader hands over instead while another member can lead.
         """
         node, now = self._node(), self._clock.seconds()
-        if node is None or node.role is not Role.LEADER or not self._able(node):
+        if node is None or node.role is not MemberRole.LEADER or not self._able(node):
             self._short_since = None
             return True
         if not self._settings.hand_over_when_full:

@@ -24,7 +24,7 @@ from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.seams import Host
-from rmq_ha.base.store_format.dledger_values import Role as MemberRole
+from rmq_ha.base.store_format.dledger_values import MemberRole
 from rmq_ha.base.timing.masterless_time import MasterlessTime
 from rmq_ha.base.timing.timer import rearm, wait_at_most
 from rmq_ha.base.tls.ha import HaCalls, HaTls
@@ -33,16 +33,16 @@ from rmq_ha.base.wire.codes import ResponseCode as RemotingCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.dledger.actions import (
     Action,
-    Answer,
+    AnswerRequest,
     CommitIndexMoved,
     Persist,
     PutsCompleted,
     RoleChanged,
-    Send,
+    SendRequest,
     Sync,
 )
 from rmq_ha.server.dledger.assembly import dledger_directory, make_members, make_settings
-from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode
 from rmq_ha.server.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.server.dledger.flush import LedgerFlusher
 from rmq_ha.server.dledger.lookups import Lookups
@@ -52,7 +52,7 @@ from rmq_ha.server.dledger.node import Node
 from rmq_ha.server.dledger.protocol import Answered, PeerRequests, read_response, request_frame
 from rmq_ha.server.dledger.put_refusal import why_no_puts
 from rmq_ha.server.dledger.puts import WaitingPuts
-from rmq_ha.server.dledger.resignation import Resignation
+from rmq_ha.server.dledger.resignation import LeaderResignation
 from rmq_ha.server.dledger.statistics import DLedgerStatistics, statistics_of
 from rmq_ha.server.dledger.term_file import TermFile
 from rmq_ha.server.dledger.transfer import HAND_OVER_S, order_to_best
@@ -121,7 +121,7 @@ class DLedgerService:
         self._puts = WaitingPuts(host.clock)
         self._told_index = self._seen_end = -1
         self._rests_until = 0.0
-        self._resignation = Resignation(
+        self._resignation = LeaderResignation(
             host.clock, self.settings, configuration.store, log, lambda: self.node
         )
         self._elections = 0
@@ -129,8 +129,8 @@ class DLedgerService:
         self._alone = MasterlessTime(host.clock, self._tell_alone)
         self._do: dict[type[Any], Callable[[Any], None]] = {
             Persist: self._persist,
-            Send: self._send,
-            Answer: self._answer,
+            SendRequest: self._send,
+            AnswerRequest: self._answer,
             Sync: self._sync,
             PutsCompleted: self._completed,
             RoleChanged: self._role_changed,
@@ -219,7 +219,7 @@ class DLedgerService:
     async def _order(self, order: LeadershipTransferRequest) -> None:
         """Serve an order as if an operator had sent it, and wait until it is done."""
         answered: Answered = Deferred()
-        self._serve(RequestCode.LEADERSHIP_TRANSFER, order, answered)
+        self._serve(DLedgerRequestCode.LEADERSHIP_TRANSFER, order, answered)
         await wait_at_most(self._host.clock, HAND_OVER_S, answered)
 
     # ------------------------------------------------------------ in
@@ -282,7 +282,7 @@ class DLedgerService:
         if self.node is not None and not self._is_stopped:
             self._enter(self.node.tick)
 
-    def _called(self, answer: "RemotingCommand | Failure", send: Send) -> None:
+    def _called(self, answer: "RemotingCommand | Failure", send: SendRequest) -> None:
         if self.node is None or self._is_stopped:
             return
         message = None
@@ -388,7 +388,7 @@ class DLedgerService:
     def _surprised(self, failure: Failure) -> None:
         self.log.failure("the DLedger member failed", failure)
 
-    def _send(self, action: Send) -> None:
+    def _send(self, action: SendRequest) -> None:
         if self._is_stopped:
             return
         address = self.settings.peers[action.peer]
@@ -396,7 +396,7 @@ class DLedgerService:
         called = self._client.invoke(address, frame, action.timeout_ms)
         called.addBoth(self._called, action).addErrback(self._surprised)
 
-    def _answer(self, action: Answer) -> None:
+    def _answer(self, action: AnswerRequest) -> None:
         action.token.callback(action.message)
 
     def _sync(self, action: Sync) -> None:
@@ -470,7 +470,7 @@ class DLedgerService:
         node = self.node
         if node is None or self._is_stopped or self._is_barred:
             return None
-        return node.term if node.why_not_append() == ResponseCode.SUCCESS else None
+        return node.term if node.why_not_append() == DLedgerResponseCode.SUCCESS else None
 
     def leads(self, term: int) -> bool:
         """Whether this member is still the leader of that term."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
 from rmq_ha.base.errors import StoreError
-from rmq_ha.base.store_format.dledger_values import Role, Room
+from rmq_ha.base.store_format.dledger_values import MemberRole, Room
 from rmq_ha.server.dledger.ledger import Ledger
 from rmq_ha.server.dledger.node import Node
 from rmq_ha.server.store.journal_statistics import JournalStatistics
@@ -38,7 +38,7 @@ class DLedgerStatistics(JournalStatistics):
 
     :ivar group: name of the group.
     :ivar self_id: the member's name in the group.
-    :ivar role: value of the member's `Role`; empty: the member does not take part yet.
+    :ivar role: value of the member's `MemberRole`; empty: the member does not take part yet.
     :ivar term: -1: the member does not take part yet.
     :ivar leader: name of the leader; None: the member knows no leader.
     :ivar begin: index of the first entry in the ledger.
@@ -77,7 +77,7 @@ def statistics_of(
 
     :param node: None: the member does not take part yet.
     """
-    leads = node is not None and node.role is Role.LEADER
+    leads = node is not None and node.role is MemberRole.LEADER
     return DLedgerStatistics(
         group=settings.group,
         self_id=settings.self_id,
@@ -87,7 +87,7 @@ def statistics_of(
         begin=ledger.begin_index,
         end=ledger.end_index,
         committed=ledger.committed_index,
-        is_diverged=node is not None and node.role is Role.FOLLOWER and node.is_diverged,
+        is_diverged=node is not None and node.role is MemberRole.FOLLOWER and node.is_diverged,
         stalled_seconds=node.stalled_ms / 1000 if node and leads else 0.0,
         followers={peer: _follower(node, ledger, peer) for peer in settings.others}
         if node and leads

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from rmq_ha.base.errors import CorruptRecord, LedgerFull, StoreError
 from rmq_ha.base.seams import Disk
 from rmq_ha.base.store_format.dledger import (
-    Checkpoint,
+    DLedgerCheckpoint,
     decode_checkpoint,
     decode_term,
     encode_checkpoint,
@@ -99,7 +99,7 @@ class CheckpointFile:
         self._disk = disk
         self._path = f"{directory}/checkpoint"
 
-    def load(self) -> Checkpoint:
+    def load(self) -> DLedgerCheckpoint:
         """
         Read the file or its backup. Without both, return defaults: recovery only takes longer.
         """
@@ -111,9 +111,9 @@ class CheckpointFile:
         for fault in faults:
             self.log.warn("{fault}; it will be written anew", fault=fault)
         # Entries that the backup calls synced may have been cut since.
-        return Checkpoint() if backup is None else backup._replace(synced=None)
+        return DLedgerCheckpoint() if backup is None else backup._replace(synced=None)
 
-    def save(self, checkpoint: Checkpoint) -> None:
+    def save(self, checkpoint: DLedgerCheckpoint) -> None:
         """
         Write the checkpoint to the disk. Blocks, so call it in the worker.
 

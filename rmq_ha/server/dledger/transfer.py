@@ -4,25 +4,25 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
-from rmq_ha.base.store_format.dledger_values import Role, Room
-from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.base.store_format.dledger_values import MemberRole, Room
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode
 from rmq_ha.server.dledger.follower import Follower
 from rmq_ha.server.dledger.member import NEVER, Member
 from rmq_ha.server.dledger.messages import LeadershipTransferRequest, LeadershipTransferResponse
 from rmq_ha.server.dledger.quorum import Quorum
 
-_OK = ResponseCode.SUCCESS
+_OK = DLedgerResponseCode.SUCCESS
 
 
 HAND_OVER_S = 2.0
 """How long a leader that stops waits until another member leads, in seconds."""
 
 
-class Leading(Protocol):
+class HandOverFacts(Protocol):
     """The facts of a `Node` that decide to whom it hands over."""
 
     @property
-    def role(self) -> Role: ...
+    def role(self) -> MemberRole: ...
 
     @property
     def term(self) -> int: ...
@@ -32,7 +32,7 @@ class Leading(Protocol):
 
 
 def order_to_best(
-    node: Leading, settings: DLedgerSettings, able: Iterable[str] | None = None
+    node: HandOverFacts, settings: DLedgerSettings, able: Iterable[str] | None = None
 ) -> LeadershipTransferRequest | None:
     """
     Make the order with which a leader hands over to the best follower, for example when it stops:
@@ -43,7 +43,7 @@ def order_to_best(
         does not lead, or no follower may be asked.
     """
     followers = list(settings.others if able is None else able)
-    if node.role is not Role.LEADER or not followers:
+    if node.role is not MemberRole.LEADER or not followers:
         return None
     best = max(followers, key=node.watermark)
     if node.watermark(best) < 0:
@@ -65,7 +65,7 @@ class _Taking(NamedTuple):
     deadline: int
 
 
-class Transfer:
+class LeadershipTransfer:
     """
     The leader's and the follower's half of a transfer, and the search for a preferred leader.
 
@@ -108,7 +108,7 @@ class Transfer:
         elif self_id == request.transferee_id:
             self._take(request, token)
         else:
-            self._answer(request, token, ResponseCode.UNEXPECTED_ARGUMENT)
+            self._answer(request, token, DLedgerResponseCode.UNEXPECTED_ARGUMENT)
 
     def _answer(
         self, request: LeadershipTransferRequest, token: Any, code: int, term: int | None = None
@@ -136,19 +136,19 @@ class Transfer:
         member = self._member
         transferee = request.transferee_id
         if transferee is None or transferee not in member.settings.peers:
-            code: int = ResponseCode.UNKNOWN_MEMBER
+            code: int = DLedgerResponseCode.UNKNOWN_MEMBER
         elif request.term != member.term:
-            code = ResponseCode.INCONSISTENT_TERM
-        elif member.role is not Role.LEADER:
-            code = ResponseCode.NOT_LEADER
+            code = DLedgerResponseCode.INCONSISTENT_TERM
+        elif member.role is not MemberRole.LEADER:
+            code = DLedgerResponseCode.NOT_LEADER
         elif transferee == member.self_id:
-            code = ResponseCode.UNEXPECTED_ARGUMENT
+            code = DLedgerResponseCode.UNEXPECTED_ARGUMENT
         elif self._lag(transferee) >= member.settings.max_leadership_transfer_wait_index:
-            code = ResponseCode.FALL_BEHIND_TOO_MUCH
+            code = DLedgerResponseCode.FALL_BEHIND_TOO_MUCH
         elif member.transferee is not None:
-            code = ResponseCode.LEADER_TRANSFERRING
+            code = DLedgerResponseCode.LEADER_TRANSFERRING
         elif self._room(transferee) < self._own_room:
-            code = ResponseCode.DISK_FULL
+            code = DLedgerResponseCode.DISK_FULL
         else:
             self._start(transferee, request, token)
             return
@@ -185,7 +185,9 @@ class Transfer:
             take_leadership_ledger_index=member.ledger.end_index,
         )
         context = (order, token, member.term)
-        member.call(transferee, RequestCode.LEADERSHIP_TRANSFER, request, self._taken_over, context)
+        member.call(
+            transferee, DLedgerRequestCode.LEADERSHIP_TRANSFER, request, self._taken_over, context
+        )
 
     def _taken_over(
         self,
@@ -198,7 +200,7 @@ class Transfer:
         if member.transferee == peer and member.term == term:
             member.transferee = None
         if message is None:
-            self._answer(order, token, ResponseCode.NETWORK_ERROR)
+            self._answer(order, token, DLedgerResponseCode.NETWORK_ERROR)
         else:
             self._answer(order, token, message.code, message.term)
 
@@ -207,10 +209,10 @@ class Transfer:
     def _take(self, request: LeadershipTransferRequest, token: Any) -> None:
         member = self._member
         if request.transfer_id is None or request.transfer_id != member.leader_id:
-            self._answer(request, token, ResponseCode.INCONSISTENT_LEADER)
+            self._answer(request, token, DLedgerResponseCode.INCONSISTENT_LEADER)
             return
         if self._waiting is not None:
-            self._answer(request, token, ResponseCode.REPEATED_REQUEST)
+            self._answer(request, token, DLedgerResponseCode.REPEATED_REQUEST)
             return
         deadline = member.now + member.settings.leadership_transfer_wait_timeout
         self._waiting = _Taking(request, token, deadline)
@@ -225,7 +227,7 @@ class Transfer:
         request = waiting.request
         if request.term != member.term:
             self._waiting = None
-            self._answer(request, waiting.token, ResponseCode.INCONSISTENT_TERM, member.term)
+            self._answer(request, waiting.token, DLedgerResponseCode.INCONSISTENT_TERM, member.term)
         elif self._has_entry(request.take_leadership_ledger_index):
             self._waiting = None
             self._electing = waiting  # only one: becoming a follower ends an earlier one
@@ -233,7 +235,7 @@ class Transfer:
             member.become_candidate(member.term + 1, increase=True)
         elif member.now >= waiting.deadline:
             self._waiting = None
-            self._answer(request, waiting.token, ResponseCode.TAKE_LEADERSHIP_FAILED)
+            self._answer(request, waiting.token, DLedgerResponseCode.TAKE_LEADERSHIP_FAILED)
 
     def _has_entry(self, index: int) -> bool:
         """Whether the ledger has the entry; with `check_previous`, equal to the leader's."""
@@ -245,20 +247,20 @@ class Transfer:
         member, settings = self._member, self._member.settings
         self._next_check = NEVER
         searches = settings.preferred_leader_ids and not settings.is_preferred
-        if member.role is Role.LEADER and searches:
+        if member.role is MemberRole.LEADER and searches:
             first = member.now + settings.preferred_leader_interval
             self._next_check = max(first, self._not_before)
         if self._electing is None:
             return
         term = member.term_to_take_leadership
         if member.term > term:
-            self._finish_taking(ResponseCode.EXPIRED_TERM)
-        elif member.term == term and member.role is Role.LEADER:
+            self._finish_taking(DLedgerResponseCode.EXPIRED_TERM)
+        elif member.term == term and member.role is MemberRole.LEADER:
             self._finish_taking(_OK)
-        elif member.term == term and member.role is Role.FOLLOWER:
-            self._finish_taking(ResponseCode.TAKE_LEADERSHIP_FAILED)
-        elif member.term < term and member.role is not Role.CANDIDATE:
-            self._finish_taking(ResponseCode.INTERNAL_ERROR)
+        elif member.term == term and member.role is MemberRole.FOLLOWER:
+            self._finish_taking(DLedgerResponseCode.TAKE_LEADERSHIP_FAILED)
+        elif member.term < term and member.role is not MemberRole.CANDIDATE:
+            self._finish_taking(DLedgerResponseCode.INTERNAL_ERROR)
 
     def _finish_taking(self, code: int) -> None:
         taking, self._electing = self._electing, None

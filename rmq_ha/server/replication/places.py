@@ -27,7 +27,7 @@ records.
 """
 
 
-class Chain(NamedTuple):
+class LastRecord(NamedTuple):
     """
     Records side by side, up to a certain offset.
 
@@ -91,7 +91,7 @@ def record_size(data: bytes | bytearray, position: int, physical_offset: int, ro
     return size if _PLACE.unpack_from(data, position + _PLACE_AT) == (physical_offset,) else 0
 
 
-def chain_to(log: LogBytes, low: int, end: int) -> Chain | None:
+def chain_to(log: LogBytes, low: int, end: int) -> LastRecord | None:
     """
     Find the records that lead up to `end`, from as early as possible.
 
@@ -128,7 +128,7 @@ def whole_records_end(log: LogBytes, place: int) -> int | None:
     return place if size < 0 or 0 < end - place < size else None
 
 
-def _find(data: bytes, start: int, file_size: int) -> Chain | None:
+def _find(data: bytes, start: int, file_size: int) -> LastRecord | None:
     failed: set[int] = set()
     for position in _candidates(data):
         chain = _walk(data, start, position, file_size, failed)
@@ -149,7 +149,9 @@ def _candidates(data: bytes) -> Iterator[int]:
         at = data.find(_MAGIC, at + 1)
 
 
-def _walk(data: bytes, start: int, position: int, file_size: int, failed: set[int]) -> Chain | None:
+def _walk(
+    data: bytes, start: int, position: int, file_size: int, failed: set[int]
+) -> LastRecord | None:
     """Go from one record to the next; `failed` collects the positions that lead nowhere."""
     last = -1
     while position not in failed:
@@ -159,7 +161,7 @@ def _walk(data: bytes, start: int, position: int, file_size: int, failed: set[in
         if size == 0:
             break
         if size < 0 or position + size > len(data):
-            return None if last < 0 else Chain(last, place)
+            return None if last < 0 else LastRecord(last, place)
         failed.add(position)
         if data[position + 4 : position + 8] == _MAGIC:
             last = place

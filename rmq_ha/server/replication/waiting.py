@@ -30,7 +30,7 @@ def status_without_waiting(
     return PutMessageStatus.PUT_OK if vouched >= next_offset else None
 
 
-_Entry = tuple[int, float, W, int]
+_WaitingOffset = tuple[int, float, W, int]
 """Of one waiter: offset, deadline, the waiter, and the start of its bytes. A class would take two
 calls more for each run of puts."""
 
@@ -45,7 +45,7 @@ class GroupTransfer(Generic[W]):
     """
 
     def __init__(self) -> None:
-        self._entries: deque[_Entry[W]] = deque()
+        self._entries: deque[_WaitingOffset[W]] = deque()
         self._sorted = True
 
     def __len__(self) -> int:

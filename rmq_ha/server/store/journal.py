@@ -24,10 +24,10 @@ from rmq_ha.base.store_format.checkpoint import CompletePositions
 from rmq_ha.server.store.delay.schedule import ScheduleMessageService
 from rmq_ha.server.store.index.index import IndexService
 from rmq_ha.server.store.journal_statistics import JournalStatistics
-from rmq_ha.server.store.log.append import Group
+from rmq_ha.server.store.log.append import DraftGroup
 from rmq_ha.server.store.log.batch import BatchLayout
 from rmq_ha.server.store.log.boot import BootMark, LastExit
-from rmq_ha.server.store.log.checkpoint import Checkpoint
+from rmq_ha.server.store.log.checkpoint import StoreCheckpoint
 from rmq_ha.server.store.log.dispatch import Dispatcher
 from rmq_ha.server.store.log.flush import QueueFlusher
 from rmq_ha.server.store.log.journal_log import JournalLog
@@ -148,7 +148,7 @@ class JournalStoreContext(Protocol):
     flags: RunningFlags
     queues: ConsumeQueueTable
     index: IndexService | None
-    checkpoint: Checkpoint
+    checkpoint: StoreCheckpoint
     whole: CompletePositions
     boot: BootMark
     statistics: StoreStatistics
@@ -321,7 +321,7 @@ class Journal(Protocol):
 
     # Keeping
 
-    def append(self, drafts: Sequence[Draft], now_ms: int) -> Group:
+    def append(self, drafts: Sequence[Draft], now_ms: int) -> DraftGroup:
         """Append messages; the group has the result of each."""
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:

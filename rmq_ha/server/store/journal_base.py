@@ -18,7 +18,7 @@ from rmq_ha.server.store.journal import (
     Role,
 )
 from rmq_ha.server.store.journal_statistics import JournalStatistics
-from rmq_ha.server.store.log.append import Group
+from rmq_ha.server.store.log.append import DraftGroup
 from rmq_ha.server.store.log.batch import BatchLayout
 from rmq_ha.server.store.log.journal_log import JournalLog
 from rmq_ha.server.store.log.setaside import TailAside
@@ -68,7 +68,7 @@ class JournalBase:
 
     # Keeping
 
-    def append(self, drafts: Sequence[Draft], now_ms: int) -> Group:
+    def append(self, drafts: Sequence[Draft], now_ms: int) -> DraftGroup:
         return self.log.append_group(drafts, now_ms)
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:

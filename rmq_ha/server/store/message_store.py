@@ -15,8 +15,8 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.interfaces import IMessageStore
 from rmq_ha.base.model.message import (
     AppendResult,
+    BrokerMessage,
     Draft,
-    Message,
     MessageBatch,
     PutMessageResult,
     Row,
@@ -36,10 +36,10 @@ from rmq_ha.server.store.delay.schedule import DelayedLog, ScheduleMessageServic
 from rmq_ha.server.store.index.index import IndexService
 from rmq_ha.server.store.journal import Journal
 from rmq_ha.server.store.local.journal import LocalJournal
-from rmq_ha.server.store.log.append import Group
+from rmq_ha.server.store.log.append import DraftGroup
 from rmq_ha.server.store.log.batch import MEMBERS_A_TURN, BatchLayout
 from rmq_ha.server.store.log.boot import BootMark
-from rmq_ha.server.store.log.checkpoint import Checkpoint
+from rmq_ha.server.store.log.checkpoint import StoreCheckpoint
 from rmq_ha.server.store.log.dispatch import Dispatcher
 from rmq_ha.server.store.log.flush import FlushedFiles, QueueFlusher
 from rmq_ha.server.store.log.layout import make_commit_log, store_root
@@ -125,7 +125,7 @@ class DefaultMessageStore(StoreMaintenance):
             flags,
             StoreStatistics(host.now_ms(), host.steady_ms()),
         )
-        self.checkpoint = Checkpoint(host.disk, f"{root}/checkpoint")
+        self.checkpoint = StoreCheckpoint(host.disk, f"{root}/checkpoint")
         self.whole, self.is_whole = NOTHING_WHOLE, False
         is_wanted = configuration.ours.trust_page_cache_after_kill
         self.boot = BootMark(host.disk, root, is_wanted=is_wanted)
@@ -255,7 +255,7 @@ class DefaultMessageStore(StoreMaintenance):
         is_busy = not terms.refusal and self.slow_until and self.is_page_cache_busy()
         return PutMessageStatus.OS_PAGECACHE_BUSY if is_busy else terms.refusal
 
-    def put_message(self, message: Message) -> "Deferred[PutMessageResult]":
+    def put_message(self, message: BrokerMessage) -> "Deferred[PutMessageResult]":
         """Store one message. The Deferred fires once with the result, and never fails."""
         result: Deferred[PutMessageResult] = Deferred()
         self.put_many([message], lambda results: result.callback(results[0]))
@@ -294,7 +294,7 @@ class DefaultMessageStore(StoreMaintenance):
         return result
 
     def put_many(
-        self, messages: list[Message], done: Callable[[list[PutMessageResult]], None]
+        self, messages: list[BrokerMessage], done: Callable[[list[PutMessageResult]], None]
     ) -> None:
         """
         Store messages with one write; each may be stored or refused alone.
@@ -302,7 +302,7 @@ class DefaultMessageStore(StoreMaintenance):
         :param messages: at least one. All wait for flush and replication, or none.
         :param done: called once, with one result for each, when the last result is known.
         """
-        ready: Sequence[Message | None] = messages
+        ready: Sequence[BrokerMessage | None] = messages
         if asks_for_delay(messages):
             ready = redirect_delayed(messages, len(self.delay_levels))
         drafts = [draft_of(message) for message in ready if message is not None]
@@ -344,7 +344,7 @@ class DefaultMessageStore(StoreMaintenance):
             if ended - began > slow_s:
                 self._was_slow(began, ended)
         else:
-            group = Group.refused(len(drafts), refusal)
+            group = DraftGroup.refused(len(drafts), refusal)
         self._settler.settle_group(group, wait, done, began, ended, keeper)
 
     def _was_slow(self, began: float, ended: float) -> None:

@@ -8,10 +8,16 @@ from typing import NamedTuple
 
 from twisted.logger import Logger
 
-from rmq_ha.base.model.message import AppendResult, Message, PutMessageResult, Row, offset_msg_id
+from rmq_ha.base.model.message import (
+    AppendResult,
+    BrokerMessage,
+    PutMessageResult,
+    Row,
+    offset_msg_id,
+)
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.server.store.journal import Journal, Replication
-from rmq_ha.server.store.log.append import Group
+from rmq_ha.server.store.log.append import DraftGroup
 from rmq_ha.server.store.statistics import StoreStatistics
 
 Others = Mapping[int, PutMessageStatus]
@@ -56,7 +62,7 @@ class PutSettler:
 
     def settle_group(
         self,
-        group: Group,
+        group: DraftGroup,
         wait: bool,
         done: Done,
         began: float,
@@ -135,7 +141,9 @@ class PutSettler:
         outcomes.seconds.add(put.ended - put.began, count)
         return status
 
-    def tell_group(self, group: Group, done: Done, status: PutMessageStatus, now: float) -> None:
+    def tell_group(
+        self, group: DraftGroup, done: Done, status: PutMessageStatus, now: float
+    ) -> None:
         """Call `done` with the status of a group of which a part is not stored, or less safely."""
         others = dict(group.faults)
         rows: Sequence[Row | None] = group.rows
@@ -209,7 +217,7 @@ class _GroupUnderWay(_PutUnderWay):
         count: int,
         began: float,
         ended: float,
-        group: Group,
+        group: DraftGroup,
         done: Done,
     ) -> None:
         self._settler = settler
@@ -252,7 +260,7 @@ class _BatchUnderWay(_PutUnderWay):
 
 
 def results_of(
-    messages: Sequence[Message | None],
+    messages: Sequence[BrokerMessage | None],
     status: PutMessageStatus,
     rows: Iterable[Row | None],
     others: Mapping[int, PutMessageStatus],

@@ -54,7 +54,7 @@ class PutOutcomes:
         self.refused[status] = self.refused.get(status, 0) + count
 
 
-class _Sample(NamedTuple):
+class _CountSample(NamedTuple):
     at_ms: int
     put: int
     got: int
@@ -88,7 +88,7 @@ class StoreStatistics:
         self.set_aside_bytes = 0
         self.set_aside_messages = 0
         self.outcomes = PutOutcomes()
-        self._samples: deque[_Sample] = deque(maxlen=_WINDOWS_S[-1] + 1)
+        self._samples: deque[_CountSample] = deque(maxlen=_WINDOWS_S[-1] + 1)
         self._day_ends_ms = next_midnight_ms(now_ms)
         self._yesterday = self._today = (0, 0)
 
@@ -99,7 +99,7 @@ class StoreStatistics:
         :param now_ms: the wall clock, for the change of day; everything else uses `steady_ms`.
         """
         self._samples.append(
-            _Sample(
+            _CountSample(
                 steady_ms, self.put_times, self.get_found, self.get_missed, self.get_transferred
             )
         )

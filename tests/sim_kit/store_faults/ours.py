@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.base.model.message import Address, Message
+from rmq_ha.base.model.message import Address, BrokerMessage
 from rmq_ha.base.model.properties import DELAY, KEYS, TAGS, UNIQ_KEY, encode_properties
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
@@ -103,7 +103,7 @@ def _write(disk: SimDisk, folder: Path) -> None:
 
 def _message(
     random: Random, topic: str, queue_id: int, number: int, born: int, delayed: bool
-) -> Message:
+) -> BrokerMessage:
     properties = {UNIQ_KEY: f"0A0102030000000000000000{number:08X}"}
     if number % 3:
         properties[TAGS] = random.choice(("TagA", "TagB", "größer"))
@@ -111,7 +111,7 @@ def _message(
         properties[KEYS] = f"order-{number} customer-{number % 17}"
     if delayed:
         properties[DELAY] = str(random.choice((1, 2, 4)))
-    return Message(
+    return BrokerMessage(
         topic,
         queue_id,
         random.randbytes(random.randrange(1, 400)),

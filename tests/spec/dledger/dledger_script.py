@@ -35,16 +35,16 @@ from rmq_ha.base.config.dledger_settings import DLedgerSettings, parse_peers
 from rmq_ha.base.store_format.dledger_values import Entry, TermVote
 from rmq_ha.server.dledger import messages
 from rmq_ha.server.dledger.actions import (
-    Answer,
+    AnswerRequest,
     CommitIndexMoved,
     Persist,
     PutsCompleted,
     RoleChanged,
-    Send,
+    SendRequest,
     Sync,
 )
 from rmq_ha.server.dledger.codec import decode_body, encode_body
-from rmq_ha.server.dledger.codes import PushType, RequestCode, VoteResult
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, PushType, VoteResult
 from rmq_ha.server.dledger.ledger import Ledger
 from rmq_ha.server.dledger.node import Node
 from rmq_ha.testing.host import World
@@ -54,7 +54,7 @@ PEERS = "n0-h0:1;n1-h1:1;n2-h2:1"
 BODY_SIZE = 112
 ENTRY_SIZE = 48 + BODY_SIZE
 TOLD = ("member", "set", "at", ">", "<<", "append", "synced")
-CODES = {code.name: code for code in RequestCode}
+CODES = {code.name: code for code in DLedgerRequestCode}
 READ: dict[str, Any] = {
     "type": PushType,
     "voteResult": VoteResult,
@@ -62,12 +62,12 @@ READ: dict[str, Any] = {
     "status": lambda text: text == "True",
 }
 REQUESTS = {
-    RequestCode.METADATA: (messages.MetadataRequest, messages.MetadataResponse),
-    RequestCode.GET: (messages.GetEntriesRequest, messages.GetEntriesResponse),
-    RequestCode.VOTE: (messages.VoteRequest, messages.VoteResponse),
-    RequestCode.HEART_BEAT: (messages.HeartBeatRequest, messages.HeartBeatResponse),
-    RequestCode.PUSH: (messages.PushEntryRequest, messages.PushEntryResponse),
-    RequestCode.LEADERSHIP_TRANSFER: (
+    DLedgerRequestCode.METADATA: (messages.MetadataRequest, messages.MetadataResponse),
+    DLedgerRequestCode.GET: (messages.GetEntriesRequest, messages.GetEntriesResponse),
+    DLedgerRequestCode.VOTE: (messages.VoteRequest, messages.VoteResponse),
+    DLedgerRequestCode.HEART_BEAT: (messages.HeartBeatRequest, messages.HeartBeatResponse),
+    DLedgerRequestCode.PUSH: (messages.PushEntryRequest, messages.PushEntryResponse),
+    DLedgerRequestCode.LEADERSHIP_TRANSFER: (
         messages.LeadershipTransferRequest,
         messages.LeadershipTransferResponse,
     ),
@@ -153,7 +153,7 @@ class Player:
         self._now = 0
         self._written = 0
         self._shown = ""
-        self._open: dict[str, list[Send]] = {}
+        self._open: dict[str, list[SendRequest]] = {}
 
     def play(self, script: str) -> str:
         """The whole transcript of a script, or of a transcript: what is done in it is left out."""
@@ -195,7 +195,7 @@ class Player:
                 remoteId=name,
                 localId=leader,
             )
-            self.node.request(RequestCode.HEART_BEAT, beat, leader, 0)
+            self.node.request(DLedgerRequestCode.HEART_BEAT, beat, leader, 0)
             self.node.outbox.clear()
         self._shown = self._ledger()
         self.lines.append(self._shown)
@@ -231,7 +231,7 @@ class Player:
         self._say(line)
         send = next(one for one in self._open[peer] if one.code == CODES[what])
         self._open[peer].remove(send)
-        kind = REQUESTS[RequestCode(send.code)][1]
+        kind = REQUESTS[DLedgerRequestCode(send.code)][1]
         answer = None if words == ("nothing",) else read_message(kind, list(words), group=GROUP)
         self.node.response(peer, send.call_id, answer, self._now)
         self._run(self._now)
@@ -267,12 +267,12 @@ class Player:
         actions = list(self.node.outbox)
         self.node.outbox.clear()
         for action in actions:
-            if isinstance(action, Send):
+            if isinstance(action, SendRequest):
                 self._open.setdefault(action.peer, []).append(action)
                 left_out = {"group": GROUP, "remoteId": action.peer, "localId": self.name}
                 text = write_message(action.message, {**left_out, "code": 200})  # type: ignore[dict-item]
-                yield f">> {action.peer} {RequestCode(action.code).name} {text}"
-            elif isinstance(action, Answer):
+                yield f">> {action.peer} {DLedgerRequestCode(action.code).name} {text}"
+            elif isinstance(action, AnswerRequest):
                 left_out = {"group": GROUP, "remoteId": self.name, "localId": action.token}
                 yield f"< {action.token} {write_message(action.message, left_out)}"
             elif isinstance(action, Persist):

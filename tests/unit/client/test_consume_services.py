@@ -21,7 +21,7 @@ from rmq_ha.client.consume.consume_orderly import (
     ConsumeOrderly,
 )
 from rmq_ha.client.consume.consume_service import CALLS_PER_TURN, ConsumeParts
-from rmq_ha.client.rules.consume_stats import ConsumeStats
+from rmq_ha.client.rules.consume_stats import ConsumeRates
 from rmq_ha.client.rules.consumer_settings import MessageModel, PushConsumerConfig
 from rmq_ha.client.rules.listening import (
     ConsumeConcurrentlyStatus,
@@ -68,7 +68,7 @@ class Service:
         self.takes_back: Any = True
         self.locks: list[list[MessageQueue]] = []
         self.promised: Any = None
-        self.stats = ConsumeStats()
+        self.stats = ConsumeRates()
         parts = ConsumeParts(
             self.client.instance,
             "g",
@@ -1118,7 +1118,7 @@ def test_a_context_of_nonsense_does_not_stop_a_queue() -> None:
 
 
 def test_statistics_are_of_the_last_minute() -> None:
-    stats = ConsumeStats()
+    stats = ConsumeRates()
     stats.consumed("T", 30, 10, 1000)
     stats.consumed("T", 30, 30, 4000)
     stats.failed("T", 6, 6000)

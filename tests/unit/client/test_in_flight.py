@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.client.rules.in_flight import Admission, InFlight
+from rmq_ha.client.rules.in_flight import InFlight, SendAdmission
 
 
 @settings(deadline=None)
@@ -24,10 +24,10 @@ def test_never_more_than_allowed(
     for number, (is_send, size) in enumerate(steps):
         if is_send:
             admission = table.admit(number, size)
-            if admission is Admission.GO:
+            if admission is SendAdmission.GO:
                 assert not waiting
                 flying.append((number, size))
-            elif admission is Admission.WAIT:
+            elif admission is SendAdmission.WAIT:
                 waiting.append((number, size))
             else:
                 assert len(waiting) == most_waiting
@@ -48,23 +48,23 @@ def test_never_more_than_allowed(
 @pytest.mark.parametrize(
     ("flying", "size", "admission"),
     [
-        ([], 10, Admission.GO),
-        ([], 11, Admission.GO),  # larger than all, but alone
-        ([4], 6, Admission.GO),  # exactly full
-        ([4], 7, Admission.WAIT),
-        ([10], 0, Admission.GO),
-        ([11], 0, Admission.WAIT),
-        ([1, 1], 1, Admission.GO),
-        ([1, 1, 1], 1, Admission.WAIT),  # three is the most
+        ([], 10, SendAdmission.GO),
+        ([], 11, SendAdmission.GO),  # larger than all, but alone
+        ([4], 6, SendAdmission.GO),  # exactly full
+        ([4], 7, SendAdmission.WAIT),
+        ([10], 0, SendAdmission.GO),
+        ([11], 0, SendAdmission.WAIT),
+        ([1, 1], 1, SendAdmission.GO),
+        ([1, 1, 1], 1, SendAdmission.WAIT),  # three is the most
     ],
 )
-def test_the_edges(flying: list[int], size: int, admission: Admission) -> None:
+def test_the_edges(flying: list[int], size: int, admission: SendAdmission) -> None:
     """Limits may be reached, and not be passed; who waits goes as soon as it fits."""
     table: InFlight[int] = InFlight(3, 10, 1)
     for number, each in enumerate(flying):
-        assert table.admit(number, each) is Admission.GO
+        assert table.admit(number, each) is SendAdmission.GO
     assert table.admit(9, size) is admission
-    if admission is Admission.WAIT:
+    if admission is SendAdmission.WAIT:
         assert table.next() is None
         table.release(flying[0])
         assert table.next() == 9
@@ -73,8 +73,8 @@ def test_the_edges(flying: list[int], size: int, admission: Admission) -> None:
 def test_forget() -> None:
     """Who gives up waiting frees the place in the queue; others are not disturbed."""
     table: InFlight[str] = InFlight(1, 10, 5)
-    assert table.admit("a", 1) is Admission.GO
-    assert [table.admit(item, 1) for item in "bcd"] == [Admission.WAIT] * 3
+    assert table.admit("a", 1) is SendAdmission.GO
+    assert [table.admit(item, 1) for item in "bcd"] == [SendAdmission.WAIT] * 3
     assert table.forget("b")
     assert not table.forget("b")
     assert table.items_waiting() == ["c", "d"]

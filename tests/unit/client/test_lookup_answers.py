@@ -49,7 +49,7 @@ from rmq_ha.client.lookup.pulls import Pull, pull_request, read_pulled
 from rmq_ha.client.lookup.requests import pull_request as plain_pull_request
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.client.lookup.running_info import HeldQueue, RunningInfo, TopicPace, running_info
-from rmq_ha.client.lookup.traffic import Growth, growth, waiting
+from rmq_ha.client.lookup.traffic import TrafficCount, growth, waiting
 from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoRoute
 from rmq_ha.client.rules.subscriptions import subscription
@@ -79,12 +79,12 @@ def spans(minute: int, hour: int, day: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("sums", [(7, 2, 3), (2, 7, 3), (2, 3, 7)])
 def test_the_growth_of_a_day_is_the_most_that_any_span_has_seen(sums: tuple[int, int, int]) -> None:
-    assert of(growth("b:1", "N", "T"), spans(*sums)) == Growth(1.5, 7)
+    assert of(growth("b:1", "N", "T"), spans(*sums)) == TrafficCount(1.5, 7)
 
 
 def test_nothing_has_grown_where_nothing_was_counted() -> None:
     """The broker has no such figure since it started; an answer without any is another thing."""
-    assert of(growth("b:1", "N", "T"), None, ResponseCode.SYSTEM_ERROR) == Growth(0.0, 0)
+    assert of(growth("b:1", "N", "T"), None, ResponseCode.SYSTEM_ERROR) == TrafficCount(0.0, 0)
     with pytest.raises(ProtocolViolation):
         of(growth("b:1", "N", "T"), None)
 

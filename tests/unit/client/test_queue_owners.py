@@ -16,7 +16,7 @@ from rmq_ha.client.consume.pull_api import PullAnswer
 from rmq_ha.client.consume.pull_loop import FULL_SECONDS, PAUSED_SECONDS
 from rmq_ha.client.consume.push_queues import PULL_TIMEOUT_MS, SUSPEND_MS, PushQueues
 from rmq_ha.client.lookup.pulls import Pull
-from rmq_ha.client.rules.consume_stats import ConsumeStats
+from rmq_ha.client.rules.consume_stats import ConsumeRates
 from rmq_ha.client.rules.consumer_settings import (
     LitePullConsumerConfig,
     MessageModel,
@@ -125,7 +125,7 @@ class Push(Base):
         self.submitted: list[int] = []
         self.leaving: Any = None
         self.owns: Any = None
-        self.stats = ConsumeStats()
+        self.stats = ConsumeRates()
         base: Any = self
         self.queues = PushQueues(
             base,

@@ -3,7 +3,7 @@
 import pytest
 
 from rmq_ha.base.errors import ConfigurationError
-from rmq_ha.client.rules.consume_stats import ConsumeStats
+from rmq_ha.client.rules.consume_stats import ConsumeRates
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
 
 
@@ -32,7 +32,7 @@ def test_an_empty_sql_expression_is_refused_and_empty_tags_are_all() -> None:
 
 
 def test_rates_are_those_of_the_last_minute() -> None:
-    stats = ConsumeStats()
+    stats = ConsumeRates()
     for second in range(120):
         stats.consumed("T", 10, 4, second * 1000)
         stats.failed("T", 1, second * 1000)

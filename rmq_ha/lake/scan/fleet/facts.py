@@ -116,7 +116,7 @@ class State(msgspec.Struct, rename="camel", frozen=True):
         return self.host == other.host and (is_same_place or is_same_directory)
 
 
-class Replica(NamedTuple):
+class ReplicaFacts(NamedTuple):
     """The facts of one store: their directory and state."""
 
     directory: str
@@ -173,7 +173,7 @@ def state_in(directory: str) -> State | None:
     return state
 
 
-def replicas_in(directory: str) -> list[Replica]:
+def replicas_in(directory: str) -> list[ReplicaFacts]:
     """
     Return all stores that have facts in a directory, the replicas of a broker next to each other,
     its master first.
@@ -182,7 +182,9 @@ def replicas_in(directory: str) -> list[Replica]:
     """
     root = directory.rstrip("/")
     paths = [f"{root}/{entry.name}" for entry in listing(root) if entry.is_directory]
-    replicas = [Replica(path, state) for path in paths if (state := state_in(path)) is not None]
+    replicas = [
+        ReplicaFacts(path, state) for path in paths if (state := state_in(path)) is not None
+    ]
     for path, state in replicas:
         if directory_of(root, state.broker, state.broker_id) != path:
             raise CannotDecide(

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmq_ha.base.errors import CannotDecide
-from rmq_ha.lake.scan.fleet.facts import WINDOWS, Replica, State
+from rmq_ha.lake.scan.fleet.facts import WINDOWS, ReplicaFacts, State
 from rmq_ha.lake.scan.replica.codes import finding
-from rmq_ha.lake.scan.replica.comparing import Part, Sides, align_part, compare, is_shifted
+from rmq_ha.lake.scan.replica.comparing import LogPart, Sides, align_part, compare, is_shifted
 from rmq_ha.lake.scan.replica.logs import Log
 from rmq_ha.lake.scan.replica.settings import StoreAt, opened
 from rmq_ha.lake.scan.replica.verdicts import judge_bounds
@@ -33,7 +33,7 @@ _UNDECIDED = ("FACTS_OLD", "GRID_DIFFERS", "NOT_COMPARED", "NO_REPLICA", "NO_MAS
 """Codes of findings after which nobody can say that the broker is safe."""
 
 
-class Patience(NamedTuple):
+class JudgingLimits(NamedTuple):
     """
     The limits and wishes of a check.
 
@@ -84,7 +84,7 @@ class BrokerVerdict(NamedTuple):
         return Outcome.VIOLATED if self.is_safe is False else Outcome.HOLDS
 
 
-def seen_twice(replicas: Sequence[Replica]) -> frozenset[str]:
+def seen_twice(replicas: Sequence[ReplicaFacts]) -> frozenset[str]:
     """Return the directories of facts of stores that were scanned under several names."""
     twice = set()
     for replica, other in combinations(replicas, 2):
@@ -94,9 +94,9 @@ def seen_twice(replicas: Sequence[Replica]) -> frozenset[str]:
 
 
 def judge(
-    replicas: Sequence[Replica],
+    replicas: Sequence[ReplicaFacts],
     limits: Limits,
-    patience: Patience,
+    patience: JudgingLimits,
     now_ms: int,
     twice: Collection[str] = (),
 ) -> BrokerVerdict:
@@ -148,7 +148,7 @@ def _looked(oldest_look: int, now_ms: int) -> str:
     return f"each window of the logs was read in the last {days} d"
 
 
-def _of_facts(replica: Replica, patience: Patience, now_ms: int) -> Iterator[Finding]:
+def _of_facts(replica: ReplicaFacts, patience: JudgingLimits, now_ms: int) -> Iterator[Finding]:
     """Yield findings about the age of facts."""
     state = replica.state
     age, host = now_ms - state.scanned_at, state.host or "an unnamed host"
@@ -164,7 +164,7 @@ def _of_facts(replica: Replica, patience: Patience, now_ms: int) -> Iterator[Fin
 
 
 def _of_names(
-    replicas: Sequence[Replica], patience: Patience, twice: Collection[str]
+    replicas: Sequence[ReplicaFacts], patience: JudgingLimits, twice: Collection[str]
 ) -> Iterator[Finding]:
     """Yield findings about the names under which the stores of a broker were scanned."""
     master = replicas[0].state
@@ -186,7 +186,7 @@ def _of_names(
 
 
 def _offsets(
-    master: Replica, slaves: Sequence[Replica], limits: Limits, patience: Patience
+    master: ReplicaFacts, slaves: Sequence[ReplicaFacts], limits: Limits, patience: JudgingLimits
 ) -> tuple[bool | None, str, Sequence[Finding]]:
     """Decide by the tables that both sides kept with their facts whether a failover is safe."""
     if not slaves:
@@ -203,7 +203,7 @@ def _offsets(
 
 
 def _compared(
-    told: BrokerVerdict, master: Replica, slave: Replica, patience: Patience
+    told: BrokerVerdict, master: ReplicaFacts, slave: ReplicaFacts, patience: JudgingLimits
 ) -> BrokerVerdict:
     findings = list(told.findings)
     mine, theirs = master.state, slave.state
@@ -267,7 +267,7 @@ class Match(NamedTuple):
     settled_compared: int
 
 
-def matching(master: Replica, slave: Replica, low: int, high: int) -> Match:
+def matching(master: ReplicaFacts, slave: ReplicaFacts, low: int, high: int) -> Match:
     """
     Compare the digests of two replicas.
 
@@ -296,7 +296,7 @@ def matching(master: Replica, slave: Replica, low: int, high: int) -> Match:
     )
 
 
-def _columns(replica: Replica, low: int, high: int) -> tuple[Any, Any, Any]:
+def _columns(replica: ReplicaFacts, low: int, high: int) -> tuple[Any, Any, Any]:
     """Return low, high and digest of the windows; of a window that was read twice, the newest."""
     table = replica.table(WINDOWS).combine_chunks()
     if not table.num_rows:
@@ -344,7 +344,7 @@ def _fetched(
         result = compare(sides, *span)
         findings = result.findings
         if result.shift >= 0:
-            part = Part(span, span, result.shift, is_last=True)
+            part = LogPart(span, span, result.shift, is_last=True)
             findings += [change.finding for change in align_part(sides, part, _MOST_ALIGNED)]
         is_apart = sides.master.place_of(span[1] - 1) != sides.slave.place_of(span[1] - 1)
     except CannotDecide as error:

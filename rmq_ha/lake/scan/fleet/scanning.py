@@ -22,7 +22,7 @@ from rmq_ha.lake.scan.fleet.facts import (
     SUMS,
     WINDOW,
     WINDOWS,
-    Replica,
+    ReplicaFacts,
     State,
     directory_of,
     keep,
@@ -161,7 +161,7 @@ def _read_again(
 
 def kept_windows(directory: str, known: State, log: Log) -> Any:
     """Return the whole windows of earlier scans whose bytes the log still has, each once."""
-    table = Replica(directory, known).table(WINDOWS, tail=False)
+    table = ReplicaFacts(directory, known).table(WINDOWS, tail=False)
     lows, highs = (table[name].to_numpy() for name in ("low", "high"))
     _, last = np.unique(lows[::-1], return_index=True)  # of a window that was read twice the newest
     rows = len(lows) - 1 - last
@@ -190,7 +190,7 @@ def _goes_on(known: State, directory: str, log: Log) -> bool:
     """
     Return whether the log is the one that was scanned: its last window still has the same digest.
     """
-    table = Replica(directory, known).table(WINDOWS)
+    table = ReplicaFacts(directory, known).table(WINDOWS)
     if log.stop < known.end or not table.num_rows:
         return False
     rows = table.slice(max(0, table.num_rows - 64)).to_pylist()

@@ -26,13 +26,13 @@ from rmq_ha.lake.scan.log.shape import (
     shape_of,
     windows,
 )
-from rmq_ha.ops.offline.chain import Layout, Tail, entry_chain, entry_tail, tail_at
+from rmq_ha.ops.offline.chain import ChainEnding, Layout, entry_chain, entry_tail, tail_at
 
 _PREFIX = Struct(">iI").unpack_from
 _TERM_TOPIC = TERM_TOPIC.encode()
 
 
-class Walk(NamedTuple):
+class RecordWalk(NamedTuple):
     """
     Records, one after the other.
 
@@ -48,13 +48,13 @@ class Walk(NamedTuple):
     positions: Ints
     sizes: Ints
     end: int
-    tail: Tail
+    tail: ChainEnding
     reason: str = ""
     needed: int = 0
     shape: Shape | None = None
 
 
-def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC) -> Walk:
+def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC) -> RecordWalk:
     """
     Find all records from `start` on, up to the first place without a record.
 
@@ -74,8 +74,10 @@ def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC
         index, reason = bad
         end = int(positions[index])
         good = slice(index)
-        return Walk(positions[good], sizes[good], end, Tail.TORN, reason, 0, shape.select(good))
-    return Walk(positions, sizes, end, *tail_at(buffer, end), shape)
+        return RecordWalk(
+            positions[good], sizes[good], end, ChainEnding.TORN, reason, 0, shape.select(good)
+        )
+    return RecordWalk(positions, sizes, end, *tail_at(buffer, end), shape)
 
 
 def _chain(buffer: Any, start: int) -> tuple[list[int], int]:
@@ -106,7 +108,7 @@ def _first_bad(base: int, positions: Ints, shape: Shape) -> tuple[int, str] | No
     return index, "a record whose parts do not add up"
 
 
-def _walk_entries(buffer: Any, base: int, start: int) -> Walk:
+def _walk_entries(buffer: Any, base: int, start: int) -> RecordWalk:
     places, end = entry_chain(buffer, start)
     data, entries = as_bytes(buffer), np.array(places, np.int64)
     lengths = np.diff(entries, append=end) - ENTRY_HEADER_SIZE
@@ -128,7 +130,9 @@ def _walk_entries(buffer: Any, base: int, start: int) -> Walk:
     # leader begins its term.
     good = shape.fits & (head_field(shape.heads, 28, ">i8") == at + base)
     good &= ~_are_of_topic(data, shape, _TERM_TOPIC)
-    return Walk(at[good], lengths[good], end, *entry_tail(buffer, base, end), shape.select(good))
+    return RecordWalk(
+        at[good], lengths[good], end, *entry_tail(buffer, base, end), shape.select(good)
+    )
 
 
 def _numbers(heads: Bytes, at: int, dtype: str) -> Any:

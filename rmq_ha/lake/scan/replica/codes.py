@@ -1,17 +1,10 @@
 """The codes of `verify-replica`: how bad each one is, and its sentence for the person on call."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from rmq_ha.ops.offsets.codes import Meaning
 from rmq_ha.ops.offsets.findings import Finding, Severity
-
-
-class Meaning(NamedTuple):
-    """The meaning of one code: how bad it is, and a sentence to which details are added."""
-
-    severity: Severity
-    sentence: str
-
 
 _COPY = " Copy the damaged side's log anew from the other one (stop it, move its store away)."
 _REBUILD = (

@@ -187,7 +187,7 @@ def _message_columns(record: Record | None) -> dict[str, Any]:
     }
 
 
-class Part(NamedTuple):
+class LogPart(NamedTuple):
     """
     The part between two places from which both logs continue alike.
 
@@ -214,7 +214,7 @@ class ReportedDifference(NamedTuple):
     identity: bytes = b""
 
 
-def align_part(sides: Sides, part: Part, most: int) -> list[ReportedDifference]:
+def align_part(sides: Sides, part: LogPart, most: int) -> list[ReportedDifference]:
     """
     Align the logs; where they are in step they are compared byte by byte.
 

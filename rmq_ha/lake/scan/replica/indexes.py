@@ -15,7 +15,7 @@ import numpy as np
 from rmq_ha.lake.scan.log.shape import Flags, Ints
 from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.facts import Facts
-from rmq_ha.lake.scan.store.index_files import IndexFile
+from rmq_ha.lake.scan.store.index_files import StoredIndexFile
 from rmq_ha.ops.offsets.findings import Finding
 
 MOST = 20
@@ -26,7 +26,7 @@ _STEP = 1 << 13
 _NOWHERE = -1
 
 
-class Stretch(NamedTuple):
+class IndexStretch(NamedTuple):
     """
     Items of index files that point into one stretch of the log, in the order of the files.
 
@@ -60,16 +60,16 @@ class Index:
     :param files: the files in any order.
     """
 
-    def __init__(self, files: Sequence[IndexFile]) -> None:
+    def __init__(self, files: Sequence[StoredIndexFile]) -> None:
         filled = [file for file in files if file.count]
         self.files = sorted(filled, key=lambda file: file.header.begin_physical_offset)
         self.begins = [file.header.begin_physical_offset for file in self.files]
         self.ends = [file.header.end_physical_offset for file in self.files]
         self._rows: dict[tuple[int, int], int] = {}
 
-    def stretch(self, low: int, high: int) -> Stretch:
+    def stretch(self, low: int, high: int) -> IndexStretch:
         """Return the items that point into `[low, high)`."""
-        parts: list[Stretch] = []
+        parts: list[IndexStretch] = []
         known, self._rows = self._rows, {}
         for number, file in enumerate(self.files):
             if self.begins[number] < high and self.ends[number] >= low:
@@ -80,8 +80,8 @@ class Index:
                 parts.append(_items(file, start, stop))
         if not parts:
             nothing = np.zeros(0, np.int64)
-            return Stretch(nothing, nothing, nothing)
-        return Stretch(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+            return IndexStretch(nothing, nothing, nothing)
+        return IndexStretch(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def covered(self, offsets: Ints) -> Flags:
         """Return whether each record lies between the first and the last record of a file."""
@@ -91,7 +91,7 @@ class Index:
         return is_covered
 
 
-def _row_of(file: IndexFile, offset: int, start: int) -> int:
+def _row_of(file: StoredIndexFile, offset: int, start: int) -> int:
     """Return the first row from `start` on whose record is at or after an offset, in log order."""
     low, step = start, _STEP
     while low + step < file.count:
@@ -108,13 +108,13 @@ def _row_of(file: IndexFile, offset: int, start: int) -> int:
     return low
 
 
-def _items(file: IndexFile, start: int, stop: int) -> Stretch:
+def _items(file: StoredIndexFile, start: int, stop: int) -> IndexStretch:
     items = file.entries(start, stop)
     begin = file.header.begin_timestamp
     times = begin + items.time_diff * 1000
     # The first item of a file may have the seconds since the file before it.
     times[(items.time_diff <= 0) | (np.arange(start, stop) == 0) | (begin <= 0)] = -1
-    return Stretch(items.physical_offset, items.hash, times)
+    return IndexStretch(items.physical_offset, items.hash, times)
 
 
 def check_index(
@@ -184,7 +184,7 @@ def _gaps(missing: Ints, side: str) -> Iterator[Finding]:
         )
 
 
-def _foreign(items: Stretch, foreign: Flags, side: str) -> Iterator[Finding]:
+def _foreign(items: IndexStretch, foreign: Flags, side: str) -> Iterator[Finding]:
     for number in np.flatnonzero(foreign)[:MOST].tolist():
         yield finding(
             "INDEX_WRONG",
@@ -195,7 +195,7 @@ def _foreign(items: Stretch, foreign: Flags, side: str) -> Iterator[Finding]:
         )
 
 
-def _late(facts: Facts, items: Stretch, known: Flags, side: str) -> Iterator[Finding]:
+def _late(facts: Facts, items: IndexStretch, known: Flags, side: str) -> Iterator[Finding]:
     """Yield findings for items whose time is not that of their record."""
     mine = np.flatnonzero(known & (items.times >= 0))
     rows = np.searchsorted(facts.offsets, items.offsets[mine])
@@ -213,7 +213,7 @@ def _late(facts: Facts, items: Stretch, known: Flags, side: str) -> Iterator[Fin
         )
 
 
-def check_structure(file: IndexFile, side: str) -> list[Finding]:
+def check_structure(file: StoredIndexFile, side: str) -> list[Finding]:
     """
     Check a file by itself: header, order, and whether every item is found from its slot.
 
@@ -243,7 +243,7 @@ def check_structure(file: IndexFile, side: str) -> list[Finding]:
     return [*findings, *_unreachable(file, slots, links, side)]
 
 
-def _links(file: IndexFile, count: int) -> tuple[Any, int, Any]:
+def _links(file: StoredIndexFile, count: int) -> tuple[Any, int, Any]:
     """
     Return the slot of each item; an offset that is out of order, or -1; and how many links lead to
     each item.
@@ -270,7 +270,7 @@ def _links(file: IndexFile, count: int) -> tuple[Any, int, Any]:
     return slots, disorder, links
 
 
-def _unreachable(file: IndexFile, slots: Any, links: Any, side: str) -> Iterator[Finding]:
+def _unreachable(file: StoredIndexFile, slots: Any, links: Any, side: str) -> Iterator[Finding]:
     """
     Yield findings for items to which no link leads, and for those to which only such items lead.
     """

@@ -16,8 +16,8 @@ from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.scan.replica.aligning import Change
 from rmq_ha.lake.scan.replica.anchors import Anchor, cuts, in_both
 from rmq_ha.lake.scan.replica.codes import finding
-from rmq_ha.lake.scan.replica.comparing import MORE, Part, ReportedDifference
-from rmq_ha.lake.scan.replica.tasks import Answer, Landmarks, Run, ShiftedPart, Task, Work
+from rmq_ha.lake.scan.replica.comparing import MORE, LogPart, ReportedDifference
+from rmq_ha.lake.scan.replica.tasks import Landmarks, Run, ShiftedPart, Task, TaskResult, Work
 from rmq_ha.ops.offsets.findings import Finding
 
 _MOST = 1000
@@ -53,7 +53,7 @@ def regions_of(
     Yield the regions in which the logs have to be aligned.
 
     :param compared: stretches whose bytes were compared, in order.
-    :param apart: stretches that differ; see `Answer.apart`.
+    :param apart: stretches that differ; see `TaskResult.apart`.
     :param stops: where the logs end, if the last stretch is their end; None: it is not.
     """
     shifts = {low: shift for low, _, shift in apart}
@@ -148,24 +148,24 @@ class Shifts:
             row.sort(key=_PLACE)
         return marks
 
-    def _parts(self, region: Region, marks: Marks) -> Iterator[Part]:
+    def _parts(self, region: Region, marks: Marks) -> Iterator[LogPart]:
         mine = [
             side[bisect_left(side, region.shift, key=_PLACE) : bisect_left(side, end, key=_PLACE)]
             for side, end in zip(marks, region.ends, strict=True)
         ]
         at, other, shift = region.known, region.known, region.shift
         for end, other_end in cuts(in_both(*mine), region.shift, self._split):
-            yield Part((at, end), (other, other_end), shift, False)
+            yield LogPart((at, end), (other, other_end), shift, False)
             at, other, shift = end, other_end, -1
-        yield Part((at, region.ends[0]), (other, region.ends[1]), shift, region.is_last)
+        yield LogPart((at, region.ends[0]), (other, region.ends[1]), shift, region.is_last)
 
     def _align(
-        self, numbers: Iterable[int], parts: Sequence[Part], *, tells: bool
-    ) -> dict[int, Answer]:
+        self, numbers: Iterable[int], parts: Sequence[LogPart], *, tells: bool
+    ) -> dict[int, TaskResult]:
         tasks = [ShiftedPart(number, parts[number], _MOST, tells) for number in numbers]
         return self._run("where the logs are out of step", tasks, is_apart=True)
 
-    def _run(self, label: str, tasks: Sequence[Task], *, is_apart: bool) -> dict[int, Answer]:
+    def _run(self, label: str, tasks: Sequence[Task], *, is_apart: bool) -> dict[int, TaskResult]:
         answers = dict(self._run_tasks(label, self._work, tasks, is_apart)) if tasks else {}
         for answer in answers.values():
             if answer.failed:

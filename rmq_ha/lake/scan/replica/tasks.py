@@ -2,7 +2,7 @@
 The tasks of a comparison, which can run anywhere and in any order, and the answers that they add
 to.
 
-Tasks write into an `Answer`. Its numbers can be added up, whoever runs the tasks, and wherever.
+Tasks write into an `TaskResult`. Its numbers can be added up, whoever runs the tasks, and wherever.
 """
 
 from collections import Counter
@@ -15,7 +15,13 @@ import msgspec
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.scan.replica.anchors import anchors_in
 from rmq_ha.lake.scan.replica.auditing import AuditResult, Side, audit
-from rmq_ha.lake.scan.replica.comparing import Part, ReportedDifference, Sides, align_part, compare
+from rmq_ha.lake.scan.replica.comparing import (
+    LogPart,
+    ReportedDifference,
+    Sides,
+    align_part,
+    compare,
+)
 from rmq_ha.lake.scan.replica.indexes import check_structure
 from rmq_ha.lake.scan.replica.queues import Delay, check_files, dangling, scan_queue
 from rmq_ha.ops.offline.log_files import Hole
@@ -27,7 +33,7 @@ COMMON = -2
 _MOST_DELAYS = 1000
 
 
-class QueueEnd(NamedTuple):
+class ScannedEnd(NamedTuple):
     """The end of one queue of one side; see `queues.Scan`."""
 
     entries: int
@@ -36,7 +42,7 @@ class QueueEnd(NamedTuple):
     first: int
 
 
-class Answer(msgspec.Struct):
+class TaskResult(msgspec.Struct):
     """
     The answer of some tasks.
 
@@ -69,7 +75,7 @@ class Answer(msgspec.Struct):
     anchors: list[tuple[int, int, int]] = []
     changes: int = 0
     told: list[ReportedDifference] = []
-    ends: dict[tuple[int, str, int], QueueEnd] = {}
+    ends: dict[tuple[int, str, int], ScannedEnd] = {}
 
     @property
     def is_bad(self) -> bool:
@@ -78,7 +84,7 @@ class Answer(msgspec.Struct):
             finding.severity == Severity.ERROR for finding in self.findings
         )
 
-    def add(self, other: "Answer") -> None:
+    def add(self, other: "TaskResult") -> None:
         self.findings += other.findings
         self.failed = self.failed or other.failed
         self.compared += other.compared
@@ -168,7 +174,7 @@ class Work(NamedTuple):
         return Sides(master.log, slave.log, master.name, slave.name, self.window)
 
 
-def run(work: Work, task: "Task", answer: Answer) -> None:
+def run(work: Work, task: "Task", answer: TaskResult) -> None:
     """Run one task; a store that vanishes is noted in the answer, not raised."""
     try:
         _RUN[type(task)](work, task, answer)
@@ -186,7 +192,7 @@ def vanished(error: OSError) -> CannotDecide:
     )
 
 
-def _stretch(work: Work, stretch: Stretch, answer: Answer) -> None:
+def _stretch(work: Work, stretch: Stretch, answer: TaskResult) -> None:
     _, low, high, sides, compares = stretch
     groups: list[tuple[int, ...]] = [(side,) for side in sides]
     if compares:
@@ -220,7 +226,7 @@ class Doubt(NamedTuple):
     queue_id: int
 
 
-def _doubt(work: Work, doubt: Doubt, answer: Answer) -> None:
+def _doubt(work: Work, doubt: Doubt, answer: TaskResult) -> None:
     """Find the entries to which no record belongs."""
     side = work.sides[doubt.side]
     queue = side.queue(doubt.topic, doubt.queue_id)
@@ -243,7 +249,7 @@ class Survey(NamedTuple):
     high: int
 
 
-def _survey(work: Work, survey: Survey, answer: Answer) -> None:
+def _survey(work: Work, survey: Survey, answer: TaskResult) -> None:
     """Read queues entry by entry, or an index file by itself."""
     side = work.sides[survey.side]
     queues = [side.queue(*name) for name in survey.queues]
@@ -254,7 +260,7 @@ def _survey(work: Work, survey: Survey, answer: Answer) -> None:
         answer.findings += check_files(queue, usual, side.name)
         scanned = scan_queue(queue, survey.low, survey.high, side.name)
         key = survey.side, topic, queue_id
-        answer.ends[key] = QueueEnd(scanned.entries, scanned.end, scanned.last, scanned.first)
+        answer.ends[key] = ScannedEnd(scanned.entries, scanned.end, scanned.last, scanned.first)
         answer.findings += scanned.findings
     if survey.index_file >= 0:
         files = side.store.index_parts()[0]
@@ -276,7 +282,7 @@ class Landmarks(NamedTuple):
     every: int
 
 
-def _pick(work: Work, task: Landmarks, answer: Answer) -> None:
+def _pick(work: Work, task: Landmarks, answer: TaskResult) -> None:
     log = work.sides[task.side].log
     anchors = anchors_in(log.items(task.low, log.stop), task.high, task.every)
     answer.anchors = [(task.side, *anchor) for anchor in anchors]
@@ -291,12 +297,12 @@ class ShiftedPart(NamedTuple):
     """
 
     number: int
-    part: Part
+    part: LogPart
     most: int
     tells: bool
 
 
-def _align(work: Work, task: ShiftedPart, answer: Answer) -> None:
+def _align(work: Work, task: ShiftedPart, answer: TaskResult) -> None:
     """Align the logs in this part."""
     told = align_part(work.pair, task.part, task.most)
     answer.changes = len(told)
@@ -313,7 +319,7 @@ _RUN: Mapping[type, Any] = {
     ShiftedPart: _align,
 }
 
-Answers = Mapping[int, Answer]
+Answers = Mapping[int, TaskResult]
 """
 Answers by the number of the task; answers of tasks that are not asked for one by one may be added
 up in one.

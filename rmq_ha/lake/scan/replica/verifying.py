@@ -22,13 +22,13 @@ from rmq_ha.lake.scan.replica.shared_changes import blamed_on_the_log
 from rmq_ha.lake.scan.replica.shifts import RegionAlignment, Shifts
 from rmq_ha.lake.scan.replica.tasks import (
     COMMON,
-    Answer,
     Answers,
     Doubt,
-    QueueEnd,
     Run,
+    ScannedEnd,
     Survey,
     Task,
+    TaskResult,
     Work,
     plan,
     run,
@@ -58,15 +58,15 @@ _MOST_AGAIN = 500
 _MOST_DOUBTS = 500
 _LIGHT = "%LMQ%"
 _POINTS = 120
-_NO_END = QueueEnd(0, -1, -1, -1)
+_NO_END = ScannedEnd(0, -1, -1, -1)
 _NO_QUEUE = _NO_END, ("", -1)
 
 
 def run_here(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
     """Run tasks one after the other, in this process."""
-    answers: dict[int, Answer] = {}
+    answers: dict[int, TaskResult] = {}
     for task in tasks:
-        run(work, task, answers.setdefault(task.number, Answer()))
+        run(work, task, answers.setdefault(task.number, TaskResult()))
     return answers
 
 
@@ -84,7 +84,7 @@ class ReplicaComparison(NamedTuple):
     ranges: Sequence[tuple[int, int]]
     common: tuple[int, int]
     findings: Sequence[Finding]
-    sums: Answer
+    sums: TaskResult
     queues: Sequence[QueueSum]
     first: Finding | None
     apart: int
@@ -213,7 +213,7 @@ class _Verification:
 
     # The stores by themselves
 
-    def _survey(self) -> Answer:
+    def _survey(self) -> TaskResult:
         tasks: list[Survey] = []
         for side, replica in enumerate(self._pair):
             low = max(replica.low, self._settings.start)
@@ -227,7 +227,7 @@ class _Verification:
                     tasks.append(Survey(len(tasks), side, (), number, low, replica.high))
         return self._run("queues and index", self._work([0, 0]), tasks)
 
-    def _run(self, label: str, work: Work, tasks: Sequence[Task]) -> Answer:
+    def _run(self, label: str, work: Work, tasks: Sequence[Task]) -> TaskResult:
         """Run tasks; those that found errors in a store in use are run again."""
         may_move = any(replica.store.abort for replica in self._pair)
         answers = dict(self._run_tasks(label, work, tasks, may_move)) if tasks else {}
@@ -243,7 +243,7 @@ class _Verification:
             answers |= self._run_tasks(label, work, some, True)
             if not moves:
                 break
-        sums = Answer()
+        sums = TaskResult()
         for answer in answers.values():
             sums.add(answer)
         if sums.failed:
@@ -259,7 +259,7 @@ class _Verification:
 
     # The log
 
-    def _stretches(self, work: Work) -> Answer:
+    def _stretches(self, work: Work) -> TaskResult:
         start = self._settings.start
         bases = [
             file.base
@@ -276,7 +276,7 @@ class _Verification:
 
     # The sums
 
-    def _add_tails(self, ends: Mapping[tuple[int, str, int], QueueEnd]) -> None:
+    def _add_tails(self, ends: Mapping[tuple[int, str, int], ScannedEnd]) -> None:
         for side, replica in enumerate(self._pair):
             if replica.store.abort and self._moved_on(side):
                 continue
@@ -302,7 +302,7 @@ class _Verification:
         return any(log.files.read(file.path, replica.high - file.base, 8))
 
     def _queue_sums(
-        self, ends: Mapping[tuple[int, str, int], QueueEnd], sums: Answer
+        self, ends: Mapping[tuple[int, str, int], ScannedEnd], sums: TaskResult
     ) -> dict[tuple[int, str, int], QueueSum]:
         queues = {}
         for key in sorted({*ends, *sums.tallies}):
@@ -330,7 +330,7 @@ class _Verification:
             and not any(table is None or topic in table for table in known[: side + 1])
         )
 
-    def _refuse_vanished(self, ends: Mapping[tuple[int, str, int], QueueEnd]) -> None:
+    def _refuse_vanished(self, ends: Mapping[tuple[int, str, int], ScannedEnd]) -> None:
         """:raises CannotDecide: a store, or all its queues, were removed while it was read."""
         for side, replica in enumerate(self._pair):
             store = replica.store
@@ -341,7 +341,7 @@ class _Verification:
                 if not store.files.list(directory):
                     raise CannotDecide(f"{directory} vanished while it was read: compare again")
 
-    def _doubts(self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]) -> Answer:
+    def _doubts(self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]) -> TaskResult:
         # Light queues have no records of their own: they always have a surplus, and so they come
         # last.
         doubted = sorted(
@@ -351,7 +351,7 @@ class _Verification:
         tasks = [Doubt(number, *key) for number, key in enumerate(doubted[:_MOST_DOUBTS])]
         return self._run("entries in doubt", work, tasks)
 
-    def _aligned(self, work: Work, sums: Answer) -> RegionAlignment:
+    def _aligned(self, work: Work, sums: TaskResult) -> RegionAlignment:
         """
         Align the logs. Nothing is looked at again here, because that would take as long as before.
         """
@@ -401,7 +401,7 @@ class _Verification:
         return every
 
     def _verified(
-        self, findings: Sequence[Finding], sums: Answer, queues: Sequence[QueueSum]
+        self, findings: Sequence[Finding], sums: TaskResult, queues: Sequence[QueueSum]
     ) -> ReplicaComparison:
         low, high = self._common
         width = max(1, (high - low) // _POINTS)

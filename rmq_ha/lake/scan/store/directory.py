@@ -14,7 +14,7 @@ from rmq_ha.base.host.files import files_of
 from rmq_ha.base.store_files import Files
 from rmq_ha.base.store_format.commitlog import store_timestamp_of
 from rmq_ha.lake.scan.log.records import Records
-from rmq_ha.lake.scan.store.index_files import IndexFile
+from rmq_ha.lake.scan.store.index_files import StoredIndexFile
 from rmq_ha.lake.scan.store.picking import pick_records
 from rmq_ha.lake.scan.store.queues import Queue
 from rmq_ha.lake.scan.store.scanning import SPLIT_SIZE, Gap, Split, pieces, splits_of
@@ -128,7 +128,7 @@ class StoreDirectory(StoreFiles):
 
     # Index, tables and the rest
 
-    def index_files(self) -> list[IndexFile]:
+    def index_files(self) -> list[StoredIndexFile]:
         """
         Return the index files, oldest first.
 
@@ -139,7 +139,7 @@ class StoreDirectory(StoreFiles):
             raise fault
         return files
 
-    def index_parts(self) -> tuple[list[IndexFile], list[CannotDecide]]:
+    def index_parts(self) -> tuple[list[StoredIndexFile], list[CannotDecide]]:
         """
         Return the index files, oldest first, and the faults of those that cannot be read.
 
@@ -147,13 +147,13 @@ class StoreDirectory(StoreFiles):
         size.
         """
         base = f"{self.root}/index"
-        files: dict[str, IndexFile] = {}
+        files: dict[str, StoredIndexFile] = {}
         unknown: dict[str, tuple[int, CannotDecide]] = {}
         for entry in self.files.list(base):
             if not entry.is_directory and entry.name.isdecimal():
                 path = f"{base}/{entry.name}"
                 try:
-                    files[path] = IndexFile(self.files, path, entry.size, self._index_sizes)
+                    files[path] = StoredIndexFile(self.files, path, entry.size, self._index_sizes)
                 except CannotDecide as error:
                     unknown[path] = entry.size, error
         known = {file.size: (file.slots, file.items) for file in files.values() if file.count}
@@ -164,7 +164,7 @@ class StoreDirectory(StoreFiles):
                 unreadable.append(fault)
                 continue
             try:
-                files[path] = IndexFile(self.files, path, size, sizes)
+                files[path] = StoredIndexFile(self.files, path, size, sizes)
             except CannotDecide:
                 unreadable.append(fault)
         return [files[path] for path in sorted(files)], unreadable

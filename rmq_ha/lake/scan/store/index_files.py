@@ -40,7 +40,7 @@ class IndexEntries(NamedTuple):
     previous: Any
 
 
-class IndexFile:
+class StoredIndexFile:
     """
     One index file.
 

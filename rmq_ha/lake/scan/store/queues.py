@@ -10,14 +10,14 @@ import numpy as np
 
 from rmq_ha.base.store_format.consumequeue import UNIT_SIZE, is_extension_address
 from rmq_ha.base.store_format.consumequeue_ext import decode_extension, position_of
-from rmq_ha.ops.offline.queues import QueueFiles, RowFile
+from rmq_ha.ops.offline.queues import OfflineQueue, RowFile
 
 UNITS = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tagsCode", ">i8")])
 NATIVE_UNITS = UNITS.newbyteorder("=")
 _MAX_EXTENSION = 1 << 15
 
 
-class Queue(QueueFiles):
+class Queue(OfflineQueue):
     def units(self, start: int, stop: int) -> Any:
         """
         Return the units of `[start, stop)`: a structured array `offset, size, tagsCode`.

@@ -16,8 +16,8 @@ import numpy as np
 from rmq_ha.base.store_files import OVERLAP, WINDOW, Files, window_of
 from rmq_ha.base.store_format.commitlog import BLANK_SIZE
 from rmq_ha.lake.scan.log.records import MAX_BATCH_ROWS, Records
-from rmq_ha.lake.scan.log.walk import Walk, walk
-from rmq_ha.ops.offline.chain import Layout, Tail, first_record
+from rmq_ha.lake.scan.log.walk import RecordWalk, walk
+from rmq_ha.ops.offline.chain import ChainEnding, Layout, first_record
 from rmq_ha.ops.offline.log_files import LogFile
 
 SPLIT_SIZE = 64 << 20
@@ -106,10 +106,10 @@ def pieces(
         walked = walk(buffer, position, start, split.layout)
         yield from _batches_of_split(buffer, position, walked, split)
         position += walked.end
-        is_sure = walked.tail is Tail.MORE and position + walked.needed <= limit
+        is_sure = walked.tail is ChainEnding.MORE and position + walked.needed <= limit
         needed = walked.needed
-        is_end = walked.tail is Tail.MORE and position + BLANK_SIZE > limit
-        if walked.tail is Tail.BLANK or is_end or position >= split.hi:
+        is_end = walked.tail is ChainEnding.MORE and position + BLANK_SIZE > limit
+        if walked.tail is ChainEnding.BLANK or is_end or position >= split.hi:
             return
         if not is_sure:
             torn = position, _reason(walked)
@@ -118,13 +118,15 @@ def pieces(
         yield Gap(split.path, torn[0], limit, torn[1])
 
 
-def _reason(walked: Walk) -> str:
-    if walked.tail is Tail.NOT_WRITTEN:
+def _reason(walked: RecordWalk) -> str:
+    if walked.tail is ChainEnding.NOT_WRITTEN:
         return "zeros"
     return walked.reason or f"a record that claims {walked.needed} bytes, more than there are"
 
 
-def _batches_of_split(buffer: Any, position: int, walked: Walk, split: Split) -> Iterator[Records]:
+def _batches_of_split(
+    buffer: Any, position: int, walked: RecordWalk, split: Split
+) -> Iterator[Records]:
     begin = int(np.searchsorted(walked.positions, split.lo - position))
     end = int(np.searchsorted(walked.positions, split.hi - position))
     records = Records(buffer, position, walked.positions, walked.shape)

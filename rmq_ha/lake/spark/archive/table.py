@@ -12,7 +12,7 @@ from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.lake.scan.reducing import INTERNAL
 from rmq_ha.lake.spark.archive.forms import PARQUET, open_archive
 from rmq_ha.lake.spark.source.batch import queues_of
-from rmq_ha.lake.spark.source.boundaries import Kind
+from rmq_ha.lake.spark.source.boundaries import BoundaryKind
 from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
 from rmq_ha.lake.spark.source.reading import QueueId, QueueRange, Queues
 from rmq_ha.lake.spark.source.schema import message_schema
@@ -185,7 +185,7 @@ def table(
     if live is None:
         return old.select(columns)
     options = parse_options(live)
-    if options.start.kind is not Kind.EARLIEST:
+    if options.start.kind is not BoundaryKind.EARLIEST:
         raise WrongUsage("the live part begins where the archive ends: give no starting offsets")
     lasts = lasts_of(old, ends) if options.fail_on_data_loss else {}
     broker = options.broker_name

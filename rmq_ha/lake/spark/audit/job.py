@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.lake.scan import ledger_compare
-from rmq_ha.lake.scan.ledger_files import Reading, Scope
+from rmq_ha.lake.scan.ledger_files import LedgerReading, LedgerScope
 from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, STORED
 from rmq_ha.lake.scan.reducing import id_column_of
 from rmq_ha.lake.scan.stamps import trusted_times
@@ -28,7 +28,7 @@ from rmq_ha.lake.spark.audit import (
     windows,
 )
 from rmq_ha.lake.spark.audit.ledger_comparison import LedgerDifferences, compared
-from rmq_ha.lake.spark.audit.ledgers import Ledger, read_ledger
+from rmq_ha.lake.spark.audit.ledgers import AuditLedger, read_ledger
 from rmq_ha.lake.spark.audit.packed_rows import packed, unpacked
 from rmq_ha.lake.spark.audit.shape import QUEUE, frozen, gathered, persist_on_disk
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, delayed_rows, op_marks, stored_rows
@@ -130,10 +130,10 @@ class _Audit:
         """
         return some if self._packed is not None else frozen(some)
 
-    def _ledger(self, uri: str, side: int) -> Ledger:
+    def _ledger(self, uri: str, side: int) -> AuditLedger:
         asked = self._asked
-        scope = Scope(asked.topics, asked.brokers, asked.from_ms, asked.to_ms)
-        reading = Reading(side, id_column_of(asked.key), asked.window_ms, scope)
+        scope = LedgerScope(asked.topics, asked.brokers, asked.from_ms, asked.to_ms)
+        reading = LedgerReading(side, id_column_of(asked.key), asked.window_ms, scope)
         return read_ledger(self._job.spark, uri, reading)
 
     def _reads_all(self) -> bool:

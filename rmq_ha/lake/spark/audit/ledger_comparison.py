@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rmq_ha.lake.scan.ledger_compare import SCHEMA, LedgerComparison
 from rmq_ha.lake.scan.ledger_rows import unpack
-from rmq_ha.lake.spark.audit.ledgers import Ledger
+from rmq_ha.lake.spark.audit.ledgers import AuditLedger
 from rmq_ha.lake.spark.audit.packed_rows import divided
 from rmq_ha.lake.spark.audit.shape import frozen, gathered
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest
@@ -53,8 +53,8 @@ def compared(
     asked: AuditRequest,
     rows: DataFrame,
     count: int,
-    produced: Ledger | None = None,
-    delivered: Ledger | None = None,
+    produced: AuditLedger | None = None,
+    delivered: AuditLedger | None = None,
 ) -> LedgerDifferences:
     """
     Compare log and ledgers.

@@ -12,8 +12,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.scan import ledger_files
-from rmq_ha.lake.scan.ledger_compare import Span
-from rmq_ha.lake.scan.ledger_files import LINE, SPELLINGS, Reading
+from rmq_ha.lake.scan.ledger_compare import LedgerSpan
+from rmq_ha.lake.scan.ledger_files import LINE, SPELLINGS, LedgerReading
 from rmq_ha.lake.spark.audit.packed_rows import packed, unpacked
 from rmq_ha.lake.spark.audit.shape import frozen
 
@@ -21,7 +21,7 @@ _TEXT = re.compile(r"\.(json|jsonl|ndjson)(\.gz|\.zst|\.bz2)?/*$", re.IGNORECASE
 
 
 @dataclass(frozen=True)
-class Ledger:
+class AuditLedger:
     """
     A ledger that was read.
 
@@ -35,9 +35,9 @@ class Ledger:
     rows: DataFrame
     counts: DataFrame
     unusable: int
-    spans: Sequence[Span]
+    spans: Sequence[LedgerSpan]
 
-    def select_ids(self, ids: DataFrame) -> "Ledger":
+    def select_ids(self, ids: DataFrame) -> "AuditLedger":
         """Return the part of the ledger with these ids."""
         some = unpacked(self.rows).join(ids, "id", "left_semi")
         return replace(self, rows=packed(some, None))
@@ -52,7 +52,7 @@ def is_text(uri: str) -> bool:
     return _TEXT.search(uri) is not None
 
 
-def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:
+def read_ledger(spark: SparkSession, uri: str, reading: LedgerReading) -> AuditLedger:
     """
     Read a ledger of either kind.
 
@@ -76,7 +76,7 @@ def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:
     spans, others = [], {ledger_files.UNUSABLE: 0, ledger_files.OUTSIDE: 0}
     for kind, *about in sums.collect():
         if kind == ledger_files.COUNT:
-            spans.append(Span(*about))
+            spans.append(LedgerSpan(*about))
         else:
             others[kind] = about[2]
     if others[ledger_files.UNUSABLE] and not (spans or others[ledger_files.OUTSIDE]):
@@ -86,7 +86,7 @@ def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:
         )
     counted = counts.where(F.col("kind") == ledger_files.COUNT)
     rows = told.where(F.col("kind") == ledger_files.PACKED).select("data")
-    return Ledger(rows, counted, others[ledger_files.UNUSABLE], spans)
+    return AuditLedger(rows, counted, others[ledger_files.UNUSABLE], spans)
 
 
 def _raw(spark: SparkSession, uri: str) -> DataFrame:

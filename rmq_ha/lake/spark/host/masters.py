@@ -19,7 +19,7 @@ _CONNECT_PORT = 15002
 _PATIENCE = 5.0
 
 
-class NoMaster(Exception):
+class NoSparkMaster(Exception):
     """Spark's master does not answer; the text says why."""
 
 
@@ -55,7 +55,7 @@ def refuse_unreachable(master: str, environ: Mapping[str, str] = os.environ) -> 
             failed = f"{host}:{port}: {error}"
     if not addresses:
         return
-    raise NoMaster(
+    raise NoSparkMaster(
         f"no master of Spark answers at {_without_token(master)} ({failed}); is the address right, "
         "and does a master run there?"
     )

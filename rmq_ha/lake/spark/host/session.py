@@ -32,7 +32,7 @@ _NO_BAR = {"spark.ui.showConsoleProgress": "false"}
 _SHUFFLE = "spark.sql.shuffle.partitions"
 
 
-class Session:
+class StartingSession:
     """
     A session that is being started; `get` waits for it, and `close` gives it up if `get` was not
     called.
@@ -169,7 +169,7 @@ def start_session(
     :param verbose: show Spark's warnings too.
     :raises rmq_ha.lake.spark.host.java.NoJava: no usable Java was found.
     """
-    return Session(
+    return StartingSession(
         name,
         master=master,
         conf=conf,

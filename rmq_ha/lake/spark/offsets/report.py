@@ -8,7 +8,7 @@ from rmq_ha.lake.spark.offsets.history import Trend
 from rmq_ha.lake.spark.result import Plot, Table
 from rmq_ha.ops.offsets.judgement import WorstGroup
 from rmq_ha.ops.offsets.pairing import Pairing
-from rmq_ha.ops.offsets.repair import Step
+from rmq_ha.ops.offsets.repair import RepairStep
 from rmq_ha.ops.offsets.verdict import not_compared
 
 _MOST = 300
@@ -20,7 +20,7 @@ def sections_of(
     by_slave: Mapping[str, Any],
     worst: Sequence[WorstGroup],
     trend: Trend | None,
-    plans: Sequence[Sequence[Step]],
+    plans: Sequence[Sequence[RepairStep]],
 ) -> list[Table | Plot]:
     """Return the sections in the order in which readers need them."""
     sections: list[Table | Plot] = [_replicas(pairings), _forecast(by_slave)]

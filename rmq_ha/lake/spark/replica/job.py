@@ -9,7 +9,7 @@ from msgspec import msgpack
 from rmq_ha.base.host.blocking import pause
 from rmq_ha.lake.scan.replica import verifying
 from rmq_ha.lake.scan.replica.settings import Settings
-from rmq_ha.lake.scan.replica.tasks import Answer, Answers, Run, Task, Work, run
+from rmq_ha.lake.scan.replica.tasks import Answers, Run, Task, TaskResult, Work, run
 from rmq_ha.lake.spark.findings import frame_of
 from rmq_ha.lake.spark.replica.report import sections_of
 from rmq_ha.lake.spark.result import JobResult
@@ -40,7 +40,7 @@ def _on_executors(job: Job) -> Run:
     def run_tasks(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
         with job.progress(label):
             rows = spread(job.spark, tasks, _work(work, is_apart), _ANSWERS).collect()
-        return {row.number: msgpack.decode(row.answer, type=Answer) for row in rows}
+        return {row.number: msgpack.decode(row.answer, type=TaskResult) for row in rows}
 
     return run_tasks
 
@@ -52,13 +52,13 @@ def _work(work: Work, is_apart: bool) -> Callable[[Iterator[Task]], Iterator[Any
     """
 
     def run_all(some: Iterator[Task]) -> Iterator[Any]:
-        answers: dict[int, Answer] = {}
+        answers: dict[int, TaskResult] = {}
         first = None
         for task in some:
             first = task.number if first is None or is_apart else first
-            answer = Answer()
+            answer = TaskResult()
             run(work, task, answer)
-            answers.setdefault(first, Answer()).add(answer)
+            answers.setdefault(first, TaskResult()).add(answer)
         rows = [{"number": at, "answer": msgpack.encode(answer)} for at, answer in answers.items()]
         yield pa.RecordBatch.from_pylist(rows, _ANSWERS)
 

@@ -13,8 +13,8 @@ from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.store.directory import scan_with_gaps
 from rmq_ha.lake.scan.store.scanning import Split
 from rmq_ha.lake.spark.host.telling import InSentences
-from rmq_ha.lake.spark.source.boundaries import Kind
-from rmq_ha.lake.spark.source.columns import Shape, default_schema
+from rmq_ha.lake.spark.source.boundaries import BoundaryKind
+from rmq_ha.lake.spark.source.columns import WantedColumns, default_schema
 from rmq_ha.lake.spark.source.offline import END_OF_LOG, FileWanted, OfflineQueues, Spans
 from rmq_ha.lake.spark.source.option_names import by_name, is_of_catalog
 from rmq_ha.lake.spark.source.options import (
@@ -117,7 +117,7 @@ class MessagesReader(InSentences, DataSourceReader):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._shape = Shape(schema, options.columns)
+        self._shape = WantedColumns(schema, options.columns)
 
     def partitions(self) -> list[InputPartition]:
         """Plan the partitions; called once, in the driver's planner."""
@@ -182,7 +182,9 @@ class FilePlan(NamedTuple):
 
 def _plan_files(queues: OfflineQueues, planner: Planner, options: SourceOptions) -> FilePlan | None:
     """Return which parts of files are read; None: the queues are read instead."""
-    is_whole = options.start.kind is Kind.EARLIEST and options.end.kind is Kind.LATEST
+    is_whole = (
+        options.start.kind is BoundaryKind.EARLIEST and options.end.kind is BoundaryKind.LATEST
+    )
     store = queues.store
     if not store.topics_on_disk() and store.max_offset() > store.min_offset():
         if is_whole and options.scan != "queues":
@@ -204,7 +206,7 @@ def _plan_files(queues: OfflineQueues, planner: Planner, options: SourceOptions)
     if is_whole:
         return FilePlan()
     ranges = planner.ranges()
-    if options.end.kind is Kind.LATEST and not queues.reach_the_end():
+    if options.end.kind is BoundaryKind.LATEST and not queues.reach_the_end():
         starts = planner.starts()
         open_spans = {
             (queue.topic, queue.queue_id): (at, END_OF_LOG) for queue, at in starts.items()

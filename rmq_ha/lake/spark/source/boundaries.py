@@ -16,7 +16,7 @@ EARLIEST_OFFSET = -2
 _LONGEST = (1 << 63) - 1
 
 
-class Kind(StrEnum):
+class BoundaryKind(StrEnum):
     """How a boundary is given."""
 
     EARLIEST = "earliest"
@@ -32,14 +32,14 @@ class Boundary:
     """
     Where the read of all queues begins, or ends.
 
-    :ivar ms: with `Kind.TIME`: the first message stored then or later.
-    :ivar by_queue: with `Kind.OFFSETS` offsets (-1 latest, -2 earliest), with `Kind.TIMES` ms; the
-        broker of a key is empty where the option names none.
-    :ivar group: with `Kind.GROUP`: the group whose offsets are used.
+    :ivar ms: with `BoundaryKind.TIME`: the first message stored then or later.
+    :ivar by_queue: with `BoundaryKind.OFFSETS` offsets (-1 latest, -2 earliest), with
+        `BoundaryKind.TIMES` ms; the broker of a key is empty where the option names none.
+    :ivar group: with `BoundaryKind.GROUP`: the group whose offsets are used.
     :ivar option: name of the option, for errors.
     """
 
-    kind: Kind
+    kind: BoundaryKind
     ms: int = 0
     by_queue: Mapping[QueueId, int] = field(default_factory=dict)
     group: str = ""
@@ -82,8 +82,8 @@ class Boundary:
                 )
 
 
-EARLIEST = Boundary(Kind.EARLIEST)
-LATEST = Boundary(Kind.LATEST)
+EARLIEST = Boundary(BoundaryKind.EARLIEST)
+LATEST = Boundary(BoundaryKind.LATEST)
 
 
 def parse_offsets(text: str, option: str, *, batch: bool, is_start: bool) -> Boundary:
@@ -95,19 +95,19 @@ def parse_offsets(text: str, option: str, *, batch: bool, is_start: bool) -> Bou
     :raises WrongUsage: the text has another form.
     """
     word = text.strip().lower()
-    if word == Kind.LATEST:
+    if word == BoundaryKind.LATEST:
         if batch and is_start:
             raise WrongUsage(f"{option}=latest: a batch that begins at the end reads nothing")
-        return Boundary(Kind.LATEST, option=option)
-    if word == Kind.EARLIEST:
+        return Boundary(BoundaryKind.LATEST, option=option)
+    if word == BoundaryKind.EARLIEST:
         if not is_start:
             raise WrongUsage(f"{option}=earliest: a read that ends at the beginning reads nothing")
-        return Boundary(Kind.EARLIEST, option=option)
+        return Boundary(BoundaryKind.EARLIEST, option=option)
     if word.startswith(_GROUP):
         group = text.strip()[len(_GROUP) :].strip()
         if not group:
             raise WrongUsage(f"{option}={text!r}: write {_GROUP}NAME, a consumer group")
-        return Boundary(Kind.GROUP, group=group, option=option)
+        return Boundary(BoundaryKind.GROUP, group=group, option=option)
     table = queue_table(
         text, option, f'earliest, latest, {_GROUP}NAME or JSON like {{"topic":{{"0":23,"1":-2}}}}'
     )
@@ -118,7 +118,7 @@ def parse_offsets(text: str, option: str, *, batch: bool, is_start: bool) -> Bou
             raise WrongUsage(f"{option}: a batch cannot begin at the end of {queue} (-1)")
         if offset == EARLIEST_OFFSET and not is_start:
             raise WrongUsage(f"{option}: a read cannot end at the beginning of {queue} (-2)")
-    return Boundary(Kind.OFFSETS, by_queue=table, option=option)
+    return Boundary(BoundaryKind.OFFSETS, by_queue=table, option=option)
 
 
 def parse_timestamps(text: str, option: str) -> Boundary:
@@ -131,7 +131,7 @@ def parse_timestamps(text: str, option: str) -> Boundary:
     for queue, ms in table.items():
         if ms < 0:
             raise WrongUsage(f"{option}: {ms} of {queue} is no time in ms since the epoch")
-    return Boundary(Kind.TIMES, by_queue=table, option=option)
+    return Boundary(BoundaryKind.TIMES, by_queue=table, option=option)
 
 
 def queue_table(text: str, option: str, form: str) -> dict[QueueId, int]:

@@ -44,7 +44,7 @@ def default_schema(form: str, include_properties: bool) -> T.StructType:
     return message_schema(include_properties, KAFKA_COLUMNS if form == KAFKA else MESSAGE_COLUMNS)
 
 
-class Shape:
+class WantedColumns:
     """
     The columns that a schema wants.
 

@@ -159,7 +159,7 @@ class LiveQueues:
             client, search = self._connected(), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
             low, high = bounds_of(client, queue, address)
             near = offset_of(client, search, queue, address, timestamp=str(ms))
-            puller = _Puller(client, self._options, {broker_id: address})
+            puller = _BrokerPuller(client, self._options, {broker_id: address})
             return first_since(ms, low, high, near, lambda at: puller.stored_at(queue, at))
 
         return self._any_broker(queue, ask)
@@ -192,7 +192,7 @@ class LiveQueues:
             options.tags,
             self._patience(),
         )
-        puller = _Puller(self._connected(), options, self._routes)
+        puller = _BrokerPuller(self._connected(), options, self._routes)
         yield from Reading(span, puller, how, pause).batches(columns)
 
     def commit(self, group: str, queue: QueueId, offset: int) -> None:
@@ -310,7 +310,7 @@ def first_since(
     return first if first < high else None
 
 
-class _Puller:
+class _BrokerPuller:
     """
     Pulls messages, and remembers which broker answers.
 

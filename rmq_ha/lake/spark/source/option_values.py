@@ -29,13 +29,13 @@ class Bytes(int):
         return cls(size) if 0 < size < 1 << 62 else None
 
 
-class Span(int):
+class DurationMs(int):
     """A duration in ms, at least 0."""
 
     meaning = "a time like 500ms, 30s, 15m or 1h"
 
     @classmethod
-    def parse(cls, text: str) -> "Span | None":
+    def parse(cls, text: str) -> "DurationMs | None":
         """Parse the text of an option; None if it is not valid."""
         span = span_ms(text)
         return None if span is None else cls(span)

@@ -15,7 +15,7 @@ from rmq_ha.lake.spark.source.boundaries import (
     EARLIEST,
     LATEST,
     Boundary,
-    Kind,
+    BoundaryKind,
     assigned_queues,
     parse_offsets,
     parse_timestamps,
@@ -25,10 +25,10 @@ from rmq_ha.lake.spark.source.option_names import by_name
 from rmq_ha.lake.spark.source.option_values import (
     Bytes,
     Count,
+    DurationMs,
     Moment,
     Small,
     SmallCount,
-    Span,
     names_of,
     one_of,
     own_names,
@@ -98,7 +98,7 @@ class OfStreams(OfMessages, frozen=True, kw_only=True, rename="camel"):
     max_offsets: Count | None = field(name="maxOffsetsPerTrigger", default=None)
     min_offsets: Count | None = field(name="minOffsetsPerTrigger", default=None)
     max_bytes: Bytes | None = field(name="maxBytesPerTrigger", default=None)
-    max_trigger_delay_ms: Span = field(name="maxTriggerDelay", default=Span(900_000))
+    max_trigger_delay_ms: DurationMs = field(name="maxTriggerDelay", default=DurationMs(900_000))
 
 
 class OfClusters(OfStreams, frozen=True, kw_only=True, rename="camel"):
@@ -318,7 +318,7 @@ def _boundaries(known: dict[str, str], streaming: bool) -> tuple[Boundary, Bound
     )
 
 
-class _Times(Struct):
+class _TimeOptions(Struct):
     starting: Moment = field(name="startingTimestamp", default=0)
     ending: Moment = field(name="endingTimestamp", default=0)
 
@@ -330,7 +330,9 @@ def _boundary(known: dict[str, str], which: str, default: Boundary, *, batch: bo
     """
     name = f"{which}Timestamp"
     if name in known:
-        return Boundary(Kind.TIME, ms=getattr(read(_Times, known), which), option=name)
+        return Boundary(
+            BoundaryKind.TIME, ms=getattr(read(_TimeOptions, known), which), option=name
+        )
     name = f"{which}OffsetsByTimestamp"
     if name in known:
         return parse_timestamps(known[name], name)

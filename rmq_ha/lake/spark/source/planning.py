@@ -4,7 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from rmq_ha.base.errors import CannotDecide, WrongUsage
-from rmq_ha.lake.spark.source.boundaries import EARLIEST_OFFSET, LATEST_OFFSET, Boundary, Kind
+from rmq_ha.lake.spark.source.boundaries import (
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    Boundary,
+    BoundaryKind,
+)
 from rmq_ha.lake.spark.source.options import SourceOptions
 from rmq_ha.lake.spark.source.reading import Ends, QueueId, QueueRange, Queues
 
@@ -12,8 +17,8 @@ ALONE = 64
 """Up to so many queues have a partition each; if there are more, small ones share one."""
 SMALL = 10_000
 """Most messages in a shared partition."""
-_TIMES = (Kind.TIME, Kind.TIMES)
-_WORDS = {Kind.EARLIEST: EARLIEST_OFFSET, Kind.LATEST: LATEST_OFFSET}
+_TIMES = (BoundaryKind.TIME, BoundaryKind.TIMES)
+_WORDS = {BoundaryKind.EARLIEST: EARLIEST_OFFSET, BoundaryKind.LATEST: LATEST_OFFSET}
 _LOST = " Say where to begin with startingOffsets, or read what is there with failOnDataLoss=false."
 
 
@@ -107,11 +112,14 @@ class Planner:
         self._here = queues
         start, end = self._options.start, self._options.end
         for boundary in (start, end):
-            if boundary.kind in (Kind.OFFSETS, Kind.TIMES):
+            if boundary.kind in (BoundaryKind.OFFSETS, BoundaryKind.TIMES):
                 boundary.check_covers(queues)
-        if start.kind is Kind.TIME and end.kind is Kind.TIME and start.ms > end.ms:
+        if start.kind is BoundaryKind.TIME and end.kind is BoundaryKind.TIME and start.ms > end.ms:
             raise WrongUsage(f"startingTimestamp={start.ms} is behind endingTimestamp={end.ms}")
-        if start.kind is not end.kind or start.kind not in (Kind.OFFSETS, Kind.TIMES):
+        if start.kind is not end.kind or start.kind not in (
+            BoundaryKind.OFFSETS,
+            BoundaryKind.TIMES,
+        ):
             return
         for queue in queues:
             first, last = self._number(start, queue), self._number(end, queue)
@@ -133,9 +141,9 @@ class Planner:
             self.warnings.append(what)
 
     def _number(self, boundary: Boundary, queue: QueueId) -> int:
-        if boundary.kind is Kind.TIME:
+        if boundary.kind is BoundaryKind.TIME:
             return boundary.ms
-        if boundary.kind is Kind.GROUP:
+        if boundary.kind is BoundaryKind.GROUP:
             return self._group_offsets(boundary).get(queue, self._span(queue).min_offset)
         number = boundary.offset_of(queue)
         if number is None:

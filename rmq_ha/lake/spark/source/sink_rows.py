@@ -50,7 +50,7 @@ class SinkTask(NamedTuple):
         return f"{self.query}-{self.batch}-{self.partition}-{row}-{check:08x}"
 
 
-class Target(NamedTuple):
+class QueueTarget(NamedTuple):
     """A queue that a row asked for; an empty broker means any."""
 
     broker: str
@@ -63,7 +63,7 @@ class BadRow(RmqHaError):
 
 def messages_of(
     batch: Any, topic: str, place: SinkTask, first_row: int, subscribed: str = ""
-) -> Iterator[tuple[Message, Target | None]]:
+) -> Iterator[tuple[Message, QueueTarget | None]]:
     """
     Yield the messages of a `pyarrow.RecordBatch`, and the queue that each asks for, if any.
 
@@ -98,7 +98,7 @@ def messages_of(
             flag=flag or 0,
         )
         message.properties[ROW_ID] = place.row_id(row, message)
-        yield message, None if queue_id is None else Target(broker or "", queue_id)
+        yield message, None if queue_id is None else QueueTarget(broker or "", queue_id)
 
 
 def _text(value: str | bytes | None, row: int, place: SinkTask) -> str | None:

@@ -8,9 +8,9 @@ from rmq_ha.client.rules.errors import MQClientError, NoRoute
 from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.client.rules.queue_choice import select_by_hash
 from rmq_ha.lake.spark.source.sink_options import BY_KEY, SinkOptions
-from rmq_ha.lake.spark.source.sink_rows import SinkTask, Target
+from rmq_ha.lake.spark.source.sink_rows import QueueTarget, SinkTask
 
-_Key = tuple[str, Target | None]
+_Key = tuple[str, QueueTarget | None]
 
 
 class NotSent(RmqHaError):
@@ -27,10 +27,10 @@ class Outbox:
         self._waiting: dict[_Key, list[Message]] = {}
         self._bytes: dict[_Key, int] = {}
         self._all_bytes = 0
-        self._queues: dict[tuple[str, Target], MessageQueue] = {}
+        self._queues: dict[tuple[str, QueueTarget], MessageQueue] = {}
         self._choices: dict[str, list[MessageQueue]] = {}
 
-    def put(self, message: Message, target: Target | None) -> None:
+    def put(self, message: Message, target: QueueTarget | None) -> None:
         """
         Queue a message to be sent soon.
 
@@ -84,7 +84,7 @@ class Outbox:
                     f" {result.send_status.name}: a crash may lose them, and requireSendOk is set"
                 )
 
-    def _by_key(self, message: Message) -> Target | None:
+    def _by_key(self, message: Message) -> QueueTarget | None:
         """
         Choose a queue as Java's SelectMessageQueueByHash does; None: no name server knows the topic
         yet, and brokers will create it.
@@ -99,9 +99,9 @@ class Outbox:
         if not queues:
             return None
         queue = select_by_hash(queues, message, message.keys)
-        return Target(queue.broker_name, queue.queue_id)
+        return QueueTarget(queue.broker_name, queue.queue_id)
 
-    def _queue(self, topic: str, target: Target) -> MessageQueue:
+    def _queue(self, topic: str, target: QueueTarget) -> MessageQueue:
         queue = self._queues.get((topic, target))
         if queue is None:
             queues = self._client.publish_queues(topic)
@@ -117,7 +117,7 @@ class Outbox:
         return queue
 
 
-def _matches_target(queue: MessageQueue, target: Target) -> bool:
+def _matches_target(queue: MessageQueue, target: QueueTarget) -> bool:
     return queue.queue_id == target.queue_id and target.broker in ("", queue.broker_name)
 
 

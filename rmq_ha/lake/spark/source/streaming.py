@@ -30,8 +30,8 @@ from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.base.host.blocking import now_ms, pause
 from rmq_ha.lake.spark.host.telling import InSentences
 from rmq_ha.lake.spark.source.batch import RangesPartition, partitions_of, queues_of
-from rmq_ha.lake.spark.source.boundaries import Kind
-from rmq_ha.lake.spark.source.columns import Shape
+from rmq_ha.lake.spark.source.boundaries import BoundaryKind
+from rmq_ha.lake.spark.source.columns import WantedColumns
 from rmq_ha.lake.spark.source.live import LiveQueues
 from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
 from rmq_ha.lake.spark.source.planning import Planner
@@ -60,7 +60,9 @@ def make_stream_reader(
     """
     try:
         parsed = parse_options(options, streaming=True)
-        return RocketmqStreamReader(queues_of(parsed), parsed, Shape(schema, parsed.columns))
+        return RocketmqStreamReader(
+            queues_of(parsed), parsed, WantedColumns(schema, parsed.columns)
+        )
     except WrongUsage as error:
         return UnusableReader(error)
 
@@ -85,7 +87,7 @@ class UnusableReader(InSentences, DataSourceStreamReader, SupportsTriggerAvailab
 class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches in one process; in others only `read` is called."""
 
-    def __init__(self, queues: Queues, options: SourceOptions, shape: Shape) -> None:
+    def __init__(self, queues: Queues, options: SourceOptions, shape: WantedColumns) -> None:
         self._queues = queues
         self._options = options
         self._shape = shape
@@ -199,7 +201,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         """Return up to where each queue may be read: to its end, or to the time in the options."""
         tops = {queue: ends.max_offset for queue, ends in bounds.items()}
         end = self._options.end
-        if end.kind is Kind.TIME:
+        if end.kind is BoundaryKind.TIME:
             now = current(self._queues)
             for queue in tops:
                 at = self._found.get(queue)
@@ -214,9 +216,9 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
     def _start_is_known(self) -> bool:
         """Return whether asking again where a new query begins gives the same offsets."""
         boundary = self._options.start
-        if boundary.kind is Kind.OFFSETS:
+        if boundary.kind is BoundaryKind.OFFSETS:
             return all(offset != -1 for offset in boundary.by_queue.values())
-        return boundary.kind is Kind.EARLIEST
+        return boundary.kind is BoundaryKind.EARLIEST
 
     def _begin_of(self, queue: QueueId, stop: int) -> int:
         """
@@ -226,7 +228,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         repeated while a broker that was there the first time is away.
         """
         boundary = self._options.start
-        is_new = boundary.kind is Kind.OFFSETS and boundary.offset_of(queue) is None
+        is_new = boundary.kind is BoundaryKind.OFFSETS and boundary.offset_of(queue) is None
         if is_new or not self._start_is_known():
             return stop
         return min(stop, Planner(current(self._queues), self._options).start_of(queue))

@@ -63,6 +63,6 @@ class TableReader(InSentences, DataSourceReader):
             from rmq_ha.lake.spark.source.tables_offline import StoreTables
 
             return StoreTables(self._options)
-        from rmq_ha.lake.spark.source.tables_live import BrokerTables
+        from rmq_ha.lake.spark.source.tables_live import LiveBrokerTables
 
-        return BrokerTables(self._options)
+        return LiveBrokerTables(self._options)

@@ -26,20 +26,20 @@ _CODES = {
 }
 
 
-class Broker(NamedTuple):
+class BrokerToAsk(NamedTuple):
     """A broker to ask; `name` is None if only its address is known."""
 
     name: str | None
     address: str
 
 
-class BrokerTables:
+class LiveBrokerTables:
     """The tables of one broker, or of the masters that the name servers know."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    def parts(self) -> list[Broker]:
+    def parts(self) -> list[BrokerToAsk]:
         """
         Return the brokers to ask, one part each.
 
@@ -47,7 +47,7 @@ class BrokerTables:
         """
         options = self._options
         if options.broker_addr:
-            return [Broker(options.broker_name, options.broker_addr)]
+            return [BrokerToAsk(options.broker_name, options.broker_addr)]
         with closing(connect(self._options)) as client:
             try:
                 known = client.cluster().brokers
@@ -55,7 +55,7 @@ class BrokerTables:
                 raise CannotDecide(f"the brokers cannot be listed: {error}") from None
         only = options.broker_name
         brokers = [
-            Broker(name, route.addresses[min(route.addresses)])
+            BrokerToAsk(name, route.addresses[min(route.addresses)])
             for name, route in sorted(known.items())
             if route.addresses and only in (None, name)
         ]
@@ -67,7 +67,7 @@ class BrokerTables:
             )
         return brokers
 
-    def batches(self, broker: Broker, schema: Any) -> Iterator[Any]:
+    def batches(self, broker: BrokerToAsk, schema: Any) -> Iterator[Any]:
         """
         Yield the rows of one broker.
 
@@ -81,7 +81,7 @@ class BrokerTables:
                     f"{broker.address} cannot be asked for {self._options.table}: {error}"
                 ) from None
 
-    def _batches(self, client: BlockingClient, broker: Broker, schema: Any) -> Iterator[Any]:
+    def _batches(self, client: BlockingClient, broker: BrokerToAsk, schema: Any) -> Iterator[Any]:
         table, topics = self._options.table, self._options.subscription
         if table in _CODES:
             body = _body(client, broker, _CODES[table])
@@ -99,7 +99,7 @@ class BrokerTables:
                 yield batch_of(units, schema)
         yield batch_of(rows, schema)
 
-    def _queues(self, client: BlockingClient, broker: Broker) -> Iterator[QueueId]:
+    def _queues(self, client: BlockingClient, broker: BrokerToAsk) -> Iterator[QueueId]:
         body = _body(client, broker, RequestCode.GET_ALL_TOPIC_CONFIG)
         subscription = self._options.subscription
         counts = {
@@ -113,12 +113,12 @@ class BrokerTables:
             yield from filter(subscription.wants, queues)
 
 
-def _body(client: BlockingClient, broker: Broker, code: int, **ext: str) -> bytes:
+def _body(client: BlockingClient, broker: BrokerToAsk, code: int, **ext: str) -> bytes:
     return bytes(client.call(broker.address, RemotingCommand(code, ext)).body or b"")
 
 
 def _units_of(
-    client: BlockingClient, broker: Broker, queue: QueueId, start: int, stop: int
+    client: BlockingClient, broker: BrokerToAsk, queue: QueueId, start: int, stop: int
 ) -> Iterator[list[Row]]:
     ext = {"topic": queue.topic, "queueId": str(queue.queue_id)}
     while start < stop:

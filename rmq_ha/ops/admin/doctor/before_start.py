@@ -17,10 +17,15 @@ from rmq_ha.base.seams import Host
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.brokers import broker_config
 from rmq_ha.client.rules.errors import BrokerRefused
-from rmq_ha.ops.admin.doctor.facts import Broker, Facts, NotLooked
-from rmq_ha.ops.admin.doctor.findings import Finding, Observation, Rule, Severity, judge
-from rmq_ha.ops.admin.doctor.gather import Scope, look_at_machine, look_at_names, resolve_names
-from rmq_ha.ops.admin.doctor.local import Local
+from rmq_ha.ops.admin.doctor.facts import BrokerFacts, ClusterFacts, NotLooked
+from rmq_ha.ops.admin.doctor.findings import DoctorFinding, DoctorSeverity, Observation, Rule, judge
+from rmq_ha.ops.admin.doctor.gather import (
+    DoctorScope,
+    look_at_machine,
+    look_at_names,
+    resolve_names,
+)
+from rmq_ha.ops.admin.doctor.local import LocalFacts
 from rmq_ha.ops.admin.doctor.probe import port_at
 from rmq_ha.ops.admin.session import Session
 
@@ -59,9 +64,9 @@ CODES = (
 """Codes of the rules that need no running broker."""
 
 
-async def look_before_start(session: Session, scope: Scope) -> Facts:
+async def look_before_start(session: Session, scope: DoctorScope) -> ClusterFacts:
     """Ask name servers, and look at this machine; the broker of the file does not run."""
-    facts = Facts(now_ms=session.host.now_ms())
+    facts = ClusterFacts(now_ms=session.host.now_ms())
     look_at_machine(facts, session, scope)
     asker = await look_at_names(facts, session, scope)
     local = facts.local
@@ -88,7 +93,7 @@ async def look_before_start(session: Session, scope: Scope) -> Facts:
     return facts
 
 
-async def _look_at_addresses(host: Host, local: Local) -> None:
+async def _look_at_addresses(host: Host, local: LocalFacts) -> None:
     """
     Note which addresses of the file are not of this machine: only a machine that has an address can
     listen there.
@@ -109,7 +114,9 @@ async def _is_here(host: Host, address: str) -> bool:
     return True
 
 
-async def _look_at_master(asker: Asker, session: Session, facts: Facts, local: Local) -> None:
+async def _look_at_master(
+    asker: Asker, session: Session, facts: ClusterFacts, local: LocalFacts
+) -> None:
     """Find the master's port for slaves and note whether this machine reaches it."""
     if local.role != BrokerRole.SLAVE.value:
         return
@@ -124,7 +131,7 @@ async def _look_at_master(asker: Asker, session: Session, facts: Facts, local: L
             local.master_problem = "that is a port for clients (listenPort)"
 
 
-async def _port_for_slaves(asker: Asker, facts: Facts, master: Broker) -> str:
+async def _port_for_slaves(asker: Asker, facts: ClusterFacts, master: BrokerFacts) -> str:
     try:
         config = await asker.run(broker_config(master.address))
     except (RemotingError, BrokerRefused, ProtocolViolation) as error:
@@ -133,16 +140,16 @@ async def _port_for_slaves(asker: Asker, facts: Facts, master: Broker) -> str:
     return f"{config.get('brokerIP2') or master.host}:{config.get('haListenPort', '10912')}"
 
 
-def judge_before_start(facts: Facts, rules: tuple[Rule, ...]) -> list[Finding]:
+def judge_before_start(facts: ClusterFacts, rules: tuple[Rule, ...]) -> list[DoctorFinding]:
     """Judge the facts by those rules that need no running broker."""
     return judge(facts, [rule for rule in rules if rule.code in CODES])
 
 
-def _starting(facts: Facts) -> Local | None:
+def _starting(facts: ClusterFacts) -> LocalFacts | None:
     return facts.local if facts.local is not None and facts.local.is_starting else None
 
 
-def _id_in_use(facts: Facts) -> Iterator[Observation]:
+def _id_in_use(facts: ClusterFacts) -> Iterator[Observation]:
     local = _starting(facts)
     for broker in facts.brokers if local else ():
         is_ours = local and (broker.name, broker.broker_id) == (local.broker_name, local.broker_id)
@@ -153,25 +160,25 @@ def _id_in_use(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _port_taken(facts: Facts) -> Iterator[Observation]:
+def _port_taken(facts: ClusterFacts) -> Iterator[Observation]:
     local = _starting(facts)
     for text in local.taken_ports if local else ():
         yield Observation(local.file if local else "", f"something listens on port {text}")
 
 
-def _store_open(facts: Facts) -> Iterator[Observation]:
+def _store_open(facts: ClusterFacts) -> Iterator[Observation]:
     local = _starting(facts)
     if local and local.is_open:
         yield Observation(local.store, "another broker has it open")
 
 
-def _store_unusable(facts: Facts) -> Iterator[Observation]:
+def _store_unusable(facts: ClusterFacts) -> Iterator[Observation]:
     local = _starting(facts)
     if local and not local.is_writable:
         yield Observation(local.store, "nothing can be written or made there by this user")
 
 
-def _without_master(facts: Facts) -> Iterator[Observation]:
+def _without_master(facts: ClusterFacts) -> Iterator[Observation]:
     local = _starting(facts)
     if local is None or local.role != BrokerRole.SLAVE.value:
         return
@@ -182,22 +189,22 @@ def _without_master(facts: Facts) -> Iterator[Observation]:
         yield Observation(local.file, f"no name server knows a master called {local.broker_name}")
 
 
-def _bind_elsewhere(facts: Facts) -> Iterator[Observation]:
+def _bind_elsewhere(facts: ClusterFacts) -> Iterator[Observation]:
     if facts.local:
         yield from _no_address(facts.local, facts.local.not_here)
 
 
-def _address_elsewhere(facts: Facts) -> Iterator[Observation]:
+def _address_elsewhere(facts: ClusterFacts) -> Iterator[Observation]:
     if facts.local:
         yield from _no_address(facts.local, facts.local.elsewhere)
 
 
-def _no_address(local: Local, texts: list[str]) -> Iterator[Observation]:
+def _no_address(local: LocalFacts, texts: list[str]) -> Iterator[Observation]:
     for text in texts:
         yield Observation(local.file, f"{text} is no address of this machine")
 
 
-def _master_unreachable(facts: Facts) -> Iterator[Observation]:
+def _master_unreachable(facts: ClusterFacts) -> Iterator[Observation]:
     local = _starting(facts)
     if local and local.master_problem is not None:
         yield Observation(
@@ -208,7 +215,7 @@ def _master_unreachable(facts: Facts) -> Iterator[Observation]:
 RULES = (
     Rule(
         "bind-elsewhere",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "before a start: an address to listen on is none of this machine, so the start would fail",
         "write an address that `ip address` shows here, or leave `bindAddress` (`metricsAddress`) "
         "empty: all",
@@ -216,7 +223,7 @@ RULES = (
     ),
     Rule(
         "address-elsewhere",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "before a start: an address that others shall use is none of this machine",
         "it is right only where the ports are forwarded (NAT, containers); else write an address "
         "that `ip address` shows here",
@@ -224,7 +231,7 @@ RULES = (
     ),
     Rule(
         "master-unreachable",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "before a start: the file is a slave's, and its master's port for slaves cannot be reached "
         "from here: it would not follow",
         "open it in the firewall (`haListenPort` at the master, 10912 by default); look whether "
@@ -233,7 +240,7 @@ RULES = (
     ),
     Rule(
         "id-in-use",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "before a start: a running broker has the brokerName and brokerId of the properties "
         "file; the last one that registers takes the name from the other",
         "give it another `brokerId` (a slave), or another `brokerName`; if it shall take the other"
@@ -242,21 +249,21 @@ RULES = (
     ),
     Rule(
         "port-taken",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "before a start: a port of the properties file is taken, so the start would fail",
         "stop what listens there (this broker may run already), or change `listenPort`",
         _port_taken,
     ),
     Rule(
         "store-open",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "before a start: another process has the store open",
         "stop it first; two brokers need two `storePathRootDir`",
         _store_open,
     ),
     Rule(
         "store-unusable",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "before a start: the store cannot be written to, or made where it should be",
         "correct `storePathRootDir`, give the broker's user the right to write there (run this as"
         " that user), or mount the disk for writing",
@@ -264,7 +271,7 @@ RULES = (
     ),
     Rule(
         "slave-without-master",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "before a start: the file is a slave's, and no name server knows a master of its name",
         "start the master first, or compare `brokerName` and `namesrvAddr` of both",
         _without_master,

@@ -12,7 +12,14 @@ from rmq_ha.base.tls.files import certificate_names, certificate_text
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.brokers import broker_config, replication_of, runtime_info, topic_table
 from rmq_ha.client.rules.errors import BrokerRefused
-from rmq_ha.ops.admin.doctor.facts import Broker, Certificate, Facts, NotLooked, Sample, Status
+from rmq_ha.ops.admin.doctor.facts import (
+    BrokerFacts,
+    CertificateFacts,
+    ClusterFacts,
+    NotLooked,
+    Sample,
+    Status,
+)
 from rmq_ha.ops.admin.doctor.probe import certificate_at, page_at, port_at
 from rmq_ha.ops.admin.session import Session
 
@@ -23,7 +30,7 @@ _LOOPBACKS = ("127.", "::1", "localhost")
 
 
 async def look_at_broker(
-    asker: Asker, session: Session, facts: Facts, broker: Broker, here: str
+    asker: Asker, session: Session, facts: ClusterFacts, broker: BrokerFacts, here: str
 ) -> list[NotLooked]:
     """
     Ask a broker and its ports, and fill in the facts about it.
@@ -66,7 +73,7 @@ async def look_at_broker(
 
 
 async def _look_at_certificate(
-    session: Session, facts: Facts, broker: Broker, timeout_s: float
+    session: Session, facts: ClusterFacts, broker: BrokerFacts, timeout_s: float
 ) -> list[NotLooked]:
     """
     Look at the certificate that the broker shows, if this client or the broker is set up for TLS.
@@ -78,7 +85,7 @@ async def _look_at_certificate(
     except OSError as error:
         return [NotLooked(f"the certificate of {broker}", str(error))]
     facts.certificates.append(
-        Certificate(
+        CertificateFacts(
             broker.address,
             certificate_text(shown),
             shown.not_valid_before_utc,
@@ -90,7 +97,7 @@ async def _look_at_certificate(
     return []
 
 
-async def _look_at_ports(session: Session, broker: Broker, timeout_s: float) -> None:
+async def _look_at_ports(session: Session, broker: BrokerFacts, timeout_s: float) -> None:
     own = parse_host_port(broker.address)
     broker.fast = await port_at(session.host, str(own.with_distance(-_FAST)), timeout_s)
     text = broker.config.get("haListenPort", "")
@@ -100,7 +107,7 @@ async def _look_at_ports(session: Session, broker: Broker, timeout_s: float) -> 
 
 
 async def _look_at_status(
-    session: Session, broker: Broker, here: str, timeout_s: float
+    session: Session, broker: BrokerFacts, here: str, timeout_s: float
 ) -> list[NotLooked]:
     port = broker.config.get("metricsPort", "0")
     if port in ("", "0"):
@@ -170,7 +177,7 @@ def clock_ahead(date: str, now_ms: int) -> int | None:
     return round((moment - datetime.fromtimestamp(now_ms / 1000, UTC)).total_seconds() * 1000) + 500
 
 
-def _clock_of(broker: Broker, now_ms: int) -> None:
+def _clock_of(broker: BrokerFacts, now_ms: int) -> None:
     """
     Compute how many milliseconds the broker's clock is ahead of the clock of this machine.
 

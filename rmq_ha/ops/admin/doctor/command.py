@@ -8,9 +8,9 @@ import click
 from rmq_ha.base.host.process import local_address
 from rmq_ha.base.host.surroundings import real_surroundings
 from rmq_ha.base.model.printable import counted
-from rmq_ha.ops.admin.doctor.facts import Facts
-from rmq_ha.ops.admin.doctor.findings import Finding, Severity, is_healthy, judge
-from rmq_ha.ops.admin.doctor.gather import Scope, gather
+from rmq_ha.ops.admin.doctor.facts import ClusterFacts
+from rmq_ha.ops.admin.doctor.findings import DoctorFinding, DoctorSeverity, is_healthy, judge
+from rmq_ha.ops.admin.doctor.gather import DoctorScope, gather
 from rmq_ha.ops.admin.doctor.rules import RULES
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, Session, run
@@ -49,7 +49,7 @@ def doctor(which: str, again_s: float, config: str | None, store: str | None) ->
     Exit code 0: nothing, or notes only; 1: findings; 4: nobody answers.
     """
 
-    scope = Scope(
+    scope = DoctorScope(
         which, local_address(), again_s, config or "", store or "", real_surroundings(".")
     )
 
@@ -59,7 +59,7 @@ def doctor(which: str, again_s: float, config: str | None, store: str | None) ->
     run(work)
 
 
-async def examine(session: Session, scope: Scope) -> int | None:
+async def examine(session: Session, scope: DoctorScope) -> int | None:
     """
     Gather the facts, judge them, and show the findings.
 
@@ -75,7 +75,9 @@ async def examine(session: Session, scope: Scope) -> int | None:
     return None if is_healthy(findings) else FAILED
 
 
-def show(session: Session, facts: Facts, findings: list[Finding], rules: int = len(RULES)) -> None:
+def show(
+    session: Session, facts: ClusterFacts, findings: list[DoctorFinding], rules: int = len(RULES)
+) -> None:
     """Show the findings as a table, the remedy for each code in it, and what was not looked at."""
     output = session.output
     if output.as_json:
@@ -108,14 +110,16 @@ def show(session: Session, facts: Facts, findings: list[Finding], rules: int = l
     )
 
 
-def _sum_of(findings: list[Finding]) -> str:
+def _sum_of(findings: list[DoctorFinding]) -> str:
     """Return `1 error, 2 warnings`, or that nothing is to be done."""
     counts = Counter(item.severity for item in findings)
-    parts = [counted(counts[item.value], item.value) for item in Severity if counts[item.value]]
+    parts = [
+        counted(counts[item.value], item.value) for item in DoctorSeverity if counts[item.value]
+    ]
     return ", ".join(parts) if not is_healthy(findings) else ", ".join(["nothing to do", *parts])
 
 
-def _looked_at(facts: Facts, rules: int) -> dict[str, Any]:
+def _looked_at(facts: ClusterFacts, rules: int) -> dict[str, Any]:
     return {
         "rules": rules,
         "name_servers": len(facts.name_servers),

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from rmq_ha.base.model.flags import PERM_WRITE
 from rmq_ha.base.model.printable import counted
 from rmq_ha.base.model.topics import RETRY_PREFIX, is_system
-from rmq_ha.ops.admin.doctor.facts import Facts, Group, Queue
-from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
+from rmq_ha.ops.admin.doctor.facts import ClusterFacts, GroupFacts, QueueFacts
+from rmq_ha.ops.admin.doctor.findings import DoctorSeverity, Observation, Rule
 
 MANY = 100_000
 STUCK = 1_000
@@ -15,7 +15,7 @@ GROWING_MS = 3_600_000
 _BROADCASTING = "BROADCASTING"
 
 
-def _two_subscriptions(facts: Facts) -> Iterator[Observation]:
+def _two_subscriptions(facts: ClusterFacts) -> Iterator[Observation]:
     for group in facts.groups:
         own = RETRY_PREFIX + group.name
         kinds: dict[tuple[tuple[str, str], ...], str] = {}
@@ -32,7 +32,7 @@ def _subscriptions_text(subscriptions: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"{topic} [{expression}]" for topic, expression in subscriptions) or "nothing"
 
 
-def _not_committing(facts: Facts) -> Iterator[Observation]:
+def _not_committing(facts: ClusterFacts) -> Iterator[Observation]:
     for group in facts.groups:
         stuck = [q for q in group.queues if q.lag > 0 and q.later is not None]
         if group.members and stuck and all(q.later == q.offset for q in stuck):
@@ -43,18 +43,18 @@ def _not_committing(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _no_members(facts: Facts) -> Iterator[Observation]:
+def _no_members(facts: ClusterFacts) -> Iterator[Observation]:
     for group in facts.groups:
         if group.lag and not group.members:
             yield Observation(group.name, f"{group.lag} messages wait, and it has no member")
 
 
-def _queues_text(queues: list[Queue]) -> str:
+def _queues_text(queues: list[QueueFacts]) -> str:
     more = f" and {len(queues) - 1} queues more" if len(queues) > 1 else ""
     return f"{queues[0]}{more}"
 
 
-def _unread_deleted(facts: Facts) -> Iterator[Observation]:
+def _unread_deleted(facts: ClusterFacts) -> Iterator[Observation]:
     for group in facts.groups:
         lost = [q for q in group.queues if 0 <= q.offset < q.begin]
         if lost:
@@ -64,7 +64,7 @@ def _unread_deleted(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _unread_soon(facts: Facts) -> Iterator[Observation]:
+def _unread_soon(facts: ClusterFacts) -> Iterator[Observation]:
     for group in facts.groups:
         old = [q for q in group.queues if q.old_end is not None and _place(q) < q.old_end]
         if old:
@@ -74,11 +74,11 @@ def _unread_soon(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _place(queue: Queue) -> int:
+def _place(queue: QueueFacts) -> int:
     return max(queue.offset, queue.begin)
 
 
-def _offsets_beyond_end(facts: Facts) -> Iterator[Observation]:
+def _offsets_beyond_end(facts: ClusterFacts) -> Iterator[Observation]:
     for group in facts.groups:
         wrong = [q for q in group.queues if q.offset > q.end]
         if wrong:
@@ -87,7 +87,7 @@ def _offsets_beyond_end(facts: Facts) -> Iterator[Observation]:
             yield Observation(group.name, text)
 
 
-def _missing(facts: Facts) -> Iterator[Observation]:
+def _missing(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.brokers:
         for group in broker.replication.get("missing_groups") or ():
             yield Observation(
@@ -95,7 +95,7 @@ def _missing(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _read_only(facts: Facts) -> Iterator[Observation]:
+def _read_only(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.brokers:
         for topic, config in sorted(broker.topic_configs.items()):
             if not config.perm & PERM_WRITE and broker.is_master and not is_system(topic):
@@ -104,14 +104,14 @@ def _read_only(facts: Facts) -> Iterator[Observation]:
                 )
 
 
-def _disabled(facts: Facts) -> Iterator[Observation]:
+def _disabled(facts: ClusterFacts) -> Iterator[Observation]:
     for group in facts.groups:
         where = [name for name, enabled in group.enabled.items() if not enabled]
         if where and (group.members or group.lag):
             yield Observation(group.name, f"it may not consume at {', '.join(where)}")
 
 
-def _unreadable(facts: Facts) -> Iterator[Observation]:
+def _unreadable(facts: ClusterFacts) -> Iterator[Observation]:
     for item in facts.unreadable_queues:
         yield Observation(
             item.topic,
@@ -122,7 +122,7 @@ def _unreadable(facts: Facts) -> Iterator[Observation]:
         )
 
 
-def _idle(facts: Facts) -> Iterator[Observation]:
+def _idle(facts: ClusterFacts) -> Iterator[Observation]:
     for group in facts.groups:
         count = Counter(q.topic for q in group.queues if not q.topic.startswith(RETRY_PREFIX))
         if not count or group.model == _BROADCASTING:
@@ -134,13 +134,13 @@ def _idle(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _far_behind(facts: Facts) -> Iterator[Observation]:
+def _far_behind(facts: ClusterFacts) -> Iterator[Observation]:
     for group in facts.groups:
         if group.lag > MANY:
             yield Observation(group.name, f"it is {group.lag} messages behind")
 
 
-def _one_queue(facts: Facts) -> Iterator[Observation]:
+def _one_queue(facts: ClusterFacts) -> Iterator[Observation]:
     for group in facts.groups:
         worst = max(group.queues, key=lambda q: q.lag, default=None)
         if worst is None or worst.lag < STUCK or _siblings(group, worst) < 4:
@@ -149,11 +149,11 @@ def _one_queue(facts: Facts) -> Iterator[Observation]:
             yield Observation(group.name, f"{worst.lag} of its messages wait in one queue: {worst}")
 
 
-def _siblings(group: Group, queue: Queue) -> int:
+def _siblings(group: GroupFacts, queue: QueueFacts) -> int:
     return sum(other.topic == queue.topic for other in group.queues)
 
 
-def _dead_letters(facts: Facts, *, fresh: bool) -> Iterator[Observation]:
+def _dead_letters(facts: ClusterFacts, *, fresh: bool) -> Iterator[Observation]:
     for item in facts.dead_letters:
         is_fresh = 0 < facts.now_ms - item.last_ms < GROWING_MS
         if item.messages and is_fresh is fresh:
@@ -164,18 +164,18 @@ def _dead_letters(facts: Facts, *, fresh: bool) -> Iterator[Observation]:
             )
 
 
-def _growing(facts: Facts) -> Iterator[Observation]:
+def _growing(facts: ClusterFacts) -> Iterator[Observation]:
     return _dead_letters(facts, fresh=True)
 
 
-def _waiting(facts: Facts) -> Iterator[Observation]:
+def _waiting(facts: ClusterFacts) -> Iterator[Observation]:
     return _dead_letters(facts, fresh=False)
 
 
 RULES = (
     Rule(
         "two-subscriptions",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "members of one group subscribe different topics or tags: they get messages that they "
         "did not subscribe, and messages are skipped",
         "give programs that want different things different groups; restart those that still run "
@@ -184,7 +184,7 @@ RULES = (
     ),
     Rule(
         "not-committing",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "members are there and messages wait, but no offset moves: a listener hangs, takes "
         "longer than the look, or never commits",
         "`rmqha-admin group show GROUP` names the members; look at their threads and logs; "
@@ -193,7 +193,7 @@ RULES = (
     ),
     Rule(
         "no-members",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "messages wait for a group that has no member",
         "start its programs, or `rmqha-admin group delete GROUP` if the group is not needed "
         "any more",
@@ -201,7 +201,7 @@ RULES = (
     ),
     Rule(
         "unread-deleted",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "messages were deleted by age, or for want of space, before a group had read them",
         "a longer `fileReservedTime`, more disk, or more members; the rest goes on by itself at "
         "the first message that is there",
@@ -209,7 +209,7 @@ RULES = (
     ),
     Rule(
         "unread-soon-deleted",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "messages that a group has not read are older than four fifths of `fileReservedTime`",
         "`rmqha-admin broker config set NAME fileReservedTime=HOURS` keeps them longer, if the "
         "disk has room; see no-members and not-committing",
@@ -217,7 +217,7 @@ RULES = (
     ),
     Rule(
         "offset-beyond-end",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a group's offset lies behind the end of its queue: the broker lost messages (an empty "
         "or older store), or the topic was made again; new messages may be skipped",
         "`rmqha-admin reset-offset TOPIC -g GROUP --to TIME`",
@@ -225,21 +225,21 @@ RULES = (
     ),
     Rule(
         "group-disabled",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "consumeEnable=false: brokers give a group nothing",
         "`rmqha-admin group update GROUP --consume` when it may go on",
         _disabled,
     ),
     Rule(
         "topic-read-only",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "a topic may be read and not written: its producers get an error",
         "`rmqha-admin topic update TOPIC --perm RW`, unless it is to be emptied",
         _read_only,
     ),
     Rule(
         "group-missing",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "consumers are connected in a group that the broker does not have, and does not make "
         "(autoCreateSubscriptionGroup=false): they get nothing",
         "`rmqha-admin group create GROUP`; if its name is wrong, correct it in the program",
@@ -247,14 +247,14 @@ RULES = (
     ),
     Rule(
         "idle-members",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "a group has more members than queues: some get nothing",
         "`rmqha-admin topic update TOPIC --queues N`, or fewer members",
         _idle,
     ),
     Rule(
         "far-behind",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a group is more than 100,000 messages behind",
         "more members (as many as queues), or a faster listener; `rmqha-admin lag GROUP` shows "
         "each queue",
@@ -262,7 +262,7 @@ RULES = (
     ),
     Rule(
         "one-queue-behind",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "nearly all that waits for a group waits in one queue: its member hangs, or nearly all "
         "messages have one sharding key",
         "`rmqha-admin lag GROUP` shows where; restart the member that has this queue, or choose "
@@ -271,7 +271,7 @@ RULES = (
     ),
     Rule(
         "unreadable-queues",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "unread messages lie in queues of a topic beyond its read queues: no consumer gets them. "
         "Brokers of 4.9 put retries there when a group's retryQueueNums is above what its retry "
         "topic has",
@@ -281,7 +281,7 @@ RULES = (
     ),
     Rule(
         "dlq-growing",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a group gave up messages within the last hour",
         "`rmqha-admin dlq show GROUP` shows them; mend the listener, then `rmqha-admin dlq "
         "resend GROUP`",
@@ -289,7 +289,7 @@ RULES = (
     ),
     Rule(
         "dlq-waiting",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "messages that a group gave up lie there",
         "`rmqha-admin dlq show GROUP`; `rmqha-admin dlq resend GROUP` sends them again, once each",
         _waiting,

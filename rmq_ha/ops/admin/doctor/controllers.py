@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
-from rmq_ha.ops.admin.doctor.facts import Facts, LeaderlessSet, SetMember
-from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
+from rmq_ha.ops.admin.doctor.facts import ClusterFacts, LeaderlessSet, SetMember
+from rmq_ha.ops.admin.doctor.findings import DoctorSeverity, Observation, Rule
 
 
-def _none_leads(facts: Facts) -> Iterator[Observation]:
+def _none_leads(facts: ClusterFacts) -> Iterator[Observation]:
     if facts.controllers and not facts.controllers_lead():
         told = "; ".join(
             f"{item.address}: {item.problem or 'it knows no leader'}" for item in facts.controllers
@@ -16,7 +16,7 @@ def _none_leads(facts: Facts) -> Iterator[Observation]:
         yield Observation("controllers", told)
 
 
-def _silent(facts: Facts) -> Iterator[Observation]:
+def _silent(facts: ClusterFacts) -> Iterator[Observation]:
     """
     Name controllers that do not answer while the others still elect. If none elects,
     `no-controller` names them.
@@ -26,7 +26,7 @@ def _silent(facts: Facts) -> Iterator[Observation]:
             yield Observation(item.address, f"the controller does not answer: {item.problem}")
 
 
-def _nobody_leads(facts: Facts) -> Iterator[Observation]:
+def _nobody_leads(facts: ClusterFacts) -> Iterator[Observation]:
     for item in facts.leaderless:
         yield Observation(item.name, f"no master leads this set: {_why_nobody(item)}")
 
@@ -52,7 +52,7 @@ def _listed(members: Iterable[SetMember]) -> str:
 RULES = (
     Rule(
         "nobody-leads",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "no broker of a set in controller mode may lead: those that have all messages do not run, "
         "so producers and consumers find no master",
         "start the broker that the finding names, with its store. If it runs already, its log and "
@@ -63,7 +63,7 @@ RULES = (
     ),
     Rule(
         "no-controller",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "no controller leads, because most of them are away: if a master dies, no other broker "
         "is elected",
         "start them, and open their ports (those of `controllerDLegerPeers`) between them and "
@@ -72,7 +72,7 @@ RULES = (
     ),
     Rule(
         "controller-silent",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a controller does not answer: the others elect, and one more may be too many",
         "start it, or look whether a firewall is between; take it out of `controllerAddr` if it "
         "is gone for good",

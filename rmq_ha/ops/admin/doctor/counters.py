@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from rmq_ha.ops.admin.doctor.facts import Broker, Facts, Status
-from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
+from rmq_ha.ops.admin.doctor.facts import BrokerFacts, ClusterFacts, Status
+from rmq_ha.ops.admin.doctor.findings import DoctorSeverity, Observation, Rule
 
 FEW_FILES = 4096
 NEARLY = 0.8
@@ -148,20 +148,20 @@ _NOW = (
 )
 
 
-def _statuses(facts: Facts) -> Iterator[tuple[Broker, Status]]:
+def _statuses(facts: ClusterFacts) -> Iterator[tuple[BrokerFacts, Status]]:
     for broker in facts.answering():
         if broker.status is not None and broker.status.problem is None:
             yield broker, broker.status
 
 
-def _counted_since_start(metric: str, facts: Facts) -> Iterator[Observation]:
+def _counted_since_start(metric: str, facts: ClusterFacts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         count = status.total(metric)
         if count:
             yield Observation(str(broker), f"{metric} is {count:.0f} since its start")
 
 
-def _now(metric: str, facts: Facts) -> Iterator[Observation]:
+def _now(metric: str, facts: ClusterFacts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         growth = status.growth(metric)
         if growth is not None and growth > 0:
@@ -182,14 +182,14 @@ def _reasons(status: Status, metric: str) -> str:
     return f" ({', '.join(sorted(reasons))})" if reasons else ""
 
 
-def _refused_ahead(facts: Facts) -> Iterator[Observation]:
+def _refused_ahead(facts: ClusterFacts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         count = status.total("rmqha_replication_refused_ahead")
         if count:
             yield Observation(str(broker), f"it refuses the slaves of {count:.0f} machines")
 
 
-def _member_diverged(facts: Facts) -> Iterator[Observation]:
+def _member_diverged(facts: ClusterFacts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         if status.total("rmqha_dledger_diverged"):
             yield Observation(
@@ -197,14 +197,14 @@ def _member_diverged(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _no_leader_known(facts: Facts) -> Iterator[Observation]:
+def _no_leader_known(facts: ClusterFacts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         name = "rmqha_dledger_has_leader"
         if name in status.metrics and not status.total(name):
             yield Observation(str(broker), "it knows no leader of its group")
 
 
-def _reactor(facts: Facts) -> Iterator[Observation]:
+def _reactor(facts: ClusterFacts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         worst = status.total("rmqha_reactor_lag_max_seconds")
         if worst > LAG_S:
@@ -213,7 +213,7 @@ def _reactor(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _few_files(facts: Facts) -> Iterator[Observation]:
+def _few_files(facts: ClusterFacts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         most = status.total("process_max_fds")
         if 0 < most < FEW_FILES:
@@ -230,7 +230,7 @@ def _share(status: Status, used: str, most: str) -> float:
     return status.total(used) / limit if limit > 0 else 0.0
 
 
-def _running_out(facts: Facts) -> Iterator[Observation]:
+def _running_out(facts: ClusterFacts) -> Iterator[Observation]:
     pairs = (
         ("process_open_fds", "process_max_fds", "open files"),
         ("rmqha_open_connections", "rmqha_connection_places", "places for connections"),
@@ -243,7 +243,7 @@ def _running_out(facts: Facts) -> Iterator[Observation]:
                 )
 
 
-def _series(facts: Facts) -> Iterator[Observation]:
+def _series(facts: ClusterFacts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         left_out = status.total("rmqha_series_left_out")
         if left_out:
@@ -251,10 +251,12 @@ def _series(facts: Facts) -> Iterator[Observation]:
 
 
 def _rules(
-    counters: Iterable[_Counter], look: Callable[[str, Facts], Iterator[Observation]]
+    counters: Iterable[_Counter], look: Callable[[str, ClusterFacts], Iterator[Observation]]
 ) -> Iterator[Rule]:
     for item in counters:
-        yield Rule(item.code, Severity.WARNING, item.cause, item.fix, partial(look, item.metric))
+        yield Rule(
+            item.code, DoctorSeverity.WARNING, item.cause, item.fix, partial(look, item.metric)
+        )
 
 
 RULES = (
@@ -262,7 +264,7 @@ RULES = (
     *_rules(_NOW, _now),
     Rule(
         "slave-refused-ahead",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a Java slave came with more than its master had, and is refused until it comes with less",
         "empty the slave's store, or promote it if its messages count; docs/operations.md, "
         '"Logs that part"',
@@ -270,42 +272,42 @@ RULES = (
     ),
     Rule(
         "member-diverged",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "two members of a DLedger group committed different entries",
         "stop the group, keep all stores, compare the ledgers; empty the member that is wrong",
         _member_diverged,
     ),
     Rule(
         "no-leader-known",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a member of a DLedger group knows no leader",
         "`rmqha-admin dledger status`; open the port of `dLegerPeers` between all members",
         _no_leader_known,
     ),
     Rule(
         "reactor-late",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "the broker's only thread was held up for more than a second",
         "look at the machine's load, swap and disk; move topics to another broker",
         _reactor,
     ),
     Rule(
         "few-files",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "the limit of open files is low",
         "LimitNOFILE=65536 of systemd (`ulimit -Hn`), and restart it",
         _few_files,
     ),
     Rule(
         "running-out",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "four fifths of the open files, or of the places for connections, are taken",
         "raise LimitNOFILE, or find out who has so many: `rmqha-admin connections`",
         _running_out,
     ),
     Rule(
         "series-left-out",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "not all topics and groups have metrics",
         "raise `metricsSeriesLimit`, if your metrics store can take more",
         _series,

@@ -1,6 +1,6 @@
 """
 Facts: what was seen of a cluster. A fact that could not be asked is None or empty, and
-`Facts.not_looked` says why.
+`ClusterFacts.not_looked` says why.
 """
 
 import re
@@ -15,7 +15,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.wire.route_bodies import Rival
 from rmq_ha.base.wire.stat_bodies import ASIDE, Connection
-from rmq_ha.ops.admin.doctor.local import Local
+from rmq_ha.ops.admin.doctor.local import LocalFacts
 from rmq_ha.server.replication.statistics import MasterStatistics
 
 _RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
@@ -123,7 +123,7 @@ class Status:
         return sum(value for _, value in self.later.get(name, ())) - self.total(name)
 
 
-class Certificate(NamedTuple):
+class CertificateFacts(NamedTuple):
     """
     A certificate that a server shows, or that lies in a file.
 
@@ -142,7 +142,7 @@ class Certificate(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Broker:
+class BrokerFacts:
     """
     One broker, as a name server knows it and as it describes itself.
 
@@ -275,7 +275,7 @@ class Broker:
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-class Queue(NamedTuple):
+class QueueFacts(NamedTuple):
     """
     A queue of a broker, and the place of a group in it.
 
@@ -304,7 +304,7 @@ class Queue(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Group:
+class GroupFacts:
     """
     A consumer group, at all brokers.
 
@@ -320,7 +320,7 @@ class Group:
     members: dict[str, Connection] = field(default_factory=dict)
     subscriptions: dict[str, dict[str, str]] = field(default_factory=dict)
     model: str = ""
-    queues: list[Queue] = field(default_factory=list)
+    queues: list[QueueFacts] = field(default_factory=list)
 
     @property
     def lag(self) -> int:
@@ -344,7 +344,7 @@ class UnreadableQueues(NamedTuple):
     messages: int
 
 
-class DeadLetters(NamedTuple):
+class DeadLetterFacts(NamedTuple):
     """
     The dead letters of a group.
 
@@ -407,7 +407,7 @@ class NotLooked(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Facts:
+class ClusterFacts:
     """
     All facts of one look at a cluster.
 
@@ -418,17 +418,17 @@ class Facts:
     now_ms: int
     again_s: float = 0.0
     name_servers: list[NameServer] = field(default_factory=list)
-    brokers: list[Broker] = field(default_factory=list)
+    brokers: list[BrokerFacts] = field(default_factory=list)
     controllers: list[Controller] = field(default_factory=list)
     leaderless: list[LeaderlessSet] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
-    dead_letters: list[DeadLetters] = field(default_factory=list)
+    groups: list[GroupFacts] = field(default_factory=list)
+    dead_letters: list[DeadLetterFacts] = field(default_factory=list)
     unreadable_queues: list[UnreadableQueues] = field(default_factory=list)
-    certificates: list[Certificate] = field(default_factory=list)
-    local: Local | None = None
+    certificates: list[CertificateFacts] = field(default_factory=list)
+    local: LocalFacts | None = None
     not_looked: list[NotLooked] = field(default_factory=list)
 
-    def pairs(self) -> Iterator[tuple[str, list[Broker]]]:
+    def pairs(self) -> Iterator[tuple[str, list[BrokerFacts]]]:
         """Yield each registered broker name with its brokers."""
         for name in dict.fromkeys(item.name for item in self.brokers if item.name):
             yield name, [item for item in self.brokers if item.name == name]
@@ -446,11 +446,11 @@ class Facts:
         """Return whether a controller that answers knows the leader of the controllers."""
         return any(item.leader for item in self.controllers)
 
-    def answering(self) -> list[Broker]:
+    def answering(self) -> list[BrokerFacts]:
         return [item for item in self.brokers if item.answers]
 
 
-def master_of(members: Iterable[Broker]) -> Broker | None:
+def master_of(members: Iterable[BrokerFacts]) -> BrokerFacts | None:
     """
     Return the broker that answers as the only master of a name; None: there is none, or several.
     """
@@ -458,6 +458,6 @@ def master_of(members: Iterable[Broker]) -> Broker | None:
     return masters[0] if len(masters) == 1 else None
 
 
-def registered_master(members: Iterable[Broker]) -> Broker | None:
+def registered_master(members: Iterable[BrokerFacts]) -> BrokerFacts | None:
     """Return the broker that name servers call the master."""
     return next((item for item in members if item.broker_id == MASTER_ID), None)

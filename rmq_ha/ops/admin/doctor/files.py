@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from rmq_ha.base.config.all_keys import ALL_KEYS
-from rmq_ha.ops.admin.doctor.facts import Broker, Certificate, Facts
-from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
+from rmq_ha.ops.admin.doctor.facts import BrokerFacts, CertificateFacts, ClusterFacts
+from rmq_ha.ops.admin.doctor.findings import DoctorSeverity, Observation, Rule
 
 SOON = timedelta(days=30)
 MADE_UP = ("rmq-ha",)
@@ -16,7 +16,7 @@ _NOT_COMPARED = ("startAcceptSendRequestTimeStamp",)
 _ADDRESS_KEYS = tuple(name for name, row in ALL_KEYS.items() if row.is_resolved)
 
 
-def _wrong(facts: Facts) -> Iterator[Observation]:
+def _wrong(facts: ClusterFacts) -> Iterator[Observation]:
     """Report an error of the file, unless a more specific rule reports it."""
     error = facts.local.error if facts.local else None
     told = [
@@ -26,17 +26,17 @@ def _wrong(facts: Facts) -> Iterator[Observation]:
         yield Observation(facts.local.file, error)
 
 
-def _unknown(facts: Facts) -> Iterator[Observation]:
+def _unknown(facts: ClusterFacts) -> Iterator[Observation]:
     for text in facts.local.unknown if facts.local else ():
         yield Observation(facts.local.file if facts.local else "", text)
 
 
-def _doubtful(facts: Facts) -> Iterator[Observation]:
+def _doubtful(facts: ClusterFacts) -> Iterator[Observation]:
     for text in facts.local.doubtful if facts.local else ():
         yield Observation(facts.local.file if facts.local else "", text)
 
 
-def _names(facts: Facts) -> Iterator[Observation]:
+def _names(facts: ClusterFacts) -> Iterator[Observation]:
     for key in _ADDRESS_KEYS if facts.local else ():
         assert facts.local is not None
         value = facts.local.rendered.get(key) or facts.local.settings.get(key, "")
@@ -46,20 +46,20 @@ def _names(facts: Facts) -> Iterator[Observation]:
             yield Observation(facts.local.file, f"{key}={value} is no address")
 
 
-def _name_server_list(facts: Facts) -> Iterator[Observation]:
+def _name_server_list(facts: ClusterFacts) -> Iterator[Observation]:
     value = facts.local.settings.get("namesrvAddr", "") if facts.local else ""
     if facts.local and ("," in value or "://" in value):
         yield Observation(facts.local.file, f"namesrvAddr={value}")
 
 
-def _broker_of_file(facts: Facts) -> Broker | None:
+def _broker_of_file(facts: ClusterFacts) -> BrokerFacts | None:
     """Return the broker of the properties file that was given."""
     if facts.local is None or not facts.local.address:
         return None
     return next((b for b in facts.brokers if b.address == facts.local.address), None)
 
 
-def _not_running(facts: Facts) -> Iterator[Observation]:
+def _not_running(facts: ClusterFacts) -> Iterator[Observation]:
     broker = _broker_of_file(facts)
     if broker is not None and broker.problem is not None:
         yield Observation(
@@ -67,7 +67,7 @@ def _not_running(facts: Facts) -> Iterator[Observation]:
         )
 
 
-def _not_registered(facts: Facts) -> Iterator[Observation]:
+def _not_registered(facts: ClusterFacts) -> Iterator[Observation]:
     broker = _broker_of_file(facts)
     if broker is None or not broker.answers:
         return
@@ -79,7 +79,7 @@ def _not_registered(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _file_differs(facts: Facts) -> Iterator[Observation]:
+def _file_differs(facts: ClusterFacts) -> Iterator[Observation]:
     broker = _broker_of_file(facts)
     if broker is None or not broker.answers or facts.local is None:
         return
@@ -93,24 +93,24 @@ def _file_differs(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _log_missing(facts: Facts) -> Iterator[Observation]:
+def _log_missing(facts: ClusterFacts) -> Iterator[Observation]:
     local = facts.local
     if local and local.is_there and local.queue_topics and not local.log_files:
         yield Observation(local.store, f"queues of {local.queue_topics} topics, but no commit log")
 
 
-def _unclean(facts: Facts) -> Iterator[Observation]:
+def _unclean(facts: ClusterFacts) -> Iterator[Observation]:
     local, broker = facts.local, _broker_of_file(facts)
     if local and local.has_abort and broker is not None and broker.problem is not None:
         yield Observation(local.store, "its last broker did not stop in an orderly way")
 
 
-def _tables(facts: Facts) -> Iterator[Observation]:
+def _tables(facts: ClusterFacts) -> Iterator[Observation]:
     for path in facts.local.damaged_tables if facts.local else ():
         yield Observation(path, "it is no JSON")
 
 
-def _no_room(facts: Facts) -> Iterator[Observation]:
+def _no_room(facts: ClusterFacts) -> Iterator[Observation]:
     local = facts.local
     if local is None or local.free is None:
         return
@@ -121,24 +121,24 @@ def _no_room(facts: Facts) -> Iterator[Observation]:
         )
 
 
-def _set_aside(facts: Facts) -> Iterator[Observation]:
+def _set_aside(facts: ClusterFacts) -> Iterator[Observation]:
     local = facts.local
     if local and local.set_aside:
         named = ", ".join(local.set_aside[:5]) + (" ..." if len(local.set_aside) > 5 else "")
         yield Observation(local.store, f"setaside has {len(local.set_aside)} folders: {named}")
 
 
-def _new_store(facts: Facts) -> Iterator[Observation]:
+def _new_store(facts: ClusterFacts) -> Iterator[Observation]:
     if facts.local and facts.local.store and not facts.local.is_there:
         yield Observation(facts.local.store, "there is no such directory")
 
 
-def _certificates(facts: Facts) -> Iterator[tuple[Certificate, datetime]]:
+def _certificates(facts: ClusterFacts) -> Iterator[tuple[CertificateFacts, datetime]]:
     now = datetime.fromtimestamp(facts.now_ms / 1000, UTC)
     return ((item, now) for item in facts.certificates)
 
 
-def _ended(facts: Facts) -> Iterator[Observation]:
+def _ended(facts: ClusterFacts) -> Iterator[Observation]:
     for item, now in _certificates(facts):
         if item.ends <= now:
             yield Observation(
@@ -146,7 +146,7 @@ def _ended(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _ends(facts: Facts) -> Iterator[Observation]:
+def _ends(facts: ClusterFacts) -> Iterator[Observation]:
     for item, now in _certificates(facts):
         if now < item.ends <= now + SOON:
             days = (item.ends - now).days
@@ -156,7 +156,7 @@ def _ends(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _not_yet(facts: Facts) -> Iterator[Observation]:
+def _not_yet(facts: ClusterFacts) -> Iterator[Observation]:
     for item, now in _certificates(facts):
         if item.begins > now:
             yield Observation(
@@ -164,17 +164,17 @@ def _not_yet(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _other_host(facts: Facts) -> Iterator[Observation]:
+def _other_host(facts: ClusterFacts) -> Iterator[Observation]:
     for item in facts.certificates:
         if item.host and item.names and item.host not in item.names and not _is_made_up(item):
             yield Observation(item.where, f"its certificate is for {', '.join(item.names[:5])}")
 
 
-def _is_made_up(item: Certificate) -> bool:
+def _is_made_up(item: CertificateFacts) -> bool:
     return item.names == MADE_UP
 
 
-def _made_up(facts: Facts) -> Iterator[Observation]:
+def _made_up(facts: ClusterFacts) -> Iterator[Observation]:
     for item in facts.certificates:
         if item.host and _is_made_up(item):
             yield Observation(item.where, "its certificate is one that it made itself at its start")
@@ -183,7 +183,7 @@ def _made_up(facts: Facts) -> Iterator[Observation]:
 RULES = (
     Rule(
         "file-wrong",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "no broker starts with this properties file",
         "correct the line in the finding; `twistd rmqha --config FILE --check` reads the file "
         "again",
@@ -191,14 +191,14 @@ RULES = (
     ),
     Rule(
         "key-unknown",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "the properties file has an unknown key: the intended setting is not in effect",
         "correct its spelling, or remove it",
         _unknown,
     ),
     Rule(
         "value-doubtful",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a value of the properties file that can hardly be meant: quotes, a comment, `~` or `$` in "
         "it, or addresses and sizes that do not go together",
         "correct the line; `--check` fails as long as it stands there",
@@ -206,7 +206,7 @@ RULES = (
     ),
     Rule(
         "address-is-name",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "there is a host name where an address belongs",
         "write the address that clients, or slaves, reach (`brokerIP1`, `brokerIP2`), or that is "
         "this machine's (`bindAddress`, `metricsAddress`)",
@@ -214,14 +214,14 @@ RULES = (
     ),
     Rule(
         "name-servers-misspelt",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a list of name servers with commas or as a URL",
         "host:port, with `;` between: namesrvAddr=a:9876;b:9876",
         _name_server_list,
     ),
     Rule(
         "not-running",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "the broker of this properties file does not answer",
         "start it; if it runs, `brokerIP1` and `listenPort` are not where it listens "
         "(`bindAddress`), or a firewall is between",
@@ -229,7 +229,7 @@ RULES = (
     ),
     Rule(
         "not-registered",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "the broker of this properties file runs, and a name server does not know it: clients do "
         "not find it",
         "compare `namesrvAddr` in the file with this name server; its log says why a "
@@ -238,7 +238,7 @@ RULES = (
     ),
     Rule(
         "file-differs",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "the properties file differs from the settings of the running broker: the next start "
         "changes them",
         "restart it if the file is right, else correct the file",
@@ -246,7 +246,7 @@ RULES = (
     ),
     Rule(
         "log-missing",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a store has queues but no commit log: a disk is not mounted, or files were deleted",
         "do not start a broker on it: mount the disk, or restore the files; docs/operations.md, "
         '"Damaged stores"',
@@ -254,7 +254,7 @@ RULES = (
     ),
     Rule(
         "stopped-unclean",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "the last broker of this store crashed, or was killed: its mark `abort` is there, and "
         "nobody answers",
         "start it and read the lines about what it repairs; if its slave has more, `rmqha-admin "
@@ -263,14 +263,14 @@ RULES = (
     ),
     Rule(
         "table-damaged",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a table of a store (topics, groups, offsets) cannot be read",
         "stop the broker, and replace the table by its `.bak` or by the slave's copy",
         _tables,
     ),
     Rule(
         "no-room",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "there is no room for the next file of the log and of the index: puts will be refused",
         "free some space or enlarge the disk; smaller files (`mappedFileSizeCommitLog`) only in "
         "a new store",
@@ -278,7 +278,7 @@ RULES = (
     ),
     Rule(
         "set-aside-left",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "folders with messages that a broker gave up lie in its store",
         "`about.json` in each says why, and how many messages of which topic; delete the "
         "folders that are not needed",
@@ -286,35 +286,35 @@ RULES = (
     ),
     Rule(
         "store-new",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "the store's directory is not there: a broker that starts is an empty one",
         "if it is not meant to be new: mount the disk, or correct `storePathRootDir`",
         _new_store,
     ),
     Rule(
         "certificate-ended",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a certificate has ended: peers refuse it",
         "renew it, then SIGHUP to the process (docs/security.md)",
         _ended,
     ),
     Rule(
         "certificate-ends",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a certificate ends within 30 days",
         "renew it, then SIGHUP to the process (docs/security.md)",
         _ends,
     ),
     Rule(
         "certificate-not-yet",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a certificate is not valid yet: it is too new, or a clock is behind",
         "see clocks-apart; else wait, or have it issued again",
         _not_yet,
     ),
     Rule(
         "certificate-of-another",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a certificate does not name the address at which it is shown: clients that check it "
         "refuse it",
         "have it issued with this address among its subjectAltNames, or register (`brokerIP1`) "
@@ -323,7 +323,7 @@ RULES = (
     ),
     Rule(
         "certificate-made-up",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "a broker in test mode shows a certificate that nobody can check",
         "tls.test.mode.enable=false with `tls.server.certPath` and `tls.server.keyPath`; "
         "docs/security.md",

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from rmq_ha.ops.admin.doctor.facts import Facts
+from rmq_ha.ops.admin.doctor.facts import ClusterFacts
 
 
-class Severity(Enum):
+class DoctorSeverity(Enum):
     """
     How bad a finding is.
 
@@ -44,13 +44,13 @@ class Rule(NamedTuple):
     """
 
     code: str
-    severity: Severity
+    severity: DoctorSeverity
     cause: str
     fix: str
-    look: Callable[[Facts], Iterable[Observation]]
+    look: Callable[[ClusterFacts], Iterable[Observation]]
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """A fault that was found; see `Rule` and `Observation`."""
 
     severity: str
@@ -60,16 +60,16 @@ class Finding(NamedTuple):
     fix: str
 
 
-def judge(facts: Facts, rules: Iterable[Rule]) -> list[Finding]:
+def judge(facts: ClusterFacts, rules: Iterable[Rule]) -> list[DoctorFinding]:
     """Return all findings, the worst first."""
-    order = [severity.value for severity in Severity]
+    order = [severity.value for severity in DoctorSeverity]
     findings = [
-        Finding(rule.severity.value, rule.code, said.about, said.text, said.fix or rule.fix)
+        DoctorFinding(rule.severity.value, rule.code, said.about, said.text, said.fix or rule.fix)
         for rule in rules
         for said in rule.look(facts)
     ]
     return sorted(findings, key=lambda item: order.index(item.severity))
 
 
-def is_healthy(findings: Iterable[Finding]) -> bool:
-    return all(item.severity == Severity.NOTE.value for item in findings)
+def is_healthy(findings: Iterable[DoctorFinding]) -> bool:
+    return all(item.severity == DoctorSeverity.NOTE.value for item in findings)

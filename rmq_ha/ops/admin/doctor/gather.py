@@ -23,9 +23,9 @@ from rmq_ha.client.lookup.asking import Ask, expect
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.ops.admin.doctor.brokers import look_at_broker, metrics_at
-from rmq_ha.ops.admin.doctor.facts import Broker, Facts, NameServer, NotLooked
+from rmq_ha.ops.admin.doctor.facts import BrokerFacts, ClusterFacts, NameServer, NotLooked
 from rmq_ha.ops.admin.doctor.groups import look_again, look_at_groups, waits_for_members
-from rmq_ha.ops.admin.doctor.local import Local
+from rmq_ha.ops.admin.doctor.local import LocalFacts
 from rmq_ha.ops.admin.doctor.machine import look_at_file, look_at_store
 from rmq_ha.ops.admin.doctor.sets import look_at_controllers
 from rmq_ha.ops.admin.session import NothingFound, Session
@@ -33,7 +33,7 @@ from rmq_ha.ops.admin.session import NothingFound, Session
 Step = Callable[[], object]
 
 
-class Scope(NamedTuple):
+class DoctorScope(NamedTuple):
     """
     What doctor looks at.
 
@@ -57,7 +57,7 @@ class Scope(NamedTuple):
     most_files: int = 0
 
 
-async def gather(session: Session, scope: Scope, step: Step = lambda: None) -> Facts:
+async def gather(session: Session, scope: DoctorScope, step: Step = lambda: None) -> ClusterFacts:
     """
     Gather all facts about the chosen brokers.
 
@@ -65,7 +65,7 @@ async def gather(session: Session, scope: Scope, step: Step = lambda: None) -> F
     :raises ConfigurationError: neither a name server nor an address was given.
     :raises NothingFound: no such broker is registered.
     """
-    facts = Facts(now_ms=session.host.now_ms())
+    facts = ClusterFacts(now_ms=session.host.now_ms())
     look_at_machine(facts, session, scope)
     asker = await look_at_names(facts, session, scope)
     if facts.local is not None:
@@ -80,7 +80,7 @@ async def gather(session: Session, scope: Scope, step: Step = lambda: None) -> F
     return facts
 
 
-def look_at_machine(facts: Facts, session: Session, scope: Scope) -> None:
+def look_at_machine(facts: ClusterFacts, session: Session, scope: DoctorScope) -> None:
     """Look at the files of this machine that were asked for."""
     disk = session.host.disk
     if scope.config and scope.surroundings is not None:
@@ -97,7 +97,7 @@ def look_at_machine(facts: Facts, session: Session, scope: Scope) -> None:
         )
 
 
-async def look_at_names(facts: Facts, session: Session, scope: Scope) -> Asker:
+async def look_at_names(facts: ClusterFacts, session: Session, scope: DoctorScope) -> Asker:
     """Ask the name servers, and fill in which brokers are registered."""
     own = facts.local.address if facts.local else ""
     given = session.options.namesrv or (facts.local.name_servers if facts.local else "")
@@ -105,7 +105,7 @@ async def look_at_names(facts: Facts, session: Session, scope: Scope) -> Asker:
         addresses = [item for item in dict.fromkeys((scope.which, own)) if item]
         if not addresses and not facts.local:
             await session.client()  # raises an error that no name server was given
-        facts.brokers = [Broker(address=item) for item in addresses]
+        facts.brokers = [BrokerFacts(address=item) for item in addresses]
         why = f"only {scope.which} was asked for" if scope.which else "none is known"
         facts.not_looked.append(NotLooked("name servers", why))
         return Asker(await session.direct())
@@ -119,11 +119,11 @@ async def look_at_names(facts: Facts, session: Session, scope: Scope) -> Asker:
             f"no broker or cluster is called {scope.which} (brokers: {', '.join(known)})"
         )
     if own and own not in {broker.address for broker in facts.brokers}:
-        facts.brokers.append(Broker(address=own))
+        facts.brokers.append(BrokerFacts(address=own))
     return asker
 
 
-async def resolve_names(local: Local, session: Session) -> None:
+async def resolve_names(local: LocalFacts, session: Session) -> None:
     addresses = [*local.name_servers.split(";"), local.settings.get("haMasterAddress", "")]
     for address in addresses:
         name = host_of(address)
@@ -131,7 +131,7 @@ async def resolve_names(local: Local, session: Session) -> None:
             local.unresolved.append(name)
 
 
-async def _look_again(asker: Asker, session: Session, facts: Facts, again_s: float) -> None:
+async def _look_again(asker: Asker, session: Session, facts: ClusterFacts, again_s: float) -> None:
     """
     Look a second time after `again_s`: counters that grow, and offsets that stand, tell what
     happens now.
@@ -187,7 +187,9 @@ async def _look_at_name_server(asker: Asker, session: Session, address: str) -> 
     )
 
 
-async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, here: str) -> None:
+async def _look_at_hidden_masters(
+    asker: Asker, session: Session, facts: ClusterFacts, here: str
+) -> None:
     """
     Look at masters that no name server lists, because another broker holds their name and id there.
 
@@ -208,7 +210,7 @@ async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, 
         if address in known or name not in clusters:
             continue
         known.add(address)
-        master = Broker(address=address, name=name, cluster=clusters[name])
+        master = BrokerFacts(address=address, name=name, cluster=clusters[name])
         missing = await look_at_broker(asker, session, facts, master, here)
         if master.answers and master.own_name == name:
             facts.brokers.append(master)
@@ -220,13 +222,13 @@ def _is_name(host: str) -> bool:
     return ":" not in host and not host.replace(".", "").isdecimal()
 
 
-def _registered(servers: list[NameServer], which: str) -> list[Broker]:
+def _registered(servers: list[NameServer], which: str) -> list[BrokerFacts]:
     """
     Return the registered brokers, slaves first: so a master's end of log is read after its slaves'
     ends, and they never seem to be ahead.
     """
     brokers = {
-        (name, number, address): Broker(
+        (name, number, address): BrokerFacts(
             address=address, name=name, cluster=server.clusters.get(name, ""), broker_id=number
         )
         for server in servers

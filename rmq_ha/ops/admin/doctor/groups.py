@@ -24,12 +24,12 @@ from rmq_ha.client.lookup.groups import offset_at
 from rmq_ha.client.lookup.lookups import queue_number
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
 from rmq_ha.ops.admin.doctor.facts import (
-    Broker,
-    DeadLetters,
-    Facts,
-    Group,
+    BrokerFacts,
+    ClusterFacts,
+    DeadLetterFacts,
+    GroupFacts,
     NotLooked,
-    Queue,
+    QueueFacts,
     UnreadableQueues,
 )
 
@@ -40,9 +40,9 @@ _REFUSALS = (RemotingError, MQClientError, ProtocolViolation)
 Step = Callable[[], object]
 
 
-async def look_at_groups(asker: Asker, facts: Facts, step: Step) -> None:
+async def look_at_groups(asker: Asker, facts: ClusterFacts, step: Step) -> None:
     """Ask one broker of each name about its groups: the master, else a slave that answers."""
-    groups: dict[str, Group] = {}
+    groups: dict[str, GroupFacts] = {}
     for broker in first_that_answer(facts):
         try:
             await _look(asker, facts, broker, groups, step)
@@ -51,9 +51,9 @@ async def look_at_groups(asker: Asker, facts: Facts, step: Step) -> None:
     facts.groups = [groups[name] for name in sorted(groups)]
 
 
-def first_that_answer(facts: Facts) -> list[Broker]:
+def first_that_answer(facts: ClusterFacts) -> list[BrokerFacts]:
     """Return one broker for each name: the one that has the offsets."""
-    by_name: dict[str, Broker] = {}
+    by_name: dict[str, BrokerFacts] = {}
     for broker in facts.answering():
         name = broker.name or broker.own_name
         if (
@@ -66,7 +66,11 @@ def first_that_answer(facts: Facts) -> list[Broker]:
 
 
 async def _look(
-    asker: Asker, facts: Facts, broker: Broker, groups: dict[str, Group], step: Step
+    asker: Asker,
+    facts: ClusterFacts,
+    broker: BrokerFacts,
+    groups: dict[str, GroupFacts],
+    step: Step,
 ) -> None:
     here, name = broker.address, broker.name or broker.own_name
     # Offsets come before the ends of their queues. The other way round, a consumer that goes on
@@ -80,7 +84,7 @@ async def _look(
             ends[topic] = await _ends(asker, here, topic, step)
     for known in configs:
         if not _is_own(known):
-            groups.setdefault(known, Group(name=known)).enabled[name] = configs[
+            groups.setdefault(known, GroupFacts(name=known)).enabled[name] = configs[
                 known
             ].consume_enable
     for key, mine in offsets.items():
@@ -88,11 +92,11 @@ async def _look(
         queues = ends.get(topic)
         if not queues or _is_own(group):
             continue
-        group_facts = groups.setdefault(group, Group(name=group))
+        group_facts = groups.setdefault(group, GroupFacts(name=group))
         for number, offset in sorted(mine.items()):
             if number in queues:
                 begin, end = queues[number].min_offset, queues[number].max_offset
-                queue = Queue(name, topic, number, begin, end, offset)
+                queue = QueueFacts(name, topic, number, begin, end, offset)
                 if queue.lag > 0:
                     last_ms = queues[number].last_update_timestamp
                     old_end = await _old_end(asker, facts, broker, queue, last_ms)
@@ -106,7 +110,7 @@ async def _look(
         if topic.startswith(DLQ_PREFIX):
             found_queues = (await _ends(asker, here, topic, step)).values()
             facts.dead_letters.append(
-                DeadLetters(
+                DeadLetterFacts(
                     topic.removeprefix(DLQ_PREFIX),
                     name,
                     sum(item.max_offset - item.min_offset for item in found_queues),
@@ -125,7 +129,7 @@ async def _ends(asker: Asker, address: str, topic: str, step: Step) -> dict[int,
 
 
 async def _old_end(
-    asker: Asker, facts: Facts, broker: Broker, queue: Queue, last_ms: int
+    asker: Asker, facts: ClusterFacts, broker: BrokerFacts, queue: QueueFacts, last_ms: int
 ) -> int | None:
     """
     Return the offset of the first message that is younger than four fifths of its time to live.
@@ -143,7 +147,9 @@ async def _old_end(
         return None
 
 
-async def _members(asker: Asker, facts: Facts, broker: Broker, group: Group, step: Step) -> None:
+async def _members(
+    asker: Asker, facts: ClusterFacts, broker: BrokerFacts, group: GroupFacts, step: Step
+) -> None:
     members = await asker.run(members_of(broker.address, group.name), step)
     group.model = members.how.get("messageModel") or group.model
     new = {item.client_id: item for item in members.connections}
@@ -182,11 +188,11 @@ def _subscriptions(address: str, group: str, client: str) -> Asking[dict[str, st
     )
 
 
-def waits_for_members(groups: Iterable[Group]) -> bool:
+def waits_for_members(groups: Iterable[GroupFacts]) -> bool:
     return any(group.members and group.lag for group in groups)
 
 
-async def look_again(asker: Asker, facts: Facts) -> None:
+async def look_again(asker: Asker, facts: ClusterFacts) -> None:
     for broker in first_that_answer(facts):
         try:
             offsets = await asker.run(consumer_offsets(broker.address))
@@ -200,7 +206,7 @@ async def look_again(asker: Asker, facts: Facts) -> None:
             ]
 
 
-def _second_offset(queue: Queue, broker: str, group: str, offsets: Offsets) -> Queue:
+def _second_offset(queue: QueueFacts, broker: str, group: str, offsets: Offsets) -> QueueFacts:
     offset = offsets.get(f"{queue.topic}@{group}", {}).get(queue.queue)
     return queue if queue.broker != broker or offset is None else queue._replace(later=offset)
 
@@ -211,7 +217,7 @@ MOST_QUEUES = 256
 
 async def look_at_unreadable(
     asker: Asker,
-    broker: Broker,
+    broker: BrokerFacts,
     groups: Mapping[str, SubscriptionGroupConfig],
     offsets: Offsets,
     step: Callable[[], object],

@@ -7,13 +7,13 @@ from rmq_ha.base.config.all_keys import ALL_KEYS
 from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.status import BrokerRole
-from rmq_ha.ops.admin.doctor.facts import Broker, Facts, registered_master
-from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
+from rmq_ha.ops.admin.doctor.facts import BrokerFacts, ClusterFacts, registered_master
+from rmq_ha.ops.admin.doctor.findings import DoctorSeverity, Observation, Rule
 
 _SAME = tuple(name for name, row in ALL_KEYS.items() if row.is_same_in_set)
 
 
-def _name_differs(facts: Facts) -> Iterator[Observation]:
+def _name_differs(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.name and broker.own_name and broker.own_name != broker.name:
             yield Observation(
@@ -22,14 +22,14 @@ def _name_differs(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _cluster_differs(facts: Facts) -> Iterator[Observation]:
+def _cluster_differs(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         own = broker.config.get("brokerClusterName", "")
         if broker.cluster and own and own != broker.cluster:
             yield Observation(str(broker), f"registered in {broker.cluster}, but it says {own}")
 
 
-def _id_differs(facts: Facts) -> Iterator[Observation]:
+def _id_differs(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         own = broker.config.get("brokerId", "")
         if broker.own_name == broker.name and not broker.is_dledger and _is_another(broker):
@@ -38,7 +38,7 @@ def _id_differs(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _is_another(broker: Broker) -> bool:
+def _is_another(broker: BrokerFacts) -> bool:
     """
     Return whether the broker that answers has another id than the one that name servers have for
     its address.
@@ -49,7 +49,7 @@ def _is_another(broker: Broker) -> bool:
     return broker.broker_id is not None and own.isdecimal() and int(own) != broker.broker_id
 
 
-def _lacks_lease(broker: Broker) -> bool:
+def _lacks_lease(broker: BrokerFacts) -> bool:
     """
     Return whether a broker is a master in controller mode without a lease. Such a master registers
     with the id that it has as a slave.
@@ -58,7 +58,7 @@ def _lacks_lease(broker: Broker) -> bool:
     return broker.is_controlled and own == str(MASTER_ID) and broker.broker_id != MASTER_ID
 
 
-def _role_and_id(facts: Facts) -> Iterator[Observation]:
+def _role_and_id(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.broker_id is None or broker.is_dledger or _is_another(broker):
             continue
@@ -72,7 +72,7 @@ def _role_and_id(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _id_taken(facts: Facts) -> Iterator[Observation]:
+def _id_taken(facts: ClusterFacts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         for number in sorted({m.broker_id for m in members if m.broker_id is not None}):
             mine = [m for m in members if m.broker_id == number and m.answers]
@@ -83,7 +83,7 @@ def _id_taken(facts: Facts) -> Iterator[Observation]:
                 )
 
 
-def _unregistered_slave(facts: Facts) -> Iterator[Observation]:
+def _unregistered_slave(facts: ClusterFacts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         known = {m.host for m in members} | {m.config.get("brokerIP2", "") for m in members}
         for master in members:
@@ -97,7 +97,7 @@ def _unregistered_slave(facts: Facts) -> Iterator[Observation]:
                     )
 
 
-def _two_masters(facts: Facts) -> Iterator[Observation]:
+def _two_masters(facts: ClusterFacts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         masters = {m.address: m for m in members if m.is_master and m.own_name in ("", name)}
         if len(masters) > 1:
@@ -113,7 +113,7 @@ def _two_masters(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _master_aside(facts: Facts) -> Iterator[Observation]:
+def _master_aside(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.successor:
             yield Observation(
@@ -123,7 +123,7 @@ def _master_aside(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _master_unregistered(facts: Facts) -> Iterator[Observation]:
+def _master_unregistered(facts: ClusterFacts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         leads = any(m.is_master and m.broker_id is not None for m in members)
         if registered_master(members) is not None or leads:
@@ -138,7 +138,7 @@ def _master_unregistered(facts: Facts) -> Iterator[Observation]:
                 )
 
 
-def _no_master(facts: Facts) -> Iterator[Observation]:
+def _no_master(facts: ClusterFacts) -> Iterator[Observation]:
     """
     Report names without a master, unless another rule reports the reason: the master lives, answers
     under another id, or its slaves have a wrong name.
@@ -152,7 +152,7 @@ def _no_master(facts: Facts) -> Iterator[Observation]:
             yield Observation(name, f"no name server has a master of it, only {who}: no puts")
 
 
-def _wrong_name(facts: Facts) -> Iterator[Observation]:
+def _wrong_name(facts: ClusterFacts) -> Iterator[Observation]:
     """
     Report slaves of a name that has no master, if the cluster also has a SYNC_MASTER without a
     slave.
@@ -174,26 +174,26 @@ def _wrong_name(facts: Facts) -> Iterator[Observation]:
                 )
 
 
-def _followers(master: Broker, members: list[Broker]) -> int:
+def _followers(master: BrokerFacts, members: list[BrokerFacts]) -> int:
     if master.slaves is not None:
         return len(master.slaves)
     return sum(m.is_slave for m in members)
 
 
-def _without_followers(facts: Facts) -> Iterator[Broker]:
+def _without_followers(facts: ClusterFacts) -> Iterator[BrokerFacts]:
     for _, members in facts.pairs():
         yield from (broker for broker in members if not _followers(broker, members))
 
 
-def _no_slave(facts: Facts) -> Iterator[Observation]:
+def _no_slave(facts: ClusterFacts) -> Iterator[Observation]:
     return _lacks_slaves(facts, BrokerRole.SYNC_MASTER, "a SYNC_MASTER that no slave follows")
 
 
-def _no_copy(facts: Facts) -> Iterator[Observation]:
+def _no_copy(facts: ClusterFacts) -> Iterator[Observation]:
     return _lacks_slaves(facts, BrokerRole.ASYNC_MASTER, "an ASYNC_MASTER without a slave")
 
 
-def _lacks_slaves(facts: Facts, role: BrokerRole, what: str) -> Iterator[Observation]:
+def _lacks_slaves(facts: ClusterFacts, role: BrokerRole, what: str) -> Iterator[Observation]:
     """
     Report masters without a slave. For a name with a broker that stands aside, another rule says
     that this broker is to be demoted.
@@ -205,13 +205,13 @@ def _lacks_slaves(facts: Facts, role: BrokerRole, what: str) -> Iterator[Observa
             yield Observation(str(master), what)
 
 
-def _alone_in_set(facts: Facts) -> Iterator[Observation]:
+def _alone_in_set(facts: ClusterFacts) -> Iterator[Observation]:
     for master in _without_followers(facts):
         if master.is_master and master.is_controlled:
             yield Observation(str(master), "it leads, and no other broker of its name follows")
 
 
-def _pair_differs(facts: Facts) -> Iterator[Observation]:
+def _pair_differs(facts: ClusterFacts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         telling = [m for m in members if m.answers]
         for first, other in pairwise(telling):
@@ -224,7 +224,7 @@ def _pair_differs(facts: Facts) -> Iterator[Observation]:
                     )
 
 
-def _versions(facts: Facts) -> Iterator[Observation]:
+def _versions(facts: ClusterFacts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         telling = [m for m in members if m.answers]
         for versions in (
@@ -237,7 +237,7 @@ def _versions(facts: Facts) -> Iterator[Observation]:
                 )
 
 
-def _two_kinds(facts: Facts) -> Iterator[Observation]:
+def _two_kinds(facts: ClusterFacts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         telling = [m for m in members if m.answers]
         if len({m.is_ours for m in telling}) > 1:
@@ -245,14 +245,14 @@ def _two_kinds(facts: Facts) -> Iterator[Observation]:
             yield Observation(name, f"{java} is no broker of ours, or an older one: a Java broker?")
 
 
-def _not_writable(facts: Facts) -> Iterator[Observation]:
+def _not_writable(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         text = broker.config.get("brokerPermission", "")
         if broker.is_master and text.isdecimal() and int(text) & 6 != 6:
             yield Observation(str(broker), f"brokerPermission is {text}, not 6")
 
 
-def _not_yet(facts: Facts) -> Iterator[Observation]:
+def _not_yet(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         begins = broker.config.get("startAcceptSendRequestTimeStamp", "")
         if broker.is_master and begins.isdecimal() and int(begins) > facts.now_ms:
@@ -260,7 +260,7 @@ def _not_yet(facts: Facts) -> Iterator[Observation]:
             yield Observation(str(broker), f"it refuses sends for {wait:.0f} s more")
 
 
-def _auto_create(facts: Facts) -> Iterator[Observation]:
+def _auto_create(facts: ClusterFacts) -> Iterator[Observation]:
     masters = [b for b in facts.answering() if b.is_master]
     for broker in masters:
         if len(masters) > 1 and broker.config.get("autoCreateTopicEnable") == "true":
@@ -272,7 +272,7 @@ def _auto_create(facts: Facts) -> Iterator[Observation]:
 RULES = (
     Rule(
         "name-differs",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "at a registered address a broker of another brokerName answers: two brokers share an "
         "address, or a port is forwarded to the wrong one",
         "compare `brokerIP1`, `listenPort` and `brokerName` of both; one of them has to change",
@@ -280,7 +280,7 @@ RULES = (
     ),
     Rule(
         "cluster-differs",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a broker is registered in another cluster than it says",
         "wait 30 s for its next registration; else another broker of the same name registers "
         "with another `brokerClusterName`",
@@ -288,7 +288,7 @@ RULES = (
     ),
     Rule(
         "id-differs",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a broker answers with another brokerId than the one that its address is registered with",
         "wait 120 s for the old registration to go; else two brokers use one address: change "
         "`listenPort` or `brokerIP1` of one",
@@ -296,7 +296,7 @@ RULES = (
     ),
     Rule(
         "role-and-id",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "role and id do not fit: clients send to the broker with id 0, and only a master takes "
         "messages",
         "`rmqha-admin promote` or `rmqha-admin demote` there, which sets both; docs/failover.md",
@@ -304,7 +304,7 @@ RULES = (
     ),
     Rule(
         "id-taken",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "two brokers registered the same brokerName and brokerId: each name server keeps the "
         "last one",
         "give one of them another `brokerId` (a slave), or another `brokerName`, and restart it",
@@ -312,7 +312,7 @@ RULES = (
     ),
     Rule(
         "slave-unregistered",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a slave copies a master's log, but no name server lists it: another broker took its "
         "id, its `namesrvAddr` differs, it does not reach the name servers, or it connects "
         "from another address than it registers",
@@ -322,7 +322,7 @@ RULES = (
     ),
     Rule(
         "two-masters",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "two brokers of a name run as master: their logs part with every message",
         "stop one of them at once (as a rule the one with the shorter log), then `rmqha-admin "
         "demote` there; docs/failover.md",
@@ -330,7 +330,7 @@ RULES = (
     ),
     Rule(
         "master-aside",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "an old master came back after its slave was promoted, and stands aside: the new one has "
         "no replica",
         "`rmqha-admin demote` on its machine; docs/failover.md",
@@ -338,7 +338,7 @@ RULES = (
     ),
     Rule(
         "master-unregistered",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a master lives, as its slave follows it, and no name server knows it: producers do not "
         "find it",
         "do not promote the slave: there would be two masters. Mend the way between the master and "
@@ -348,7 +348,7 @@ RULES = (
     ),
     Rule(
         "no-master",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a name has no master: consumers read from its slaves, producers wait",
         "start it again, or `rmqha-admin promote` on the machine of the slave with the longest "
         "log; docs/failover.md",
@@ -356,7 +356,7 @@ RULES = (
     ),
     Rule(
         "wrong-broker-name",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a slave has a name of its own, which no master has, while a master of its cluster has "
         "no slave",
         "give the slave the `brokerName` of its master (case counts), and restart it",
@@ -364,7 +364,7 @@ RULES = (
     ),
     Rule(
         "no-slave",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a SYNC_MASTER has no slave: sends answer SLAVE_NOT_AVAILABLE, and acknowledged "
         "messages are on one machine",
         "start the slave; if it runs, its log and `/healthz` say why it does not follow (see "
@@ -373,14 +373,14 @@ RULES = (
     ),
     Rule(
         "no-copy",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "a master has no slave: messages that its disk loses are lost",
         "add a slave with the same `brokerName` and `brokerId=1`, unless you want no second copy",
         _no_copy,
     ),
     Rule(
         "alone-in-set",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a master in controller mode has no slave that follows: acknowledged messages are on "
         "one machine, and if it dies no broker can be elected",
         "start another broker with the same `brokerName` and `controllerAddr` (the controllers "
@@ -390,7 +390,7 @@ RULES = (
     ),
     Rule(
         "settings-differ",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "brokers of one name have different settings: after a fail-over other rules hold",
         "write the same into both files, or `rmqha-admin broker config set NAME KEY=VALUE` where "
         "the key may change while it runs",
@@ -398,14 +398,14 @@ RULES = (
     ),
     Rule(
         "versions-differ",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "brokers of one name have different versions",
         "finish the upgrade: slaves first, then the master",
         _versions,
     ),
     Rule(
         "two-kinds",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "a pair of an rmq-ha broker and a Java broker: a Java slave cannot compare its log "
         "with its master's",
         "before a Java broker returns as a slave after a fail-over, empty its store; "
@@ -414,21 +414,21 @@ RULES = (
     ),
     Rule(
         "not-writable",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a master takes no messages, or gives none, because its permission was taken away",
         "`rmqha-admin broker config set NAME brokerPermission=6` when its maintenance is over",
         _not_writable,
     ),
     Rule(
         "sends-refused-until",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "startAcceptSendRequestTimeStamp lies in the future, or the broker's clock is behind",
         "`rmqha-admin broker config set NAME startAcceptSendRequestTimeStamp=0`; see clocks-apart",
         _not_yet,
     ),
     Rule(
         "auto-create",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "topics are made by the first send: with several masters a topic may be on one of them "
         "only",
         "create topics with `rmqha-admin topic create` and set autoCreateTopicEnable=false",

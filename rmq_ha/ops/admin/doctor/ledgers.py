@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from rmq_ha.base.model.broker_identity import MASTER_ID
-from rmq_ha.ops.admin.doctor.facts import Broker, Facts
-from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
+from rmq_ha.ops.admin.doctor.facts import BrokerFacts, ClusterFacts
+from rmq_ha.ops.admin.doctor.findings import DoctorSeverity, Observation, Rule
 
 STALLED_S = 10.0
 """Seconds that entries may wait before doctor reports it."""
 
 
-def _groups(facts: Facts) -> Iterator[tuple[str, list[Broker]]]:
+def _groups(facts: ClusterFacts) -> Iterator[tuple[str, list[BrokerFacts]]]:
     """Yield each group: the brokers of a name of which at least one says that it is a member."""
     for name, members in facts.pairs():
         if any(item.is_dledger for item in members):
             yield name, members
 
 
-def _ledgers(facts: Facts) -> Iterator[tuple[Broker, dict[str, Any]]]:
+def _ledgers(facts: ClusterFacts) -> Iterator[tuple[BrokerFacts, dict[str, Any]]]:
     """Yield each member that runs rmq-ha, with what it says of its ledger."""
     for broker in facts.answering():
         ledger = broker.replication.get("ledger")
@@ -29,14 +29,14 @@ def _ledgers(facts: Facts) -> Iterator[tuple[Broker, dict[str, Any]]]:
             yield broker, ledger
 
 
-def _no_leader(facts: Facts) -> Iterator[Observation]:
+def _no_leader(facts: ClusterFacts) -> Iterator[Observation]:
     for name, members in _groups(facts):
         if not any(item.broker_id == MASTER_ID for item in members):
             who = ", ".join(item.address for item in members)
             yield Observation(name, f"no name server has a leader of this group, only {who}")
 
 
-def _members_missing(facts: Facts) -> Iterator[Observation]:
+def _members_missing(facts: ClusterFacts) -> Iterator[Observation]:
     for name, members in _groups(facts):
         answering = [item for item in members if item.is_dledger]
         peers = dict(
@@ -54,13 +54,13 @@ def _members_missing(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _refuses(facts: Facts) -> Iterator[Observation]:
+def _refuses(facts: ClusterFacts) -> Iterator[Observation]:
     for broker, ledger in _ledgers(facts):
         if ledger["refuses"]:
             yield Observation(str(broker), f"its ledger takes no entries: {ledger['refuses']}")
 
 
-def _members_behind(facts: Facts) -> Iterator[Observation]:
+def _members_behind(facts: ClusterFacts) -> Iterator[Observation]:
     for broker, ledger in _ledgers(facts):
         for member, lacks in ledger["lacks"].items():
             if lacks["seconds"] >= STALLED_S:
@@ -71,7 +71,7 @@ def _members_behind(facts: Facts) -> Iterator[Observation]:
                 )
 
 
-def _stalled(facts: Facts) -> Iterator[Observation]:
+def _stalled(facts: ClusterFacts) -> Iterator[Observation]:
     for broker, ledger in _ledgers(facts):
         if ledger["stalled_seconds"] >= STALLED_S:
             yield Observation(
@@ -84,7 +84,7 @@ def _stalled(facts: Facts) -> Iterator[Observation]:
 RULES = (
     Rule(
         "no-leader",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a DLedger group has no leader: no quorum, or an election that does not end",
         "`rmqha-admin dledger status` says which of `dLegerPeers` answer; start the others, "
         "open their port",
@@ -92,7 +92,7 @@ RULES = (
     ),
     Rule(
         "members-missing",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "members of a DLedger group are away: with less than half of them nothing is stored",
         "start the members that it names; `rmqha-admin dledger status` asks each of `dLegerPeers` "
         "at its port",
@@ -100,7 +100,7 @@ RULES = (
     ),
     Rule(
         "member-refuses",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "the ledger of a DLedger member takes no entries: the group can lose one member less",
         "a full disk: free space, then the member goes on by itself; a sync or write that failed: "
         "look at the disk (dmesg, smartctl), then restart this member",
@@ -108,7 +108,7 @@ RULES = (
     ),
     Rule(
         "member-behind",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a DLedger member lacks entries and takes none: if the other members fail, nothing is "
         "stored",
         "look at that member's `/healthz`, its disk and the network to it; if it does not run, "
@@ -117,7 +117,7 @@ RULES = (
     ),
     Rule(
         "nothing-committed",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a DLedger leader commits nothing: most members do not store its entries, and no producer "
         "gets SEND_OK",
         "mend the members that `member-behind`, `member-refuses` and `members-missing` name",

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(kw_only=True)
-class Local:
+class LocalFacts:
     """
     A broker's properties file and its store on this machine.
 

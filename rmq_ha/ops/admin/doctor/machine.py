@@ -6,22 +6,22 @@ from rmq_ha.base.config import properties
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.load import load_broker, render
 from rmq_ha.base.config.plans import port_plan
-from rmq_ha.base.config.settings import Doubt
+from rmq_ha.base.config.settings import DoubtfulValue
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError, ProtocolViolation
 from rmq_ha.base.seams import Disk
 from rmq_ha.base.tls.files import TlsFiles, certificate_names, certificate_text
 from rmq_ha.base.tls.options import TlsOptions
 from rmq_ha.base.wire.fastjson import parse
-from rmq_ha.ops.admin.doctor.facts import Certificate, Facts, NotLooked
-from rmq_ha.ops.admin.doctor.local import Local
+from rmq_ha.ops.admin.doctor.facts import CertificateFacts, ClusterFacts, NotLooked
+from rmq_ha.ops.admin.doctor.local import LocalFacts
 
 _TLS = ("tls.server", "tls.client", "tls.ha")
 _TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
 
 
 def look_at_file(
-    facts: Facts,
+    facts: ClusterFacts,
     disk: Disk,
     path: str,
     surroundings: Surroundings,
@@ -30,7 +30,7 @@ def look_at_file(
     """
     Read a properties file as a broker does, then look at the files and the store that it names.
     """
-    local = facts.local = Local(file=path)
+    local = facts.local = LocalFacts(file=path)
     try:
         text = properties.decode(disk.read_bytes(path))
         local.settings = {item.key: item.value.strip() for item in properties.parse(text, path)}
@@ -44,7 +44,7 @@ def look_at_file(
         return
     own = loaded.configuration
     local.unknown = [notice.text for notice in loaded.notices if notice.is_unknown]
-    local.doubtful = [notice.text for notice in loaded.notices if isinstance(notice, Doubt)]
+    local.doubtful = [notice.text for notice in loaded.notices if isinstance(notice, DoubtfulValue)]
     lines = dict(line.partition("=")[::2] for line in render(own))
     local.rendered = {key: lines[key] for key in local.settings if key in lines}
     local.name_servers = own.broker.namesrv_addr or ""
@@ -60,7 +60,7 @@ def look_at_file(
     look_at_store(facts, disk, own.store.store_path_root_dir or "", own)
 
 
-def _look_at_certificates(facts: Facts, disk: Disk, own: BrokerConfiguration) -> None:
+def _look_at_certificates(facts: ClusterFacts, disk: Disk, own: BrokerConfiguration) -> None:
     for prefix in _TLS:
         try:
             files = TlsFiles(TlsOptions(own.plugin_options, disk.read_bytes), disk.read_bytes)
@@ -75,7 +75,7 @@ def _look_at_certificates(facts: Facts, disk: Disk, own: BrokerConfiguration) ->
             (f"{prefix}.trustCertPath", trusted),
         ):
             facts.certificates += [
-                Certificate(
+                CertificateFacts(
                     key,
                     certificate_text(item),
                     item.not_valid_before_utc,
@@ -87,7 +87,7 @@ def _look_at_certificates(facts: Facts, disk: Disk, own: BrokerConfiguration) ->
 
 
 def look_at_store(
-    facts: Facts, disk: Disk, path: str, own: BrokerConfiguration | None = None
+    facts: ClusterFacts, disk: Disk, path: str, own: BrokerConfiguration | None = None
 ) -> None:
     """
     Look at a store; no file that a broker writes to is opened.
@@ -95,7 +95,7 @@ def look_at_store(
     :param own: the settings of the store's broker; None: only the directory is known, so the
         defaults hold.
     """
-    local = facts.local = facts.local or Local()
+    local = facts.local = facts.local or LocalFacts()
     local.store, local.is_there = path, disk.is_dir(path)
     log = f"{path}/commitlog"
     if own is not None:

@@ -5,20 +5,20 @@ from collections.abc import Iterator
 
 from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.networks import is_this_machine
-from rmq_ha.ops.admin.doctor.facts import Facts
-from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
+from rmq_ha.ops.admin.doctor.facts import ClusterFacts
+from rmq_ha.ops.admin.doctor.findings import DoctorSeverity, Observation, Rule
 
 SLOW_MS = 1_000
 _CONTAINERS = ipaddress.ip_network("172.17.0.0/16")
 
 
-def _silent_name_servers(facts: Facts) -> Iterator[Observation]:
+def _silent_name_servers(facts: ClusterFacts) -> Iterator[Observation]:
     for server in facts.name_servers:
         if server.problem is not None and server.resolves:
             yield Observation(server.address, f"the name server does not answer: {server.problem}")
 
 
-def _unresolved(facts: Facts) -> Iterator[Observation]:
+def _unresolved(facts: ClusterFacts) -> Iterator[Observation]:
     for server in facts.name_servers:
         if not server.resolves:
             yield Observation(server.address, "no address is known for this name of a name server")
@@ -26,20 +26,20 @@ def _unresolved(facts: Facts) -> Iterator[Observation]:
         yield Observation(name, "a name in the properties file stands for no address")
 
 
-def _no_name_server(facts: Facts) -> Iterator[Observation]:
+def _no_name_server(facts: ClusterFacts) -> Iterator[Observation]:
     for server in facts.name_servers:
         if server.refused is not None:
             yield Observation(server.address, f"asked for the brokers it says: {server.refused}")
 
 
-def _one_name_server(facts: Facts) -> Iterator[Observation]:
+def _one_name_server(facts: ClusterFacts) -> Iterator[Observation]:
     if len(facts.name_servers) == 1:
         yield Observation(
             facts.name_servers[0].address, "it is the only name server that was given"
         )
 
 
-def _no_brokers(facts: Facts) -> Iterator[Observation]:
+def _no_brokers(facts: ClusterFacts) -> Iterator[Observation]:
     """
     Report name servers without brokers. If brokers wait for their controllers, the rules
     `nobody-leads` and `no-controller` report that instead.
@@ -52,7 +52,7 @@ def _no_brokers(facts: Facts) -> Iterator[Observation]:
             yield Observation(server.address, "no broker is registered with this name server")
 
 
-def _differ(facts: Facts) -> Iterator[Observation]:
+def _differ(facts: ClusterFacts) -> Iterator[Observation]:
     telling = [server for server in facts.name_servers if server.answers]
     every = {(n, i) for s in telling for n, ids in s.brokers.items() for i in ids}
     for name, number in sorted(every):
@@ -62,7 +62,7 @@ def _differ(facts: Facts) -> Iterator[Observation]:
             yield Observation(name, f"name servers differ about id {number} of it ({told})")
 
 
-def _silent_brokers(facts: Facts) -> Iterator[Observation]:
+def _silent_brokers(facts: ClusterFacts) -> Iterator[Observation]:
     known_why = {said.about for why in (_loopback, _container) for said in why(facts)}
     for broker in facts.brokers:
         refuses = broker.plain is None or broker.plain.problem is not None
@@ -73,7 +73,7 @@ def _silent_brokers(facts: Facts) -> Iterator[Observation]:
         yield Observation(str(broker), f"{what}: {broker.problem}")
 
 
-def _speaks_otherwise(facts: Facts) -> Iterator[Observation]:
+def _speaks_otherwise(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.brokers:
         if broker.problem is not None and broker.plain and broker.plain.problem is None:
             yield Observation(
@@ -82,13 +82,13 @@ def _speaks_otherwise(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _not_allowed(facts: Facts) -> Iterator[Observation]:
+def _not_allowed(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.brokers:
         if broker.refused is not None:
             yield Observation(str(broker), broker.refused)
 
 
-def _loopback(facts: Facts) -> Iterator[Observation]:
+def _loopback(facts: ClusterFacts) -> Iterator[Observation]:
     if all(is_this_machine(host_of(server.address)) for server in facts.name_servers):
         return
     for broker in facts.brokers:
@@ -96,7 +96,7 @@ def _loopback(facts: Facts) -> Iterator[Observation]:
             yield Observation(str(broker), "it registered an address that means this very machine")
 
 
-def _container(facts: Facts) -> Iterator[Observation]:
+def _container(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.brokers:
         try:
             inside = ipaddress.ip_address(broker.host) in _CONTAINERS
@@ -106,13 +106,13 @@ def _container(facts: Facts) -> Iterator[Observation]:
             yield Observation(str(broker), "it registered an address of Docker's own network")
 
 
-def _slow(facts: Facts) -> Iterator[Observation]:
+def _slow(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.took_ms > SLOW_MS:
             yield Observation(str(broker), f"its answer took {broker.took_ms / 1000:.1f} s")
 
 
-def _ha_blocked(facts: Facts) -> Iterator[Observation]:
+def _ha_blocked(facts: ClusterFacts) -> Iterator[Observation]:
     """
     Report a blocked port for slaves, unless a slave follows: slaves may have a network of their
     own.
@@ -126,7 +126,7 @@ def _ha_blocked(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _fast_blocked(facts: Facts) -> Iterator[Observation]:
+def _fast_blocked(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.fast is not None and broker.fast.problem is not None:
             yield Observation(
@@ -134,7 +134,7 @@ def _fast_blocked(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _status_silent(facts: Facts) -> Iterator[Observation]:
+def _status_silent(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.status is not None and broker.status.problem is not None:
             yield Observation(
@@ -142,14 +142,14 @@ def _status_silent(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _not_ready(facts: Facts) -> Iterator[Observation]:
+def _not_ready(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         status = broker.status
         if status is not None and status.problem is None and not status.is_ready:
             yield Observation(str(broker), f"/healthz: {status.health}")
 
 
-def _unrouted(facts: Facts) -> Iterator[Observation]:
+def _unrouted(facts: ClusterFacts) -> Iterator[Observation]:
     for server in facts.name_servers:
         for broker in facts.answering():
             if server.topics is None or broker.topics is None or not broker.is_master:
@@ -168,7 +168,7 @@ def _unrouted(facts: Facts) -> Iterator[Observation]:
 RULES = (
     Rule(
         "name-server-silent",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a name server does not answer; clients that know only it find no broker",
         "start it, or take it out of NAMESRV_ADDR and of `namesrvAddr` of every broker; look "
         "whether a firewall is between",
@@ -176,14 +176,14 @@ RULES = (
     ),
     Rule(
         "name-unresolved",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a host name has no address on this machine",
         "correct DNS or /etc/hosts, or write the address",
         _unresolved,
     ),
     Rule(
         "no-name-server",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "the program at a name server's address is no name server, or it wants an account",
         "give the name server's port (9876 by default; 10911 is a broker's), and an account if "
         "it asks for one",
@@ -191,14 +191,14 @@ RULES = (
     ),
     Rule(
         "one-name-server",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "there is only one name server: while it is down, no client that starts finds a broker",
         "run a second one on another machine, and name both everywhere (`a:9876;b:9876`)",
         _one_name_server,
     ),
     Rule(
         "no-broker",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a name server knows no broker",
         "look into the brokers' logs for registrations; compare their `namesrvAddr` with this "
         "address; in controller mode give `--config FILE` on a broker's machine: its controllers "
@@ -207,7 +207,7 @@ RULES = (
     ),
     Rule(
         "name-servers-differ",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "the name servers know different brokers or addresses: clients of one do not find what "
         "clients of another find",
         "give every broker all name servers in `namesrvAddr`; a broker registers again within "
@@ -216,7 +216,7 @@ RULES = (
     ),
     Rule(
         "topics-unrouted",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a master has topics that a name server does not know: clients get no route",
         "wait 30 s for the next registration; else the name server refuses it "
         "(`maxTopicsOfBroker`, `maxTopicRoutes`; its log says so)",
@@ -224,7 +224,7 @@ RULES = (
     ),
     Rule(
         "broker-silent",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a registered broker cannot be reached at its address",
         "look at its process and `/healthz` there; if it runs, a firewall is between, or "
         "`brokerIP1` is an address that others cannot reach; if it is a master, and dead: "
@@ -233,7 +233,7 @@ RULES = (
     ),
     Rule(
         "speaks-otherwise",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a broker's port takes connections and does not answer: it wants TLS, hangs, or is "
         "another program's",
         "try --tls (with --tls-ca); look at its log for refused connections, and at `/healthz`",
@@ -241,7 +241,7 @@ RULES = (
     ),
     Rule(
         "not-allowed",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a broker answers, but refuses the requests of `doctor`: most rules could not check it",
         "give an admin's account (`RMQHA_ACCESS_KEY`, `RMQHA_SECRET_KEY`); if it is a name "
         "server's address, give it with -n",
@@ -249,14 +249,14 @@ RULES = (
     ),
     Rule(
         "loopback-registered",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a broker registered a loopback address, where other machines find themselves",
         "set `brokerIP1` to an address that all clients reach, and restart it",
         _loopback,
     ),
     Rule(
         "container-address",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a broker in a container registered the address that it has inside, which others cannot "
         "reach",
         "set `brokerIP1` (and `brokerIP2`) to the machine's address and publish listenPort, "
@@ -265,14 +265,14 @@ RULES = (
     ),
     Rule(
         "broker-slow",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a broker takes more than a second for an answer that costs nothing",
         "look at `rmqha_reactor_lag_seconds`, at the machine's load and disk, and at the network",
         _slow,
     ),
     Rule(
         "ha-port-blocked",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a master answers clients, but its port for slaves cannot be reached from here",
         "open it in the firewall (`haListenPort`, 10912 by default); `brokerIP2` is the address "
         "that slaves use",
@@ -280,7 +280,7 @@ RULES = (
     ),
     Rule(
         "fast-port-blocked",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "listenPort - 2 cannot be reached: clients with vipChannelEnabled send nothing, and "
         "Java slaves copy no topics, groups and offsets from there",
         "open it in the firewall, or switch vipChannelEnabled off at the clients",
@@ -288,14 +288,14 @@ RULES = (
     ),
     Rule(
         "status-silent",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a status port is configured, is meant for the network, and cannot be reached",
         "open `metricsPort` for the machines that watch",
         _status_silent,
     ),
     Rule(
         "not-ready",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "/healthz says that a broker cannot serve, and why",
         'do what its line says; docs/operations.md, "Metrics and health"',
         _not_ready,

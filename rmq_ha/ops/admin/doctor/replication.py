@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from rmq_ha.ops.admin.doctor.facts import Broker, Facts, master_of, number
-from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
+from rmq_ha.ops.admin.doctor.facts import BrokerFacts, ClusterFacts, master_of, number
+from rmq_ha.ops.admin.doctor.findings import DoctorSeverity, Observation, Rule
 
 HEARTBEAT_MS = 5_000
 NEW_S = 20.0
@@ -24,11 +24,11 @@ _FIXES = {
 """The remedy, by the state of the slave's link."""
 
 
-def _slaves(facts: Facts) -> Iterator[Broker]:
+def _slaves(facts: ClusterFacts) -> Iterator[BrokerFacts]:
     return (item for item in facts.answering() if item.is_slave and not item.is_dledger)
 
 
-def _pairs(facts: Facts) -> Iterator[tuple[Broker, Broker]]:
+def _pairs(facts: ClusterFacts) -> Iterator[tuple[BrokerFacts, BrokerFacts]]:
     """Yield each slave with the only master of its name."""
     for _, members in facts.pairs():
         master = master_of(members)
@@ -36,26 +36,26 @@ def _pairs(facts: Facts) -> Iterator[tuple[Broker, Broker]]:
             yield from ((item, master) for item in members if item.answers and item.is_slave)
 
 
-def _stays_out(facts: Facts, state: str) -> Iterator[Observation]:
+def _stays_out(facts: ClusterFacts, state: str) -> Iterator[Observation]:
     for slave in _slaves(facts):
         link = slave.link
         if link and link.state == state:
             yield Observation(str(slave), str(link.fault or state))
 
 
-def _diverged(facts: Facts) -> Iterator[Observation]:
+def _diverged(facts: ClusterFacts) -> Iterator[Observation]:
     return _stays_out(facts, "diverged")
 
 
-def _unreadable(facts: Facts) -> Iterator[Observation]:
+def _unreadable(facts: ClusterFacts) -> Iterator[Observation]:
     return _stays_out(facts, "unreadable")
 
 
-def _stranded(facts: Facts) -> Iterator[Observation]:
+def _stranded(facts: ClusterFacts) -> Iterator[Observation]:
     return _stays_out(facts, "stranded")
 
 
-def _not_following(facts: Facts) -> Iterator[Observation]:
+def _not_following(facts: ClusterFacts) -> Iterator[Observation]:
     """
     Report slaves that do not follow. If a set has no master to follow, the rule `nobody-leads`
     reports that instead.
@@ -72,7 +72,7 @@ def _not_following(facts: Facts) -> Iterator[Observation]:
             yield Observation(str(slave), f"{link.state}: {told}{why}", _FIXES.get(link.state, ""))
 
 
-def _silent(facts: Facts) -> Iterator[Observation]:
+def _silent(facts: ClusterFacts) -> Iterator[Observation]:
     for slave in _slaves(facts):
         link = slave.link
         if link is None or not link.is_followed:
@@ -85,7 +85,7 @@ def _silent(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _slaves_behind(facts: Facts) -> Iterator[Observation]:
+def _slaves_behind(facts: ClusterFacts) -> Iterator[Observation]:
     for master in facts.answering():
         for slave in master.slaves or () if master.is_master else ():
             seconds = slave.get("lag_seconds") or 0
@@ -102,7 +102,7 @@ def _slaves_behind(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _slaves_ahead(facts: Facts) -> Iterator[Observation]:
+def _slaves_ahead(facts: ClusterFacts) -> Iterator[Observation]:
     for slave, master in _pairs(facts):
         if slave.end > master.end:
             yield Observation(
@@ -112,7 +112,7 @@ def _slaves_ahead(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _tables_old(facts: Facts) -> Iterator[Observation]:
+def _tables_old(facts: ClusterFacts) -> Iterator[Observation]:
     for slave in _slaves(facts):
         if not slave.is_ours or (slave.runs_s or 0) < TABLES_S:
             continue
@@ -125,7 +125,7 @@ def _tables_old(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _topics_missing(facts: Facts) -> Iterator[Observation]:
+def _topics_missing(facts: ClusterFacts) -> Iterator[Observation]:
     for slave, master in _pairs(facts):
         if slave.topics is None or master.topics is None:
             continue
@@ -139,7 +139,7 @@ def _topics_missing(facts: Facts) -> Iterator[Observation]:
             yield Observation(str(slave), f"it lacks {len(missing)} topics of its master: {named}")
 
 
-def _history_missing(facts: Facts) -> Iterator[Observation]:
+def _history_missing(facts: ClusterFacts) -> Iterator[Observation]:
     for slave, master in _pairs(facts):
         begins = [number(item.info, "commitLogMinOffset") for item in (slave, master)]
         file_size = number(master.config, "mappedFileSizeCommitLog", 1 << 30)
@@ -150,7 +150,7 @@ def _history_missing(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _set_aside(facts: Facts) -> Iterator[Observation]:
+def _set_aside(facts: ClusterFacts) -> Iterator[Observation]:
     for slave in _slaves(facts):
         link = slave.link
         if link and link.set_aside:
@@ -159,7 +159,7 @@ def _set_aside(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _follows_another(facts: Facts) -> Iterator[Observation]:
+def _follows_another(facts: ClusterFacts) -> Iterator[Observation]:
     for slave, master in _pairs(facts):
         link = slave.link
         if link is None or not link.is_followed:
@@ -179,7 +179,7 @@ def _follows_another(facts: Facts) -> Iterator[Observation]:
 RULES = (
     Rule(
         "diverged",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a slave's log is not its master's; it stays out and acknowledges nothing",
         'do what its line says; docs/operations.md, "Logs that part": keep its store if its '
         "messages may be the better ones, else empty it and start it again",
@@ -187,7 +187,7 @@ RULES = (
     ),
     Rule(
         "log-unreadable",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a slave's log has bytes that are no record, and its master's log has the same bytes",
         "the master's file is damaged there: put a copy of it in its place (a backup, another "
         "slave's), then start this slave with an empty store; look at the master's disk "
@@ -197,7 +197,7 @@ RULES = (
     ),
     Rule(
         "slave-stranded",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a slave was away for longer than its master keeps messages: the master has deleted what "
         "follows on the slave's log",
         "do what its line says: make room on its disk, or set `haRefetchStrandedStore=true` "
@@ -208,14 +208,14 @@ RULES = (
     ),
     Rule(
         "not-following",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a slave does not get its master's log",
         "; ".join(f"{state}: {fix}" for state, fix in _FIXES.items()),
         _not_following,
     ),
     Rule(
         "master-silent",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a slave is connected to its master and hears nothing, as behind a firewall that forgets "
         "connections",
         "look at the master's `/healthz` and machine, and at the network between them",
@@ -223,14 +223,14 @@ RULES = (
     ),
     Rule(
         "slave-behind",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a slave lives but does not keep up: after a fail-over the rest is lost",
         "look at the slave's disk and at the line between; do not promote it before it caught up",
         _slaves_behind,
     ),
     Rule(
         "slave-ahead",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a slave has more than its master: the master lost what its disk did not have, or an old "
         "master came back as slave",
         "decide first whose messages count; if the slave's do, `rmqha-admin promote` it; "
@@ -239,7 +239,7 @@ RULES = (
     ),
     Rule(
         "tables-old",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a slave has old copies of topics, groups and offsets: after a fail-over groups go on "
         "from old places",
         "its log says which table and why; the master's listenPort has to be open for it (a Java "
@@ -249,7 +249,7 @@ RULES = (
     ),
     Rule(
         "slave-lacks-topics",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a slave lacks topics of its master: their messages are in its log, but cannot be read "
         "there",
         "wait 10 s if they are new; else as for tables-old",
@@ -257,7 +257,7 @@ RULES = (
     ),
     Rule(
         "slave-lacks-history",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a slave's log begins much later than its master's: after a fail-over older messages are "
         "gone (a Java slave that was empty copies the last file only)",
         "copy the master's store to the slave, or wait until the master's older files are "
@@ -266,7 +266,7 @@ RULES = (
     ),
     Rule(
         "tail-set-aside",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "messages that only this member had were set aside: no consumer gets them",
         "look into `<storePathRootDir>/setaside`; `about.json` says how many messages of which "
         "topic; delete the folder when it is not needed any more",
@@ -274,7 +274,7 @@ RULES = (
     ),
     Rule(
         "follows-another",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "a slave follows an address that is not the master of its name: another broker, or a "
         "forwarded port",
         "remove `haMasterAddress` from its file, so that name servers name the master, and "

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from statistics import median_low
 
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
-from rmq_ha.ops.admin.doctor.facts import Broker, Facts, number, size_in
-from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
+from rmq_ha.ops.admin.doctor.facts import BrokerFacts, ClusterFacts, number, size_in
+from rmq_ha.ops.admin.doctor.findings import DoctorSeverity, Observation, Rule
 
 APART_MS = 3_000
 DISPATCH_BYTES = 10_000_000
@@ -17,7 +17,7 @@ _LEAST_S = _HOUR_S
 _GB = 1e9
 
 
-def _clocks(facts: Facts) -> Iterator[Observation]:
+def _clocks(facts: ClusterFacts) -> Iterator[Observation]:
     known = [(b, b.clock_ahead_ms) for b in facts.answering() if b.clock_ahead_ms is not None]
     if not known:
         return
@@ -34,23 +34,23 @@ def _seconds(ahead_ms: int) -> str:
     return f"{abs(ahead_ms) / 1000:.0f} s {'ahead of' if ahead_ms > 0 else 'behind'}"
 
 
-def _ratio(broker: Broker) -> float:
+def _ratio(broker: BrokerFacts) -> float:
     """Return how full the fuller one of the broker's two disks is, from 0 to 1."""
     keys = ("commitLogDiskRatio", "consumeQueueDiskRatio")
     return max(number(broker.info, key, 0.0) for key in keys)
 
 
-def _level(broker: Broker, key: str, default: int) -> float:
+def _level(broker: BrokerFacts, key: str, default: int) -> float:
     return (number(broker.config, key, default) or default) / 100
 
 
-def _disk_full(facts: Facts) -> Iterator[Observation]:
+def _disk_full(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         if _ratio(broker) >= _level(broker, "diskSpaceWarningLevelRatio", 90):
             yield Observation(str(broker), f"its disk is {_ratio(broker) * 100:.0f} % full")
 
 
-def _disk_cleans(facts: Facts) -> Iterator[Observation]:
+def _disk_cleans(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         limits = [("diskSpaceCleanForciblyRatio", 85), ("diskSpaceWarningLevelRatio", 90)]
         low, high = (_level(broker, key, default) for key, default in limits)
@@ -61,7 +61,7 @@ def _disk_cleans(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _disk_forecast(facts: Facts) -> Iterator[Observation]:
+def _disk_forecast(facts: ClusterFacts) -> Iterator[Observation]:
     """
     Report disks that will be full before messages are old enough to be deleted, at the rate at
     which the log grew since its oldest message.
@@ -88,7 +88,7 @@ def _disk_forecast(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _dispatch(facts: Facts) -> Iterator[Observation]:
+def _dispatch(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         behind = number(broker.info, "dispatchBehindBytes", 0)
         if behind > DISPATCH_BYTES:
@@ -97,28 +97,28 @@ def _dispatch(facts: Facts) -> Iterator[Observation]:
             )
 
 
-def _flush(facts: Facts) -> Iterator[Observation]:
+def _flush(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         text = broker.info.get("remainHowManyDataToFlush", "")
         if (size_in(text) or 0) > UNFLUSHED_BYTES:
             yield Observation(str(broker), f"{text} of its log are not on its disk yet")
 
 
-def _slow_puts(facts: Facts) -> Iterator[Observation]:
+def _slow_puts(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         latency = number(broker.info, "putLatency99", 0.0)
         if latency > SLOW_PUT_MS:
             yield Observation(str(broker), f"one put in a hundred takes more than {latency:.0f} ms")
 
 
-def _failed_puts(facts: Facts) -> Iterator[Observation]:
+def _failed_puts(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         failed = number(broker.info, "putMessageFailedTimes", 0)
         if failed:
             yield Observation(str(broker), f"{failed:.0f} puts failed since its start")
 
 
-def _memory_only(facts: Facts) -> Iterator[Observation]:
+def _memory_only(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         flush = broker.config.get("flushDiskType")
         if (
@@ -128,7 +128,7 @@ def _memory_only(facts: Facts) -> Iterator[Observation]:
             yield Observation(str(broker), "ASYNC_MASTER with ASYNC_FLUSH")
 
 
-def _open_to_all(facts: Facts) -> Iterator[Observation]:
+def _open_to_all(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         is_open = broker.config.get("aclEnable") == "false"
         if broker.config.get("bindAddress", "").startswith(("127.", "::1")):
@@ -137,7 +137,7 @@ def _open_to_all(facts: Facts) -> Iterator[Observation]:
             yield Observation(str(broker), "aclEnable=false, and TLS is not enforced")
 
 
-def _restarted(facts: Facts) -> Iterator[Observation]:
+def _restarted(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.runs_s is not None and broker.runs_s < SETTLED_S:
             yield Observation(str(broker), f"it runs for {broker.runs_s} s")
@@ -146,7 +146,7 @@ def _restarted(facts: Facts) -> Iterator[Observation]:
 RULES = (
     Rule(
         "clocks-apart",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "clocks differ by more than 3 s: delayed messages, retention, searches by time and "
         "signed requests go wrong",
         "set up NTP (chrony) on the machine that is named, and set its clock slowly, not by a jump",
@@ -154,7 +154,7 @@ RULES = (
     ),
     Rule(
         "disk-full",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a disk is so full that puts are refused (above 90 %, diskSpaceWarningLevelRatio)",
         "free some space or enlarge it; `rmqha-admin broker config set NAME "
         "fileReservedTime=HOURS` deletes older messages, read or not",
@@ -162,7 +162,7 @@ RULES = (
     ),
     Rule(
         "disk-cleans",
-        Severity.ERROR,
+        DoctorSeverity.ERROR,
         "a disk is so full (above 85 %, diskSpaceCleanForciblyRatio) that messages are deleted "
         "before their time",
         "free some space or enlarge it now; unread-deleted names the groups that miss messages",
@@ -170,7 +170,7 @@ RULES = (
     ),
     Rule(
         "disk-forecast",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "at the rate since its oldest message a log fills its disk before messages are old "
         "enough to be deleted",
         "enlarge the disk, or keep messages for less time (`fileReservedTime`), or move topics "
@@ -179,7 +179,7 @@ RULES = (
     ),
     Rule(
         "dispatch-behind",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "records of the log do not enter their queues: consumers do not see them yet",
         "after a start wait until it is done; else the broker's log says what its disk refuses, or "
         "the disk is busy (`iostat -x 1`)",
@@ -187,7 +187,7 @@ RULES = (
     ),
     Rule(
         "flush-behind",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "much of the log is in memory only: a power cut takes it",
         "look at the disk's speed and health; flushDiskType=SYNC_FLUSH holds producers back "
         "instead",
@@ -195,35 +195,35 @@ RULES = (
     ),
     Rule(
         "puts-slow",
-        Severity.WARNING,
+        DoctorSeverity.WARNING,
         "producers wait long for their answers",
         "look at the disk, at the slave (slave-behind) and at the load of the machine",
         _slow_puts,
     ),
     Rule(
         "puts-failed",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "puts failed since the start: the log and `rmqha_refused_puts_total` say why",
         "look into the log; a restart begins the count anew",
         _failed_puts,
     ),
     Rule(
         "acks-from-memory",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "sends are answered SEND_OK while the message is only in the memory of one machine",
         "if that is too little: SYNC_MASTER with a slave, or SYNC_FLUSH",
         _memory_only,
     ),
     Rule(
         "open-to-all",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "anybody who reaches the broker may read, write and configure",
         "`aclEnable=true`, or tls.server.mode=enforcing with a trust root; docs/security.md",
         _open_to_all,
     ),
     Rule(
         "just-started",
-        Severity.NOTE,
+        DoctorSeverity.NOTE,
         "a broker started within the last five minutes: rates and ages say little yet",
         "if nobody restarted it: its log, and the service manager's, say why it ended",
         _restarted,

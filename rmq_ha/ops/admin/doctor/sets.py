@@ -7,20 +7,26 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
 from rmq_ha.client.rules.errors import BrokerRefused
-from rmq_ha.ops.admin.doctor.facts import Controller, Facts, LeaderlessSet, NotLooked, SetMember
+from rmq_ha.ops.admin.doctor.facts import (
+    ClusterFacts,
+    Controller,
+    LeaderlessSet,
+    NotLooked,
+    SetMember,
+)
 from rmq_ha.ops.admin.handover_set import ControlledSet, leader_named_by, set_of
 from rmq_ha.server.controller.codec import decode_replicas, encode_names
-from rmq_ha.server.controller.codes import RequestCode
-from rmq_ha.server.controller.messages import Replica, ReplicasInfo
+from rmq_ha.server.controller.codes import ControllerRequestCode
+from rmq_ha.server.controller.messages import ReplicasInfo, SetReplica
 
 _FAULTS = (RemotingError, BrokerRefused, ProtocolViolation)
 
 
-async def look_at_controllers(asker: Asker, facts: Facts, which: str = "") -> None:
+async def look_at_controllers(asker: Asker, facts: ClusterFacts, which: str = "") -> None:
     """
     Ask all controllers that brokers, the properties file and name servers name.
 
-    :param which: see `Scope.which`; other sets are left out.
+    :param which: see `DoctorScope.which`; other sets are left out.
     """
     known = [item for item in (set_of(broker.config) for broker in facts.brokers) if item]
     for address in _addresses(facts, known):
@@ -48,7 +54,7 @@ async def look_at_controllers(asker: Asker, facts: Facts, which: str = "") -> No
         return
 
 
-def _addresses(facts: Facts, known: list[ControlledSet]) -> list[str]:
+def _addresses(facts: ClusterFacts, known: list[ControlledSet]) -> list[str]:
     """Return the addresses of the controllers, each once."""
     addresses = [address for item in known for address in item.controllers]
     addresses += facts.local.controllers if facts.local else ()
@@ -85,10 +91,10 @@ def _sets_of(controller: str, names: list[str]) -> Asking[dict[str, ReplicasInfo
 
 
 def _sets_named(controller: str, names: list[str]) -> Asking[dict[str, ReplicasInfo]]:
-    asked = RemotingCommand(RequestCode.GET_SYNC_STATE_DATA, body=encode_names(names))
+    asked = RemotingCommand(ControllerRequestCode.GET_SYNC_STATE_DATA, body=encode_names(names))
     answer = yield from expect(Ask(asked, controller))
     return answer.read(decode_replicas)
 
 
-def _members(replicas: tuple[Replica, ...]) -> tuple[SetMember, ...]:
+def _members(replicas: tuple[SetReplica, ...]) -> tuple[SetMember, ...]:
     return tuple(SetMember(item.broker_id, item.address, item.alive) for item in replicas)

@@ -5,11 +5,11 @@ from typing import Any
 from rmq_ha.base.model.flags import PERM_WRITE
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.app.journals.members import NO_LINK, members_of_pair
-from rmq_ha.ops.app.page.values import Member
+from rmq_ha.ops.app.page.values import MemberRow
 from rmq_ha.ops.app.status.health import Health, follows_nobody
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.ops.app.status.slaves import slave_names
-from rmq_ha.server.replication.classic.link import Fault
+from rmq_ha.server.replication.classic.link import LinkFault
 from rmq_ha.server.replication.statistics import (
     STRANDED,
     MasterStatistics,
@@ -69,7 +69,7 @@ class PairView:
     def mode(self) -> str:
         return "pair"
 
-    def members(self, why_no_puts: str) -> list[Member]:
+    def members(self, why_no_puts: str) -> list[MemberRow]:
         statistics = _of_pair(self._broker.journal.statistics())
         address = self._broker.identity.address
         return members_of_pair(statistics, self._config.broker_role, address, why_no_puts)
@@ -116,9 +116,9 @@ def _collect_slaves(samples: Samples, statistics: ReplicationStatistics) -> None
 
 def _collect_link(samples: Samples, master: MasterStatistics) -> None:
     samples.add("rmqha_slave_following", master.is_followed)
-    samples.add("rmqha_slave_diverged", master.state == Fault.DIVERGED.value)
+    samples.add("rmqha_slave_diverged", master.state == LinkFault.DIVERGED.value)
     samples.add("rmqha_slave_stranded", master.state == STRANDED)
-    samples.add("rmqha_slave_log_unreadable", master.state == Fault.UNREADABLE.value)
+    samples.add("rmqha_slave_log_unreadable", master.state == LinkFault.UNREADABLE.value)
     samples.add("rmqha_slave_alone_seconds", master.alone_seconds or 0)
     samples.add("rmqha_slave_reported_bytes", master.reported)
     silent_ms = master.silent_ms

@@ -4,7 +4,7 @@ from typing import Any
 
 from rmq_ha.ops.app.journals.classic import collect_replication
 from rmq_ha.ops.app.journals.members import members_of_set
-from rmq_ha.ops.app.page.values import Member
+from rmq_ha.ops.app.page.values import MemberRow
 from rmq_ha.ops.app.status.health import Health, follows_nobody
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.server.replication.statistics import SetStatistics
@@ -33,7 +33,7 @@ class SetView:
         statistics: SetStatistics = self._broker.journal.statistics()
         return f"controller mode, epoch {max(0, statistics.epoch)}"
 
-    def members(self, why_no_puts: str) -> list[Member]:
+    def members(self, why_no_puts: str) -> list[MemberRow]:
         """Return the master and its slaves, in sync or not."""
         statistics: SetStatistics = self._broker.journal.statistics()
         return members_of_set(statistics, self._broker.identity.address, why_no_puts)

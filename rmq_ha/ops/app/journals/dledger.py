@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from rmq_ha.base.store_format.dledger_values import Role, Room
+from rmq_ha.base.store_format.dledger_values import MemberRole, Room
 from rmq_ha.ops.app.journals.members import members_of_group
-from rmq_ha.ops.app.page.values import Member
+from rmq_ha.ops.app.page.values import MemberRow
 from rmq_ha.ops.app.status.health import Health, follows_nobody
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.server.dledger.statistics import DLedgerStatistics
@@ -31,7 +31,7 @@ class GroupView:
         told: DLedgerStatistics = self._broker.journal.statistics()
         return f"DLedger group {told.group}, term {told.term}"
 
-    def members(self, why_no_puts: str) -> list[Member]:
+    def members(self, why_no_puts: str) -> list[MemberRow]:
         return members_of_group(self._broker.journal.statistics(), why_no_puts)
 
 
@@ -45,7 +45,7 @@ def lacking_members(statistics: DLedgerStatistics) -> Iterator[str]:
 
 def collect_group(samples: Samples, statistics: DLedgerStatistics) -> None:
     """Add the state of a member of a DLedger group to a scrape."""
-    role, leader = statistics.role or Role.CANDIDATE.value, statistics.leader or ""
+    role, leader = statistics.role or MemberRole.CANDIDATE.value, statistics.leader or ""
     samples.add(
         "rmqha_dledger_info",
         1,
@@ -55,7 +55,7 @@ def collect_group(samples: Samples, statistics: DLedgerStatistics) -> None:
         leader=leader,
     )
     samples.add("rmqha_dledger_term", max(statistics.term, 0))
-    samples.add("rmqha_dledger_is_leader", statistics.role == Role.LEADER.value)
+    samples.add("rmqha_dledger_is_leader", statistics.role == MemberRole.LEADER.value)
     samples.add("rmqha_dledger_has_leader", bool(leader))
     indexes = {"begin": statistics.begin, "end": statistics.end, "committed": statistics.committed}
     for which, index in indexes.items():
@@ -85,7 +85,7 @@ def group_health(
     """
     text = f"{name}: {statistics.self_id} of group {statistics.group}, term {statistics.term}"
     refuses = statistics.refuses
-    if statistics.role == Role.LEADER.value:
+    if statistics.role == MemberRole.LEADER.value:
         if why := why_not_writable or refuses:
             return Health(False, f"{text}: leads, but no puts: {why}")
         if (seconds := statistics.stalled_seconds) >= STALLED_S:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from rmq_ha.ops.app.journals.classic import PairView
 from rmq_ha.ops.app.journals.controller_mode import SetView
 from rmq_ha.ops.app.journals.dledger import GroupView
-from rmq_ha.ops.app.page.values import Member
+from rmq_ha.ops.app.page.values import MemberRow
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.server.dledger.statistics import DLedgerStatistics
@@ -30,7 +30,7 @@ class JournalView(Protocol):
     def mode(self) -> str:
         """Return the kind of replication in words: `pair`, `controller mode, epoch 4`, ..."""
 
-    def members(self, why_no_puts: str) -> list[Member]:
+    def members(self, why_no_puts: str) -> list[MemberRow]:
         """
         Return this broker first, then the other members.
 

@@ -3,7 +3,7 @@ The members of a pair, a DLedger group or a set, and what they replicate, as one
 """
 
 from rmq_ha.base.model.status import BrokerRole
-from rmq_ha.ops.app.page.values import Member, Tone
+from rmq_ha.ops.app.page.values import MemberRow, Tone
 from rmq_ha.ops.app.status.slaves import slave_names
 from rmq_ha.server.dledger.statistics import DLedgerStatistics
 from rmq_ha.server.replication.statistics import (
@@ -22,7 +22,7 @@ _BEHIND = 1 << 20
 
 def _own_member(
     key: str, name: str, role: str, why_no_puts: str, master: MasterStatistics | None
-) -> Member:
+) -> MemberRow:
     """
     Return the row of this broker.
 
@@ -31,13 +31,13 @@ def _own_member(
     if master is None:
         state, tone = ("takes messages", Tone.GOOD) if not why_no_puts else ("no puts", Tone.ERROR)
         note = why_no_puts or ""
-        return Member(
+        return MemberRow(
             key=key, name=name, role=role, state=state, tone=tone, is_here=True, note=note
         )
     tone = Tone.GOOD if master.is_followed else Tone.WARN
     if master.fault:
         tone = Tone.ERROR
-    return Member(
+    return MemberRow(
         key=key,
         name=name,
         role=role,
@@ -50,7 +50,7 @@ def _own_member(
 
 def members_of_pair(
     statistics: ReplicationStatistics, role: BrokerRole, address: str, why_no_puts: str
-) -> list[Member]:
+) -> list[MemberRow]:
     """
     Return a master and its slaves, or a slave and its master.
 
@@ -69,10 +69,10 @@ def members_of_pair(
     return members + _slaves(statistics)
 
 
-def _master(key: str, name: str, master: MasterStatistics) -> Member:
+def _master(key: str, name: str, master: MasterStatistics) -> MemberRow:
     """Return the row of the master that this slave follows, or should follow."""
     follows = master.is_followed
-    return Member(
+    return MemberRow(
         key=key,
         name=name,
         role="master",
@@ -81,7 +81,7 @@ def _master(key: str, name: str, master: MasterStatistics) -> Member:
     )
 
 
-def _slaves(statistics: ReplicationStatistics) -> list[Member]:
+def _slaves(statistics: ReplicationStatistics) -> list[MemberRow]:
     slaves = statistics.known_slaves[:_MOST]
     members = []
     for slave, name in zip(slaves, slave_names(slaves), strict=True):
@@ -90,7 +90,7 @@ def _slaves(statistics: ReplicationStatistics) -> list[Member]:
         tone = Tone.ERROR if is_stranded else Tone.WARN if lag > _BEHIND else Tone.GOOD
         key = f"slave {name}" if number is None else _of_set(number)
         members.append(
-            Member(
+            MemberRow(
                 key=key,
                 name=key if number is None else f"{key} at {name}",
                 role="slave",
@@ -103,7 +103,7 @@ def _slaves(statistics: ReplicationStatistics) -> list[Member]:
     return members
 
 
-def members_of_group(told: DLedgerStatistics, why_no_puts: str) -> list[Member]:
+def members_of_group(told: DLedgerStatistics, why_no_puts: str) -> list[MemberRow]:
     """
     Return the members of a DLedger group: this one, its leader, and what the followers of a leader
     lack.
@@ -119,13 +119,13 @@ def members_of_group(told: DLedgerStatistics, why_no_puts: str) -> list[Member]:
     members = [here]
     if leader and not leads:
         key = str(leader)
-        members.append(Member(key=key, name=key, role="leader", state="answers", tone=Tone.GOOD))
+        members.append(MemberRow(key=key, name=key, role="leader", state="answers", tone=Tone.GOOD))
     for member, follower in list(told.followers.items())[:_MOST]:
         entries, size = follower.entries_behind, follower.bytes_behind
         tone = Tone.GOOD if size is not None and size < _BEHIND else Tone.WARN
         state = "caught up" if not entries else "behind"
         members.append(
-            Member(
+            MemberRow(
                 key=str(member),
                 name=str(member),
                 role="follower",
@@ -138,7 +138,7 @@ def members_of_group(told: DLedgerStatistics, why_no_puts: str) -> list[Member]:
     return members
 
 
-def members_of_set(statistics: SetStatistics, address: str, why_no_puts: str) -> list[Member]:
+def members_of_set(statistics: SetStatistics, address: str, why_no_puts: str) -> list[MemberRow]:
     """Return the brokers of a set in controller mode, as its master or a slave sees them."""
     leads, master, number = statistics.leads, statistics.master, statistics.broker_id
     name = address if number is None else f"{_of_set(number)} at {address}"

@@ -9,9 +9,9 @@ from rmq_ha.base.seams import Host
 from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.timing.slices import Lane
 from rmq_ha.ops.app.build import build_labels
-from rmq_ha.ops.app.page.events import Events, Kind, Severity, Timeline
+from rmq_ha.ops.app.page.events import EventKind, Events, EventSeverity, Timeline
 from rmq_ha.ops.app.page.history import COARSE_S, FINE_S, History
-from rmq_ha.ops.app.page.values import Certificate, EventPage, Notice, Overview, Series, Tone
+from rmq_ha.ops.app.page.values import Certificate, EventPage, Overview, PageNotice, Series, Tone
 from rmq_ha.ops.app.page.watch import ServerState, Watch
 from rmq_ha.ops.app.status.health import Health
 
@@ -105,7 +105,7 @@ class Board:
     def event_page(self, after: int) -> EventPage:
         return EventPage(self.events.last_number, self.events.newer_than(after))
 
-    def note(self, kind: Kind, severity: Severity, text: str) -> None:
+    def note(self, kind: EventKind, severity: EventSeverity, text: str) -> None:
         """Add an event that the watch does not see."""
         self.events.add(self.host.now_ms(), kind, severity, text)
 
@@ -120,7 +120,7 @@ def certificates(ends: Mapping[tuple[str, str], int]) -> list[Certificate]:
     return [Certificate(setting, who, end * 1000) for (setting, who), end in first]
 
 
-def certificate_notices(tls_certificates: Sequence[Certificate], now_ms: int) -> list[Notice]:
+def certificate_notices(tls_certificates: Sequence[Certificate], now_ms: int) -> list[PageNotice]:
     """Return notices of certificates that have ended, or end soon."""
     notices = []
     for item in tls_certificates:
@@ -131,5 +131,5 @@ def certificate_notices(tls_certificates: Sequence[Certificate], now_ms: int) ->
         end = "has ended" if left_s < 0 else f"ends in {days} days"
         text = f"{item.setting} ({item.who}) {end}"
         tone = Tone.ERROR if left_s < 0 else Tone.WARN
-        notices.append(Notice(tone, text, "renew the file: a change is read by itself"))
+        notices.append(PageNotice(tone, text, "renew the file: a change is read by itself"))
     return notices

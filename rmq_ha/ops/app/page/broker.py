@@ -16,19 +16,19 @@ from rmq_ha.ops.app.page.fleet import Fleet
 from rmq_ha.ops.app.page.listing import Listing, Selection, pick
 from rmq_ha.ops.app.page.measures import PEAKS, BrokerMeasures
 from rmq_ha.ops.app.page.members import ask_members
-from rmq_ha.ops.app.page.rows import Rows
+from rmq_ha.ops.app.page.rows import PageRows
 from rmq_ha.ops.app.page.search import Searches
 from rmq_ha.ops.app.page.values import (
-    Client,
+    ClientRow,
     Clients,
-    Disk,
-    Group,
+    DiskUse,
+    GroupRow,
     Groups,
     GroupSheet,
-    Log,
-    Machine,
-    Notice,
+    LogUse,
+    MachineRow,
     Overview,
+    PageNotice,
     Tone,
     Topic,
     Topics,
@@ -63,10 +63,10 @@ class BrokerBoard(Board):
         self._broker = broker
         self._status = status
         self._measures = BrokerMeasures(broker, reactor)
-        self.rows = Rows(broker)
+        self.rows = PageRows(broker)
         self._topics: Listing[Topic] = Listing(host.clock, self.rows.topics)
-        self._groups: Listing[Group] = Listing(host.clock, self.rows.groups)
-        self._clients: Listing[Client] = Listing(host.clock, self.rows.clients)
+        self._groups: Listing[GroupRow] = Listing(host.clock, self.rows.groups)
+        self._clients: Listing[ClientRow] = Listing(host.clock, self.rows.clients)
         self.searches = Searches(broker, host.clock, self.rows)
         calls = signed(broker.client, host, broker.configuration)
         name_servers = broker.registration.name_servers
@@ -171,18 +171,18 @@ class BrokerBoard(Board):
             numbers["places"] = connections.places
         return numbers
 
-    def _disk(self) -> Disk:
+    def _disk(self) -> DiskUse:
         store, ours = self._broker.store, self._broker.configuration.ours
         limit = ours.disk_space_warning_level_ratio / 100
         usage = self.host.disk.usage(store.log.directories[0])
         if usage is None:
-            return Disk(store.cleaner.log_ratio(), limit)
-        return Disk(store.cleaner.log_ratio(), limit, usage.total, usage.usable)
+            return DiskUse(store.cleaner.log_ratio(), limit)
+        return DiskUse(store.cleaner.log_ratio(), limit, usage.total, usage.usable)
 
-    def _log(self) -> Log:
+    def _log(self) -> LogUse:
         store = self._broker.store
         log, oldest = store.log, store.earliest_message_time()
-        return Log(
+        return LogUse(
             log.max_offset - max(0, log.min_offset),
             log.max_offset,
             max(0, log.max_offset - log.flushed_offset),
@@ -190,7 +190,7 @@ class BrokerBoard(Board):
             oldest if oldest > 0 else None,
         )
 
-    def _machines(self) -> list[Machine]:
+    def _machines(self) -> list[MachineRow]:
         """
         Return this broker as it is now, and the others of the last round. Distances are those of
         the last round, in which all were asked at the same time.
@@ -202,10 +202,10 @@ class BrokerBoard(Board):
                 own = replace(own, behind_bytes=item.behind_bytes)
         return sorted([own, *others], key=_place)
 
-    def _machine(self) -> Machine:
+    def _machine(self) -> MachineRow:
         broker, health = self._broker, self._status.health()
         identity = broker.identity
-        return Machine(
+        return MachineRow(
             set_name=identity.broker_name,
             broker_id=identity.broker_id,
             address=identity.address,
@@ -222,17 +222,17 @@ class BrokerBoard(Board):
             seen_ms=self.host.now_ms(),
         )
 
-    def _notices(self, disk: Disk) -> list[Notice]:
+    def _notices(self, disk: DiskUse) -> list[PageNotice]:
         broker, health = self._broker, self._status.health()
         notices = []
         if not health.is_ready:
-            notices.append(Notice(Tone.ERROR, health.reason, "rmqha-admin doctor says more"))
+            notices.append(PageNotice(Tone.ERROR, health.reason, "rmqha-admin doctor says more"))
         members = self.watch.members
         living = [item for item in members if item.role == "slave" and item.state != GONE]
         role = broker.configuration.store.broker_role
         if role is BrokerRole.SYNC_MASTER and not living and self._status.journal.mode() == "pair":
             text = "no slave is connected: what is acknowledged now is on this machine only"
-            notices.append(Notice(Tone.ERROR, text, "start the slave; docs/failover.md"))
+            notices.append(PageNotice(Tone.ERROR, text, "start the slave; docs/failover.md"))
         for item in members:
             if (
                 item.is_here
@@ -241,18 +241,18 @@ class BrokerBoard(Board):
                 and not item.note
             ):
                 text = f"this slave follows no master ({item.state})"
-                notices.append(Notice(Tone.WARN, text, "is the master dead? docs/failover.md"))
+                notices.append(PageNotice(Tone.WARN, text, "is the master dead? docs/failover.md"))
             elif item.state != GONE and item.lag_seconds is not None and item.lag_seconds > _LAG_S:
                 text = f"{item.name} is {item.lag_seconds:.0f} s behind"
-                notices.append(Notice(Tone.WARN, text, "look at its disk and at the network"))
+                notices.append(PageNotice(Tone.WARN, text, "look at its disk and at the network"))
         if disk.used >= _FULL:
             text = f"the disk of the commit log is {disk.used:.0%} full"
             hint = f"messages are refused from {disk.refuses_at:.0%} on"
             tone = Tone.ERROR if disk.used >= disk.refuses_at else Tone.WARN
-            notices.append(Notice(tone, text, hint))
+            notices.append(PageNotice(tone, text, hint))
         return notices + self._of_dead()
 
-    def _of_dead(self) -> list[Notice]:
+    def _of_dead(self) -> list[PageNotice]:
         points = self.past.fine.points_after(0, ["dead"]).series.get("dead", [])
         counts = [item for item in points if item is not None]
         # A broker that starts counts the messages that its queues hold already.
@@ -261,7 +261,7 @@ class BrokerBoard(Board):
             return []
         what = "a message" if grown == 1 else f"{grown} messages"
         text = f"{what} went to a dead letter queue in the last hour"
-        return [Notice(Tone.WARN, text, "rmqha-admin dlq show GROUP")]
+        return [PageNotice(Tone.WARN, text, "rmqha-admin dlq show GROUP")]
 
     # ------------------------------------------------------------ lists
 
@@ -293,7 +293,7 @@ class BrokerBoard(Board):
         text = text.lower()
         key = _sorting(sort, ("lag", "members", "get_rate", "dead", "retrying", "topics"))
 
-        def picked(rows: list[Group]) -> "Deferred[Selection[Group]]":
+        def picked(rows: list[GroupRow]) -> "Deferred[Selection[GroupRow]]":
             return pick(
                 self.lane,
                 host,
@@ -311,7 +311,7 @@ class BrokerBoard(Board):
         """Return clients whose id, address or group contains a text."""
         text = text.lower()
 
-        def picked(rows: list[Client]) -> "Deferred[Selection[Client]]":
+        def picked(rows: list[ClientRow]) -> "Deferred[Selection[ClientRow]]":
             return pick(
                 self.lane,
                 host,
@@ -343,7 +343,7 @@ class BrokerBoard(Board):
         return sheets[0] if sheets else None
 
 
-def _place(machine: Machine) -> tuple[str, str, float, str]:
+def _place(machine: MachineRow) -> tuple[str, str, float, str]:
     """Sort sets together; within a set by id, with members without an id last."""
     number = math.inf if machine.broker_id is None else machine.broker_id
     return machine.cluster, machine.set_name, number, machine.address

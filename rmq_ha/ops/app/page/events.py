@@ -18,7 +18,7 @@ MOST_LANES = 24
 MOST_SPANS = 120
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     ROLE = "role"
     REPLICATION = "replication"
     REGISTRATION = "registration"
@@ -28,14 +28,14 @@ class Kind(StrEnum):
     LOG = "log"
 
 
-class Severity(StrEnum):
+class EventSeverity(StrEnum):
     INFO = "info"
     GOOD = "good"
     WARN = "warn"
     ERROR = "error"
 
 
-_LOOKED_BACK = {Kind.REFUSAL: 8, Kind.LOG: 8}
+_LOOKED_BACK = {EventKind.REFUSAL: 8, EventKind.LOG: 8}
 """
 How many events of a kind are compared to find a repeated one. Several refusals and log lines go on
 at the same time; events of other kinds have an order.
@@ -53,8 +53,8 @@ class Event(Struct, frozen=True):
 
     number: int
     at_ms: int
-    kind: Kind
-    severity: Severity
+    kind: EventKind
+    severity: EventSeverity
     text: str
     times: int = 1
 
@@ -71,7 +71,9 @@ class Events:
         """Number of the newest event; 0: there is none."""
         return self._last
 
-    def add(self, at_ms: int, kind: Kind, severity: Severity, text: str, times: int = 1) -> None:
+    def add(
+        self, at_ms: int, kind: EventKind, severity: EventSeverity, text: str, times: int = 1
+    ) -> None:
         """Add an event. One with the same text as a recent one only increases its count."""
         text = one_line(text)
         if len(text) > MOST_TEXT:
@@ -97,23 +99,23 @@ class Events:
         return events
 
 
-class Span(Struct, frozen=True):
+class StateSpan(Struct, frozen=True):
     """The state of a member from a moment on, until the next span begins."""
 
     from_ms: int
     state: str
 
 
-class Lane(Struct, frozen=True):
+class MemberLane(Struct, frozen=True):
     name: str
-    spans: list[Span]
+    spans: list[StateSpan]
 
 
 class Timeline:
     """The states that each member of a pair or group had, and since when."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, deque[Span]] = {}
+        self._lanes: dict[str, deque[StateSpan]] = {}
 
     def note(self, at_ms: int, name: str, state: str) -> bool:
         """
@@ -128,7 +130,7 @@ class Timeline:
             lane = self._lanes[name] = deque(maxlen=MOST_SPANS)
         if lane and lane[-1].state == state:
             return False
-        lane.append(Span(at_ms, state))
+        lane.append(StateSpan(at_ms, state))
         return True
 
     def state_since(self, name: str) -> int | None:
@@ -136,6 +138,6 @@ class Timeline:
         lane = self._lanes.get(name)
         return lane[-1].from_ms if lane else None
 
-    def lanes(self) -> list[Lane]:
+    def lanes(self) -> list[MemberLane]:
         """Return the lanes in the order in which the members came."""
-        return [Lane(name, list(spans)) for name, spans in self._lanes.items()]
+        return [MemberLane(name, list(spans)) for name, spans in self._lanes.items()]

@@ -13,7 +13,7 @@ from rmq_ha.base.wire.route_bodies import ClusterInfo
 from rmq_ha.client.lookup.asking import Asking
 from rmq_ha.client.lookup.brokers import replication_of, runtime_info
 from rmq_ha.client.lookup.lookups import cluster_info
-from rmq_ha.ops.app.page.values import Machine, Tone
+from rmq_ha.ops.app.page.values import MachineRow, Tone
 
 EVERY_S = 10.0
 MOST_MACHINES = 48
@@ -40,7 +40,7 @@ class Fleet:
         host: Host,
         calls: Calls,
         name_servers: Callable[[], list[str]],
-        own: Callable[[], Machine],
+        own: Callable[[], MachineRow],
     ) -> None:
         self._host = host
         self._calls = calls
@@ -49,7 +49,7 @@ class Fleet:
         self._at: float | None = None
         self._asking = False
         self._listed: dict[str, tuple[str, str, float]] = {}
-        self.machines: list[Machine] = []
+        self.machines: list[MachineRow] = []
         self.note = ""
 
     def look(self) -> None:
@@ -121,7 +121,7 @@ class Fleet:
 
     def _machine(
         self, cluster: str, name: str, number: int | None, address: str
-    ) -> "Deferred[Machine]":
+    ) -> "Deferred[MachineRow]":
         """
         Ask a broker for its counters.
 
@@ -132,10 +132,10 @@ class Fleet:
             return succeed(own)
         asked = Deferred.fromCoroutine(self._run(runtime_info(address), address))
 
-        def machine(info: dict[str, str]) -> Machine:
+        def machine(info: dict[str, str]) -> MachineRow:
             pair = replication_of(info)
             role = "" if number is None else ("master" if number == 0 else "slave")
-            return Machine(
+            return MachineRow(
                 set_name=name,
                 broker_id=number,
                 address=address,
@@ -151,8 +151,8 @@ class Fleet:
                 seen_ms=self._host.now_ms(),
             )
 
-        def silent(failure: Any) -> Machine:
-            return Machine(
+        def silent(failure: Any) -> MachineRow:
+            return MachineRow(
                 set_name=name,
                 broker_id=number,
                 address=address,
@@ -176,7 +176,7 @@ class Fleet:
             value = await self._calls.invoke(ask.address or address, ask.command, TIMEOUT_MS)
 
 
-def with_distance(machines: list[Machine]) -> list[Machine]:
+def with_distance(machines: list[MachineRow]) -> list[MachineRow]:
     """
     Return the machines with the distance of each log to that of its set's master. All were read at
     about the same time.

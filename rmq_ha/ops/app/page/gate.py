@@ -39,7 +39,7 @@ signed.
 """
 
 
-class _Session(NamedTuple):
+class _PageSession(NamedTuple):
     who: str
     ends: float
 
@@ -68,7 +68,7 @@ class Gate:
         self._is_guarded = is_guarded
         self._seal = random.getrandbits(256).to_bytes(32)
         self._used: dict[str, float] = {}
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _PageSession] = {}
 
     @property
     def ways(self) -> list[str]:
@@ -145,7 +145,7 @@ class Gate:
             if session.ends <= now or len(self._sessions) >= MOST_SESSIONS:
                 del self._sessions[known]
         text = f"{self._random.getrandbits(256):064x}"
-        self._sessions[text] = _Session(who, now + SESSION_S)
+        self._sessions[text] = _PageSession(who, now + SESSION_S)
         return text
 
     def _sealed(self, text: str) -> str:

@@ -20,7 +20,7 @@ MOST_GROUPS = 24
 GROUP = "group:"
 
 
-class Rate:
+class MeasuredRate:
     def __init__(self) -> None:
         self._before: tuple[float, float] | None = None
 
@@ -118,7 +118,7 @@ class BrokerMeasures:
     def __init__(self, broker: Any, reactor: Histogram) -> None:
         self._broker = broker
         self._reactor = reactor
-        self._rates: dict[str, Rate] = {}
+        self._rates: dict[str, MeasuredRate] = {}
         self._puts, self._turns = Quantile(0.99), Quantile(0.99)
         self.lags = LagMeter(lambda key: lag_of(broker, key))
         self.dead = DeadMeter(self._count_of)
@@ -167,7 +167,7 @@ class BrokerMeasures:
         return int(ends - sum([store.min_offset_in_queue(topic, number) for number in queues]))
 
     def _rate(self, name: str, count: float) -> float | None:
-        return self._rates.setdefault(name, Rate()).per_second(
+        return self._rates.setdefault(name, MeasuredRate()).per_second(
             self._broker.host.clock.seconds(), count
         )
 

@@ -12,7 +12,7 @@ from rmq_ha.base.remoting.audit import NAMESPACE as AUDIT
 from rmq_ha.base.seams import Host
 from rmq_ha.ops.app.page.answers import Answers
 from rmq_ha.ops.app.page.board import Board
-from rmq_ha.ops.app.page.events import Kind, Severity
+from rmq_ha.ops.app.page.events import EventKind, EventSeverity
 from rmq_ha.ops.app.page.files import page_files
 from rmq_ha.ops.app.page.gate import Administrator, Gate
 from rmq_ha.ops.app.page.resources import Api, PageFiles
@@ -25,16 +25,16 @@ _REFUSALS = (
     "rmq_ha.base.host",
 )
 _KINDS = (
-    ("rmq_ha.server.replication", Kind.REPLICATION),
-    ("rmq_ha.server.dledger", Kind.REPLICATION),
-    ("rmq_ha.server.broker.registration", Kind.REGISTRATION),
-    ("rmq_ha.server.namesrv", Kind.REGISTRATION),
+    ("rmq_ha.server.replication", EventKind.REPLICATION),
+    ("rmq_ha.server.dledger", EventKind.REPLICATION),
+    ("rmq_ha.server.broker.registration", EventKind.REGISTRATION),
+    ("rmq_ha.server.namesrv", EventKind.REGISTRATION),
 )
 _SEVERITIES = {
-    LogLevel.info: Severity.INFO,
-    LogLevel.warn: Severity.WARN,
-    LogLevel.error: Severity.ERROR,
-    LogLevel.critical: Severity.ERROR,
+    LogLevel.info: EventSeverity.INFO,
+    LogLevel.warn: EventSeverity.WARN,
+    LogLevel.error: EventSeverity.ERROR,
+    LogLevel.critical: EventSeverity.ERROR,
 }
 
 
@@ -46,27 +46,27 @@ class LogTap:
     :param note: called with kind, severity and text.
     """
 
-    def __init__(self, note: Callable[[Kind, Severity, str], None]) -> None:
+    def __init__(self, note: Callable[[EventKind, EventSeverity, str], None]) -> None:
         self._note = note
 
     def __call__(self, event: LogEvent) -> None:
         """Take one log event; most of them are ignored."""
         severity = _SEVERITIES.get(event.get("log_level"))
         namespace = str(event.get("log_namespace", ""))
-        if severity is None or (severity is Severity.INFO and namespace != AUDIT):
+        if severity is None or (severity is EventSeverity.INFO and namespace != AUDIT):
             return
         self._note(_kind(namespace), severity, formatEvent(event))
 
 
-def _kind(namespace: str) -> Kind:
+def _kind(namespace: str) -> EventKind:
     if namespace == AUDIT:
-        return Kind.CHANGE
+        return EventKind.CHANGE
     if namespace.startswith(_REFUSALS):
-        return Kind.REFUSAL
+        return EventKind.REFUSAL
     for prefix, kind in _KINDS:
         if namespace.startswith(prefix):
             return kind
-    return Kind.LOG
+    return EventKind.LOG
 
 
 class PageSettings(NamedTuple):

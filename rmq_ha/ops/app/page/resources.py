@@ -19,7 +19,7 @@ from rmq_ha.ops.app.page.answers import Answers, BadQuestion, NotThere
 from rmq_ha.ops.app.page.files import PageFile
 from rmq_ha.ops.app.page.gate import SESSION_S, Gate, NotAllowed
 from rmq_ha.ops.app.page.search import SearchRefused
-from rmq_ha.ops.app.page.values import Fault, Session
+from rmq_ha.ops.app.page.values import ErrorBody, SessionState
 
 _JSON = b"application/json"
 _MOST_BODY = 4096
@@ -134,7 +134,7 @@ class Api(Resource):
         if body == b"{}":
             self._gate.leave(_cookie(request))
             _set_cookie(request, "", 0)
-            return _say(request, HTTPStatus.OK, Session(False, self._gate.ways))
+            return _say(request, HTTPStatus.OK, SessionState(False, self._gate.ways))
         try:
             login = login_in(body)
         except ValueError as error:
@@ -151,16 +151,16 @@ class Api(Resource):
             self._tell_refused(request, str(refused))
             return say_fault(request, HTTPStatus.FORBIDDEN, str(refused))
         _set_cookie(request, session, int(SESSION_S))
-        return _say(request, HTTPStatus.OK, Session(True, who=login.account or "token"))
+        return _say(request, HTTPStatus.OK, SessionState(True, who=login.account or "token"))
 
-    def _session(self, request: Request) -> Session:
+    def _session(self, request: Request) -> SessionState:
         gate, now = self._gate, self._clock.seconds()
         if gate.is_open:
-            return Session(True)
+            return SessionState(True)
         who = gate.account_of(now, _cookie(request))
         if who is not None:
-            return Session(True, gate.ways, who=who)
-        return Session(False, gate.ways, gate.challenge(now))
+            return SessionState(True, gate.ways, who=who)
+        return SessionState(False, gate.ways, gate.challenge(now))
 
     def _is_allowed(self, request: Request) -> bool:
         gate, now = self._gate, self._clock.seconds()
@@ -271,7 +271,7 @@ def name_asked(request: Request) -> str:
 
 
 def say_fault(request: Request, status: HTTPStatus, text: str) -> bytes:
-    return _say(request, status, Fault(text))
+    return _say(request, status, ErrorBody(text))
 
 
 def _say(request: Request, status: HTTPStatus, value: msgspec.Struct) -> bytes:

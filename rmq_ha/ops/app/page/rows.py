@@ -6,14 +6,14 @@ from typing import Any
 from rmq_ha.base.model.topics import BUILT_IN_GROUPS, DLQ_PREFIX, RETRY_PREFIX, is_system
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.ops.app.page.values import (
-    Client,
-    Group,
+    ClientRow,
     GroupMember,
     GroupOfTopic,
+    GroupRow,
     GroupSheet,
-    Progress,
-    Queue,
-    Subscription,
+    ProgressRow,
+    QueueRow,
+    SubscriptionRow,
     Topic,
     TopicSheet,
 )
@@ -30,7 +30,7 @@ MOST_MEMBERS = 200
 _Members = Mapping[tuple[str, int], str]
 
 
-class Rows:
+class PageRows:
     """
     Gathers rows from one broker.
 
@@ -54,7 +54,7 @@ class Rows:
                 looks = 0
                 yield
 
-    def groups(self, rows: list[Group]) -> Iterator[None]:
+    def groups(self, rows: list[GroupRow]) -> Iterator[None]:
         """
         Add all groups that were created, have committed or are connected.
 
@@ -81,7 +81,7 @@ class Rows:
                 looks = 0
                 yield
 
-    def clients(self, rows: list[Client]) -> Iterator[None]:
+    def clients(self, rows: list[ClientRow]) -> Iterator[None]:
         """Add all connections of producers and consumers, once for each of their groups."""
         broker = self._broker
         for group in broker.producers.groups():
@@ -115,7 +115,7 @@ class Rows:
             put_bytes=self._rate("TOPIC_PUT_SIZE", name),
         )
 
-    def group(self, name: str, topics: Iterable[str]) -> Group:
+    def group(self, name: str, topics: Iterable[str]) -> GroupRow:
         """
         Return the row of a group.
 
@@ -134,7 +134,7 @@ class Rows:
                 count += 1
             rate += broker.stats.group_get_rate(topic, name)
         info = broker.consumers.group(name)
-        return Group(
+        return GroupRow(
             name=name,
             topics=count,
             lag=lag,
@@ -161,7 +161,7 @@ class Rows:
             end = store.max_offset_in_queue(name, number)
             last = store.store_timestamp_at(name, number, end - 1) if end > begin else -1
             queues.append(
-                Queue(
+                QueueRow(
                     queue_id=number,
                     min_offset=begin,
                     max_offset=end,
@@ -217,7 +217,7 @@ class Rows:
                 topics.append(key[: -len(suffix)])
         if not topics and not self.is_group(name):
             return
-        queues: list[Progress] = []
+        queues: list[ProgressRow] = []
         left_out = 0
         for topic in sorted(topics):
             for queue_id, committed in sorted(broker.consumer_offsets.queues(name, topic).items()):
@@ -237,7 +237,7 @@ class Rows:
                 left_out,
                 [_member(client, queues) for client in clients],
                 [
-                    Subscription(item.topic, item.sub_string[:200], str(item.expression_type))
+                    SubscriptionRow(item.topic, item.sub_string[:200], str(item.expression_type))
                     for item in subscriptions[:MOST_QUEUES]
                 ],
             )
@@ -245,12 +245,12 @@ class Rows:
 
     def _progress(
         self, topic: str, queue_id: int, committed: int, members: _Members, now_ms: int
-    ) -> Progress:
+    ) -> ProgressRow:
         store = self._broker.store
         end = store.max_offset_in_queue(topic, queue_id)
         lag = max(0, end - committed)
         next_ms = store.store_timestamp_at(topic, queue_id, committed) if lag else -1
-        return Progress(
+        return ProgressRow(
             topic=topic,
             queue_id=queue_id,
             committed=committed,
@@ -288,8 +288,8 @@ def kind_of(topic: str) -> str:
     return "system" if is_system(topic) else "normal"
 
 
-def _client(client: ClientChannelInfo, group: str, kind: str) -> Client:
-    return Client(
+def _client(client: ClientChannelInfo, group: str, kind: str) -> ClientRow:
+    return ClientRow(
         client_id=client.client_id,
         address=client.channel.remote_text,
         group=group,
@@ -300,7 +300,7 @@ def _client(client: ClientChannelInfo, group: str, kind: str) -> Client:
     )
 
 
-def _member(client: ClientChannelInfo, queues: list[Progress]) -> GroupMember:
+def _member(client: ClientChannelInfo, queues: list[ProgressRow]) -> GroupMember:
     own = [queue for queue in queues if queue.member == client.client_id]
     return GroupMember(
         client_id=client.client_id,

@@ -21,8 +21,8 @@ from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.timing.slices import Lane
 from rmq_ha.client.lookup.lookups import KeyQuery, PlaceId
 from rmq_ha.client.rules.messages import MessageExt, message_of
-from rmq_ha.ops.app.page.rows import Rows
-from rmq_ha.ops.app.page.values import Consumption, FoundMessage, Search
+from rmq_ha.ops.app.page.rows import PageRows
+from rmq_ha.ops.app.page.values import Consumption, FoundMessage, SearchResult
 
 MOST_FOUND = 50
 MOST_BODY = 2048
@@ -62,12 +62,12 @@ class Searches:
     :param broker: a `Broker`.
     """
 
-    def __init__(self, broker: Any, clock: IReactorTime, rows: Rows) -> None:
+    def __init__(self, broker: Any, clock: IReactorTime, rows: PageRows) -> None:
         self._broker = broker
         self._lane = Lane(clock)
         self._rows = rows
 
-    def run(self, host: str, query: Query) -> "Deferred[Search]":
+    def run(self, host: str, query: Query) -> "Deferred[SearchResult]":
         """
         Run a search.
 
@@ -79,7 +79,7 @@ class Searches:
         steps, notes = self._steps(query)
         messages: list[FoundMessage] = []
         later = self._lane.run(host, self._judged(steps, messages))
-        return later.addCallback(lambda _: Search(notes[-1], messages))
+        return later.addCallback(lambda _: SearchResult(notes[-1], messages))
 
     def _steps(self, query: Query) -> tuple[Iterator[MessageExt | None], list[str]]:
         place = PlaceId.parse(query.value) if query.by == "id" else None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from rmq_ha.base.seams import Host
 from rmq_ha.ops.app.page.board import Board, certificate_notices, certificates
-from rmq_ha.ops.app.page.values import Machine, Member, Notice, Overview, Tone
+from rmq_ha.ops.app.page.values import MachineRow, MemberRow, Overview, PageNotice, Tone
 from rmq_ha.ops.app.page.watch import ServerState
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.server.controller.service import ControllerService
@@ -51,7 +51,9 @@ class NamesrvBoard(Board):
         machines = self._machines()
         tls_certificates = certificates(namesrv.tls.certificates())
         alone = [
-            Notice(Tone.ERROR, f"{name} has no master: it takes no messages", "docs/failover.md")
+            PageNotice(
+                Tone.ERROR, f"{name} has no master: it takes no messages", "docs/failover.md"
+            )
             for name in sorted({item.set_name for item in machines})
             if not any(item.broker_id == 0 for item in machines if item.set_name == name)
         ]
@@ -73,7 +75,7 @@ class NamesrvBoard(Board):
             certificates=tls_certificates,
         )
 
-    def _machines(self) -> list[Machine]:
+    def _machines(self) -> list[MachineRow]:
         routes, now = self._namesrv.routes, self.host.clock.seconds()
         now_ms, info, live = self.host.now_ms(), routes.cluster_info(), routes.registrations()
         machines = []
@@ -81,7 +83,7 @@ class NamesrvBoard(Board):
             for number, address in sorted(route.addresses.items()):
                 age = now - live.get(address, now)
                 machines.append(
-                    Machine(
+                    MachineRow(
                         set_name=name,
                         broker_id=number,
                         address=address,
@@ -120,7 +122,7 @@ class ControllerBoard(Board):
         machines = self._machines()
         tls_certificates = certificates(controller.tls.certificates())
         alone = [
-            Notice(Tone.ERROR, f"the set {name} has no master", "docs/controller.md")
+            PageNotice(Tone.ERROR, f"the set {name} has no master", "docs/controller.md")
             for name in controller.sets.names()
             if getattr(controller.sets.get(name), "master", None) is None
         ]
@@ -146,22 +148,22 @@ class ControllerBoard(Board):
             return "LEADER"
         return "CANDIDATE" if group.leader_id is None else "FOLLOWER"
 
-    def _members(self) -> list[Member]:
+    def _members(self) -> list[MemberRow]:
         """Return this controller, and the one that leads."""
         group = self._controller.group
         own = str(group.settings.self_id)
         role = self._role().lower()
         tone = Tone.WARN if role == "candidate" else Tone.GOOD
         state = "decides" if group.leads else "follows" if group.leader_id else "no leader"
-        members = [Member(key=own, name=own, role=role, state=state, tone=tone, is_here=True)]
+        members = [MemberRow(key=own, name=own, role=role, state=state, tone=tone, is_here=True)]
         if group.leader_id not in (None, own):
             name = str(group.leader_id)
             members.append(
-                Member(key=name, name=name, role="leader", state="decides", tone=Tone.GOOD)
+                MemberRow(key=name, name=name, role="leader", state="decides", tone=Tone.GOOD)
             )
         return members
 
-    def _machines(self) -> list[Machine]:
+    def _machines(self) -> list[MachineRow]:
         """
         Return the brokers of all sets. A follower hears no heartbeats, so it does not know which
         brokers live.
@@ -182,7 +184,7 @@ class ControllerBoard(Board):
                     notes.append("no heartbeat")
                     tone = Tone.ERROR
                 machines.append(
-                    Machine(
+                    MachineRow(
                         set_name=name,
                         broker_id=number,
                         address=address,

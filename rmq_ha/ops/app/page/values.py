@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from rmq_ha.ops.app.page.events import Event, Lane
+from rmq_ha.ops.app.page.events import Event, MemberLane
 
 
 class Tone(StrEnum):
@@ -20,7 +20,7 @@ class Tone(StrEnum):
     IDLE = "idle"
 
 
-class Member(Struct, frozen=True, kw_only=True):
+class MemberRow(Struct, frozen=True, kw_only=True):
     """
     One member of a pair, a group or a set.
 
@@ -43,7 +43,7 @@ class Member(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Notice(Struct, frozen=True):
+class PageNotice(Struct, frozen=True):
     """
     A remark that the operator should look at.
 
@@ -55,7 +55,7 @@ class Notice(Struct, frozen=True):
     hint: str = ""
 
 
-class Disk(Struct, frozen=True):
+class DiskUse(Struct, frozen=True):
     """
     A disk.
 
@@ -69,7 +69,7 @@ class Disk(Struct, frozen=True):
     free: int = 0
 
 
-class Log(Struct, frozen=True):
+class LogUse(Struct, frozen=True):
     """
     The commit log.
 
@@ -96,7 +96,7 @@ class Certificate(Struct, frozen=True):
     ends_ms: int
 
 
-class Machine(Struct, frozen=True, kw_only=True):
+class MachineRow(Struct, frozen=True, kw_only=True):
     """
     A broker of the cluster, as a name server or the broker itself tells of it.
 
@@ -146,17 +146,17 @@ class Overview(Struct, frozen=True, kw_only=True):
     role: str = ""
     role_since_ms: int | None = None
     mode: str = ""
-    notices: list[Notice] = []
+    notices: list[PageNotice] = []
     rates: dict[str, float | None] = {}
     numbers: dict[str, int] = {}
-    members: list[Member] = []
-    machines: list[Machine] = []
+    members: list[MemberRow] = []
+    machines: list[MachineRow] = []
     cluster_note: str = ""
-    disk: Disk | None = None
-    log: Log | None = None
+    disk: DiskUse | None = None
+    log: LogUse | None = None
     certificates: list[Certificate] = []
     name_servers: list[str] = []
-    lanes: list[Lane] = []
+    lanes: list[MemberLane] = []
     last_event: int = 0
 
 
@@ -198,7 +198,7 @@ class Topic(Struct, frozen=True, kw_only=True):
     put_bytes: float
 
 
-class Group(Struct, frozen=True, kw_only=True):
+class GroupRow(Struct, frozen=True, kw_only=True):
     """
     A consumer group.
 
@@ -218,7 +218,7 @@ class Group(Struct, frozen=True, kw_only=True):
     model: str
 
 
-class Client(Struct, frozen=True, kw_only=True):
+class ClientRow(Struct, frozen=True, kw_only=True):
     """One connection in one group. `kind`: `producer` or `consumer`."""
 
     client_id: str
@@ -245,16 +245,16 @@ class Topics(Struct, frozen=True):
 class Groups(Struct, frozen=True):
     total: int
     age_s: float
-    rows: list[Group]
+    rows: list[GroupRow]
 
 
 class Clients(Struct, frozen=True):
     total: int
     age_s: float
-    rows: list[Client]
+    rows: list[ClientRow]
 
 
-class Queue(Struct, frozen=True, kw_only=True):
+class QueueRow(Struct, frozen=True, kw_only=True):
     """
     A queue of a topic.
 
@@ -279,12 +279,12 @@ class TopicSheet(Struct, frozen=True):
     """One topic. `left_out`: queues that are not listed."""
 
     topic: Topic
-    queues: list[Queue]
+    queues: list[QueueRow]
     left_out: int
     groups: list[GroupOfTopic]
 
 
-class Progress(Struct, frozen=True, kw_only=True):
+class ProgressRow(Struct, frozen=True, kw_only=True):
     """
     A group's progress in one queue.
 
@@ -317,7 +317,7 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     queues: int | None
 
 
-class Subscription(Struct, frozen=True):
+class SubscriptionRow(Struct, frozen=True):
     topic: str
     expression: str
     kind: str
@@ -326,11 +326,11 @@ class Subscription(Struct, frozen=True):
 class GroupSheet(Struct, frozen=True):
     """One group. `left_out`: queues that are not listed."""
 
-    group: Group
-    queues: list[Progress]
+    group: GroupRow
+    queues: list[ProgressRow]
     left_out: int
     members: list[GroupMember]
-    subscriptions: list[Subscription]
+    subscriptions: list[SubscriptionRow]
 
 
 class Consumption(Struct, frozen=True):
@@ -372,7 +372,7 @@ class FoundMessage(Struct, frozen=True, kw_only=True):
     consumers: list[Consumption]
 
 
-class Search(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     """
     The result of a search.
 
@@ -383,7 +383,7 @@ class Search(Struct, frozen=True):
     messages: list[FoundMessage] = field(name="found")
 
 
-class Session(Struct, frozen=True):
+class SessionState(Struct, frozen=True):
     """
     Whether a client has to enter.
 
@@ -396,7 +396,7 @@ class Session(Struct, frozen=True):
     who: str = ""
 
 
-class Fault(Struct, frozen=True):
+class ErrorBody(Struct, frozen=True):
     """The body of every answer whose status is not 200."""
 
     error: str

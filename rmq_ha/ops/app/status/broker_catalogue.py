@@ -1,13 +1,15 @@
 """The metrics of a broker that are rmq-ha's own, but for those of replication."""
 
-from rmq_ha.ops.app.status.samples import Kind, MetricDescription
+from rmq_ha.ops.app.status.samples import MetricDescription, MetricKind
 
 OURS = ("cluster", "broker", "broker_id")
 
-_GAUGE, _COUNTER, _HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+_GAUGE, _COUNTER, _HISTOGRAM = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.HISTOGRAM
 
 
-def own_metric(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> MetricDescription:
+def own_metric(
+    name: str, kind: MetricKind, unit: str, meaning: str, *labels: str
+) -> MetricDescription:
     """Describe a metric of rmq-ha, which has the labels of a broker and its own ones."""
     return MetricDescription(f"rmqha_{name}", kind, unit, (*OURS, *labels), meaning)
 

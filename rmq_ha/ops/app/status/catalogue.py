@@ -8,16 +8,16 @@ have such a metric; rmq-ha's own begin with `rmqha_`.
 from rmq_ha.ops.app.status.broker_catalogue import BROKER
 from rmq_ha.ops.app.status.exporter import EXPORTER
 from rmq_ha.ops.app.status.replication_catalogue import CONTROLLED, DLEDGER, PAIR
-from rmq_ha.ops.app.status.samples import Kind, MetricDescription
+from rmq_ha.ops.app.status.samples import MetricDescription, MetricKind
 
 FIVE = ("cluster", "node_type", "node_id")
 STORAGE = (*FIVE, "storage_type", "storage_medium")
 PROCESS = ("server",)
 
-_GAUGE, _COUNTER, _HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+_GAUGE, _COUNTER, _HISTOGRAM = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.HISTOGRAM
 
 
-def _five(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> MetricDescription:
+def _five(name: str, kind: MetricKind, unit: str, meaning: str, *labels: str) -> MetricDescription:
     return MetricDescription(f"rocketmq_{name}", kind, unit, (*FIVE, *labels), meaning)
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rmq_ha.ops.app.status.samples import Kind, MetricDescription, Samples
+from rmq_ha.ops.app.status.samples import MetricDescription, MetricKind, Samples
 
 RUNTIME_LABELS = ("cluster", "brokerIP", "brokerHost", "des", "boottime", "broker_version")
 _BROKER_LABELS = ("cluster", "brokerIP", "broker")
@@ -103,7 +103,7 @@ _BUCKETS = {
 
 
 def _gauge(name: str, unit: str, labels: tuple[str, ...], meaning: str) -> MetricDescription:
-    return MetricDescription(f"rocketmq_{name}", Kind.GAUGE, unit, labels, meaning)
+    return MetricDescription(f"rocketmq_{name}", MetricKind.GAUGE, unit, labels, meaning)
 
 
 EXPORTER: tuple[MetricDescription, ...] = (

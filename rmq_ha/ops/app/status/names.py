@@ -13,7 +13,7 @@ ANY = "*"
 _NOT_IN_THE_INTERNET = (".localhost", ".local", ".internal", ".home.arpa")
 
 
-class HostNames:
+class AllowedHostNames:
     """
     The host names that are allowed: addresses, names without a dot, private names, and those of
     `metricsHostNames`.

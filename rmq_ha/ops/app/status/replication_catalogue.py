@@ -1,9 +1,9 @@
 """The metrics of replication: of a pair, of a DLedger group, and of controller mode."""
 
 from rmq_ha.ops.app.status.broker_catalogue import own_metric
-from rmq_ha.ops.app.status.samples import Kind
+from rmq_ha.ops.app.status.samples import MetricKind
 
-_GAUGE, _COUNTER = Kind.GAUGE, Kind.COUNTER
+_GAUGE, _COUNTER = MetricKind.GAUGE, MetricKind.COUNTER
 
 PAIR = (
     own_metric(

@@ -16,7 +16,7 @@ from rmq_ha.base.model.histogram import Histogram
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -31,7 +31,7 @@ class MetricDescription(NamedTuple):
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     unit: str
     labels: tuple[str, ...]
     meaning: str
@@ -91,9 +91,9 @@ class Samples:
             described = self._catalogue[name]
             help_text = described.meaning
             labels = described.labels
-            if described.kind is Kind.COUNTER:
+            if described.kind is MetricKind.COUNTER:
                 family = CounterMetricFamily(name, help_text, labels=labels)
-            elif described.kind is Kind.GAUGE:
+            elif described.kind is MetricKind.GAUGE:
                 family = GaugeMetricFamily(name, help_text, labels=labels)
             else:
                 family = HistogramMetricFamily(name, help_text, labels=labels)

@@ -20,7 +20,7 @@ from rmq_ha.ops.app.page.board import Board
 from rmq_ha.ops.app.page.port import PagePort, PageSettings
 from rmq_ha.ops.app.status.catalogue import CATALOGUE
 from rmq_ha.ops.app.status.health import Health
-from rmq_ha.ops.app.status.names import HostNames
+from rmq_ha.ops.app.status.names import AllowedHostNames
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.ops.app.status.site import Scrape, make_site
 
@@ -100,7 +100,7 @@ class SubjectCollector(Collector):
         return samples.families()
 
 
-class _Process:
+class _ProcessMetrics:
     """The metrics of the process: reactor and ports."""
 
     def __init__(self, server: str, lag: ReactorLag, connections: Connections | None) -> None:
@@ -158,13 +158,13 @@ class StatusServer:
         self._host = host
         self._port = port
         self._interface = interface
-        self._names = HostNames(names)
+        self._names = AllowedHostNames(names)
         self._lag = ReactorLag(host.clock)
         self.page = None if page is None else PagePort(host, page, interface)
         self._listening: IListeningPort | None = None
         self._subjects: list[SubjectCollector] = []
         ProcessCollector(registry=self.registry)
-        self.registry.register(SubjectCollector(_Process(name, self._lag, host.connections)))
+        self.registry.register(SubjectCollector(_ProcessMetrics(name, self._lag, host.connections)))
 
     @property
     def port(self) -> int:

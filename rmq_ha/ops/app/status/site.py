@@ -20,7 +20,7 @@ from rmq_ha.ops.app.page.port import PagePort
 from rmq_ha.ops.app.page.resources import name_asked
 from rmq_ha.ops.app.status.channel import IDLE_S, PortTurns, StatusChannel, StatusRequest
 from rmq_ha.ops.app.status.health import Health
-from rmq_ha.ops.app.status.names import KEY, HostNames
+from rmq_ha.ops.app.status.names import KEY, AllowedHostNames
 
 KEPT_S = 0.5
 _TEXT = b"text/plain; charset=utf-8"
@@ -73,7 +73,7 @@ class _Metrics(Resource):
     isLeaf = True
     log = Logger()
 
-    def __init__(self, scrape: Scrape, names: HostNames, clock: IReactorTime) -> None:
+    def __init__(self, scrape: Scrape, names: AllowedHostNames, clock: IReactorTime) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._scrape = scrape
         self._names = names
@@ -116,7 +116,7 @@ class _Healthz(Resource):
         return _say(request, _TEXT, health.line().encode("utf-8", "replace"))
 
 
-class _Index(Resource):
+class _IndexPage(Resource):
     def getChild(self, path: bytes, request: Request) -> Any:
         return self if path == b"" else notFound()
 
@@ -150,7 +150,7 @@ def make_site(
     scrape: Scrape,
     health: Callable[[], Health],
     host: Host,
-    names: HostNames,
+    names: AllowedHostNames,
     page: PagePort | None = None,
 ) -> StatusSite:
     """
@@ -161,7 +161,7 @@ def make_site(
     :param names: host names by which /metrics may be asked for.
     :param page: the page; None: the root lists the other resources.
     """
-    root = _Index()  # type: ignore[no-untyped-call]
+    root = _IndexPage()  # type: ignore[no-untyped-call]
     root.putChild(b"metrics", _Metrics(scrape, names, host.clock))
     root.putChild(b"healthz", _Healthz(health, host.now_ms))
     if page is not None:

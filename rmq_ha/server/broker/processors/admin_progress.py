@@ -39,7 +39,7 @@ _LONG_MAX = (1 << 63) - 1
 _Wanted = Callable[[int, int, bytes | None], bool]
 
 
-class Queue(Protocol):
+class QueueState(Protocol):
     """The parts of a consume queue that are shown."""
 
     @property
@@ -58,7 +58,7 @@ class Queue(Protocol):
 
 
 class QueueTable(Protocol):
-    def get(self, topic: str, queue_id: int) -> Queue | None: ...
+    def get(self, topic: str, queue_id: int) -> QueueState | None: ...
 
 
 class ProgressStore(QueueBounds, Protocol):
@@ -246,7 +246,7 @@ def _wanted(subscription: SubscriptionData, data: ConsumerFilterData | None) -> 
 
 
 def _entry(
-    queue: Queue, matches: _Wanted | None, physical_offset: int, size: int, code: int
+    queue: QueueState, matches: _Wanted | None, physical_offset: int, size: int, code: int
 ) -> QueueEntry:
     if not is_extension_address(code):
         return QueueEntry(physical_offset, size, code)

@@ -14,7 +14,7 @@ from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 
 
-class QueueEnds(Protocol):
+class QueueStoreTimes(Protocol):
     """The store's answers about queues."""
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
@@ -32,7 +32,7 @@ class ConsumeTables:
     def __init__(
         self,
         *,
-        store: QueueEnds,
+        store: QueueStoreTimes,
         topics: TopicConfigManager,
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import CorruptRecord, RequestRejected, StoreError
 from rmq_ha.base.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from rmq_ha.base.model.message import Message, PutMessageResult
+from rmq_ha.base.model.message import BrokerMessage, PutMessageResult
 from rmq_ha.base.model.properties import PGROUP, TRANSACTION_CHECK_TIMES, UNIQ_KEY
 from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.base.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
@@ -22,7 +22,7 @@ from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.processors.fields import Answer, Handler, flag, header, int32, int64, text
 from rmq_ha.server.broker.processors.query import record_by_id
-from rmq_ha.server.broker.transactions.fates import Fate, HalfPlace
+from rmq_ha.server.broker.transactions.fates import HalfMessageFate, HalfPlace
 from rmq_ha.server.broker.transactions.lookup import HalfMessages
 from rmq_ha.server.broker.transactions.messages import committed, op_mark, put_back
 from rmq_ha.server.store.message_store import DefaultMessageStore
@@ -51,7 +51,7 @@ class EndTransactionProcessor:
         configuration: BrokerConfiguration,
         store: DefaultMessageStore,
         halves: HalfMessages,
-        put: Callable[[list[Message]], "Deferred[list[PutMessageResult]]"],
+        put: Callable[[list[BrokerMessage]], "Deferred[list[PutMessageResult]]"],
         now_ms: Callable[[], int],
     ) -> None:
         self._configuration = configuration
@@ -122,14 +122,14 @@ class EndTransactionProcessor:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR, "the transaction of this half message has ended"
             )
-        fate, place = Fate.OPEN, None
+        fate, place = HalfMessageFate.OPEN, None
         try:
             copy = put_back(current, {TRANSACTION_CHECK_TIMES: "0"})
             mark = op_mark(current, self._host, self._now_ms(), is_moved=True)
             put, marked = await self._put([copy, mark])
             if (stored := put.stored) is not None:
                 place = HalfPlace(stored.queue_offset, stored.physical_offset)
-                fate = Fate.MOVED  # from now on the copy is checked instead
+                fate = HalfMessageFate.MOVED  # from now on the copy is checked instead
                 self._marked(marked, current)
         finally:
             self._halves.release(current, fate, place)
@@ -207,19 +207,19 @@ class EndTransactionProcessor:
                 "half message {half_offset} has been ended before", half_offset=half.queue_offset
             )
             return request.response()
-        fate = Fate.OPEN
+        fate = HalfMessageFate.OPEN
         try:
             messages = [self._committed(current)] if is_commit else []
             mark = op_mark(current, self._host, self._now_ms())
             results = await self._put([*messages, mark])
             if results[0].status.is_stored:
-                fate = Fate.ENDED
+                fate = HalfMessageFate.ENDED
                 self._marked(results[-1], current)
         finally:
             self._halves.release(current, fate)
         return self._settled(results[0].status, is_commit, request)
 
-    def _committed(self, half: Record) -> Message:
+    def _committed(self, half: Record) -> BrokerMessage:
         try:
             return committed(half)
         except CorruptRecord as error:

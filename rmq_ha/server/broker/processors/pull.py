@@ -16,7 +16,7 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import ProtocolViolation, RequestRejected
 from rmq_ha.base.interfaces import IConsumeMessageHook, IMessageFilter, IMessageStore
 from rmq_ha.base.model.flags import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from rmq_ha.base.model.message import GetMessageResult, Message
+from rmq_ha.base.model.message import BrokerMessage, GetMessageResult
 from rmq_ha.base.model.properties import DELAY, KEYS, TAGS, encode_properties
 from rmq_ha.base.model.status import GetMessageStatus
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
@@ -56,7 +56,7 @@ _PREFIX = len(SYSTEM_PREFIX)
 _EMPTY_QUEUE = (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
 
 
-class Deliveries:
+class ConsumeHooks:
     """
     Shows messages to the hooks before they are sent, and counts them.
 
@@ -107,7 +107,7 @@ class PullMessageProcessor:
         store: IMessageStore,
         tables: BrokerTables,
         hold: PullRequestHoldService,
-        deliveries: Deliveries,
+        deliveries: ConsumeHooks,
         configuration: BrokerConfiguration,
         role: Role,
         times: Times,
@@ -414,7 +414,7 @@ class PullMessageProcessor:
             "offsetRequest": pull.queue_offset,
         }
         self._store.put_message(
-            Message(
+            BrokerMessage(
                 topic=OFFSET_MOVED_EVENT,
                 queue_id=0,
                 body=json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode(),

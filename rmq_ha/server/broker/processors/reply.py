@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.flags import TRANSACTION_MASK
-from rmq_ha.base.model.message import Message, PutMessageResult
+from rmq_ha.base.model.message import BrokerMessage, PutMessageResult
 from rmq_ha.base.model.properties import WAIT, decode_properties, encode_properties, waits
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
@@ -160,13 +160,13 @@ class ReplyMessageProcessor:
 
     def _message(
         self, channel: Channel, header: SendHeader, properties: dict[str, str], body: bytes
-    ) -> Message:
+    ) -> BrokerMessage:
         """
         Return the copy to be stored, with only the responder's properties.
 
         It keeps the flag that says whether its body is compressed; Java loses that flag.
         """
-        return Message(
+        return BrokerMessage(
             header.topic,
             header.queue_id,
             body,

@@ -19,7 +19,7 @@ from rmq_ha.base.model.flags import (
     MULTI_TAGS,
     TRANSACTION_MASK,
 )
-from rmq_ha.base.model.message import Message, MessageBatch, PutMessageResult
+from rmq_ha.base.model.message import BrokerMessage, MessageBatch, PutMessageResult
 from rmq_ha.base.model.properties import (
     CLUSTER,
     REAL_QID,
@@ -301,7 +301,7 @@ class SendMessageProcessor:
         header: SendHeader,
         topic: TopicConfig,
         body: bytes,
-    ) -> Message:
+    ) -> BrokerMessage:
         """
         Return the message that a single send asks to store.
 
@@ -331,7 +331,7 @@ class SendMessageProcessor:
             target, queue_id = HALF_TOPIC, 0
             sys_flag &= ~TRANSACTION_MASK
             stored = encode_properties(properties)
-        return Message(
+        return BrokerMessage(
             target,
             queue_id,
             body,

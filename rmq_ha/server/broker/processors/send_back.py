@@ -13,7 +13,7 @@ from rmq_ha.base.config.broker import BrokerConfig
 from rmq_ha.base.errors import CorruptRecord, RequestRejected
 from rmq_ha.base.interfaces import IMessageStore
 from rmq_ha.base.model.flags import PERM_WRITE, TOPIC_UNIT_SUB
-from rmq_ha.base.model.message import Message, PutMessageResult
+from rmq_ha.base.model.message import BrokerMessage, PutMessageResult
 from rmq_ha.base.model.properties import (
     DELAY,
     ORIGIN_MESSAGE_ID,
@@ -142,7 +142,7 @@ class SendBackProcessor:
         return put.addCallback(lambda answer: self._topics.when_ready(topic, answer))
 
     def _answer(
-        self, result: PutMessageResult, request: RemotingCommand, copy: Message, group: str
+        self, result: PutMessageResult, request: RemotingCommand, copy: BrokerMessage, group: str
     ) -> RemotingCommand:
         if result.status is not PutMessageStatus.PUT_OK:
             return request.response(ResponseCode.SYSTEM_ERROR, result.status.name)

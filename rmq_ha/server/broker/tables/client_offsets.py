@@ -15,7 +15,7 @@ from rmq_ha.server.broker.transactions.messages import GROUP as TRANSACTION_GROU
 from rmq_ha.server.store.journal import Role
 
 
-class QueueEnds(Protocol):
+class QueuePlaces(Protocol):
     """The store's answers about the messages of a queue."""
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
@@ -51,7 +51,7 @@ class ClientOffsets:
         offsets: ConsumerOffsetManager,
         topics: TopicConfigManager,
         config: RmqHaConfig,
-        queues: QueueEnds,
+        queues: QueuePlaces,
         role: Role,
     ) -> None:
         self._offsets = offsets

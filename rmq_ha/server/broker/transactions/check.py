@@ -14,7 +14,7 @@ from typing import NamedTuple
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import CorruptRecord
-from rmq_ha.base.model.message import GetMessageResult, Message, PutMessageResult
+from rmq_ha.base.model.message import BrokerMessage, GetMessageResult, PutMessageResult
 from rmq_ha.base.model.properties import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
     PGROUP,
@@ -25,7 +25,7 @@ from rmq_ha.base.model.status import GetMessageStatus, PutMessageStatus
 from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC
 from rmq_ha.base.store_format.commitlog import Record, decode_record
 from rmq_ha.server.broker.transactions.context import CheckContext
-from rmq_ha.server.broker.transactions.fates import Fate, HalfPlace
+from rmq_ha.server.broker.transactions.fates import HalfMessageFate, HalfPlace
 from rmq_ha.server.broker.transactions.messages import (
     GROUP,
     discarded,
@@ -52,7 +52,7 @@ _DISPATCH_TURNS = 200
 _AT_THE_END = (GetMessageStatus.NO_MESSAGE_IN_QUEUE, GetMessageStatus.OFFSET_OVERFLOW_ONE)
 
 
-class _Step(NamedTuple):
+class _CheckStep(NamedTuple):
     """
     The decision about one half message.
 
@@ -63,12 +63,12 @@ class _Step(NamedTuple):
     """
 
     half: Record
-    message: Message | None
+    message: BrokerMessage | None
     asked: str | None = None
     is_ended: bool = False
 
 
-class _Outcome(Enum):
+class _PassOutcome(Enum):
     """The end of a slice or of a pass."""
 
     MORE = 1
@@ -161,12 +161,12 @@ class _Pass:
 
     async def run(self) -> bool:
         """Scan and commit; return whether another pass may find more at once."""
-        outcome = _Outcome.MORE
-        while outcome is _Outcome.MORE and self._has_time():
+        outcome = _PassOutcome.MORE
+        while outcome is _PassOutcome.MORE and self._has_time():
             outcome = await self._slice()
             await self._context.pace.pause()
         self._commit()
-        return outcome is _Outcome.WINDOW_IS_FULL and self._has_time()
+        return outcome is _PassOutcome.WINDOW_IS_FULL and self._has_time()
 
     def _has_time(self) -> bool:
         if not self._context.pace.is_wanted():
@@ -179,17 +179,17 @@ class _Pass:
         )
         return False
 
-    async def _slice(self) -> _Outcome:
+    async def _slice(self) -> _PassOutcome:
         """Look at some half messages, after all op messages were read."""
         if not await self._read_marks():
-            return _Outcome.OVER
-        steps: list[_Step] = []
+            return _PassOutcome.OVER
+        steps: list[_CheckStep] = []
         outcome = self._plan(steps)
         if steps and not await self._carry_out(steps):
-            return _Outcome.OVER
+            return _PassOutcome.OVER
         return outcome
 
-    def _plan(self, steps: list[_Step]) -> _Outcome:
+    def _plan(self, steps: list[_CheckStep]) -> _PassOutcome:
         """Decide about the next half messages, and move the head after them."""
         size = 0
         for _ in range(_LOOKS_A_SLICE):
@@ -197,7 +197,7 @@ class _Pass:
                 break
             self._head = self._marks.next_open(self._head)
             if self._head >= self._marks.end:
-                return _Outcome.WINDOW_IS_FULL
+                return _PassOutcome.WINDOW_IS_FULL
             if not self._ahead:
                 outcome = self._read_on()
                 if outcome is not None:
@@ -208,34 +208,34 @@ class _Pass:
                 continue
             if self._context.fates.is_claimed(half):
                 self._head_stored_ms = half.store_timestamp
-                return _Outcome.OVER
+                return _PassOutcome.OVER
             properties = half.properties
             origin = number_of(properties.get(TRAN_PREPARED_QUEUE_OFFSET))
             if origin < 0 or not self._marks.take_ended(origin):
                 step = self._step_for(half, properties, origin)
                 if step is None:
                     self._head_stored_ms = half.store_timestamp
-                    return _Outcome.OVER
+                    return _PassOutcome.OVER
                 steps.append(step)
                 size += half.size
             self._head += 1
-        return _Outcome.MORE
+        return _PassOutcome.MORE
 
-    def _read_on(self) -> _Outcome | None:
+    def _read_on(self) -> _PassOutcome | None:
         """Read half messages from the head on; return None if there are some."""
         result = self._get(HALF_TOPIC, self._head)
         if result is None:
-            return _Outcome.OVER
+            return _PassOutcome.OVER
         if result.status in _AT_THE_END:
             self._head_stored_ms = self._context.times.now_ms()
-            return _Outcome.OVER
+            return _PassOutcome.OVER
         self._ahead = self._records(result)[::-1]
         if self._ahead:
             return None
         if result.next_begin_offset > self._head:
             self._head = result.next_begin_offset  # after messages that nobody can read
-            return _Outcome.MORE
-        return _Outcome.OVER
+            return _PassOutcome.MORE
+        return _PassOutcome.OVER
 
     def _get(self, topic: str, offset: int) -> GetMessageResult | None:
         return self._context.halves.store.get_message(
@@ -294,10 +294,10 @@ class _Pass:
 
     # ------------------------------------------------------------ open half messages
 
-    def _step_for(self, half: Record, properties: dict[str, str], origin: int) -> _Step | None:
+    def _step_for(self, half: Record, properties: dict[str, str], origin: int) -> _CheckStep | None:
         """Return the step that the verdict on a half message demands; None if it is too early."""
-        if self._context.fates.fate_of(self._queue_id, half.queue_offset) is Fate.ENDED:
-            return _Step(half, None, is_ended=True)
+        if self._context.fates.fate_of(self._queue_id, half.queue_offset) is HalfMessageFate.ENDED:
+            return _CheckStep(half, None, is_ended=True)
         now_ms, began_ms = self._context.times.now_ms(), self._began_ms
         verdict = judge(
             properties, half.born_timestamp, half.store_timestamp, began_ms, now_ms, self._limits
@@ -317,9 +317,9 @@ class _Pass:
         copy = put_back(half, changes)
         if not self._context.copies.is_storable(copy):
             return self._discard(half)
-        return _Step(half, copy, group)
+        return _CheckStep(half, copy, group)
 
-    def _discard(self, half: Record) -> _Step:
+    def _discard(self, half: Record) -> _CheckStep:
         self._context.copies.make_discard_topic()
         message = discarded(half)
         fits = self._context.copies.is_storable(message)
@@ -329,9 +329,9 @@ class _Pass:
             msg_id=half.msg_id,
             fate="it goes to TRANS_CHECK_MAX_TIME_TOPIC" if fits else "it is dropped, too large",
         )
-        return _Step(half, message if fits else None)
+        return _CheckStep(half, message if fits else None)
 
-    async def _carry_out(self, steps: list[_Step]) -> bool:
+    async def _carry_out(self, steps: list[_CheckStep]) -> bool:
         """
         Store the messages that replace half messages, then the op messages for these, and ask
         producers.
@@ -372,7 +372,7 @@ class _Pass:
             )
         return not unmarked
 
-    def _note(self, steps: list[_Step], results: list[PutMessageResult]) -> None:
+    def _note(self, steps: list[_CheckStep], results: list[PutMessageResult]) -> None:
         """
         Note the copies, so that an END for one of these half messages now applies to its copy.
         """
@@ -384,7 +384,7 @@ class _Pass:
                     return  # no message after it is stored either
                 if message.topic == HALF_TOPIC:
                     fates.note_copy(half, HalfPlace(stored.queue_offset, stored.physical_offset))
-            fates.note(self._queue_id, half.queue_offset, Fate.MOVED)
+            fates.note(self._queue_id, half.queue_offset, HalfMessageFate.MOVED)
 
     def _refused(self, half: Record, status: PutMessageStatus) -> None:
         self._head = half.queue_offset

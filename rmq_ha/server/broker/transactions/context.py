@@ -10,8 +10,8 @@ from rmq_ha.base.interfaces import IMessageFilter
 from rmq_ha.base.model.message import (
     Address,
     AppendResult,
+    BrokerMessage,
     GetMessageResult,
-    Message,
     PutMessageResult,
 )
 from rmq_ha.base.seams import Times
@@ -38,11 +38,11 @@ class HalfStore(Protocol):
         """Return the queue offset that the next message gets."""
 
 
-class Asker(Protocol):
+class TransactionAsker(Protocol):
     def is_overloaded(self, group: str) -> bool:
         """Return whether the group has producers, and none of them reads its connection."""
 
-    def ask(self, group: str, copy: Message, append: AppendResult, stored_ms: int) -> None:
+    def ask(self, group: str, copy: BrokerMessage, append: AppendResult, stored_ms: int) -> None:
         """Ask one producer of the group about a half message; harmless if there is none."""
 
 
@@ -75,8 +75,8 @@ class HalfCopies:
     :ivar make_discard_topic: creates the topic for discarded messages if it is missing.
     """
 
-    put: Callable[[list[Message]], "Deferred[list[PutMessageResult]]"]
-    is_storable: Callable[[Message], bool]
+    put: Callable[[list[BrokerMessage]], "Deferred[list[PutMessageResult]]"]
+    is_storable: Callable[[BrokerMessage], bool]
     host: Address
     make_discard_topic: Callable[[], object]
 
@@ -104,7 +104,7 @@ class CheckContext:
 
     halves: HalfLog
     copies: HalfCopies
-    asker: Asker
+    asker: TransactionAsker
     progress: CheckProgress
     fates: Fates
     times: Times

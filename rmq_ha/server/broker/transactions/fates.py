@@ -20,7 +20,7 @@ COPIES = 1 << 16
 _NOWHERE = 1 << 63
 
 
-class Fate(IntEnum):
+class HalfMessageFate(IntEnum):
     """
     The fate of a half message by its op messages.
 
@@ -38,7 +38,7 @@ class HalfPlace(NamedTuple):
     physical_offset: int
 
 
-class _Queue:
+class _HalfQueue:
     """The fates of one half queue."""
 
     def __init__(self, window: int, begins_at: int) -> None:
@@ -48,7 +48,7 @@ class _Queue:
         self.fates = bytearray()
         self.known_from = 0
 
-    def note(self, offset: int, fate: Fate) -> None:
+    def note(self, offset: int, fate: HalfMessageFate) -> None:
         """Note a fate; ENDED stays ENDED. If there is no room, the oldest fates are forgotten."""
         if not self.fates:
             self.start = offset
@@ -77,9 +77,13 @@ class _Queue:
         """
         return self.start + len(self.fates) - offset <= self.window // 2
 
-    def fate(self, offset: int) -> Fate:
+    def fate(self, offset: int) -> HalfMessageFate:
         index = offset - self.start
-        return Fate(self.fates[index]) if 0 <= index < len(self.fates) else Fate.OPEN
+        return (
+            HalfMessageFate(self.fates[index])
+            if 0 <= index < len(self.fates)
+            else HalfMessageFate.OPEN
+        )
 
 
 class Fates:
@@ -92,7 +96,7 @@ class Fates:
 
     def __init__(self, window: int = WINDOW) -> None:
         self._window = window
-        self._queues: dict[int, _Queue] = {}
+        self._queues: dict[int, _HalfQueue] = {}
         self._copies: dict[tuple[int, int], HalfPlace] = {}
         self._claims: dict[tuple[int, int], list[Deferred[None]]] = {}
         self._begins_at = _NOWHERE
@@ -109,10 +113,10 @@ class Fates:
         self._begins_at = log_end
         self.lives += 1
 
-    def _queue(self, queue_id: int) -> _Queue:
+    def _queue(self, queue_id: int) -> _HalfQueue:
         queue = self._queues.get(queue_id)
         if queue is None:
-            queue = self._queues[queue_id] = _Queue(self._window, self._begins_at)
+            queue = self._queues[queue_id] = _HalfQueue(self._window, self._begins_at)
         return queue
 
     # ------------------------------------------------------------ what is known
@@ -134,7 +138,7 @@ class Fates:
             queue.begins_at = min(queue.begins_at, half.physical_offset)
             queue.known_from = min(queue.known_from, half.queue_offset)
 
-    def fate_of(self, queue_id: int, queue_offset: int) -> Fate:
+    def fate_of(self, queue_id: int, queue_offset: int) -> HalfMessageFate:
         """Return the fate of a known half message; OPEN unless another one was noted."""
         return self._queue(queue_id).fate(queue_offset)
 
@@ -144,7 +148,7 @@ class Fates:
         """
         return self._copies.get((half.queue_id, half.queue_offset))
 
-    def note(self, queue_id: int, queue_offset: int, fate: Fate) -> None:
+    def note(self, queue_id: int, queue_offset: int, fate: HalfMessageFate) -> None:
         """Note the fate of a half message, after the log has the messages that settle it."""
         if queue_offset >= 0:
             self._queue(queue_id).note(queue_offset, fate)

@@ -15,7 +15,7 @@ from rmq_ha.base.model.status import GetMessageStatus
 from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC
 from rmq_ha.base.store_format.commitlog import Record, decode_record
 from rmq_ha.server.broker.transactions.context import HalfStore
-from rmq_ha.server.broker.transactions.fates import Fate, Fates, HalfPlace
+from rmq_ha.server.broker.transactions.fates import Fates, HalfMessageFate, HalfPlace
 from rmq_ha.server.broker.transactions.messages import GROUP, read_mark
 
 _READ = 32
@@ -69,12 +69,12 @@ class HalfMessages:
             current = successor
         return None
 
-    def release(self, half: Record, fate: Fate, copy: HalfPlace | None = None) -> None:
+    def release(self, half: Record, fate: HalfMessageFate, copy: HalfPlace | None = None) -> None:
         """
         End the claim of a half message and note its fate; if it is still open, it may be settled
         later.
         """
-        if fate is not Fate.OPEN:
+        if fate is not HalfMessageFate.OPEN:
             self._fates.note(half.queue_id, half.queue_offset, fate)
         if copy is not None:
             self._fates.note_copy(half, copy)
@@ -88,9 +88,9 @@ class HalfMessages:
             fate = await self._read_fate(half)
         else:
             fate = self._fates.fate_of(half.queue_id, half.queue_offset)
-        if fate is Fate.OPEN:
+        if fate is HalfMessageFate.OPEN:
             return half
-        if fate is Fate.ENDED:
+        if fate is HalfMessageFate.ENDED:
             return None
         place = self._fates.copy_of(half)
         if place is not None:
@@ -101,18 +101,18 @@ class HalfMessages:
 
     # ------------------------------------------------------------ reading the log
 
-    async def _read_fate(self, half: Record) -> Fate:
+    async def _read_fate(self, half: Record) -> HalfMessageFate:
         """
         Return a half message's fate by the op messages after it, and note the fates of later ones.
         """
         queue_id, half_offset = half.queue_id, half.queue_offset
-        outcome = Fate.OPEN
+        outcome = HalfMessageFate.OPEN
 
         def look(op: Record) -> None:
             nonlocal outcome
             mark = read_mark(op)
             if mark.half_offset >= half_offset:
-                fate = Fate.MOVED if mark.is_moved else Fate.ENDED
+                fate = HalfMessageFate.MOVED if mark.is_moved else HalfMessageFate.ENDED
                 self._fates.note(queue_id, mark.half_offset, fate)
                 if mark.half_offset == half_offset:
                     outcome = max(outcome, fate)

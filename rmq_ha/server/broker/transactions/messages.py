@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from rmq_ha.base.model.flags import TRANSACTION_COMMIT, TRANSACTION_MASK
-from rmq_ha.base.model.message import Address, AppendResult, Message
+from rmq_ha.base.model.message import Address, AppendResult, BrokerMessage
 from rmq_ha.base.model.properties import (
     REAL_QID,
     REAL_TOPIC,
@@ -61,7 +61,7 @@ def read_mark(op: Record) -> OpMark:
     return OpMark(op.queue_offset, offset, _MOVED in properties, op.store_timestamp)
 
 
-def op_mark(half: Record, host: Address, now_ms: int, *, is_moved: bool = False) -> Message:
+def op_mark(half: Record, host: Address, now_ms: int, *, is_moved: bool = False) -> BrokerMessage:
     """
     Return the op message that says that a half message is settled.
 
@@ -72,7 +72,7 @@ def op_mark(half: Record, host: Address, now_ms: int, *, is_moved: bool = False)
     properties = {WAIT: "true", TAGS: _DONE_TAG}
     if is_moved:
         properties[_MOVED] = "true"
-    return Message(
+    return BrokerMessage(
         OP_HALF_TOPIC,
         half.queue_id,
         str(half.queue_offset).encode("ascii"),
@@ -85,7 +85,7 @@ def op_mark(half: Record, host: Address, now_ms: int, *, is_moved: bool = False)
     )
 
 
-def committed(half: Record) -> Message:
+def committed(half: Record) -> BrokerMessage:
     """
     Return the message for its real topic; its stored properties are the half message's, as in
     RocketMQ.
@@ -102,18 +102,18 @@ def committed(half: Record) -> Message:
     return message
 
 
-def put_back(half: Record, changes: Mapping[str, str]) -> Message:
+def put_back(half: Record, changes: Mapping[str, str]) -> BrokerMessage:
     """Return a copy of the half message with other properties; the copy is checked from now on."""
     properties = {**half.properties, **changes}
     return copy_of(half, HALF_TOPIC, half.queue_id, properties, encode_properties(properties))
 
 
-def discarded(half: Record) -> Message:
+def discarded(half: Record) -> BrokerMessage:
     """Return the half message for the topic of half messages that nobody settled, for operators."""
     return copy_of(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties, half.properties_string)
 
 
-def check_request(copy: Message, append: AppendResult, stored_ms: int) -> RemotingCommand:
+def check_request(copy: BrokerMessage, append: AppendResult, stored_ms: int) -> RemotingCommand:
     """
     Return CHECK_TRANSACTION_STATE, which asks a producer about its transaction.
 

@@ -9,7 +9,7 @@ from typing import cast
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import CorruptRecord, ProtocolViolation
-from rmq_ha.base.model.message import AppendResult, Message
+from rmq_ha.base.model.message import AppendResult, BrokerMessage
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.server.broker.tables.clients import ProducerManager
 from rmq_ha.server.broker.transactions.messages import check_request
@@ -31,7 +31,7 @@ class ProducerAsker:
         channels = self._channels(group)
         return bool(channels) and all(channel.is_full for channel in channels)
 
-    def ask(self, group: str, copy: Message, append: AppendResult, stored_ms: int) -> None:
+    def ask(self, group: str, copy: BrokerMessage, append: AppendResult, stored_ms: int) -> None:
         """
         Ask one producer of the group about a half message; harmless if there is none.
 

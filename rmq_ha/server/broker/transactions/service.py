@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.interfaces import IMessageStore
-from rmq_ha.base.model.message import Message, PutMessageResult
+from rmq_ha.base.model.message import BrokerMessage, PutMessageResult
 from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.base.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.base.seams import Times
@@ -22,11 +22,11 @@ from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.transactions.check import check_queue, starts_of
 from rmq_ha.server.broker.transactions.context import (
-    Asker,
     CheckContext,
     HalfCopies,
     HalfLog,
     RoundPace,
+    TransactionAsker,
 )
 from rmq_ha.server.broker.transactions.fates import Fates
 from rmq_ha.server.broker.transactions.lookup import HalfMessages
@@ -62,7 +62,7 @@ class TransactionalMessageCheckService:
         front: IMessageStore,
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
-        asker: Asker,
+        asker: TransactionAsker,
     ) -> None:
         self._clock = times.clock
         self._configuration = configuration
@@ -161,7 +161,7 @@ class TransactionalMessageCheckService:
     def _pause(self) -> "Deferred[None]":
         return next_turn(self._clock)
 
-    def _put_together(self, messages: list[Message]) -> "Deferred[list[PutMessageResult]]":
+    def _put_together(self, messages: list[BrokerMessage]) -> "Deferred[list[PutMessageResult]]":
         """
         Store messages with one write, so that a crash separates no message from its op message.
 
@@ -176,10 +176,10 @@ class TransactionalMessageCheckService:
         self._store.put_many(messages[:count], lambda results: done.callback(results + refused))
         return done
 
-    def _put_in_order(self, messages: list[Message]) -> "Deferred[list[PutMessageResult]]":
+    def _put_in_order(self, messages: list[BrokerMessage]) -> "Deferred[list[PutMessageResult]]":
         return Deferred.fromCoroutine(self._one_by_one(messages))
 
-    async def _one_by_one(self, messages: list[Message]) -> list[PutMessageResult]:
+    async def _one_by_one(self, messages: list[BrokerMessage]) -> list[PutMessageResult]:
         results: list[PutMessageResult] = []
         for message in messages:
             results.append(await self._front.put_message(message))
@@ -187,7 +187,7 @@ class TransactionalMessageCheckService:
                 break
         return results + results[-1:] * (len(messages) - len(results))
 
-    def _is_storable(self, message: Message) -> bool:
+    def _is_storable(self, message: BrokerMessage) -> bool:
         limit = self._configuration.store.max_message_size
         (ready,) = redirect_delayed([message], len(self._store.delay_levels))
         return ready is not None and self._store.log.encoder.fault(ready, limit) is None

@@ -6,7 +6,7 @@ connection, `replica.Replica` the slave's; both are pure.
 
 - *A slave vouches only for bytes that it was sent on this connection, or that a checksum proved.*
   `Feed.acked` is the slave's own word, from which the lag is computed. Puts rely on `vouched`.
-- *A slave compares before it appends.* `Comparison` compares the bytes from the master with the
+- *A slave compares before it appends.* `LogComparison` compares the bytes from the master with the
   slave's log. A `DivergedTail` makes `ClassicLink` set the tail aside. Without such a proof,
   nothing is cut.
 - *A stranger meets no feed.* `Entrance` checks the address, `TlsDoor` the certificate and

@@ -18,7 +18,7 @@ at once, or right after one heartbeat.
 """
 
 
-class Search:
+class StartSearch:
     """
     The offset from which the next connection compares: first that of the slave's last whole record,
     then further and further back while nothing equal is found.
@@ -71,7 +71,7 @@ class Search:
         self._step = FIRST_STEP
 
 
-class Comparison:
+class LogComparison:
     """
     One connection's comparison of the master's log with this slave's, from `start` on.
 

@@ -12,8 +12,8 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.server.replication.classic.frames import MAX_BODY_SIZE, ReportReader, encode_frame
 from rmq_ha.server.replication.classic.greeting import (
     Greeting,
+    GreetingProgress,
     GreetingReader,
-    Progress,
     log_checksum,
 )
 from rmq_ha.server.replication.feed import FeedBase, Stage
@@ -152,7 +152,7 @@ class Feed(FeedBase):
         :raises ReplicationError: a report that cannot be true.
         :raises StoreError: this broker's log cannot be read.
         """
-        if self._greeting.progress is not Progress.OPEN:
+        if self._greeting.progress is not GreetingProgress.OPEN:
             offset = self._reader.receive_data(data)
             if offset is None:
                 return False
@@ -168,13 +168,16 @@ class Feed(FeedBase):
         """Take the first words of a connection. Return whether they hold a report that counts."""
         greeting = self._greeting
         for word in words:
-            if greeting.progress is Progress.OPEN:
+            if greeting.progress is GreetingProgress.OPEN:
                 greeting.receive_word(word)
                 if greeting.greeting is not None:
                     self._greeted(greeting.greeting)
         if greeting.is_marked:
             return False
-        if greeting.progress is Progress.OPEN and begins_at(words[-1]) > self._log.max_offset:
+        if (
+            greeting.progress is GreetingProgress.OPEN
+            and begins_at(words[-1]) > self._log.max_offset
+        ):
             self._doubt = self._ahead_error(words[-1])
             self._doubted_until = now + DOUBT_SECONDS
             return False

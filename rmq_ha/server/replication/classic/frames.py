@@ -83,7 +83,7 @@ class ReportReader:
         return data[:whole]
 
 
-class Piece(NamedTuple):
+class FramePiece(NamedTuple):
     """
     A part of one frame.
 
@@ -99,7 +99,7 @@ class Piece(NamedTuple):
     is_last: bool
 
 
-class FrameReader:
+class FramePieceReader:
     """Cuts a master's stream into pieces of frames; keeps at most eleven bytes."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class FrameReader:
         self._offset = 0
         self._left = 0
 
-    def receive_data(self, data: bytes) -> Iterator[Piece]:
+    def receive_data(self, data: bytes) -> Iterator[FramePiece]:
         """
         Yield the pieces in order; exhaust the iterator. The first piece of a frame comes as soon as
         its header of twelve bytes is complete, with the part of the body that has arrived.
@@ -138,4 +138,4 @@ class FrameReader:
             position += taken
             self._offset += taken
             self._left -= taken
-            yield Piece(start, body, size, not self._left)
+            yield FramePiece(start, body, size, not self._left)

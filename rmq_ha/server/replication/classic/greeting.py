@@ -77,7 +77,7 @@ def encode_greeting(greeting: Greeting) -> bytes:
     return _WORDS.pack(place, place - MARK, place - bits, *told, place)
 
 
-class Progress(Enum):
+class GreetingProgress(Enum):
     """The kind of the words that have come so far."""
 
     OPEN = "they may become a greeting"
@@ -94,14 +94,14 @@ class GreetingReader:
     """
 
     def __init__(self) -> None:
-        self.progress = Progress.OPEN
+        self.progress = GreetingProgress.OPEN
         self.greeting: Greeting | None = None
         self._words: list[int] = []
 
     @property
     def is_marked(self) -> bool:
         """Whether more words came than an ordinary first report has: it may be a greeting."""
-        return self.progress is Progress.OPEN and len(self._words) > 1
+        return self.progress is GreetingProgress.OPEN and len(self._words) > 1
 
     def receive_word(self, word: int) -> None:
         """Take the next word; only while the progress is OPEN."""
@@ -110,9 +110,9 @@ class GreetingReader:
         place, count = words[0], len(words)
         below = place - word
         if not self._fits(below, count):
-            self.progress = Progress.IS_NONE
+            self.progress = GreetingProgress.IS_NONE
         elif count == WORD_COUNT:
-            self.progress = Progress.WHOLE
+            self.progress = GreetingProgress.WHOLE
             checksum = bytes(place - told for told in words[3:11])
             self.greeting = Greeting(place, 1 << place - words[2], checksum)
 

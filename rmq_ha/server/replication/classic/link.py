@@ -30,8 +30,8 @@ from rmq_ha.base.errors import (
 )
 from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.seams import Host
-from rmq_ha.server.replication.classic.comparing import Search
-from rmq_ha.server.replication.classic.replica import Replica, ReplicaStage
+from rmq_ha.server.replication.classic.comparing import StartSearch
+from rmq_ha.server.replication.classic.replica import ClassicReplica, ReplicaStage
 from rmq_ha.server.replication.connector import MasterConnector
 from rmq_ha.server.replication.link import MasterLink
 from rmq_ha.server.replication.places import holds_nothing
@@ -56,7 +56,7 @@ REJOIN_SECONDS = (0.05, 0.3)
 """Range of the random pause after the end of a connection that worked, in seconds."""
 
 
-class Fault(Enum):
+class LinkFault(Enum):
     """The reason why a slave stays away from its master until somebody mends it."""
 
     DIVERGED = "diverged"
@@ -102,7 +102,7 @@ def retry_seconds(failures: int, random: Random) -> float:
     return seconds * random.uniform(0.8, 1.0)
 
 
-class ClassicLink(MasterLink[Replica]):
+class ClassicLink(MasterLink[ClassicReplica]):
     """
     A slave's connection to its master, renewed again and again.
 
@@ -133,12 +133,12 @@ class ClassicLink(MasterLink[Replica]):
         super().__init__(host, connector)
         self.address: str | None = None
         self.tail = TailOfStore()
-        self.fault: Fault | None = None
+        self.fault: LinkFault | None = None
         self.set_aside = 0
         self._reason = ""
         self._state = "no address"
         self._was_cut = was_cut
-        self._search = Search(log)
+        self._search = StartSearch(log)
         self._failures = 0
         self._configuration = configuration
         self._commit_log = log
@@ -211,14 +211,14 @@ class ClassicLink(MasterLink[Replica]):
         host, port = parse_host_port(self.address)
         return maybeDeferred(self._connector.open, host, port, self._build)
 
-    def _build(self) -> ReplicaProtocol[Replica]:
+    def _build(self) -> ReplicaProtocol[ClassicReplica]:
         clock, log, tail = self._host.clock, self._commit_log, self.tail
         start = self._search.place(tail.unreadable_at())
         config, most = self._configuration.store, self._configuration.ours.ha_first_offset_max
-        replica = Replica(log, config, clock.seconds(), start, tail.unreadable_at, most)
+        replica = ClassicReplica(log, config, clock.seconds(), start, tail.unreadable_at, most)
         return ReplicaProtocol(replica, self, clock)
 
-    def _connected(self, connection: ReplicaProtocol[Replica]) -> None:
+    def _connected(self, connection: ReplicaProtocol[ClassicReplica]) -> None:
         self._is_redirected = False
         super()._connected(connection)
 
@@ -247,14 +247,14 @@ class ClassicLink(MasterLink[Replica]):
             text += f"; nobody listens there: does the master run? {PORT_FOR_SLAVES}"
         elif isinstance(failure.value, StoreError):
             text = failure.getErrorMessage()
-            self._stay_away(Fault.DISK, text)
-        elif self.fault is Fault.DISK:
+            self._stay_away(LinkFault.DISK, text)
+        elif self.fault is LinkFault.DISK:
             self.fault = None
         self._tell(text)
         self._connect_after(retry_seconds(self._failures, self._host.random))
         self._failures += 1
 
-    def stepped(self, connection: ReplicaProtocol[Replica]) -> None:
+    def stepped(self, connection: ReplicaProtocol[ClassicReplica]) -> None:
         """See `ReplicaOwner`. Take note when the connection begins to follow the master."""
         if self._is_followed or connection.replica.stage is not ReplicaStage.FOLLOWING:
             return
@@ -270,7 +270,9 @@ class ClassicLink(MasterLink[Replica]):
             physical_offset=connection.replica.reported,
         )
 
-    def lost(self, connection: ReplicaProtocol[Replica], error: Exception | None, why: str) -> None:
+    def lost(
+        self, connection: ReplicaProtocol[ClassicReplica], error: Exception | None, why: str
+    ) -> None:
         """See `ReplicaOwner`."""
         self._is_followed = False
         if connection.replica.frames:
@@ -278,7 +280,7 @@ class ClassicLink(MasterLink[Replica]):
         super().lost(connection, error, why)
 
     def _come_back(
-        self, connection: ReplicaProtocol[Replica], error: Exception | None, why: str
+        self, connection: ReplicaProtocol[ClassicReplica], error: Exception | None, why: str
     ) -> None:
         """
         Connect again: soon after a normal end, later when somebody has to mend something first.
@@ -296,16 +298,16 @@ class ClassicLink(MasterLink[Replica]):
             return
         seconds = random.uniform(*REJOIN_SECONDS)
         if isinstance(error, UnreadableLog):
-            self._stay_away(Fault.UNREADABLE, why)
+            self._stay_away(LinkFault.UNREADABLE, why)
             # A link that followed comes back at once to compare the bytes with the master's. If the
             # master has the same bytes, only a person can help, so it comes back rarely.
             if connection.replica.stage is not ReplicaStage.FOLLOWING:
                 seconds = RETRY_SECONDS
         elif isinstance(error, DamagedMaster):
-            self._stay_away(Fault.DIVERGED, why)
+            self._stay_away(LinkFault.DIVERGED, why)
             seconds = RETRY_SECONDS
         elif isinstance(error, StoreError):
-            self._stay_away(Fault.DISK, why)
+            self._stay_away(LinkFault.DISK, why)
             seconds = RETRY_SECONDS
         elif error is None and holds_nothing(self._commit_log) and self._commit_log.max_offset:
             why = (
@@ -313,7 +315,7 @@ class ClassicLink(MasterLink[Replica]):
                 f"{self._commit_log.max_offset}, which the master's may not reach. Were files of "
                 "it lost? Move commitlog, consumequeue, index and checkpoint away, and start again"
             )
-            self._stay_away(Fault.DIVERGED, why)
+            self._stay_away(LinkFault.DIVERGED, why)
             seconds = RETRY_SECONDS
         elif error is not None or not connection.replica.frames:
             seconds = random.uniform(*REFUSED_SECONDS)
@@ -337,11 +339,11 @@ class ClassicLink(MasterLink[Replica]):
             "log is left as it is; to follow this master, move commitlog, consumequeue and index "
             "away"
         )
-        self._stay_away(Fault.DIVERGED, why)
+        self._stay_away(LinkFault.DIVERGED, why)
         self._tell(why)
         self._connect_after(RETRY_SECONDS)
 
-    def _stay_away(self, fault: Fault, why: str) -> None:
+    def _stay_away(self, fault: LinkFault, why: str) -> None:
         self.fault = fault
         self._reason = why
 
@@ -354,7 +356,7 @@ class ClassicLink(MasterLink[Replica]):
                 "and we stay away: promote this broker if its data are the better ones, else move "
                 "commitlog, consumequeue and index away, or set haSetAsideDivergedTail=true"
             )
-            self._stay_away(Fault.DIVERGED, why)
+            self._stay_away(LinkFault.DIVERGED, why)
             self._tell(why)
             self._connect_after(RETRY_SECONDS)
             return
@@ -378,7 +380,7 @@ class ClassicLink(MasterLink[Replica]):
         set_aside, why_not = self.tail.set_all_aside, self.tail.refetch_refusal(error)
         if set_aside is None or why_not:
             why = f"{error}. {why_not}"
-            self._stay_away(Fault.STRANDED, why)
+            self._stay_away(LinkFault.STRANDED, why)
             self._tell(why)
             self._connect_after(RETRY_SECONDS)
             return
@@ -413,7 +415,7 @@ class ClassicLink(MasterLink[Replica]):
         why = f"what the master does not have cannot be set aside: {failure.getErrorMessage()}"
         if not isinstance(failure.value, StoreError | OSError):
             self.log.failure("setting the end of our log aside", failure)
-        self._stay_away(Fault.DIVERGED, why)
+        self._stay_away(LinkFault.DIVERGED, why)
         self._tell(why)
         self._connect_after(RETRY_SECONDS)
 

@@ -9,8 +9,8 @@ from enum import Enum
 from rmq_ha.base.config.fields import LONG_MAX
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import DivergedLog, StrandedLog, UnreadableLog
-from rmq_ha.server.replication.classic.comparing import Comparison
-from rmq_ha.server.replication.classic.frames import FrameReader, Piece, encode_report
+from rmq_ha.server.replication.classic.comparing import LogComparison
+from rmq_ha.server.replication.classic.frames import FramePiece, FramePieceReader, encode_report
 from rmq_ha.server.replication.classic.greeting import encode_greeting, greet
 from rmq_ha.server.replication.replica import ReplicaBase
 from rmq_ha.server.replication.statistics import FOLLOWING
@@ -36,7 +36,7 @@ def _all_readable() -> int | None:
     return None
 
 
-class Replica(ReplicaBase):
+class ClassicReplica(ReplicaBase):
     """
     Appends the bytes that the master sends, and reports how far the log goes.
 
@@ -71,13 +71,15 @@ class Replica(ReplicaBase):
     ) -> None:
         super().__init__(log, config, now)
         self.frames = 0
-        self._reader = FrameReader()
+        self._reader = FramePieceReader()
         self._unreadable_at = unreadable_at
         self._first_offset_max = first_offset_max
         self._start = int(log.max_offset) if start is None else start
         self._whole = self.reported = self._start
         self._master_begins: int | None = None
-        self._comparison = None if self._start >= log.max_offset else Comparison(log, self._start)
+        self._comparison = (
+            None if self._start >= log.max_offset else LogComparison(log, self._start)
+        )
 
     @property
     def stage(self) -> ReplicaStage:
@@ -144,7 +146,7 @@ class Replica(ReplicaBase):
                 self._append(start, run, data)
         return self._report(self._whole, now) if self._whole > self.reported else b""
 
-    def _compare(self, comparison: Comparison, piece: Piece, now: float) -> memoryview:
+    def _compare(self, comparison: LogComparison, piece: FramePiece, now: float) -> memoryview:
         """Compare one piece. Return the bytes after the end of this slave's log, to be appended."""
         if piece.size is not None:
             offset = piece.physical_offset
@@ -206,7 +208,7 @@ class Replica(ReplicaBase):
             self._log.append_raw(physical_offset, piece)
             physical_offset += len(piece)
 
-    def _accept(self, piece: Piece, end: int) -> int:
+    def _accept(self, piece: FramePiece, end: int) -> int:
         """
         Check the header of a frame. An empty log begins where the master says.
 

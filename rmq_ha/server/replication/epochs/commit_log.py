@@ -9,13 +9,13 @@ from typing import Protocol
 from rmq_ha.base.model.message import AppendResult, Draft
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.runs.run import Run
-from rmq_ha.server.store.log.append import Group
+from rmq_ha.server.store.log.append import DraftGroup
 from rmq_ha.server.store.log.batch import BatchLayout
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.tail import LogTail
 
 
-class Leadership(Protocol):
+class AppendPermission(Protocol):
     """The permission to append, which depends on the set."""
 
     @property
@@ -35,7 +35,7 @@ class EpochCommitLog(CommitLog):
     :ivar shared_end: the confirm offset of the last run, which only this mode writes.
     """
 
-    leadership: Leadership | None = None
+    leadership: AppendPermission | None = None
     admits = False
     confirm_offset = 0
     is_whole = True
@@ -62,10 +62,10 @@ class EpochCommitLog(CommitLog):
         super().recovered(end, safe)
         self.confirm_offset = min(self.confirm_offset, end)
 
-    def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
+    def append_group(self, drafts: Sequence[Draft], now_ms: int) -> DraftGroup:
         """Append as a master in its epoch; see `CommitLog.append_group`."""
         if not self._may_append:
-            return Group.refused(len(drafts), PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            return DraftGroup.refused(len(drafts), PutMessageStatus.SERVICE_NOT_AVAILABLE)
         return super().append_group(drafts, now_ms)
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:

@@ -37,7 +37,7 @@ class OwnJournal(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerParts:
+class ReplicationParts:
     """
     The parts of its broker that replication works with.
 
@@ -70,11 +70,11 @@ class RoleContext:
     history: EpochHistory
     shared: SharedEnd
     decision: Lead | Follow | StepDown | None = None
-    attached: BrokerParts | None = None
+    attached: ReplicationParts | None = None
     controllers: ControllerClient | None = None
 
     @property
-    def broker(self) -> BrokerParts:
+    def broker(self) -> ReplicationParts:
         """Return the broker's parts. Every broker with a role has been attached."""
         assert self.attached is not None
         return self.attached

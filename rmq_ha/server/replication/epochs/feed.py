@@ -18,9 +18,9 @@ from rmq_ha.server.replication.epochs.frames import (
     encode_master_handshake,
     encode_transfer,
 )
-from rmq_ha.server.replication.epochs.rate import Rate
+from rmq_ha.server.replication.epochs.rate import TransferRate
 from rmq_ha.server.replication.epochs.settings import ReplicationSettings
-from rmq_ha.server.replication.epochs.tables import Entry, TableFeed, Tables
+from rmq_ha.server.replication.epochs.tables import TableEntry, TableFeed, Tables
 from rmq_ha.server.replication.feed import FeedBase, Stage
 from rmq_ha.server.store.log.journal_log import LogBytes
 
@@ -97,7 +97,7 @@ class EpochFeed(FeedBase):
     ) -> None:
         super().__init__(log, settings, now)
         self.slave: SlaveHandshake | None = None
-        self.rate = Rate()
+        self.rate = TransferRate()
         self._term = term
         self._settings = settings
         self._tables = tables
@@ -210,7 +210,7 @@ class EpochFeed(FeedBase):
         low, end, size = int(self._log.min_offset), int(self._log.max_offset), self._log.file_size
         return max(low, (end - 1) // size * size) if slave.syncs_from_last_file and end else low
 
-    def table_changed(self, entry: Entry, now: float) -> bool:
+    def table_changed(self, entry: TableEntry, now: float) -> bool:
         """
         Take a changed entry of a table.
 

@@ -45,7 +45,7 @@ NOWHERE = -1
 """The offset in heartbeats of a master whose log has no file yet."""
 
 
-class State(IntEnum):
+class FrameState(IntEnum):
     """The first number of a frame; no other number occurs."""
 
     HANDSHAKE = 1
@@ -107,7 +107,7 @@ class Transfer(NamedTuple):
     body: bytes = b""
 
 
-class Piece(NamedTuple):
+class TablePiece(NamedTuple):
     """
     A piece of the master's tables.
 
@@ -129,13 +129,15 @@ def encode_slave_handshake(handshake: SlaveHandshake) -> bytes:
     if handshake.is_learner:
         learner = _Learner.YES
     from_last = int(handshake.syncs_from_last_file)
-    return _SLAVE.pack(State.HANDSHAKE, from_last, learner, handshake.broker_id)
+    return _SLAVE.pack(FrameState.HANDSHAKE, from_last, learner, handshake.broker_id)
 
 
 def encode_master_handshake(handshake: MasterHandshake) -> bytes:
     """Encode the answer to a slave's handshake."""
     entries = b"".join(_ENTRY.pack(*entry) for entry in handshake.epochs.entries)
-    head = _MASTER.pack(State.HANDSHAKE, len(entries), handshake.max_offset, handshake.last_epoch)
+    head = _MASTER.pack(
+        FrameState.HANDSHAKE, len(entries), handshake.max_offset, handshake.last_epoch
+    )
     return head + entries
 
 
@@ -144,7 +146,7 @@ def encode_report(physical_offset: int) -> bytes:
     Encode a report of the end of the slave's log; the first report also asks for the log from there
     on.
     """
-    return _REPORT.pack(State.TRANSFER, physical_offset)
+    return _REPORT.pack(FrameState.TRANSFER, physical_offset)
 
 
 def encode_transfer(frame: Transfer) -> bytes:
@@ -155,13 +157,13 @@ def encode_transfer(frame: Transfer) -> bytes:
     """
     return (
         _TRANSFER.pack(
-            State.TRANSFER, len(frame.body), frame.offset, *frame.epoch, frame.confirm_offset
+            FrameState.TRANSFER, len(frame.body), frame.offset, *frame.epoch, frame.confirm_offset
         )
         + frame.body
     )
 
 
-def encode_piece(piece: Piece) -> bytes:
+def encode_piece(piece: TablePiece) -> bytes:
     """
     Encode a frame with tables.
 
@@ -170,7 +172,7 @@ def encode_piece(piece: Piece) -> bytes:
     size = len(piece.body)
     if size > MAX_TABLES_SIZE:
         raise ReplicationError(f"{size} bytes of tables do not fit into one frame")
-    return _TABLES.pack(State.TABLES, size, piece.epoch, piece.number) + piece.body
+    return _TABLES.pack(FrameState.TABLES, size, piece.epoch, piece.number) + piece.body
 
 
 class SlaveReader:
@@ -192,15 +194,15 @@ class SlaveReader:
         position = 0
         while len(data) - position >= _STATE.size:
             (state,) = _STATE.unpack_from(data, position)
-            if state not in (State.HANDSHAKE, State.TRANSFER):
+            if state not in (FrameState.HANDSHAKE, FrameState.TRANSFER):
                 raise ReplicationError(
                     f"a slave begins with {state}, which is not of controller mode; all brokers "
                     "of a set have to be in it"
                 )
-            size = SLAVE_SIZE if state == State.HANDSHAKE else REPORT_SIZE
+            size = SLAVE_SIZE if state == FrameState.HANDSHAKE else REPORT_SIZE
             if len(data) - position < size:
                 break
-            if state == State.HANDSHAKE:
+            if state == FrameState.HANDSHAKE:
                 _, from_last, learner, broker_id = _SLAVE.unpack_from(data, position)
                 yield SlaveHandshake(
                     broker_id,
@@ -224,15 +226,15 @@ class MasterReader:
 
     def __init__(self, takes_tables: bool = False) -> None:
         self._held = bytearray()
-        self._most = {State.HANDSHAKE: MAX_BODY_SIZE, State.TRANSFER: MAX_BODY_SIZE}
+        self._most = {FrameState.HANDSHAKE: MAX_BODY_SIZE, FrameState.TRANSFER: MAX_BODY_SIZE}
         if takes_tables:
-            self._most[State.TABLES] = MAX_TABLES_SIZE
+            self._most[FrameState.TABLES] = MAX_TABLES_SIZE
 
     def receive_data(self, data: bytes) -> None:
         """Keep the bytes that arrived."""
         self._held += data
 
-    def next_frame(self) -> MasterHandshake | Transfer | Piece | None:
+    def next_frame(self) -> MasterHandshake | Transfer | TablePiece | None:
         """
         Return the next whole frame, once; None until more bytes have come.
 
@@ -275,15 +277,15 @@ def _transfer(data: bytearray, size: int) -> Transfer:
     return Transfer(offset, Epoch(epoch, start), confirm, body)
 
 
-def _piece(data: bytearray, size: int) -> Piece:
+def _piece(data: bytearray, size: int) -> TablePiece:
     _, _, epoch, number = _TABLES.unpack_from(data)
-    return Piece(epoch, number, bytes(memoryview(data)[TABLES_SIZE : TABLES_SIZE + size]))
+    return TablePiece(epoch, number, bytes(memoryview(data)[TABLES_SIZE : TABLES_SIZE + size]))
 
 
-_Decoder = Callable[[bytearray, int], MasterHandshake | Transfer | Piece]
+_Decoder = Callable[[bytearray, int], MasterHandshake | Transfer | TablePiece]
 _DECODERS: dict[int, tuple[int, _Decoder]] = {
-    State.HANDSHAKE: (MASTER_SIZE, _handshake),
-    State.TRANSFER: (TRANSFER_SIZE, _transfer),
-    State.TABLES: (TABLES_SIZE, _piece),
+    FrameState.HANDSHAKE: (MASTER_SIZE, _handshake),
+    FrameState.TRANSFER: (TRANSFER_SIZE, _transfer),
+    FrameState.TABLES: (TABLES_SIZE, _piece),
 }
 """By the first number: size of the frame's head, and the function that decodes the frame."""

@@ -36,7 +36,7 @@ MENDED_SECONDS = 5.0
 """Pause in seconds after an error that somebody has to mend."""
 
 
-class Follower(Protocol):
+class LinkOwner(Protocol):
     """The owner of the log that follows."""
 
     def comes_back(self) -> None:
@@ -90,7 +90,7 @@ class EpochLink(MasterLink[EpochReplica]):
         connector: MasterConnector,
         master: str,
         master_id: int,
-        owner: Follower,
+        owner: LinkOwner,
     ) -> None:
         super().__init__(host, connector)
         self.master = master

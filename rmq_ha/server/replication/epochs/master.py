@@ -15,7 +15,7 @@ from rmq_ha.server.replication.epochs.context import RoleContext
 from rmq_ha.server.replication.epochs.feed import EpochFeed, Report
 from rmq_ha.server.replication.epochs.roles.actions import Adopt, Lead
 from rmq_ha.server.replication.epochs.sync_state import SyncState
-from rmq_ha.server.replication.epochs.tables import Entry
+from rmq_ha.server.replication.epochs.tables import TableEntry
 from rmq_ha.server.replication.listener import ReplicationListener
 from rmq_ha.server.replication.places import chain_to
 from rmq_ha.server.replication.protocol import FeedProtocol
@@ -204,7 +204,7 @@ class MasterRole:
             self.state.closed(broker_id, connection)
             self.settle()
 
-    def table_changed(self, entry: Entry) -> None:
+    def table_changed(self, entry: TableEntry) -> None:
         """Send a change of a table to the slaves in time."""
         now = self._context.now()
         for connection in self._feeds[:]:

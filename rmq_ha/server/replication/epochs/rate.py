@@ -1,7 +1,7 @@
 """Counts the bytes that a connection carries."""
 
 
-class Rate:
+class TransferRate:
     """Bytes of the last whole second, as RocketMQ counts them; needs no timer."""
 
     def __init__(self) -> None:

@@ -17,13 +17,13 @@ from rmq_ha.server.replication.epochs.frames import (
     NOWHERE,
     MasterHandshake,
     MasterReader,
-    Piece,
     SlaveHandshake,
+    TablePiece,
     Transfer,
     encode_report,
     encode_slave_handshake,
 )
-from rmq_ha.server.replication.epochs.rate import Rate
+from rmq_ha.server.replication.epochs.rate import TransferRate
 from rmq_ha.server.replication.epochs.settings import ReplicationSettings
 from rmq_ha.server.replication.epochs.tables import Tables
 from rmq_ha.server.replication.places import (
@@ -55,7 +55,7 @@ class Remember(NamedTuple):
     epochs: Epochs
 
 
-class _Comparison(NamedTuple):
+class _ComparisonTask(NamedTuple):
     """
     Bytes of this slave's log that the master has to send again, for comparison.
 
@@ -116,7 +116,7 @@ class EpochReplica(ReplicaBase):
         self.confirm_offset = confirm_offset
         self.is_following = False
         self.master_begins = self.master_end = 0
-        self.rate = Rate()
+        self.rate = TransferRate()
         self._id = broker_id
         self._settings = settings
         self._tables = tables
@@ -125,7 +125,7 @@ class EpochReplica(ReplicaBase):
         self._pieces: list[bytes] = []
         self._number = 0
         self._held: Transfer | None = None
-        self._comparison: _Comparison | None = None
+        self._comparison: _ComparisonTask | None = None
         self._stranded: StrandedLog | None = None
         self._begins_again = False
         self._reported = NOWHERE
@@ -211,7 +211,7 @@ class EpochReplica(ReplicaBase):
                 if self._comparison is not None:
                     self.last_write = now
                     return encode_report(self._comparison.at)
-            elif isinstance(frame, Piece):
+            elif isinstance(frame, TablePiece):
                 self._expect(frame)
             elif self._stranded is not None:
                 raise self._stranded
@@ -269,7 +269,7 @@ class EpochReplica(ReplicaBase):
         if self.epochs.is_proven(point) or point <= self._log.min_offset:
             start = self._sure_until(point)
             if start < point:
-                self._comparison = _Comparison(master, start, start, point, True)
+                self._comparison = _ComparisonTask(master, start, start, point, True)
             else:
                 self._meet_at(point, master)
             return
@@ -280,7 +280,7 @@ class EpochReplica(ReplicaBase):
                 f"no record of our log ends at {point}, where the master's has an epoch: whether "
                 "they are one log nobody can tell. Move the store away to begin as a new replica",
             )
-        self._comparison = _Comparison(master, chain.last, chain.last, point, False)
+        self._comparison = _ComparisonTask(master, chain.last, chain.last, point, False)
 
     def _sure_until(self, point: int) -> int:
         """
@@ -315,7 +315,7 @@ class EpochReplica(ReplicaBase):
         end = min(self.confirm_offset, int(self._log.max_offset))
         return self._log.min_offset <= 0 and (end <= 0 or chain_to(self._log, 0, end) is None)
 
-    def _compare(self, task: _Comparison, frame: Transfer) -> None:
+    def _compare(self, task: _ComparisonTask, frame: Transfer) -> None:
         """
         Compare the master's bytes with this slave's. Different bytes prove another log, or come
         from a crash of this slave.
@@ -344,7 +344,7 @@ class EpochReplica(ReplicaBase):
         self._held = frame._replace(offset=task.end, body=frame.body[size:])
         self._meet_at(task.end, task.master)
 
-    def _give_up(self, task: _Comparison, place: int) -> None:
+    def _give_up(self, task: _ComparisonTask, place: int) -> None:
         """Cut the log before the record at `place`, which is not as the master has it."""
         end = self._last_end(task.start, place)
         self._comparison, self._begins_again = None, True
@@ -387,7 +387,7 @@ class EpochReplica(ReplicaBase):
 
     # ------------------------------------------------------------ tables
 
-    def _expect(self, piece: Piece) -> None:
+    def _expect(self, piece: TablePiece) -> None:
         last = self.epochs.last_epoch
         if piece.number != self._number + 1 or piece.epoch < last:
             raise ReplicationError(

@@ -17,17 +17,23 @@ from rmq_ha.base.seams import Host
 from rmq_ha.base.timing.one_by_one import OneByOne
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.replication.epochs.commit_log import EpochCommitLog
-from rmq_ha.server.replication.epochs.context import BrokerParts, OwnJournal, RoleContext
+from rmq_ha.server.replication.epochs.context import OwnJournal, ReplicationParts, RoleContext
 from rmq_ha.server.replication.epochs.epochs import Epochs
 from rmq_ha.server.replication.epochs.ha_status import master_status, slave_status
 from rmq_ha.server.replication.epochs.history import EpochHistory
 from rmq_ha.server.replication.epochs.master import MasterRole
 from rmq_ha.server.replication.epochs.put_refusal import why_no_puts, why_not_kept
-from rmq_ha.server.replication.epochs.roles.actions import Adopt, Follow, Lead, Progress, StepDown
+from rmq_ha.server.replication.epochs.roles.actions import (
+    Adopt,
+    Follow,
+    Lead,
+    LogProgress,
+    StepDown,
+)
 from rmq_ha.server.replication.epochs.roles.controller_client import ControllerClient, Decision
 from rmq_ha.server.replication.epochs.roles.identity import IdentityFiles, KnownIds
 from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
-from rmq_ha.server.replication.epochs.roles.resignation import Resignation
+from rmq_ha.server.replication.epochs.roles.resignation import MasterResignation
 from rmq_ha.server.replication.epochs.settings import manager_settings, replication_settings
 from rmq_ha.server.replication.epochs.shared_end import SharedEnd
 from rmq_ha.server.replication.epochs.slave import SlaveRole
@@ -79,7 +85,7 @@ class AutoSwitchHAService:
         self.appended = self.master.appended
         self._changing = OneByOne()
         self._elections = 0
-        self._resignation: Resignation | None = None
+        self._resignation: MasterResignation | None = None
         log.leadership = self
 
     def attach(
@@ -90,8 +96,8 @@ class AutoSwitchHAService:
         on_master: Callable[[str | None], None],
         masters: Masters,
     ) -> None:
-        """Take the parts of the broker, see `BrokerParts`; call it before `start`."""
-        self._context.attached = BrokerParts(
+        """Take the parts of the broker, see `ReplicationParts`; call it before `start`."""
+        self._context.attached = ReplicationParts(
             client=client, journal=journal, tables=tables, on_master=on_master, masters=masters
         )
         tables.watch(self.master.table_changed)
@@ -137,7 +143,7 @@ class AutoSwitchHAService:
         if own.ha_hand_over_when_full:
             ratio = own.disk_space_clean_forcibly_ratio / 100
             name = settings.cluster_name, settings.broker_name
-            self._resignation = Resignation(host.clock, client, self, name, ratio)
+            self._resignation = MasterResignation(host.clock, client, self, name, ratio)
             self._resignation.start()
 
     def stop(self) -> "Deferred[None]":
@@ -200,9 +206,9 @@ class AutoSwitchHAService:
                 if decision is self._context.decision:
                     self._context.conversation.failed()
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> LogProgress:
         log = self._log
-        return Progress(self.epochs.last_epoch, int(log.max_offset), log.readable_end)
+        return LogProgress(self.epochs.last_epoch, int(log.max_offset), log.readable_end)
 
     # ------------------------------------------------------------ the role, as others ask for it
 
@@ -236,7 +242,7 @@ class AutoSwitchHAService:
 
     @property
     def may_append(self) -> bool:
-        """See `Leadership`."""
+        """See `AppendPermission`."""
         state = self.master.state
         return state is not None and state.has_enough and self._context.conversation.may_accept
 

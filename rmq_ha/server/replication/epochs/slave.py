@@ -72,7 +72,7 @@ class SlaveRole:
         connection = None if self.link is None else self.link.connection
         return connection is not None and connection.replica.is_following
 
-    # ------------------------------------------------------------ the methods of `Follower`
+    # ------------------------------------------------------------ the methods of `LinkOwner`
 
     def comes_back(self) -> None:
         self._context.conversation.beat()

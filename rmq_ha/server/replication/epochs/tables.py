@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from rmq_ha.server.replication.epochs.frames import Piece, encode_piece
+from rmq_ha.server.replication.epochs.frames import TablePiece, encode_piece
 
 PAUSE_S = 0.05
 """Longest time from a change to its frame, in seconds."""
 
 
-class Entry(NamedTuple):
+class TableEntry(NamedTuple):
     """
     The key of a table's entry that changed.
 
@@ -31,13 +31,13 @@ class Entry(NamedTuple):
 class Tables(Protocol):
     """A broker's tables, as bytes that another rmq-ha broker can read."""
 
-    def watch(self, changed: Callable[[Entry], None]) -> None:
+    def watch(self, changed: Callable[[TableEntry], None]) -> None:
         """Have `changed` called after each change, also while nobody follows."""
 
     def all_pieces(self) -> Iterable[bytes]:
         """Return all tables in their present state, in pieces."""
 
-    def news(self, entries: Iterable[Entry]) -> Iterable[bytes]:
+    def news(self, entries: Iterable[TableEntry]) -> Iterable[bytes]:
         """
         Return the present state of these entries, in pieces; a deleted entry is sent as deleted.
         """
@@ -67,7 +67,9 @@ class TableFeed:
         self._epoch = epoch
         self._number = 0
         self._ready = deque(tables.all_pieces())
-        self._changed: dict[Entry, None] = {}  # a dict as a set that keeps the order of the changes
+        self._changed: dict[
+            TableEntry, None
+        ] = {}  # a dict as a set that keeps the order of the changes
         self._precedes_log = False
         self._due: float | None = None
 
@@ -76,7 +78,7 @@ class TableFeed:
         """Return when to ask for a frame, in seconds; None: there is nothing to send."""
         return self._due
 
-    def changed(self, entry: Entry, now: float) -> bool:
+    def changed(self, entry: TableEntry, now: float) -> bool:
         """
         Note a changed entry.
 
@@ -110,4 +112,4 @@ class TableFeed:
         if not self._ready:
             return b""
         self._number += 1
-        return encode_piece(Piece(self._epoch, self._number, self._ready.popleft()))
+        return encode_piece(TablePiece(self._epoch, self._number, self._ready.popleft()))

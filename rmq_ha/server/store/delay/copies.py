@@ -7,7 +7,7 @@ Spec: store.md, sections 10.3 and 11; remoting.md, section 4.7.
 from collections.abc import Mapping
 
 from rmq_ha.base.errors import CorruptRecord
-from rmq_ha.base.model.message import Message
+from rmq_ha.base.model.message import BrokerMessage
 from rmq_ha.base.model.properties import REAL_QID, REAL_TOPIC
 from rmq_ha.base.store_format.commitlog import Record
 
@@ -17,7 +17,7 @@ _QUEUE_ID_DIGITS = 9
 
 def copy_of(
     record: Record, topic: str, queue_id: int, properties: dict[str, str], stored: str
-) -> Message:
+) -> BrokerMessage:
     """
     Return a message for another topic and queue, with the body and the stamps of a record.
 
@@ -25,7 +25,7 @@ def copy_of(
 
     :param stored: the property string that the log is to have.
     """
-    return Message(
+    return BrokerMessage(
         topic,
         queue_id,
         record.body,

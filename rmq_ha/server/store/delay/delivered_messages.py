@@ -45,7 +45,7 @@ class CopiesSince(NamedTuple):
     ms: int
 
 
-class _Target:
+class _DeliveredQueue:
     """
     The copies that were found in one queue of a real topic, and the parts of the queue still to
     read.
@@ -83,7 +83,7 @@ class DeliveredCopies:
         self._queues = queues
         self._record_at = record_at
         self._end = queues.max_physical_offset
-        self._targets: dict[tuple[str, int], _Target] = {}
+        self._targets: dict[tuple[str, int], _DeliveredQueue] = {}
         self._count = 0
 
     def take(self, delayed: Record, since: CopiesSince) -> bool | None:
@@ -168,7 +168,7 @@ class DeliveredCopies:
             return []
         target = self._targets.get(key)
         if target is None:
-            self._targets[key] = target = _Target(queue.offset_by_place(self._end))
+            self._targets[key] = target = _DeliveredQueue(queue.offset_by_place(self._end))
         if since not in target.covered:
             self._cover(queue, target, since)
         places = [place for place in target.copies.get(identity, ()) if place >= since.place]
@@ -177,7 +177,7 @@ class DeliveredCopies:
         self._read_on(queue, target)
         return None
 
-    def _cover(self, queue: ConsumeQueue, target: _Target, since: CopiesSince) -> None:
+    def _cover(self, queue: ConsumeQueue, target: _DeliveredQueue, since: CopiesSince) -> None:
         first = queue.offset_by_place(since.place)
         if target.low - first > _MOST_BY_PLACE:
             first = max(first, self._by_time(queue, since.ms))
@@ -196,7 +196,7 @@ class DeliveredCopies:
         record = self._record_at(physical_offset, size)
         return -1 if record is None else store_timestamp_of(record)
 
-    def _read_on(self, queue: ConsumeQueue, target: _Target) -> None:
+    def _read_on(self, queue: ConsumeQueue, target: _DeliveredQueue) -> None:
         position, end = target.parts.pop()
         units = queue.units(position, min(_RECORDS_A_CALL, end - position))
         if not units or self._count > _MOST_COPIES:

@@ -6,7 +6,7 @@ Spec: store.md, section 10.
 from collections import deque
 
 from rmq_ha.base.errors import CorruptRecord
-from rmq_ha.base.model.message import Message
+from rmq_ha.base.model.message import BrokerMessage
 from rmq_ha.base.model.properties import DELAY, REAL_TOPIC, WAIT
 from rmq_ha.base.model.topics import HALF_TOPIC
 from rmq_ha.base.store_format.commitlog import Record
@@ -94,7 +94,7 @@ def check_deliverable(record: Record) -> None:
         raise CorruptRecord(f"its {REAL_TOPIC} is {topic!r}")
 
 
-def message_of(record: Record) -> Message:
+def message_of(record: Record) -> BrokerMessage:
     """
     Make the message for the real topic from a deliverable record of the schedule topic.
 

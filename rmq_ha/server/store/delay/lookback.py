@@ -26,7 +26,7 @@ _RUN = 3
 of another message."""
 
 
-class _Walk:
+class _LevelSearch:
     """
     The search from a level's recorded progress backwards to messages that were delivered.
 
@@ -73,7 +73,7 @@ class LookBack:
         self._record_at = record_at
         self._planned_ms = planned_ms
         self._levels: list[DelayLevel] = []
-        self._walks: dict[int, _Walk] = {}
+        self._walks: dict[int, _LevelSearch] = {}
         self._since: dict[int, CopiesSince] = {}
         self._copies: DeliveredCopies | None = None
         self._ended_ms = 0
@@ -92,7 +92,7 @@ class LookBack:
             queue = self._queue(level)
             if queue is not None and queue.max_offset:
                 level.unsure_until = queue.max_offset
-                self._walks[level.number] = _Walk(level.recorded)
+                self._walks[level.number] = _LevelSearch(level.recorded)
 
     def end(self) -> None:
         self._levels = []
@@ -126,7 +126,7 @@ class LookBack:
         self._begin_at(level, queue, walk)
         return True
 
-    def _is_over(self, walk: _Walk, level: DelayLevel, offset: int, place: int) -> bool:
+    def _is_over(self, walk: _LevelSearch, level: DelayLevel, offset: int, place: int) -> bool:
         """Note what a look found; return whether the search is over."""
         if place > ABSENT:
             if not walk.places:
@@ -173,7 +173,7 @@ class LookBack:
         except CorruptRecord:
             return None
 
-    def _begin_at(self, level: DelayLevel, queue: ConsumeQueue, walk: _Walk) -> None:
+    def _begin_at(self, level: DelayLevel, queue: ConsumeQueue, walk: _LevelSearch) -> None:
         level.offset = walk.top if walk.is_lacking else level.recorded
         place, due = min(walk.places, default=ABSENT) + 1, self._ended_ms
         first = queue.unit(level.offset)

@@ -6,7 +6,7 @@ Spec: store.md, section 10.2.
 from dataclasses import replace
 
 from rmq_ha.base.model.flags import TRANSACTION_PREPARED
-from rmq_ha.base.model.message import Message
+from rmq_ha.base.model.message import BrokerMessage
 from rmq_ha.base.model.properties import (
     DELAY,
     REAL_QID,
@@ -18,7 +18,7 @@ from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.base.store_format.delay_levels import DELAY_MARK, delay_level_in, parse_delay_level
 
 
-def delay_level(message: Message) -> int | None:
+def delay_level(message: BrokerMessage) -> int | None:
     """
     Return the level that the message asks for; 0 if it asks for none, None if its DELAY is not a
     number.
@@ -29,7 +29,7 @@ def delay_level(message: Message) -> int | None:
     return parse_delay_level(text) if text else 0
 
 
-def redirect(message: Message, level: int, level_count: int) -> Message:
+def redirect(message: BrokerMessage, level: int, level_count: int) -> BrokerMessage:
     """
     Return the message as it is stored in the schedule topic.
 
@@ -53,7 +53,7 @@ def redirect(message: Message, level: int, level_count: int) -> Message:
     )
 
 
-def _stays(message: Message) -> bool:
+def _stays(message: BrokerMessage) -> bool:
     """
     Return whether the message's delay begins only with the commit of its transaction.
 
@@ -63,7 +63,7 @@ def _stays(message: Message) -> bool:
     return message.topic == HALF_TOPIC or bool(message.sys_flag & TRANSACTION_PREPARED)
 
 
-def stored_place(message: Message, level_count: int) -> tuple[str, int]:
+def stored_place(message: BrokerMessage, level_count: int) -> tuple[str, int]:
     """Return topic and queue id where the message is stored: a delay changes both."""
     level = delay_level(message)
     if level is None or level < 1 or _stays(message):
@@ -71,13 +71,13 @@ def stored_place(message: Message, level_count: int) -> tuple[str, int]:
     return SCHEDULE_TOPIC, min(level, level_count) - 1
 
 
-def redirect_delayed(messages: list[Message], level_count: int) -> list[Message | None]:
+def redirect_delayed(messages: list[BrokerMessage], level_count: int) -> list[BrokerMessage | None]:
     """
     Return the messages, each with a delay redirected to the schedule topic.
 
     :returns: None in the place of a message whose DELAY is not a number.
     """
-    ready: list[Message | None] = []
+    ready: list[BrokerMessage | None] = []
     for message in messages:
         level = delay_level(message)
         if level is None:
@@ -87,7 +87,7 @@ def redirect_delayed(messages: list[Message], level_count: int) -> list[Message 
     return ready
 
 
-def asks_for_delay(messages: list[Message]) -> bool:
+def asks_for_delay(messages: list[BrokerMessage]) -> bool:
     """Return whether any message may ask for a delay."""
     for message in messages:
         if DELAY in message.properties or (

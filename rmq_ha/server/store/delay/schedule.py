@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import CorruptRecord, StoreError
-from rmq_ha.base.model.message import Message, PutMessageResult
+from rmq_ha.base.model.message import BrokerMessage, PutMessageResult
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
 from rmq_ha.base.seams import Times
 from rmq_ha.base.store_format.commitlog import Record, decode_record, store_timestamp_of
@@ -21,8 +21,8 @@ from rmq_ha.server.store.delay.lookback import LookBack, Unit
 from rmq_ha.server.store.delay.offsets import DelayOffsets
 from rmq_ha.server.store.queues.table import ConsumeQueue, ConsumeQueueTable
 
-Put = Callable[[list[Message], Callable[[list[PutMessageResult]], None]], None]
-Delivered = Callable[[int, list[Message], list[PutMessageResult]], None]
+Put = Callable[[list[BrokerMessage], Callable[[list[PutMessageResult]], None]], None]
+Delivered = Callable[[int, list[BrokerMessage], list[PutMessageResult]], None]
 
 _FIRST_DELAY_S = 1.0
 _RETRY_S = 0.1
@@ -256,7 +256,7 @@ class ScheduleMessageService:
         units = queue.units(level.offset, 1 if level.failed_at == level.offset else _BATCH)
         if not units:
             return self._over_gap(level, queue)
-        messages: list[Message] = []
+        messages: list[BrokerMessage] = []
         offsets: list[int] = []
         end, pause = level.offset, 0.0
         for unit in units:
@@ -337,7 +337,12 @@ class ScheduleMessageService:
             return None
 
     def _put_batch(
-        self, level: DelayLevel, messages: list[Message], offsets: list[int], end: int, pause: float
+        self,
+        level: DelayLevel,
+        messages: list[BrokerMessage],
+        offsets: list[int],
+        end: int,
+        pause: float,
     ) -> float | None:
         outcome: list[float] = []
 

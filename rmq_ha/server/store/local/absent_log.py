@@ -7,7 +7,7 @@ from twisted.logger import Logger
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.seams import Disk
-from rmq_ha.server.store.log.checkpoint import Checkpoint
+from rmq_ha.server.store.log.checkpoint import StoreCheckpoint
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.recovery import LogRecovery
 from rmq_ha.server.store.log.setaside import folder_for
@@ -34,7 +34,7 @@ class AbsentLog:
     def settle(
         self,
         queues: ConsumeQueueTable,
-        checkpoint: Checkpoint,
+        checkpoint: StoreCheckpoint,
         *,
         may_start: bool,
         now_ms: int,
@@ -70,7 +70,7 @@ class AbsentLog:
             folder=folder,
         )
 
-    def _evidence(self, queues: ConsumeQueueTable, checkpoint: Checkpoint) -> str:
+    def _evidence(self, queues: ConsumeQueueTable, checkpoint: StoreCheckpoint) -> str:
         """Return what proves that there was a log; empty if nothing does."""
         known = queues.first_file()
         if known:

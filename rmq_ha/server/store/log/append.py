@@ -12,8 +12,8 @@ from rmq_ha.base.model.flags import BORN_HOST_V6, STORE_HOST_V6
 from rmq_ha.base.model.message import (
     Address,
     AppendResult,
+    BrokerMessage,
     Draft,
-    Message,
     MessageBatch,
     Row,
     offset_msg_id,
@@ -60,7 +60,7 @@ class Segment:
 
 
 @dataclass(slots=True)
-class Group:
+class DraftGroup:
     """
     A group of drafts that are laid out as records.
 
@@ -75,7 +75,7 @@ class Group:
     faults: dict[int, PutMessageStatus] = field(default_factory=dict)
 
     @classmethod
-    def refused(cls, count: int, status: PutMessageStatus) -> "Group":
+    def refused(cls, count: int, status: PutMessageStatus) -> "DraftGroup":
         """Return a group of which no draft was stored."""
         return cls(count, [], NO_ROWS, dict.fromkeys(range(count), status))
 
@@ -143,7 +143,7 @@ class GroupEncoder:
         self._delay_levels = delay_levels
         self.queue_offsets: dict[tuple[str, int], int] = {}
 
-    def fault(self, message: Message, max_message_size: int) -> PutMessageStatus | None:
+    def fault(self, message: BrokerMessage, max_message_size: int) -> PutMessageStatus | None:
         """Return why a message cannot be stored, or None. Spec: store.md, section 2.6."""
         topic_bytes, body = storable_topic(message.topic), message.body
         stored = message.properties_string.encode("utf-8", "replace")
@@ -160,7 +160,7 @@ class GroupEncoder:
 
     def encode(
         self, drafts: Sequence[Draft], physical_offset: int, max_message_size: int, stamp: int
-    ) -> Group:
+    ) -> DraftGroup:
         """
         Lay drafts out as records from the end of the log on, and number them by `queue_offsets`.
 
@@ -180,7 +180,9 @@ class GroupEncoder:
             )  # fmt: skip
             if laid_out is not None:
                 data, rows = laid_out
-                return Group(len(rows), [Segment(position, 0, data, rows, rows.end + gap)], rows)
+                return DraftGroup(
+                    len(rows), [Segment(position, 0, data, rows, rows.end + gap)], rows
+                )
         segments, faults = [Segment(position)], dict[int, PutMessageStatus]()
         while place < len(drafts):
             data, rows, is_whole, fault = lay_out(
@@ -196,7 +198,7 @@ class GroupEncoder:
             )
             if is_whole and position == physical_offset and not place:
                 first = Segment(physical_offset, 0, data, rows, rows.end + gap)
-                return Group(len(rows), [first], rows, faults)
+                return DraftGroup(len(rows), [first], rows, faults)
             if rows:
                 segments[-1].add(data, rows, gap)
                 place += len(rows)
@@ -207,7 +209,7 @@ class GroupEncoder:
             elif place < len(drafts):
                 position = _roll(segments, position, room_end + BLANK_SIZE, gap, place)
                 room_end += file_size
-        return Group(len(drafts), segments, _rows_of(segments), faults)
+        return DraftGroup(len(drafts), segments, _rows_of(segments), faults)
 
     def undo(self, rows: Sequence[Row]) -> None:
         """Take back the queue offsets of records that did not get into the log."""
@@ -227,7 +229,7 @@ class GroupEncoder:
 
     def place_batch(
         self, batch: BatchLayout, physical_offset: int, stamp: int
-    ) -> tuple[Group, AppendResult]:
+    ) -> tuple[DraftGroup, AppendResult]:
         """
         Place a batch at the end of the log, or in the next file if the last one has no room.
 
@@ -247,7 +249,7 @@ class GroupEncoder:
         segment.end = ends.pop()
         result = batch.place(ends, self.next_number(batch), stamp)
         segment.data = batch.data()
-        return Group(1, segments, NO_ROWS), result
+        return DraftGroup(1, segments, NO_ROWS), result
 
     def next_number(self, batch: BatchLayout) -> int:
         """Return the queue offset of the batch's first member."""

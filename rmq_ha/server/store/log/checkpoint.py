@@ -17,7 +17,7 @@ from rmq_ha.base.store_format.checkpoint import (
 )
 
 
-class Checkpoint:
+class StoreCheckpoint:
     """
     The checkpoint's values in memory, and its file.
 

@@ -20,7 +20,7 @@ from rmq_ha.base.store_format.commitlog import (
     record_size_at,
 )
 from rmq_ha.base.store_format.record_checks import record_fits
-from rmq_ha.server.store.log.append import Group, GroupEncoder
+from rmq_ha.server.store.log.append import DraftGroup, GroupEncoder
 from rmq_ha.server.store.log.batch import BatchLayout
 from rmq_ha.server.store.log.files import FileRow
 
@@ -93,10 +93,10 @@ class CommitLog:
         self.flushed_offset = safe
         self.cuts += 1
 
-    def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
+    def append_group(self, drafts: Sequence[Draft], now_ms: int) -> DraftGroup:
         """Append drafts with one write for each file."""
         if self.fault is not None:
-            return Group.refused(len(drafts), PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            return DraftGroup.refused(len(drafts), PutMessageStatus.SERVICE_NOT_AVAILABLE)
         largest = self._configuration.max_message_size
         stamp = max(now_ms, self.last_store_timestamp, 1)
         group = self.encoder.encode(drafts, self.max_offset, largest, stamp)
@@ -130,7 +130,7 @@ class CommitLog:
             callback()
         return result
 
-    def _write(self, group: Group) -> PutMessageStatus | None:
+    def _write(self, group: DraftGroup) -> PutMessageStatus | None:
         """
         Write each segment. If the disk refuses one, drop the rest of the group.
 

@@ -17,7 +17,7 @@ from rmq_ha.base.errors import NotNow, StoreError
 from rmq_ha.base.model.status import Decided, FlushDiskType, PutMessageStatus
 from rmq_ha.base.seams import File, Worker
 from rmq_ha.base.store_format.checkpoint import CheckpointTimes, CompletePositions
-from rmq_ha.server.store.log.checkpoint import Checkpoint
+from rmq_ha.server.store.log.checkpoint import StoreCheckpoint
 from rmq_ha.server.store.log.commitlog import CommitLog
 
 _PAGE = 4096
@@ -52,7 +52,7 @@ class CommitLogFlusher:
         worker: Worker,
         configuration: MessageStoreConfig,
         log: CommitLog,
-        checkpoint: Checkpoint,
+        checkpoint: StoreCheckpoint,
         flushed: Callable[[], None],
         doubt: Callable[[], None],
     ) -> None:
@@ -290,7 +290,7 @@ class QueueFlusher:
         clock: IReactorTime,
         worker: Worker,
         configuration: MessageStoreConfig,
-        checkpoint: Checkpoint,
+        checkpoint: StoreCheckpoint,
         files: FlushedFiles,
         doubt: Callable[[], None],
     ) -> None:

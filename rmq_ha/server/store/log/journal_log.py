@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rmq_ha.base.model.message import AppendResult, Draft
 from rmq_ha.base.model.status import PutMessageStatus
-from rmq_ha.server.store.log.append import Group, GroupEncoder
+from rmq_ha.server.store.log.append import DraftGroup, GroupEncoder
 from rmq_ha.server.store.log.batch import BatchLayout
 
 
@@ -104,7 +104,7 @@ class JournalLog(LogBytes, Protocol):
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Have `callback` called after the log grew."""
 
-    def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
+    def append_group(self, drafts: Sequence[Draft], now_ms: int) -> DraftGroup:
         """Append drafts; the group has the result of each."""
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:

@@ -30,7 +30,7 @@ class WindowLog(LogBytes, Protocol):
     cuts: int
 
 
-class _Window(NamedTuple):
+class _MappedWindow(NamedTuple):
     start: int
     end: int
     data: bytes
@@ -48,7 +48,7 @@ class LogWindows:
     def __init__(self, log: WindowLog) -> None:
         self._log = log
         self._cuts = log.cuts
-        self._windows: deque[_Window] = deque(maxlen=_MOST_WINDOWS)
+        self._windows: deque[_MappedWindow] = deque(maxlen=_MOST_WINDOWS)
         self._missed: deque[tuple[int, int]] = deque(maxlen=_MOST_MISSED)
 
     def records(self, places: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
@@ -80,7 +80,7 @@ class LogWindows:
             for place, size in zip(places, sizes, strict=True)
         ]
 
-    def _open(self, start: int, end: int) -> _Window | None:
+    def _open(self, start: int, end: int) -> _MappedWindow | None:
         """Open a window for a span near an earlier one; None if this span is the first one here."""
         if not any(window.start <= start <= window.end for window in self._windows):
             for missed in self._missed:
@@ -93,7 +93,7 @@ class LogWindows:
         data = self._log.read(start, min(WINDOW_SIZE, self._log.max_offset - start))
         if end - start > len(data):
             return None  # the file ends within the span
-        window = _Window(start, start + len(data), data)
+        window = _MappedWindow(start, start + len(data), data)
         self._windows.append(window)
         return window
 

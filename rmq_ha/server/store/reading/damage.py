@@ -53,7 +53,7 @@ class ReadLog(Protocol):
         """Return bytes from an offset on, up to the end of that file at most."""
 
 
-class _Stretch(NamedTuple):
+class _DamagedStretch(NamedTuple):
     """
     The result of one search, so that a hole of thousands of messages does not cost thousands of
     searches.
@@ -74,7 +74,7 @@ class _Stretch(NamedTuple):
     units: dict[int, Unit]
 
 
-_NOTHING_SEARCHED = _Stretch(("", -1), 0, False, 0, 0, {})
+_NOTHING_SEARCHED = _DamagedStretch(("", -1), 0, False, 0, 0, {})
 
 
 class ReadDamage:
@@ -128,7 +128,7 @@ class ReadDamage:
         if not self._knows(queue, queue_offset, low, end):
             units = self._search(queue, queue_offset, low, end)
             key = (queue.topic, queue.queue_id)
-            self._stretch = _Stretch(key, queue_offset, has_expired, low, end, units)
+            self._stretch = _DamagedStretch(key, queue_offset, has_expired, low, end, units)
         elsewhere = self._stretch.units.get(queue_offset)
         if elsewhere is not None and low <= elsewhere[0] <= high - elsewhere[1]:
             record = self._log.read(*elsewhere[:2])

@@ -113,7 +113,7 @@ class MessageReader:
                 min(max_nums, config.max_transfer_count_on_message_in_disk),
                 config.max_transfer_bytes_on_message_in_disk,
             )
-            scan = _Scan(
+            scan = _PullScan(
                 (queue, queue_offset, self._log.min_offset),
                 (hot_from, hot, cold),
                 self._windows,
@@ -152,7 +152,7 @@ class MessageReader:
         return store_timestamp_of(log.read(physical_offset, _RECORD_HEAD)) or -1
 
 
-class _Scan:
+class _PullScan:
     """
     One scan along a queue for one pull.
 

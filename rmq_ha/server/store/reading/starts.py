@@ -14,23 +14,23 @@ from rmq_ha.server.store.queues.queue import ConsumeQueue
 _SLICES_AT_ONCE = 8
 
 
-class Queues(Protocol):
+class QueueLookup(Protocol):
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
 
 
-class Records(Protocol):
+class RecordSource(Protocol):
     """The parts of a store that are used here."""
 
     dispatcher: Dispatcher
 
     @property
-    def queues(self) -> Queues: ...
+    def queues(self) -> QueueLookup: ...
 
     def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
         """Return the whole record at this offset; None if no record is there."""
 
 
-def record_starting_at(store: Records, physical_offset: int) -> bytes | None:
+def record_starting_at(store: RecordSource, physical_offset: int) -> bytes | None:
     """
     Return the record that starts at a physical offset, if its queue points there.
 
@@ -55,7 +55,7 @@ def record_starting_at(store: Records, physical_offset: int) -> bytes | None:
     return record if _is_at(queue, queue.offset_by_place(physical_offset), place) else None
 
 
-def unqueued_record_at(store: Records, physical_offset: int) -> bytes | None:
+def unqueued_record_at(store: RecordSource, physical_offset: int) -> bytes | None:
     """
     Return the bytes of a prepared or rolled back record, which no queue has (spec: store.md,
     section 6.2).

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rmq_ha.base.config.properties import (
-    Property,
+    PropertyLine,
     decode,
     format_properties,
     parse,
@@ -48,8 +48,8 @@ def test_reads_as_java_does(text: str, expected: list[tuple[str, str]]) -> None:
 
 def test_counts_the_lines_of_the_file() -> None:
     assert parse("# c\n\na=b\\\n  c\nd=e\n") == [
-        Property("a", "bc", 3, 2),
-        Property("d", "e", 5, 1),
+        PropertyLine("a", "bc", 3, 2),
+        PropertyLine("d", "e", 5, 1),
     ]
 
 

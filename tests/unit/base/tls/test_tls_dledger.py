@@ -10,7 +10,7 @@ from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.tls.client import ClientTls
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.dledger.codec import encode_body
-from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode
 from rmq_ha.server.dledger.messages import MetadataRequest
 from tests.sim_kit.group import GROUP, PEER_PORT, BrokerGroup
 from tests.unit.base.tls.material import Files
@@ -44,7 +44,7 @@ def make_group(seed: int, *modes: dict[str, str], root: str = "ours") -> BrokerG
 
 def ask(group: BrokerGroup, client: RemotingClient) -> Any:
     request = MetadataRequest(group=GROUP, remote_id="n0")
-    frame = RemotingCommand(RequestCode.METADATA, body=encode_body(request))
+    frame = RemotingCommand(DLedgerRequestCode.METADATA, body=encode_body(request))
     address = f"{group.members[0].host.ip}:{PEER_PORT}"
     return group.wait(client.invoke(address, frame, 3000))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmq_ha.base.model.message import Message
+from rmq_ha.base.model.message import BrokerMessage
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.testing.cluster import HA_PORT, StoreNode, small_configuration
 from rmq_ha.testing.findings import Findings
@@ -47,7 +47,7 @@ class Place:
 
     def put(self, count: int) -> None:
         for number in range(count):
-            message = Message(
+            message = BrokerMessage(
                 topic="T",
                 queue_id=0,
                 body=f"{number}".encode() * 200,

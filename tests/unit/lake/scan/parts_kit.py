@@ -14,7 +14,7 @@ from rmq_ha.base.store_format.index import HEADER, ITEM, SLOT
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.log.walk import walk
 from rmq_ha.lake.scan.replica.facts import Facts
-from rmq_ha.lake.scan.store.index_files import IndexFile
+from rmq_ha.lake.scan.store.index_files import StoredIndexFile
 from rmq_ha.lake.scan.store.queues import Queue
 from rmq_ha.ops.offline.queues import RowFile
 
@@ -91,7 +91,7 @@ def index_of(
     count: int | None = None,
     bounds: tuple[int, int] | None = None,
     begin_ms: int = 0,
-) -> IndexFile:
+) -> StoredIndexFile:
     """:param items: hash, physical offset, seconds and the item before, from number 1 on."""
     places = [item[1] for item in items] or [0]
     low, high = bounds or (places[0], places[-1])
@@ -104,7 +104,7 @@ def index_of(
     data += b"".join(ITEM.pack(*item) for item in held)
     path = folder / f"{len(list(folder.iterdir())):017}"
     path.write_bytes(data)
-    return IndexFile(LocalFiles(), str(path), len(data), (slots, size))
+    return StoredIndexFile(LocalFiles(), str(path), len(data), (slots, size))
 
 
 def ledger_of(*given: dict[str, Any], base: int = 0) -> tuple[bytes, list[int]]:

@@ -12,7 +12,7 @@ from rmq_ha.lake.scan.replica.indexes import Counts
 from rmq_ha.lake.scan.replica.queues import Delay, QueueCheck, Tally
 from rmq_ha.lake.scan.replica.settings import common_of, open_pair
 from rmq_ha.lake.scan.replica.shared_changes import blamed_on_the_log
-from rmq_ha.lake.scan.replica.tasks import COMMON, Answer, QueueEnd
+from rmq_ha.lake.scan.replica.tasks import COMMON, ScannedEnd, TaskResult
 from rmq_ha.ops.offsets.findings import Finding
 from tests.unit.lake.spark.golden_stores import java_store
 from tests.unit.lake.spark.replica_kit import settings_of
@@ -30,16 +30,16 @@ def audited(
     return AuditResult(1, 1, [WARN], list(checked), list(counts))
 
 
-def one(at: int) -> Answer:
+def one(at: int) -> TaskResult:
     """Of the task with this number, 1 to 3."""
-    answer = Answer(compared=at, blank=10 * at, changes=100 * at, findings=[ERROR] * (at == 2))
+    answer = TaskResult(compared=at, blank=10 * at, changes=100 * at, findings=[ERROR] * (at == 2))
     answer.add_records(0, at, 2 * at)
     answer.add_records(COMMON, 1, 1)
     delay = Delay(2, 5000, at, 50 - at, 70 + at, at, 30 + at)
     checked = QueueCheck(tally(0, 1, 2, 3, 4, at), [], [delay])
     answer.add_audited(audited((1, checked), counts=((0, Counts(at, 1, 2)),)), (0, 1))
     answer.add_audited(audited((0, QueueCheck(tally(0, 5, 0, 0, 0, 0), [], []))), (0,))
-    answer.ends[0, "t", at] = QueueEnd(at, at, at, at)
+    answer.ends[0, "t", at] = ScannedEnd(at, at, at, at)
     answer.apart.append((at, at, -1))
     answer.anchors.append((at, at, at))
     return answer
@@ -47,7 +47,7 @@ def one(at: int) -> Answer:
 
 def test_answers_add_up_in_any_order() -> None:
     for order in permutations((1, 2, 3)):
-        sums = Answer()
+        sums = TaskResult()
         for at in order:
             sums.add(one(at))
         assert (sums.compared, sums.blank, sums.changes, sums.failed) == (6, 60, 600, "")
@@ -63,9 +63,9 @@ def test_answers_add_up_in_any_order() -> None:
 
 
 def test_one_task_that_could_not_read_is_enough() -> None:
-    sums = Answer()
+    sums = TaskResult()
     for failed in ("", "why", "another"):
-        sums.add(Answer(failed=failed))
+        sums.add(TaskResult(failed=failed))
     assert sums.failed == "why"
 
 
@@ -80,11 +80,11 @@ def test_one_task_that_could_not_read_is_enough() -> None:
     ],
 )
 def test_an_error_or_a_shift_is_looked_at_again(given: dict[str, Any], is_bad: bool) -> None:
-    assert Answer(**given).is_bad is is_bad
+    assert TaskResult(**given).is_bad is is_bad
 
 
 def test_what_no_key_was_counted_of_is_left_out_and_delays_are_bounded() -> None:
-    answer = Answer()
+    answer = TaskResult()
     nothing = QueueCheck(tally(0, 0, 0, 0, 0, 0), [], [])
     answer.add_audited(audited((0, nothing), counts=((0, Counts(0, 0, 0)),)), (0,))
     assert answer.keys == {}

@@ -14,7 +14,7 @@ from rmq_ha.lake.scan.replica.comparing import (
     MORE,
     MOST,
     Comparison,
-    Part,
+    LogPart,
     ReportedDifference,
     Sides,
     align_part,
@@ -292,7 +292,7 @@ def laid(
     """All numbers are of records: all have one size."""
     both = sides(folder, split(master), split(slave))
     one, other = end or (len(master), len(slave))
-    part = Part(
+    part = LogPart(
         (begin[0] * SIZE, one * SIZE), (begin[1] * SIZE, other * SIZE), shift * SIZE, is_last
     )
     return align_part(both, part, most)
@@ -418,5 +418,5 @@ def test_bytes_that_are_no_record_are_told_of_by_the_log_itself(tmp_path: Path) 
     first = log_of(*ROWS[:20])
     slave = first + junk + log_of(*ROWS[20:], base=len(first) + SIZE)
     both = sides(tmp_path, [log_of(*ROWS)], [slave])
-    part = Part((0, 40 * SIZE), (0, 41 * SIZE), 15 * SIZE, True)
+    part = LogPart((0, 40 * SIZE), (0, 41 * SIZE), 15 * SIZE, True)
     assert align_part(both, part, 10) == []

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.lake.scan import command
 from rmq_ha.lake.scan.fleet import judging
-from rmq_ha.lake.scan.fleet.facts import IDS, SUMS, WINDOWS, Replica, replicas_in
-from rmq_ha.lake.scan.fleet.judging import BrokerVerdict, Patience, judge
+from rmq_ha.lake.scan.fleet.facts import IDS, SUMS, WINDOWS, ReplicaFacts, replicas_in
+from rmq_ha.lake.scan.fleet.judging import BrokerVerdict, JudgingLimits, judge
 from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.verdict import Limits
 from tests.unit.lake.scan.fleet_kit import (
@@ -34,10 +34,10 @@ from tests.unit.lake.scan.fleet_kit import (
 from tests.unit.lake.spark.golden_stores import java_store, rows_of_log
 from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, image_of
 
-AT_REST = Patience(0)
+AT_REST = JudgingLimits(0)
 
 
-def told_of(to: Path, patience: Patience = AT_REST) -> dict[str, BrokerVerdict]:
+def told_of(to: Path, patience: JudgingLimits = AT_REST) -> dict[str, BrokerVerdict]:
     found = replicas_in(str(to))
     by_name = groupby(found, key=lambda one: one.state.broker)
     return {name: judge(list(some), Limits(), patience, NOW) for name, some in by_name}
@@ -80,7 +80,7 @@ def test_only_windows_that_differ_are_read(stores: Path, monkeypatch: pytest.Mon
     assert told["b05"].compared == 148251 - _blank(stores / "stores" / "b05" / "m")
     opened: list[str] = []
     monkeypatch.setattr(judging, "opened", lambda at, _: opened.append(at.uri))
-    told_of(stores / "facts", Patience(0, fetches=False))
+    told_of(stores / "facts", JudgingLimits(0, fetches=False))
     assert opened == []
 
 
@@ -120,7 +120,7 @@ def test_a_scan_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     state = facts_of(grows, to, now=NOW + 1, rest=read.append, ids=True, share=0)
     assert 0 < sum(read) < 30_000
     facts_of(whole, tmp_path / "once", ids=True)
-    one, other = Replica(str(to / "b-0"), state), replicas_in(str(tmp_path / "once"))[0]
+    one, other = ReplicaFacts(str(to / "b-0"), state), replicas_in(str(tmp_path / "once"))[0]
     rows = [
         table.drop_columns(["readAt"]).sort_by("low").to_pylist()
         for table in (one.table(WINDOWS), other.table(WINDOWS))
@@ -154,7 +154,7 @@ def test_what_is_wrong_with_one_store_is_kept(tmp_path: Path) -> None:
     found = {one.code for one in told.findings}
     assert {"BODY_CRC", "CQ_FORGOTTEN", "NO_REPLICA"} <= found
     assert told.outcome is Outcome.VIOLATED
-    (old,) = told_of(to, Patience(0, age_ms=-1)).values()
+    (old,) = told_of(to, JudgingLimits(0, age_ms=-1)).values()
     assert "FACTS_OLD" in {one.code for one in old.findings}
 
 

@@ -16,7 +16,7 @@ from rmq_ha.lake.scan.fleet.facts import (
     IDS,
     SUMS,
     WINDOWS,
-    Replica,
+    ReplicaFacts,
     State,
     replicas_in,
 )
@@ -54,9 +54,9 @@ def store_of(folder: Path, rows: list[Row], harm: tuple[int, ...] = ()) -> Path:
     return store_at(folder, data, FILE)
 
 
-def scanned(folder: Path, store: Path, **given: Any) -> tuple[State, Replica]:
+def scanned(folder: Path, store: Path, **given: Any) -> tuple[State, ReplicaFacts]:
     state = facts_of(store, folder / "facts", window=WINDOW, **given)
-    return state, Replica(f"{folder}/facts/b-{state.broker_id}", state)
+    return state, ReplicaFacts(f"{folder}/facts/b-{state.broker_id}", state)
 
 
 def spans(low: int, high: int) -> list[tuple[int, int]]:
@@ -194,7 +194,7 @@ def test_two_brokers_whose_names_give_one_directory_are_refused(tmp_path: Path) 
         facts_of(store, tmp_path / "facts", "a:b", window=WINDOW)
 
 
-def _added(replica: Replica) -> list[tuple[Any, ...]]:
+def _added(replica: ReplicaFacts) -> list[tuple[Any, ...]]:
     """Rows of whole windows and of the tail are of the same queues: as who reads them adds up."""
     sums: dict[tuple[Any, ...], list[int]] = {}
     for row in replica.table(SUMS).to_pylist():
@@ -273,7 +273,7 @@ def test_holes_and_what_checks_say_are_kept_anew_by_each_scan(tmp_path: Path) ->
 
     def codes(now: int, **given: Any) -> list[str]:
         state = facts_of(store, tmp_path / "facts", now=now, **given)
-        return sorted(each.code for each in Replica(f"{tmp_path}/facts/b-0", state).findings())
+        return sorted(each.code for each in ReplicaFacts(f"{tmp_path}/facts/b-0", state).findings())
 
     checks = frozenset({"queues"})
     said = codes(NOW, checks=checks)

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rmq_ha.lake.scan.fleet.facts import SCHEMAS, WINDOWS, Replica, State, directory_of, keep
+from rmq_ha.lake.scan.fleet.facts import SCHEMAS, WINDOWS, ReplicaFacts, State, directory_of, keep
 from rmq_ha.lake.scan.fleet.judging import (
     DAY_MS,
     BrokerVerdict,
-    Patience,
+    JudgingLimits,
     judge,
     matching,
     seen_twice,
@@ -29,7 +29,7 @@ MINUTE = 60_000
 
 def replica(
     to: Path, broker_id: int, windows: Sequence[Window], end: int = 0, **more: Any
-) -> Replica:
+) -> ReplicaFacts:
     """Its facts and its tables, as a scan keeps them; a window's content is a letter."""
     directory = directory_of(str(to), "b", broker_id)
     rows = [(low, high, text.encode() * 16, NOW) for low, high, text in windows]
@@ -45,11 +45,11 @@ def replica(
     append(
         Snapshot(place, "b", broker_id, role, True, 0, 0, kinds, facts), f"{directory}/snapshots"
     )
-    return Replica(directory, state)
+    return ReplicaFacts(directory, state)
 
 
-def judged(*replicas: Replica, now: int = NOW, **given: Any) -> BrokerVerdict:
-    return judge(replicas, Limits(), Patience(0, **given), now)
+def judged(*replicas: ReplicaFacts, now: int = NOW, **given: Any) -> BrokerVerdict:
+    return judge(replicas, Limits(), JudgingLimits(0, **given), now)
 
 
 def codes(told: BrokerVerdict) -> list[str]:
@@ -222,7 +222,7 @@ def test_one_store_under_two_names_is_an_error(
     assert told.is_safe is not is_one
     twice = seen_twice(sides)
     assert twice == {one.directory for one in sides} if is_one else not twice
-    other = judge(sides[:1], Limits(), Patience(0, alone=frozenset("b")), NOW, twice)
+    other = judge(sides[:1], Limits(), JudgingLimits(0, alone=frozenset("b")), NOW, twice)
     assert codes(other) == ["SAME_STORE"] * is_one + ["ALONE"]
 
 

@@ -10,7 +10,7 @@ from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.host.files import LocalFiles
 from rmq_ha.base.store_format.index import index_file_size
 from rmq_ha.lake.scan.store.directory import open_store
-from rmq_ha.lake.scan.store.index_files import IndexFile
+from rmq_ha.lake.scan.store.index_files import StoredIndexFile
 from tests.unit.lake.scan.parts_kit import Item, index_of, log_of
 
 SLOTS = 10
@@ -30,16 +30,16 @@ def chained(*hashes: int, slots: int = SLOTS, step: int = 10) -> tuple[list[Item
 ITEMS, HEADS = chained(*NUMBERS)
 
 
-def guessed(file: IndexFile) -> IndexFile:
+def guessed(file: StoredIndexFile) -> StoredIndexFile:
     """The same file for somebody who does not know its sizes."""
-    return IndexFile(LocalFiles(), file.path, file.size, None)
+    return StoredIndexFile(LocalFiles(), file.path, file.size, None)
 
 
 def test_a_file_of_another_size_than_its_numbers_make_is_refused(tmp_path: Path) -> None:
     file = index_of(tmp_path, ITEMS, HEADS, slots=SLOTS)
     assert (file.slots, file.items, file.count) == (SLOTS, 9, 6)
     with pytest.raises(CannotDecide, match="with 11 slots and 9 items it would have"):
-        IndexFile(LocalFiles(), file.path, file.size, (11, 9))
+        StoredIndexFile(LocalFiles(), file.path, file.size, (11, 9))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_items_that_do_not_fit_show_nothing(
         guessed(file)
 
 
-def ambiguous(folder: Path, **more: Any) -> IndexFile:
+def ambiguous(folder: Path, **more: Any) -> StoredIndexFile:
     """One item, and the same bytes in a row that was never written: five slots more fit as well."""
     item = (2, 30, 0, 0)
     return index_of(folder, [item, item], {2: 1}, slots=5, count=2, bounds=(30, 30), **more)

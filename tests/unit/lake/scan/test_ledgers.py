@@ -17,19 +17,19 @@ from rmq_ha.lake.scan.ledger_files import (
     PACKED,
     SCHEMA,
     UNUSABLE,
-    Reading,
-    Scope,
+    LedgerReading,
+    LedgerScope,
 )
 from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, unpack
 
 T0 = 1_700_000_000_000
-SENT = Reading(PRODUCED, "msgId", 60_000)
+SENT = LedgerReading(PRODUCED, "msgId", 60_000)
 
 
 ROW = "a row"
 
 
-def read(how: Reading, *batches: Any) -> list[dict[str, Any]]:
+def read(how: LedgerReading, *batches: Any) -> list[dict[str, Any]]:
     """What is null is left out; rows are unpacked."""
     made = list(how.batches(batches))
     assert all(batch.schema == SCHEMA and len(batch) for batch in made)
@@ -45,7 +45,7 @@ def lines(*rows: Any) -> Any:
     return pa.RecordBatch.from_pydict({LINE: pa.array(texts, pa.binary())})
 
 
-def rows_of(*rows: Any, how: Reading = SENT) -> list[dict[str, Any]]:
+def rows_of(*rows: Any, how: LedgerReading = SENT) -> list[dict[str, Any]]:
     return [row for row in read(how, lines(*rows)) if row["kind"] == ROW]
 
 
@@ -81,7 +81,7 @@ def test_a_row_in_full() -> None:
     ],
 )
 def test_every_spelling_says_the_same(given: dict[str, Any]) -> None:
-    (row,) = rows_of(given, how=Reading(DELIVERED, "msgId", 60_000))
+    (row,) = rows_of(given, how=LedgerReading(DELIVERED, "msgId", 60_000))
     assert (row["id"], row["group"], row["atMs"], row["queueId"]) == ("A", "g", T0, 1)
 
 
@@ -153,15 +153,15 @@ def test_a_batch_has_several_ids() -> None:
 @pytest.mark.parametrize(
     ("scope", "ids"),
     [
-        (Scope(), "ABCD"),
-        (Scope(topics=["t"]), "ABD"),  # without a topic it may be any
-        (Scope(brokers=["b"]), "A"),
-        (Scope(from_ms=T0), "BCD"),  # without a time, too
-        (Scope(to_ms=T0), "AD"),
-        (Scope(from_ms=T0, to_ms=T0 + 1), "BD"),
+        (LedgerScope(), "ABCD"),
+        (LedgerScope(topics=["t"]), "ABD"),  # without a topic it may be any
+        (LedgerScope(brokers=["b"]), "A"),
+        (LedgerScope(from_ms=T0), "BCD"),  # without a time, too
+        (LedgerScope(to_ms=T0), "AD"),
+        (LedgerScope(from_ms=T0, to_ms=T0 + 1), "BD"),
     ],
 )
-def test_only_what_is_asked_about_is_kept(scope: Scope, ids: str) -> None:
+def test_only_what_is_asked_about_is_kept(scope: LedgerScope, ids: str) -> None:
     given = [
         {"msgId": "A", "topic": "t", "brokerName": "b", "sentAt": T0 - 1},
         {"msgId": "B", "topic": "t", "brokerName": "c", "sentAt": T0},

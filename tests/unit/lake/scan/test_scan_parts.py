@@ -14,7 +14,7 @@ from rmq_ha.base.model.message import Address
 from rmq_ha.base.store_files import WINDOW
 from rmq_ha.base.store_format.commitlog import Record, encode_record
 from rmq_ha.lake.scan.command import LEAST_WINDOW, Size
-from rmq_ha.lake.scan.fleet.facts import Replica, directory_of
+from rmq_ha.lake.scan.fleet.facts import ReplicaFacts, directory_of
 from rmq_ha.lake.scan.log.columns import _is_utf8, _unchecked
 from rmq_ha.lake.scan.reducing import ROW, RUN, SUMS, Reduction
 from rmq_ha.lake.scan.replica.auditing import Side
@@ -48,7 +48,7 @@ def test_a_size_that_makes_no_sense_is_refused(said: object, why: str) -> None:
 
 def test_the_files_of_a_kind_hold_its_rows(java: Path, tmp_path: Path) -> None:
     state = facts_of(java, tmp_path, ids=True)
-    replica = Replica(directory_of(str(tmp_path), "b", 0), state)
+    replica = ReplicaFacts(directory_of(str(tmp_path), "b", 0), state)
     kinds = {one.kind for one in state.files}
     assert kinds >= {"sums", "ids", "windows"}
     for kind in kinds:

@@ -9,7 +9,7 @@ from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.host.files import LocalFiles
 from rmq_ha.lake.scan.replica.auditing import Side
 from rmq_ha.lake.scan.replica.codes import finding
-from rmq_ha.lake.scan.replica.comparing import MORE, Part, ReportedDifference
+from rmq_ha.lake.scan.replica.comparing import MORE, LogPart, ReportedDifference
 from rmq_ha.lake.scan.replica.logs import Log
 from rmq_ha.lake.scan.replica.shifts import (
     Region,
@@ -19,7 +19,7 @@ from rmq_ha.lake.scan.replica.shifts import (
     _moved,
     regions_of,
 )
-from rmq_ha.lake.scan.replica.tasks import Answer, Answers, Landmarks, ShiftedPart, Task, Work
+from rmq_ha.lake.scan.replica.tasks import Answers, Landmarks, ShiftedPart, Task, TaskResult, Work
 from rmq_ha.ops.offsets.findings import Finding
 
 SPLIT = 800
@@ -142,7 +142,7 @@ def test_what_moved_is_named_as_what_was_lost_and_by_where_it_is_now() -> None:
 class Asked:
     """Somebody who runs tasks, and remembers what was asked."""
 
-    def __init__(self, answer: Callable[[Task], Answer]) -> None:
+    def __init__(self, answer: Callable[[Task], TaskResult]) -> None:
         self.asked: list[tuple[str, list[Task], bool]] = []
         self._answer = answer
 
@@ -169,8 +169,8 @@ def laid(
     return places(found.findings)
 
 
-def lost(task: Task) -> Answer:
-    return Answer(told=[at("RECORD_LOST", task.number, b"%d" % task.number)], changes=1)
+def lost(task: Task) -> TaskResult:
+    return TaskResult(told=[at("RECORD_LOST", task.number, b"%d" % task.number)], changes=1)
 
 
 def test_a_short_region_is_one_task_that_tells_at_once() -> None:
@@ -178,11 +178,13 @@ def test_a_short_region_is_one_task_that_tells_at_once() -> None:
     assert laid(asked, (100 + 2 * SPLIT, 100 + 2 * SPLIT)) == [("RECORD_LOST", 0)]
     ((_, tasks, is_apart),) = asked.asked
     end = 100 + 2 * SPLIT
-    assert tasks == [ShiftedPart(0, Part((0, end), (0, end), 100, True), MOST, True)]
+    assert tasks == [ShiftedPart(0, LogPart((0, end), (0, end), 100, True), MOST, True)]
     assert is_apart
     asked = Asked(lost)
     laid(asked, (500, 600), is_whole=False)
-    assert asked.asked[0][1] == [ShiftedPart(0, Part((0, 500), (0, 500), 100, False), MOST, True)]
+    assert asked.asked[0][1] == [
+        ShiftedPart(0, LogPart((0, 500), (0, 500), 100, False), MOST, True)
+    ]
 
 
 @pytest.mark.parametrize("ends", [(2000, 1700), (1700, 2000), (1701, 1700)])
@@ -191,13 +193,13 @@ def test_a_long_region_is_cut_where_both_logs_have_the_same(ends: tuple[int, int
     marks = {1: (900, 1000), 2: (1000, 1100), 5: (1690, 1695)}
     outside = {8: (60, 99), 9: (5000, 5000)}
 
-    def answer(task: Task) -> Answer:
+    def answer(task: Task) -> TaskResult:
         if not isinstance(task, Landmarks):
-            return lost(task) if task.number != 0 else Answer()
+            return lost(task) if task.number != 0 else TaskResult()
         here = {run: at for run, at in marks.items() if task.low <= at[task.side] < task.high}
         if task.low == 100:
             here |= outside
-        return Answer(anchors=[(task.side, run, at[task.side]) for run, at in here.items()])
+        return TaskResult(anchors=[(task.side, run, at[task.side]) for run, at in here.items()])
 
     asked = Asked(answer)
     found = laid(asked, ends)
@@ -212,8 +214,8 @@ def test_a_long_region_is_cut_where_both_logs_have_the_same(ends: tuple[int, int
     assert not picking[2]
     # The second landmark is too near to the first, and the last one too near to that.
     parts = [
-        Part((0, 900), (0, 1000), 100, False),
-        Part((900, ends[0]), (1000, ends[1]), -1, True),
+        LogPart((0, 900), (0, 1000), 100, False),
+        LogPart((900, ends[0]), (1000, ends[1]), -1, True),
     ]
     assert first[1:] == (
         [ShiftedPart(at, part, MOST, False) for at, part in enumerate(parts)],
@@ -224,7 +226,7 @@ def test_a_long_region_is_cut_where_both_logs_have_the_same(ends: tuple[int, int
 
 
 def test_landmarks_are_at_least_as_far_apart_as_bytes_are() -> None:
-    asked = Asked(lambda task: Answer())
+    asked = Asked(lambda task: TaskResult())
     nothing: Any = None
     side = Side("m", nothing, Log(LocalFiles(), [], 100), 0)
     Shifts(asked.run, Work((side, side), frozenset(), 16), 4).aligned(
@@ -234,7 +236,7 @@ def test_landmarks_are_at_least_as_far_apart_as_bytes_are() -> None:
 
 
 def test_each_long_region_has_landmarks_of_its_own_and_a_short_one_has_none() -> None:
-    asked = Asked(lambda task: Answer())
+    asked = Asked(lambda task: TaskResult())
     nothing: Any = None
     side = Side("m", nothing, Log(LocalFiles(), [], 9000), 0)
     compared = [(0, 2000), (2000, 2500), (2500, 3000), (3000, 3500), (3500, 9000)]
@@ -255,10 +257,10 @@ def test_each_long_region_has_landmarks_of_its_own_and_a_short_one_has_none() ->
 
 def test_of_more_changes_than_are_told_it_is_said_that_there_are_more() -> None:
     told = [at("RECORD_LOST", 5, b"5")]
-    assert laid(Asked(lambda task: Answer(told=told, changes=1)), (500, 500)) == [
+    assert laid(Asked(lambda task: TaskResult(told=told, changes=1)), (500, 500)) == [
         ("RECORD_LOST", 5)
     ]
-    more = laid(Asked(lambda task: Answer(told=told, changes=2)), (500, 500))
+    more = laid(Asked(lambda task: TaskResult(told=told, changes=2)), (500, 500))
     assert more == [("RECORD_LOST", 5), (MORE, 5)]
 
 
@@ -273,10 +275,10 @@ def test_where_nothing_is_out_of_step_nobody_is_asked() -> None:
 
 
 def test_a_task_that_could_not_read_ends_it() -> None:
-    def answer(task: Task) -> Answer:
-        return Answer(failed="gone" if isinstance(task, ShiftedPart) else "")
+    def answer(task: Task) -> TaskResult:
+        return TaskResult(failed="gone" if isinstance(task, ShiftedPart) else "")
 
     with pytest.raises(CannotDecide, match="gone"):
         laid(Asked(answer), (500, 500))
     with pytest.raises(CannotDecide, match="no marks"):
-        laid(Asked(lambda task: Answer(failed="no marks" if task.number else "")), (9000, 9000))
+        laid(Asked(lambda task: TaskResult(failed="no marks" if task.number else "")), (9000, 9000))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.lake.scan import ledger_compare
-from rmq_ha.lake.scan.ledger_compare import SCHEMA, LedgerComparison, Span
+from rmq_ha.lake.scan.ledger_compare import SCHEMA, LedgerComparison, LedgerSpan
 from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, STORED, TOLD, keys_hashes
 
 KINDS = {
@@ -39,9 +39,9 @@ def got(id: str = "a", **given: Any) -> dict[str, Any]:
     return {"side": DELIVERED, "id": id, **told, **given}
 
 
-def spans(rows: list[dict[str, Any]], side: int) -> list[Span]:
+def spans(rows: list[dict[str, Any]], side: int) -> list[LedgerSpan]:
     mine = [row for row in rows if row["side"] == side]
-    return [Span(row["topic"], row["group"], 1, row["atMs"], row["atMs"]) for row in mine]
+    return [LedgerSpan(row["topic"], row["group"], 1, row["atMs"], row["atMs"]) for row in mine]
 
 
 def sieve_for(

@@ -9,18 +9,18 @@ import pytest
 from rmq_ha.base.store_format.commitlog import encode_blank
 from rmq_ha.base.store_format.consumequeue import UNIT
 from rmq_ha.lake.scan.replica.auditing import CHECKS, CRC
-from rmq_ha.lake.scan.replica.comparing import Part
+from rmq_ha.lake.scan.replica.comparing import LogPart
 from rmq_ha.lake.scan.replica.settings import open_pair
 from rmq_ha.lake.scan.replica.tasks import (
     COMMON,
-    Answer,
     Doubt,
     Landmarks,
-    QueueEnd,
+    ScannedEnd,
     ShiftedPart,
     Stretch,
     Survey,
     Task,
+    TaskResult,
     Work,
     plan,
     run,
@@ -92,14 +92,14 @@ def work_at(master: Path, slave: Path, checks: frozenset[str] = frozenset(CHECKS
     return Work(sides, checks, 1 << 20)
 
 
-def answered(work: Work, task: Task) -> Answer:
-    answer = Answer()
+def answered(work: Work, task: Task) -> TaskResult:
+    answer = TaskResult()
     run(work, task, answer)
     assert not answer.failed
     return answer
 
 
-def codes(answer: Answer) -> list[tuple[str, str | None, int | None]]:
+def codes(answer: TaskResult) -> list[tuple[str, str | None, int | None]]:
     return sorted((each.code, each.broker, each.physical_offset) for each in answer.findings)
 
 
@@ -189,7 +189,7 @@ def test_what_differs_behind_a_blank_has_no_meaning(tmp_path: Path) -> None:
 # Queues and index files by themselves
 
 
-def survey_of(work: Work, *queues: tuple[str, int], index_file: int = -1) -> Answer:
+def survey_of(work: Work, *queues: tuple[str, int], index_file: int = -1) -> TaskResult:
     return answered(work, Survey(0, 1, queues, index_file, 0, work.sides[1].log.stop))
 
 
@@ -210,7 +210,7 @@ def test_a_survey_says_where_each_queue_ends(java: Path, image: StoreImage, tmp_
     for name in names:
         queue = image.queues[name]
         units = [queue.unit(at) for at in range(queue.start, queue.end)]
-        wanted = QueueEnd(len(units), sum(units[-1][:2]), queue.end - 1, queue.start)
+        wanted = ScannedEnd(len(units), sum(units[-1][:2]), queue.end - 1, queue.start)
         if name == ("TopicB", 1):  # what the file behind the short one has
             wanted = wanted._replace(entries=queue.end - 40, first=40)
         assert answer.ends[1, *name] == wanted
@@ -279,7 +279,7 @@ def test_landmarks_are_picked_of_one_side_and_of_runs_that_begin_in_a_part(
 @pytest.mark.parametrize("tells", [False, True])
 def test_differences_are_counted_and_told_if_somebody_asks(tmp_path: Path, tells: bool) -> None:
     work = work_of(tmp_path, log_of(*ROWS), log_of(*LOST))
-    part = Part((0, len(ROWS) * SIZE), (0, len(LOST) * SIZE), 3 * SIZE, True)
+    part = LogPart((0, len(ROWS) * SIZE), (0, len(LOST) * SIZE), 3 * SIZE, True)
     answer = answered(work, ShiftedPart(0, part, 100, tells))
     assert answer.changes == 2
     told = [(each.finding.code, each.finding.physical_offset) for each in answer.told]
@@ -289,7 +289,7 @@ def test_differences_are_counted_and_told_if_somebody_asks(tmp_path: Path, tells
 def test_a_store_that_vanishes_is_an_answer(tmp_path: Path) -> None:
     work = work_of(tmp_path, log_of(*ROWS), log_of(*ROWS))
     (tmp_path / "s" / "commitlog" / f"{0:020}").unlink()
-    answer = Answer()
+    answer = TaskResult()
     run(work, Stretch(0, 0, 9 * SIZE, BOTH, True), answer)
     assert str(tmp_path / "s") in answer.failed
     assert answer.records == {}

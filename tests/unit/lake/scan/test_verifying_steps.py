@@ -14,13 +14,13 @@ from rmq_ha.lake.scan.replica.auditing import INDEX, QUEUES
 from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.settings import Settings
 from rmq_ha.lake.scan.replica.tasks import (
-    Answer,
     Answers,
     Doubt,
-    QueueEnd,
+    ScannedEnd,
     Stretch,
     Survey,
     Task,
+    TaskResult,
     Work,
 )
 from rmq_ha.lake.scan.replica.verifying import ReplicaComparison, verify
@@ -57,7 +57,7 @@ class Tasks:
     :param say: by a word of the label, task and how often it was asked: the answer.
     """
 
-    def __init__(self, **say: Callable[[Any, int], Answer]) -> None:
+    def __init__(self, **say: Callable[[Any, int], TaskResult]) -> None:
         self._say = say
         self.asked: list[tuple[str, list[Task], bool]] = []
         self.work: dict[str, Work] = {}
@@ -67,13 +67,15 @@ class Tasks:
         self.work[label] = work
         times = len(self.of(label))
         says = next((say for word, say in self._say.items() if word in label), None)
-        return {task.number: says(task, times) if says is not None else Answer() for task in tasks}
+        return {
+            task.number: says(task, times) if says is not None else TaskResult() for task in tasks
+        }
 
     def of(self, word: str) -> list[list[Any]]:
         return [tasks for label, tasks, _ in self.asked if word in label]
 
 
-def always(answer: Answer) -> Callable[[Task, int], Answer]:
+def always(answer: TaskResult) -> Callable[[Task, int], TaskResult]:
     return lambda task, time: answer
 
 
@@ -118,9 +120,9 @@ def test_what_is_wrong_in_a_store_that_moves_is_looked_at_again(
     sizes = iter(range(10, 20))
     watched = Watched(lambda: [store_of(tmp_path / name, next(sizes)) for name in grows])
 
-    def say(task: Stretch, time: int) -> Answer:
+    def say(task: Stretch, time: int) -> TaskResult:
         is_bad = task.number in (1, 3) and time <= bad_times
-        return Answer(findings=[BAD] if is_bad else [], compared=1)
+        return TaskResult(findings=[BAD] if is_bad else [], compared=1)
 
     tasks = Tasks(bytes=say)
     settings = settings_of(*stores, split=2 * SIZE)._replace(pause_ms=7)
@@ -140,7 +142,7 @@ def test_only_so_many_parts_are_looked_at_again(
 ) -> None:
     monkeypatch.setattr(verifying, "_MOST_AGAIN", 2)
     stores = [store_of(tmp_path / name, 9, is_open=True) for name in "ms"]
-    tasks = Tasks(bytes=lambda task, time: Answer(findings=[BAD] * (task.number > 0)))
+    tasks = Tasks(bytes=lambda task, time: TaskResult(findings=[BAD] * (task.number > 0)))
     verified(settings_of(*stores, split=2 * SIZE), tasks)
     assert [[task.number for task in some] for some in tasks.of(STRETCHES)][1:] == [[1, 2]]
 
@@ -148,7 +150,7 @@ def test_only_so_many_parts_are_looked_at_again(
 @pytest.mark.parametrize("number", [0, 4])
 def test_a_task_that_could_not_read_ends_all(tmp_path: Path, number: int) -> None:
     stores = [store_of(tmp_path / name, 9) for name in "ms"]
-    tasks = Tasks(bytes=lambda task, time: Answer(failed="gone" * (task.number == number)))
+    tasks = Tasks(bytes=lambda task, time: TaskResult(failed="gone" * (task.number == number)))
     with pytest.raises(CannotDecide, match="gone"):
         verified(settings_of(*stores, split=2 * SIZE), tasks)
 
@@ -211,18 +213,18 @@ def test_stretches_end_with_files_and_begin_where_somebody_says(java: Path, star
 # How far queues were built, and what their sums say
 
 
-def end(entries: int, behind: int, last: int, first: int = 0) -> QueueEnd:
-    return QueueEnd(entries, behind, last, first)
+def end(entries: int, behind: int, last: int, first: int = 0) -> ScannedEnd:
+    return ScannedEnd(entries, behind, last, first)
 
 
-def with_ends(ends: dict[Key, QueueEnd], **sums: Any) -> Tasks:
+def with_ends(ends: dict[Key, ScannedEnd], **sums: Any) -> Tasks:
     """:param sums: of the first stretch."""
 
-    def survey(task: Survey, time: int) -> Answer:
-        return Answer(ends=ends if task.number == 0 else {})
+    def survey(task: Survey, time: int) -> TaskResult:
+        return TaskResult(ends=ends if task.number == 0 else {})
 
-    def stretch(task: Stretch, time: int) -> Answer:
-        return Answer(**sums) if task.number == 0 else Answer()
+    def stretch(task: Stretch, time: int) -> TaskResult:
+        return TaskResult(**sums) if task.number == 0 else TaskResult()
 
     return Tasks(queues=survey, bytes=stretch)
 
@@ -235,7 +237,7 @@ def pair_of(folder: Path, master: int, slave: int, **given: Any) -> Settings:
     return settings_of(*stores, **given)
 
 
-ENDS: dict[Key, QueueEnd] = {
+ENDS: dict[Key, ScannedEnd] = {
     (0, "t", 0): end(3, 3 * SIZE, 2),
     (0, "t", 1): end(5, 9 * SIZE, 4),
     (0, "u", 0): end(4, 7 * SIZE, 3),
@@ -355,7 +357,9 @@ def test_queues_with_more_entries_than_records_are_in_doubt(
     tallies = {(0, "t", 1): [2, 1, 0, 0, 0], (1, "t", 2): [2, 0, 5, 0, 0]}
     found = finding("CQ_DANGLING", topic="t")
     tasks = with_ends(ends, tallies=tallies)
-    tasks._say["doubt"] = lambda task, time: Answer(findings=[found._replace(queue_id=task.number)])
+    tasks._say["doubt"] = lambda task, time: TaskResult(
+        findings=[found._replace(queue_id=task.number)]
+    )
     told = verified(pair_of(tmp_path, 9, 9), tasks)
     (doubts,) = tasks.of(DOUBTS)
     assert doubts == [
@@ -426,7 +430,7 @@ def test_each_finding_is_told_once(tmp_path: Path) -> None:
         one._replace(queue_id=2), one._replace(queue_offset=3), one._replace(physical_offset=4),
         one._replace(expected="6"),
     ]  # fmt: skip
-    tasks = Tasks(bytes=lambda task, time: Answer(findings=[one, *others, one, *others]))
+    tasks = Tasks(bytes=lambda task, time: TaskResult(findings=[one, *others, one, *others]))
     told = verified(settings, tasks)
     assert [each for each in told.findings if each.code.startswith("CQ_")] == [one, *others]
 
@@ -436,7 +440,9 @@ def test_errors_without_a_place_are_counted_but_lie_nowhere(tmp_path: Path) -> N
     settings = pair_of(tmp_path, 1, 1)
     bad = finding("BODY_CRC", broker="x")
     found = [bad, *(bad._replace(physical_offset=at) for at in (0, 1, 1, 50))]
-    tasks = Tasks(bytes=lambda task, time: Answer(findings=[*found, found[2]._replace(topic="t")]))
+    tasks = Tasks(
+        bytes=lambda task, time: TaskResult(findings=[*found, found[2]._replace(topic="t")])
+    )
     told = verified(settings, tasks)
     assert SIZE < 120
     assert told.errors == 5
@@ -448,7 +454,7 @@ def test_the_first_difference_is_the_one_nearest_to_the_start(tmp_path: Path) ->
     settings = pair_of(tmp_path, 9, 9)
     places = [50, 7, None, 3]
     for count, first in ((1, 50), (2, 7), (3, None), (4, None)):
-        answer = Answer(findings=[BAD._replace(physical_offset=at) for at in places[:count]])
+        answer = TaskResult(findings=[BAD._replace(physical_offset=at) for at in places[:count]])
         answer.findings.append(finding("BODY_CRC", physical_offset=1))
         told = verified(settings, Tasks(bytes=always(answer)))
         assert told.first is not None
@@ -467,7 +473,7 @@ def test_logs_that_part_are_compared_up_to_there(tmp_path: Path, master: int, sl
     for store, count, name in zip(stores, (master, slave), (b"m", b"s"), strict=True):
         own = [{**row, "body": b"%b%04d" % (name, at)} for at, row in enumerate(ROWS[4:count])]
         (store / "commitlog" / f"{0:020}").write_bytes(log_of(*ROWS[:4], *own).ljust(FILE, b"\0"))
-    tasks = Tasks(bytes=lambda task, time: Answer(apart=[(task.low, task.high, task.low)]))
+    tasks = Tasks(bytes=lambda task, time: TaskResult(apart=[(task.low, task.high, task.low)]))
     told = verified(settings_of(*stores, start=SIZE, checks=frozenset()), tasks)
     compared = [row for row in stretches(tasks) if row[3]]
     assert compared == [(SIZE, 4 * SIZE, (0, 1), True)]
@@ -522,7 +528,7 @@ def test_one_store_is_told_of_under_its_own_name_alone(tmp_path: Path) -> None:
     store = store_of(tmp_path / "m", 9)
     names = [str(store), f"{store} (again)"]
     found = [BAD._replace(broker=name) for name in names]
-    tasks = Tasks(bytes=always(Answer(findings=found)))
+    tasks = Tasks(bytes=always(TaskResult(findings=found)))
     told = verified(settings_of(store, store), tasks)
     assert told.names == names
     assert told.is_alone
@@ -532,7 +538,9 @@ def test_one_store_is_told_of_under_its_own_name_alone(tmp_path: Path) -> None:
 
 def test_numbers_and_verdict_are_those_of_the_sums(tmp_path: Path) -> None:
     records = {0: [7, 70], 1: [6, 60], -2: [5, 50]}
-    tasks = Tasks(bytes=always(Answer(records=records, compared=9, blank=2, keys={1: [4, 0, 1]})))
+    tasks = Tasks(
+        bytes=always(TaskResult(records=records, compared=9, blank=2, keys={1: [4, 0, 1]}))
+    )
     told = verified(pair_of(tmp_path, 9, 9, start=SIZE), tasks)
     assert told.numbers == {
         "from": SIZE, "to": 9 * SIZE, "bytesCompared": 9, "bytesWithoutMeaning": 2,
@@ -560,5 +568,5 @@ def test_errors_are_counted_along_what_was_compared(tmp_path: Path) -> None:
     assert width > 1
     places = [low, low + width - 1, low + width, low + 5 * width + 1]
     found = [finding("BODY_CRC", broker="x", physical_offset=at) for at in places]
-    told = verified(settings, Tasks(bytes=always(Answer(findings=found))))
+    told = verified(settings, Tasks(bytes=always(TaskResult(findings=found))))
     assert told.along == [(low, 2), (low + width, 1), (low + 5 * width, 1)]

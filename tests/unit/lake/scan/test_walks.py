@@ -8,7 +8,7 @@ import pytest
 from rmq_ha.base.store_format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD, encode_blank
 from rmq_ha.base.store_format.dledger_values import TERM_TOPIC
 from rmq_ha.lake.scan.log.walk import walk
-from rmq_ha.ops.offline.chain import Layout, Tail
+from rmq_ha.ops.offline.chain import ChainEnding, Layout
 from tests.unit.lake.scan.parts_kit import ledger_of, log_of
 
 BASE = 7 << 30
@@ -26,7 +26,7 @@ def test_the_smallest_record_is_one_and_may_be_the_last_bytes() -> None:
         assert len(data) == count * RECORD_OVERHEAD
         found = walk(data, BASE)
         assert found.positions.tolist() == [at * RECORD_OVERHEAD for at in range(count)]
-        assert (found.end, found.tail, found.reason) == (len(data), Tail.MORE, "")
+        assert (found.end, found.tail, found.reason) == (len(data), ChainEnding.MORE, "")
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
@@ -49,19 +49,19 @@ def test_a_walk_ends_at_the_first_record_that_is_none_and_says_why(
     assert found.shape is not None
     assert len(found.shape.body) == bad
     reason = f"a record that says that it is at {77 + bad}" if is_moved else ADDS_NOT_UP
-    assert found[2:6] == (bad * size, Tail.TORN, reason, 0)
+    assert found[2:6] == (bad * size, ChainEnding.TORN, reason, 0)
 
 
 @pytest.mark.parametrize(
     ("behind", "tail"),
     [
-        (encode_blank(200).ljust(200, b"x"), Tail.BLANK),
-        (pack(">iI", RECORD_OVERHEAD - 1, MESSAGE_MAGIC) + bytes(200), Tail.TORN),
-        (log_of({}, base=BASE + 2 * len(log_of({})))[:-1], Tail.MORE),
+        (encode_blank(200).ljust(200, b"x"), ChainEnding.BLANK),
+        (pack(">iI", RECORD_OVERHEAD - 1, MESSAGE_MAGIC) + bytes(200), ChainEnding.TORN),
+        (log_of({}, base=BASE + 2 * len(log_of({})))[:-1], ChainEnding.MORE),
     ],
     ids=["a blank", "less than any record has", "a record that is cut off"],
 )
-def test_a_walk_ends_where_magic_and_size_make_no_record(behind: bytes, tail: Tail) -> None:
+def test_a_walk_ends_where_magic_and_size_make_no_record(behind: bytes, tail: ChainEnding) -> None:
     data = log_of({}, {}, base=BASE)
     found = walk(data + behind, BASE)
     assert (len(found.positions), found.end, found.tail) == (2, len(data), tail)
@@ -97,7 +97,7 @@ def test_an_entry_that_says_another_place_or_length_ends_the_walk(at: int) -> No
     data, places = ledger_of({}, {}, {}, base=BASE)
     found = walk(harmed(data, places[1] + at, b"\x00\x00\x00\x09"), BASE, 0, Layout.DLEDGER)
     assert (found.positions.tolist(), found.end) == ([48], places[1])
-    assert found.tail is Tail.TORN
+    assert found.tail is ChainEnding.TORN
 
 
 def test_entries_that_hold_no_record_of_a_queue_are_left_out() -> None:

@@ -167,11 +167,11 @@ def test_a_fleet_is_fetched_from_unless_somebody_forbids_it(
     command = Command(monkeypatch, fleet.verify_fleet, fleet, (fleet, "verify"))
     assert command("facts") == "facts"
     named = {"looks_for_ids": False}
-    assert command.asked[1:] == (judging.Patience(20_000, DAY, True), NOW, named)
+    assert command.asked[1:] == (judging.JudgingLimits(20_000, DAY, True), NOW, named)
     assert command.told == ("verify-fleet", {"directory": "facts"})
     command("facts", "--no-fetch", "--ids", "--max-age", "1h", "--max-skew", "0s")
     named = {"looks_for_ids": True}
-    assert command.asked[1:] == (judging.Patience(0, 3_600_000, False), NOW, named)
+    assert command.asked[1:] == (judging.JudgingLimits(0, 3_600_000, False), NOW, named)
 
 
 # Replicas

@@ -18,7 +18,7 @@ from rmq_ha.base.wire.stat_bodies import TopicOffset, TopicStatsTable
 from rmq_ha.client.blocking import READER_GROUP
 from rmq_ha.client.lookup.asking import Ask
 from rmq_ha.client.rules.errors import NoNameServer, NoRoute
-from rmq_ha.lake.spark.source.live import Ends, LiveQueues, _Puller
+from rmq_ha.lake.spark.source.live import Ends, LiveQueues, _BrokerPuller
 from rmq_ha.lake.spark.source.live_reading import BrokerAway
 from rmq_ha.lake.spark.source.live_routes import NameServerRoutes, OneBroker
 from rmq_ha.lake.spark.source.options import parse_options
@@ -310,7 +310,7 @@ def test_when_a_message_was_stored_is_asked_for_in_the_groups_name(
     options = parse_options({"namesrv": "n:1", "subscribe": "t", "tags": "a", **given})
     routes = cluster(client)._routes
     for where, stored, address in ((routes, 99, MASTER), ({0: "here"}, -1, "here")):
-        puller = _Puller(client, options, where)
+        puller = _BrokerPuller(client, options, where)
         assert puller.stored_at(QueueId("t", "a", 0), 7) == stored
         asked, command = seen[-1]
         assert asked == address

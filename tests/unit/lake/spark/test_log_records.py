@@ -19,7 +19,7 @@ from rmq_ha.lake.scan.log.columns import ARROW, COLUMNS, repeated, schema_of
 from rmq_ha.lake.scan.log.columns import times as arrow_times
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.log.walk import walk
-from rmq_ha.ops.offline.chain import Tail
+from rmq_ha.ops.offline.chain import ChainEnding
 from tests.kits.draws import draws
 
 BASE = 1 << 40
@@ -299,6 +299,6 @@ def test_the_types_are_sparks() -> None:
 
 def test_an_end_inside_the_last_head_is_no_record() -> None:
     """A walk over nothing finds nothing."""
-    assert walk(b"", 0).tail is Tail.MORE
+    assert walk(b"", 0).tail is ChainEnding.MORE
     assert len(read(b"")) == 0
     assert read(b"").batch(COLUMNS).num_rows == 0

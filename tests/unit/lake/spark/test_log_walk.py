@@ -24,7 +24,7 @@ from rmq_ha.base.store_format.dledger import BLANK, decode_header, encode_header
 from rmq_ha.base.store_format.dledger_values import TERM_TOPIC, Entry
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.log.walk import walk
-from rmq_ha.ops.offline.chain import Layout, Tail, chain, first_record
+from rmq_ha.ops.offline.chain import ChainEnding, Layout, chain, first_record
 from tests.kits.draws import draws
 
 BASE = 7 << 30
@@ -70,7 +70,7 @@ def agrees(data: bytes, base: int = BASE) -> None:
     found = walk(data, base)
     assert (found.positions.tolist(), found.end) == (places, end)
     assert found.sizes.tolist() == np.diff([*places, end]).tolist()
-    assert found.tail is not Tail.TORN or found.reason
+    assert found.tail is not ChainEnding.TORN or found.reason
     records = Records(data, base, found.positions, found.shape)
     assert records.physical_offset.tolist() == [base + place for place in places]
     plain = chain(data, base)
@@ -123,25 +123,25 @@ def test_junk_is_no_log(junk: bytes, base: int) -> None:
 @pytest.mark.parametrize(
     ("behind", "tail", "needed"),
     [
-        (b"", Tail.MORE, 8),
-        (bytes(7), Tail.MORE, 8),
-        (bytes(8), Tail.NOT_WRITTEN, 0),
-        (encode_blank(8), Tail.BLANK, 0),
-        (encode_blank(400) + b"junk", Tail.BLANK, 0),
-        (b"junkjunk", Tail.TORN, 0),
-        (bytes(7) + b"\1", Tail.TORN, 0),
-        (record(0)[:-1], Tail.MORE, len(record(0))),
-        (record(0), Tail.TORN, 0),
-        (b"\0\0\0\x5a" + MESSAGE_MAGIC.to_bytes(4, "big"), Tail.TORN, 0),
-        (b"\x7f\0\0\0" + MESSAGE_MAGIC.to_bytes(4, "big"), Tail.TORN, 0),
+        (b"", ChainEnding.MORE, 8),
+        (bytes(7), ChainEnding.MORE, 8),
+        (bytes(8), ChainEnding.NOT_WRITTEN, 0),
+        (encode_blank(8), ChainEnding.BLANK, 0),
+        (encode_blank(400) + b"junk", ChainEnding.BLANK, 0),
+        (b"junkjunk", ChainEnding.TORN, 0),
+        (bytes(7) + b"\1", ChainEnding.TORN, 0),
+        (record(0)[:-1], ChainEnding.MORE, len(record(0))),
+        (record(0), ChainEnding.TORN, 0),
+        (b"\0\0\0\x5a" + MESSAGE_MAGIC.to_bytes(4, "big"), ChainEnding.TORN, 0),
+        (b"\x7f\0\0\0" + MESSAGE_MAGIC.to_bytes(4, "big"), ChainEnding.TORN, 0),
         (
             MAX_RECORD_SIZE.to_bytes(4, "big") + MESSAGE_MAGIC.to_bytes(4, "big"),
-            Tail.MORE,
+            ChainEnding.MORE,
             MAX_RECORD_SIZE,
         ),
     ],
 )
-def test_what_stands_behind_the_records(behind: bytes, tail: Tail, needed: int) -> None:
+def test_what_stands_behind_the_records(behind: bytes, tail: ChainEnding, needed: int) -> None:
     """A claim of more than any record has is no reason to wait for more."""
     data = log(3)
     found = walk(data + behind, BASE)
@@ -212,13 +212,13 @@ def test_the_records_of_a_dledger_lie_48_bytes_behind_their_entries() -> None:
     data, places = ledger()
     found = walk(data + BLANK.pack(-1, 100), BASE, 0, Layout.DLEDGER)
     assert found.positions.tolist() == places
-    assert (found.end, found.tail) == (len(data), Tail.BLANK)
+    assert (found.end, found.tail) == (len(data), ChainEnding.BLANK)
     records = Records(data, BASE, found.positions, found.shape)
     assert records.physical_offset.tolist() == [BASE + place for place in places]
     assert records.crc_ok().all()
-    assert walk(data + bytes(60), BASE, 0, Layout.DLEDGER).tail is Tail.NOT_WRITTEN
-    assert walk(data + b"x" * 60, BASE, 0, Layout.DLEDGER).tail is Tail.TORN
-    assert walk(data[:-1], BASE, 0, Layout.DLEDGER).tail is Tail.MORE
+    assert walk(data + bytes(60), BASE, 0, Layout.DLEDGER).tail is ChainEnding.NOT_WRITTEN
+    assert walk(data + b"x" * 60, BASE, 0, Layout.DLEDGER).tail is ChainEnding.TORN
+    assert walk(data[:-1], BASE, 0, Layout.DLEDGER).tail is ChainEnding.MORE
     assert (
         walk(data, BASE + 1, 0, Layout.DLEDGER).reason == f"an entry that says that it is at {BASE}"
     )
@@ -240,7 +240,7 @@ def test_entries_that_java_wrote_are_read() -> None:
     assert (found.positions.tolist(), found.end) == ([48, 208], 320)
     assert Records(data, 0, found.positions, found.shape).physical_offset.tolist() == [48, 208]
     blank = bytes.fromhex(disk["data_blank_at_121560"])
-    assert walk(blank, 121560, 0, Layout.DLEDGER).tail is Tail.BLANK
+    assert walk(blank, 121560, 0, Layout.DLEDGER).tail is ChainEnding.BLANK
 
 
 def test_entries_without_a_record_for_a_queue_are_left_out() -> None:

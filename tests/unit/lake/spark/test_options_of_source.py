@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rmq_ha.base.errors import WrongUsage
 from rmq_ha.base.remoting.signing import Credentials
-from rmq_ha.lake.spark.source.boundaries import Kind
+from rmq_ha.lake.spark.source.boundaries import BoundaryKind
 from rmq_ha.lake.spark.source.options import (
     SOURCE_NAMES,
     SourceOptions,
@@ -31,14 +31,14 @@ def test_a_store_is_read_whole_by_default() -> None:
     options = parsed(STORE)
     assert options.is_offline
     assert options.subscription.is_everything
-    assert (options.start.kind, options.end.kind) == (Kind.EARLIEST, Kind.LATEST)
+    assert (options.start.kind, options.end.kind) == (BoundaryKind.EARLIEST, BoundaryKind.LATEST)
     assert options.fail_on_data_loss
     assert (options.scan, options.table, options.tags) == ("auto", "messages", None)
     assert not options.include_properties
 
 
 def test_a_stream_begins_at_the_end_by_default() -> None:
-    assert parsed(LIVE, streaming=True).start.kind is Kind.LATEST
+    assert parsed(LIVE, streaming=True).start.kind is BoundaryKind.LATEST
 
 
 def test_case_does_not_matter() -> None:
@@ -208,10 +208,10 @@ def test_one_time_goes_before_times_and_times_before_offsets(which: str) -> None
     offsets = {f"{which}Offsets": '{"T":{"0":5}}'}
     times = {f"{which}OffsetsByTimestamp": '{"T":{"0":7}}'}
     time = {f"{which}Timestamp": "9"}
-    assert boundary(offsets).kind is Kind.OFFSETS
-    assert boundary(offsets | times).kind is Kind.TIMES
+    assert boundary(offsets).kind is BoundaryKind.OFFSETS
+    assert boundary(offsets | times).kind is BoundaryKind.TIMES
     both = boundary(offsets | times | time)
-    assert (both.kind, both.ms) == (Kind.TIME, 9)
+    assert (both.kind, both.ms) == (BoundaryKind.TIME, 9)
 
 
 def test_numbers_of_a_stream() -> None:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row
 
 from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from rmq_ha.lake.scan.fleet.judging import Patience
+from rmq_ha.lake.scan.fleet.judging import JudgingLimits
 from rmq_ha.lake.spark import fleet
 from rmq_ha.lake.spark.audit.job import _totals
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, delayed_rows, op_marks, stored_rows
@@ -211,7 +211,7 @@ class Fleet:
         return Plan("fleet", [Row(**row) for batch in batches for row in batch.to_pylist()])
 
     def verify(self, *, ids: bool = False) -> JobResult:
-        return fleet.verify(self.job, "/facts", Patience(1, 1, True), 7, looks_for_ids=ids)
+        return fleet.verify(self.job, "/facts", JudgingLimits(1, 1, True), 7, looks_for_ids=ids)
 
 
 def test_every_broker_of_a_fleet_is_judged_and_the_worst_stand_first(

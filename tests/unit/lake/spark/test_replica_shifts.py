@@ -12,7 +12,7 @@ from rmq_ha.base.store_format.commitlog import Record
 from rmq_ha.lake.scan.replica.anchors import Anchor, cuts, in_both
 from rmq_ha.lake.scan.replica.settings import Settings, StoreAt
 from rmq_ha.lake.scan.replica.shifts import Region, regions_of
-from rmq_ha.lake.scan.replica.tasks import Answer, Answers, Task, Work, run
+from rmq_ha.lake.scan.replica.tasks import Answers, Task, TaskResult, Work, run
 from rmq_ha.lake.scan.replica.verifying import verify
 from rmq_ha.ops.offsets.findings import Finding
 from tests.sim_kit.store_faults.image import StoreImage
@@ -50,12 +50,12 @@ def seen(master: Path, slave: Path, split: int = SPLIT) -> Seen:
     most: dict[str, int] = {}
 
     def run_all(label: str, work: Work, some: Sequence[Task], is_apart: bool) -> Answers:
-        found: dict[int, Answer] = {}
+        found: dict[int, TaskResult] = {}
         for task in some:
             files = Reading()
             for side in work.sides:
                 side.log.files = files
-            run(work, task, found.setdefault(task.number, Answer()))
+            run(work, task, found.setdefault(task.number, TaskResult()))
             kind = type(task).__name__
             tasks[kind] = tasks.get(kind, 0) + 1
             most[kind] = max(most.get(kind, 0), len(files.files))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from rmq_ha.lake.scan.replica.tasks import Answer
+from rmq_ha.lake.scan.replica.tasks import TaskResult
 from rmq_ha.lake.scan.replica.verdicts import QueueSum
 from rmq_ha.lake.scan.replica.verifying import ReplicaComparison
 from rmq_ha.lake.spark.audit import job as audit
@@ -19,7 +19,7 @@ from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.judgement import WorstGroup
 from rmq_ha.ops.offsets.model import NUMBERS, TEXTS, Fact, Snapshot
 from rmq_ha.ops.offsets.pairing import Forecast, Pairing
-from rmq_ha.ops.offsets.repair import Step
+from rmq_ha.ops.offsets.repair import RepairStep
 
 ALL = frozenset({*NUMBERS, *TEXTS})
 
@@ -32,7 +32,7 @@ def verified(
 ) -> ReplicaComparison:
     ranges = [(0, 100), (10, 90)]
     return ReplicaComparison(
-        ["m", "s"], ranges, (10, 90), [], Answer(**sums), queues, None, 0, 0, along, False
+        ["m", "s"], ranges, (10, 90), [], TaskResult(**sums), queues, None, 0, 0, along, False
     )
 
 
@@ -121,7 +121,7 @@ def test_replicas_and_what_a_fail_over_does_are_shown_in_any_case() -> None:
 def test_groups_that_suffer_a_trend_and_a_plan_are_shown_where_there_are_some() -> None:
     worst = [WorstGroup("s", f"g{number}", 30 - number, number, "t", 0) for number in range(25)]
     trend = Trend([0, 60_000], {"g": [1.0, 2.0]})
-    plans = [[Step("a", "one")], [Step("b", "two")] * 400]
+    plans = [[RepairStep("a", "one")], [RepairStep("b", "two")] * 400]
     pairings = [Pairing([side("m", 1, resting=True)], side("s", 1, resting=True), True)]
     _, _, table, bars, line, plan = of_offsets.sections_of(pairings, {}, worst, trend, plans)
     assert isinstance(table, Table)

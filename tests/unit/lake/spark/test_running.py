@@ -18,7 +18,7 @@ from rmq_ha.lake.spark.host import output
 from rmq_ha.lake.spark.host import session as sessions
 from rmq_ha.lake.spark.host.gateway import GatewayFailed
 from rmq_ha.lake.spark.host.java import NoJava
-from rmq_ha.lake.spark.host.masters import NoMaster, is_master, refuse_unreachable
+from rmq_ha.lake.spark.host.masters import NoSparkMaster, is_master, refuse_unreachable
 from rmq_ha.lake.spark.host.output import JobOutput
 from rmq_ha.lake.spark.replica import job as replica_job
 from rmq_ha.lake.spark.replica.command import verify_replica
@@ -53,7 +53,7 @@ class FakeSession:
 @pytest.fixture(autouse=True)
 def fake_session(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeSession.made.clear()
-    monkeypatch.setattr(sessions, "Session", FakeSession)
+    monkeypatch.setattr(sessions, "StartingSession", FakeSession)
 
 
 def run(body: Callable[[Job], Any], *arguments: str) -> Result:
@@ -168,7 +168,7 @@ def test_a_refusal_before_there_is_a_session_has_none(
     def none(*_: Any, **__: Any) -> Any:
         raise NoJava("none; install one")
 
-    monkeypatch.setattr(sessions, "Session", none)
+    monkeypatch.setattr(sessions, "StartingSession", none)
     result = run(raising(AssertionError("never run")))
     assert (result.exit_code, result.stdout) == (4, "failed: NoJava: none; install one\n")
 
@@ -239,9 +239,9 @@ def test_a_cluster_that_is_not_there_is_told_at_once() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-        with pytest.raises(NoMaster, match=f"127.0.0.1:{port}.*refused"):
+        with pytest.raises(NoSparkMaster, match=f"127.0.0.1:{port}.*refused"):
             refuse_unreachable(f"spark://127.0.0.1:{port}", {})
-        with pytest.raises(NoMaster, match=f"at sc://127.0.0.1:{port} .*refused") as connect:
+        with pytest.raises(NoSparkMaster, match=f"at sc://127.0.0.1:{port} .*refused") as connect:
             refuse_unreachable(f"sc://127.0.0.1:{port}/;token=hidden", {})
         assert "hidden" not in str(connect.value)
         closed.listen()

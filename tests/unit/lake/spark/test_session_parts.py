@@ -18,7 +18,13 @@ from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.lake.spark.host import session
 from rmq_ha.lake.spark.host.ending import quiet_libraries
 from rmq_ha.lake.spark.host.java import Java
-from rmq_ha.lake.spark.host.session import Session, defaults, is_local, is_submitted, spark_home
+from rmq_ha.lake.spark.host.session import (
+    StartingSession,
+    defaults,
+    is_local,
+    is_submitted,
+    spark_home,
+)
 from rmq_ha.lake.spark.host.staging import _last_segment, _sent, needs_staging, stage
 
 HERE = Path(pyspark.__file__).parent
@@ -135,7 +141,7 @@ def test_what_was_taken_is_given_back(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], told: list[str]
 ) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # so that nothing is started here
-    one = Session(log_level="warn")
+    one = StartingSession(log_level="warn")
     assert one._is_ours is (SparkContext._active_spark_context is None)
     if not given.get("submitted"):
         monkeypatch.delenv("PYSPARK_GATEWAY_PORT")
@@ -179,8 +185,8 @@ class Jvm:
 
     def session(
         self, given: dict[str, str], starting: Any = None, connect: bool = False
-    ) -> Session:
-        one = Session.__new__(Session)
+    ) -> StartingSession:
+        one = StartingSession.__new__(StartingSession)
         one._name, one._given, one._starting = "me", given, starting
         one._spark, one._connect, one._is_ours = None, connect, True
         return one
@@ -244,7 +250,7 @@ def test_a_session_of_ones_own_is_as_quiet_as_it_is_told(
         def get(self) -> str:
             return "spark"
 
-    monkeypatch.setattr(session, "Session", Made)
+    monkeypatch.setattr(session, "StartingSession", Made)
     found: Any = session.start_session("me", master="yarn", verbose=verbose)
     assert found == "spark"
     wanted = {"master": "yarn", "conf": None, "driver_memory": None, "log_level": level}
@@ -533,7 +539,7 @@ def test_java_is_ours_to_start_for_pysparks_own_spark_on_this_machine(
     monkeypatch.setattr(session, "refuse_unreachable", told.append)
     monkeypatch.setattr(session, "home_for_spark", lambda *given: "/".join(given))
     monkeypatch.setattr(session, "_begin", lambda *given: given)
-    one = Session.__new__(Session)
+    one = StartingSession.__new__(StartingSession)
     one._given = {**given, "spark.driver.extraJavaOptions": "-Dmine=1"}
     found: Any = one._start("warn", True)
     assert one._given["spark.driver.memory"] == "1g"
@@ -573,16 +579,16 @@ def test_a_session_is_asked_for_at_once_where_it_is_to_be(
     said: list[Any] = []
     monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.setattr(session, "refuse_unreachable", said.append)
-    monkeypatch.setattr(Session, "_start", lambda *_: said.append("start"))
+    monkeypatch.setattr(StartingSession, "_start", lambda *_: said.append("start"))
     monkeypatch.setattr(session, "is_submitted", lambda: submitted)
     monkeypatch.setattr(session, "_no_json", lambda: said.append("quiet"))
     monkeypatch.setenv("SPARK_REMOTE", remote)
-    one = Session(master=master, log_level="warn", driver_memory="2g", conf={"a": "b"})
+    one = StartingSession(master=master, log_level="warn", driver_memory="2g", conf={"a": "b"})
     assert said == told
     where = {"spark.master": master or remote} if master or remote.startswith("sc:") else {}
     assert one._given == {"a": "b", "spark.driver.memory": "2g", **where}
     assert one._connect is (told[:1] not in (["start"], []))
-    Session(master=master)
+    StartingSession(master=master)
     assert said[len(told)] == "quiet"
 
 

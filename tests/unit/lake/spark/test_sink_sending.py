@@ -22,7 +22,7 @@ from rmq_ha.client.rules.errors import MQClientError, NoRoute, SendFailed
 from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.lake.spark.source.sink import make_stream_writer, make_writer
 from rmq_ha.lake.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options
-from rmq_ha.lake.spark.source.sink_rows import ROW_ID, BadRow, SinkTask, Target, messages_of
+from rmq_ha.lake.spark.source.sink_rows import ROW_ID, BadRow, QueueTarget, SinkTask, messages_of
 from rmq_ha.lake.spark.source.sink_sending import NotSent, Outbox
 
 PLACE = SinkTask("query", "3", 1)
@@ -49,7 +49,7 @@ def test_columns_become_parts_of_a_message() -> None:
     ((message, target),) = rows(columns, topic="")
     assert (message.topic, message.body, message.keys, message.tags) == ("own", b"text", "k", "T")
     assert (message.flag, message.delay_time_level) == (7, 2)
-    assert target == Target("b", 3)
+    assert target == QueueTarget("b", 3)
 
 
 def test_the_option_wins_over_the_column_topic() -> None:
@@ -198,7 +198,12 @@ def test_a_key_that_is_no_text_is_named() -> None:
 def test_topics_and_queues_do_not_mix() -> None:
     client = FakeClient()
     box = outbox(client)
-    for topic, target in (("t", None), ("u", None), ("t", Target("", 1)), ("t", Target("b", 1))):
+    for topic, target in (
+        ("t", None),
+        ("u", None),
+        ("t", QueueTarget("", 1)),
+        ("t", QueueTarget("b", 1)),
+    ):
         box.put(Message(topic, b"x"), target)
     box.flush()
     assert [queue for _, queue in client.requests] == [
@@ -240,7 +245,7 @@ def test_stored_less_safely_is_enough_unless_more_is_asked_for() -> None:
 
 def test_a_queue_that_is_not_there_is_named_with_those_that_are() -> None:
     box = outbox(FakeClient())
-    box.put(Message("t", b"1"), Target("c", 1))
+    box.put(Message("t", b"1"), QueueTarget("c", 1))
     with pytest.raises(NotSent, match=r"no queue 1 on c; there are b/0, b/1, a/0, a/1"):
         box.flush()
     assert issubclass(SendFailed, MQClientError)

@@ -18,14 +18,14 @@ from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.host.disk import RealDisk
 from rmq_ha.base.host.files import LocalFiles
-from rmq_ha.base.model.message import Address, Message
+from rmq_ha.base.model.message import Address, BrokerMessage
 from rmq_ha.base.store_format.consumequeue import FILLER, UNIT
 from rmq_ha.base.store_format.index import IndexHeader, index_file_size, key_hash
 from rmq_ha.base.wire.bodies import decode_offset_table
 from rmq_ha.lake.scan.log.columns import COLUMNS
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.store.directory import StoreDirectory, open_store, scan, scan_with_gaps
-from rmq_ha.lake.scan.store.index_files import IndexFile
+from rmq_ha.lake.scan.store.index_files import StoredIndexFile
 from rmq_ha.lake.scan.store.queues import Queue
 from rmq_ha.ops.offline.chain import Layout
 from rmq_ha.ops.offline.queues import LogBounds, RowFile
@@ -266,7 +266,7 @@ def test_damaged_index_files_and_queues_never_hang(draw: st.DataObject) -> None:
         Path(path).write_bytes(data)
         for sizes in (None, (50, 40)):
             try:
-                index = IndexFile(LocalFiles(), path, len(data), sizes)
+                index = StoredIndexFile(LocalFiles(), path, len(data), sizes)
             except CannotDecide:
                 assert sizes is None
                 continue
@@ -383,7 +383,7 @@ def test_a_store_of_a_dledger(tmp_path: Path) -> None:
     log.admits = True
     expected = []
     for index in range(60):
-        message = Message("T", 0, b"%03d" % index + b"x" * index * 7, HOST, HOST, 5)
+        message = BrokerMessage("T", 0, b"%03d" % index + b"x" * index * 7, HOST, HOST, 5)
         (result,) = append_group(log, [message], 1_700_000_000_000 + index)
         expected.append((result.physical_offset, message.body))
     store = open_store(str(tmp_path))

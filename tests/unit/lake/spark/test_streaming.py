@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.spark.source import streaming
 from rmq_ha.lake.spark.source.batch import RangesPartition
-from rmq_ha.lake.spark.source.columns import ROCKETMQ, Shape
+from rmq_ha.lake.spark.source.columns import ROCKETMQ, WantedColumns
 from rmq_ha.lake.spark.source.live import Ends, LiveQueues
 from rmq_ha.lake.spark.source.live_reading import BrokerAway
 from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
@@ -26,7 +26,7 @@ from rmq_ha.lake.spark.source.schema import struct_of
 from rmq_ha.lake.spark.source.streaming import RocketmqStreamReader
 
 ALL = ReadAllAvailable()
-SHAPE = Shape(struct_of({"queueId": IntegerType()}), ROCKETMQ)
+SHAPE = WantedColumns(struct_of({"queueId": IntegerType()}), ROCKETMQ)
 
 
 class FakeQueues:

@@ -78,7 +78,7 @@ def read(table: str, **given: str) -> list[tuple[Any, ...]]:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     place = {} if "brokerAddr" in given else {"namesrv": "ns:1"}
-    source = tables_live.BrokerTables(parse_options({"table": table, **place, **given}))
+    source = tables_live.LiveBrokerTables(parse_options({"table": table, **place, **given}))
     schema = to_arrow_schema(struct_of(TABLE_COLUMNS[table]), timezone="UTC")
     return [
         tuple(row.values())
@@ -89,7 +89,7 @@ def read(table: str, **given: str) -> list[tuple[Any, ...]]:
 
 
 def test_of_each_broker_the_master_is_asked_or_whoever_is_left() -> None:
-    source = tables_live.BrokerTables(parse_options({"table": "topics", "namesrv": "ns:1"}))
+    source = tables_live.LiveBrokerTables(parse_options({"table": "topics", "namesrv": "ns:1"}))
     assert source.parts() == [("a", "a0:1"), ("b", "b1:1")]
     assert [row[0] for row in read("topics")] == ["a", "b"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rmq_ha.ops.admin.doctor.facts import Broker, Facts, NameServer, Port, Status
+from rmq_ha.ops.admin.doctor.facts import BrokerFacts, ClusterFacts, NameServer, Port, Status
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
 MASTER, SLAVE, SECOND = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
-Spoil = Callable[[Facts], Any]
+Spoil = Callable[[ClusterFacts], Any]
 
 
-def broker(address: str, name: str = "pair", broker_id: int = 0, **config: str) -> Broker:
+def broker(address: str, name: str = "pair", broker_id: int = 0, **config: str) -> BrokerFacts:
     """A master, or a slave that follows."""
     host = address.partition(":")[0]
     role = "SLAVE" if broker_id else "SYNC_MASTER"
@@ -25,7 +25,7 @@ def broker(address: str, name: str = "pair", broker_id: int = 0, **config: str) 
     else:
         one = {"address": "10.0.0.2:40000", "stage": "transfer", "acked": 5000, "lag": 0}
         replication["slaves"] = [{**one, "lag_seconds": 0.0}]
-    return Broker(
+    return BrokerFacts(
         address=address,
         name=name,
         cluster="DefaultCluster",
@@ -73,9 +73,9 @@ def broker(address: str, name: str = "pair", broker_id: int = 0, **config: str) 
     )
 
 
-def healthy() -> Facts:
+def healthy() -> ClusterFacts:
     """Two name servers, a pair; no rule has anything to say."""
-    facts = Facts(now_ms=NOW)
+    facts = ClusterFacts(now_ms=NOW)
     facts.name_servers = [
         NameServer(
             address=f"10.0.1.{number}:9876",
@@ -89,30 +89,30 @@ def healthy() -> Facts:
     return facts
 
 
-def master(facts: Facts) -> Broker:
+def master(facts: ClusterFacts) -> BrokerFacts:
     """Of the pair."""
     return facts.brokers[1]
 
 
-def slave(facts: Facts) -> Broker:
+def slave(facts: ClusterFacts) -> BrokerFacts:
     """Of the pair."""
     return facts.brokers[0]
 
 
-def setting(who: Callable[[Facts], Broker], **values: str) -> Spoil:
+def setting(who: Callable[[ClusterFacts], BrokerFacts], **values: str) -> Spoil:
     """Give it other settings."""
     return lambda facts: who(facts).config.update(values)
 
 
-def told(who: Callable[[Facts], Broker], **values: str) -> Spoil:
+def told(who: Callable[[ClusterFacts], BrokerFacts], **values: str) -> Spoil:
     """Have it say something else of itself."""
     return lambda facts: who(facts).info.update(values)
 
 
-def having(who: Callable[[Facts], Any], **values: Any) -> Spoil:
+def having(who: Callable[[ClusterFacts], Any], **values: Any) -> Spoil:
     """Set attributes of it."""
 
-    def spoil(facts: Facts) -> None:
+    def spoil(facts: ClusterFacts) -> None:
         for name, value in values.items():
             setattr(who(facts), name, value)
 

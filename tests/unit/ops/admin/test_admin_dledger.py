@@ -21,9 +21,9 @@ from rmq_ha.ops.admin.dledger_group import GroupClient, GroupRefused, why_not_tr
 from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.options import Options
 from rmq_ha.ops.admin.output import Output
-from rmq_ha.server.dledger.actions import Answer
+from rmq_ha.server.dledger.actions import AnswerRequest
 from rmq_ha.server.dledger.codec import decode_body, encode_body
-from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode
 from rmq_ha.server.dledger.messages import (
     HeartBeatRequest,
     LeadershipTransferRequest,
@@ -37,10 +37,10 @@ from tests.unit.ops.admin.admin_kit import say
 
 PEERS = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3"
 KINDS = {
-    RequestCode.METADATA: MetadataRequest,
-    RequestCode.HEART_BEAT: HeartBeatRequest,
-    RequestCode.PUSH: PushEntryRequest,
-    RequestCode.LEADERSHIP_TRANSFER: LeadershipTransferRequest,
+    DLedgerRequestCode.METADATA: MetadataRequest,
+    DLedgerRequestCode.HEART_BEAT: HeartBeatRequest,
+    DLedgerRequestCode.PUSH: PushEntryRequest,
+    DLedgerRequestCode.LEADERSHIP_TRANSFER: LeadershipTransferRequest,
 }
 # What a Java 4.9.7 follower n1 of leader n0 in term 4, with entries 0 to 41, answers.
 JAVA_FOLLOWER = {
@@ -70,7 +70,7 @@ def our_candidate():
 
     def answer(command):
         node.request(command.code, decode_body(KINDS[command.code], command.body), "token", 0)
-        (found,) = [one for one in node.outbox if isinstance(one, Answer)]
+        (found,) = [one for one in node.outbox if isinstance(one, AnswerRequest)]
         node.outbox.clear()
         return encode_body(found.message)
 
@@ -152,13 +152,13 @@ def test_a_wrong_group_or_member_is_said_in_words():
 def test_a_transfer_asks_the_leader_in_its_term():
     members = all_kinds()
     assert result_of(group(members).transfer("n1")) == 5
-    assert members.asked[-1] == ("127.0.0.1:1", RequestCode.LEADERSHIP_TRANSFER)
+    assert members.asked[-1] == ("127.0.0.1:1", DLedgerRequestCode.LEADERSHIP_TRANSFER)
 
 
 def test_a_transfer_to_the_leader_is_no_transfer():
     members = all_kinds()
     assert result_of(group(members).transfer("n0")) is None
-    assert RequestCode.LEADERSHIP_TRANSFER not in [code for _, code in members.asked]
+    assert DLedgerRequestCode.LEADERSHIP_TRANSFER not in [code for _, code in members.asked]
 
 
 def test_a_transfer_to_a_stranger_or_without_a_leader_is_refused():
@@ -169,7 +169,7 @@ def test_a_transfer_to_a_stranger_or_without_a_leader_is_refused():
         result_of(group(members).transfer("n1"))
 
 
-@pytest.mark.parametrize("code", list(ResponseCode))
+@pytest.mark.parametrize("code", list(DLedgerResponseCode))
 def test_every_refusal_has_words_and_its_code(code):
     text = why_not_transferred(code, "n0", "n1")
     assert text.endswith(f"({code.value} {code.name})")
@@ -250,7 +250,7 @@ def test_a_leader_hands_over_to_who_lacks_least_unless_somebody_is_named():
     dry = {"yes": False, "dry_run": True}
     assert result_of(handover.give_over(printed.session(members), known, None, **dry)) is None
     assert json.loads(printed.out.getvalue().splitlines()[-1]) == {"leader": "n0", "to": "n1"}
-    orders = [code for _, code in members.asked if code == RequestCode.LEADERSHIP_TRANSFER]
+    orders = [code for _, code in members.asked if code == DLedgerRequestCode.LEADERSHIP_TRANSFER]
     assert orders == []
     result_of(handover.give_over(printed.session(members), known, None, **YES))
     assert json.loads(printed.out.getvalue().splitlines()[-1]) == {

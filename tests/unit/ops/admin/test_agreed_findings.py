@@ -6,7 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from rmq_ha.ops.admin.doctor.facts import Broker, Controller, DeadLetters, Facts, Port
+from rmq_ha.ops.admin.doctor.facts import (
+    BrokerFacts,
+    ClusterFacts,
+    Controller,
+    DeadLetterFacts,
+    Port,
+)
 from rmq_ha.ops.admin.doctor.findings import judge
 from rmq_ha.ops.admin.doctor.rules import RULES
 from tests.kits.agreed import must_be_agreed
@@ -41,7 +47,7 @@ from tests.unit.ops.admin.test_doctor_rules import (
     starting,
 )
 
-Who = Callable[[Facts], Broker]
+Who = Callable[[ClusterFacts], BrokerFacts]
 MANY = frozenset(f"T{number}" for number in range(7))
 JAVA = both(having(master, replication={}), having(slave, replication={}))
 DLEDGER = both(
@@ -50,15 +56,15 @@ DLEDGER = both(
 )
 
 
-def lone(facts: Facts) -> None:
+def lone(facts: ClusterFacts) -> None:
     facts.brokers.pop(0)
 
 
-def without_slave(facts: Facts) -> None:
+def without_slave(facts: ClusterFacts) -> None:
     master(facts).replication["slaves"].clear()
 
 
-def refusals(facts: Facts) -> None:
+def refusals(facts: ClusterFacts) -> None:
     metric("rmqha_refused_puts_total", 2, 5)(facts)
     status = master(facts).status
     assert status is not None
@@ -437,7 +443,7 @@ EDGES: dict[str, Spoil] = {
     ),
     **at(
         "dead letters",
-        lambda v: lambda f: f.dead_letters.append(DeadLetters("w", "pair", 3, v)),
+        lambda v: lambda f: f.dead_letters.append(DeadLetterFacts("w", "pair", 3, v)),
         0,
         NOW,
         NOW - 1,

@@ -19,9 +19,9 @@ from rmq_ha.ops.admin.dledger_group import (
     leader_of,
 )
 from rmq_ha.ops.admin.handover import _best_follower
-from rmq_ha.ops.admin.handover_set import ControlledSet, Leading, _chosen, set_of
+from rmq_ha.ops.admin.handover_set import ControlledSet, SetMaster, _chosen, set_of
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE, ChangeRefused
-from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.test_admin_dledger import (
     JAVA_FOLLOWER,
@@ -63,7 +63,7 @@ def test_a_member_alone_is_asked_for_no_heartbeat() -> None:
     client = GroupClient("g", {"n0": "127.0.0.1:1"}, known.invoke)
     (found,) = result_of(client.status())
     assert (found.role, found.term, found.end, found.lag) == ("LEADER", None, 43, 0)
-    assert RequestCode.HEART_BEAT not in [code for _, code in known.asked]
+    assert DLedgerRequestCode.HEART_BEAT not in [code for _, code in known.asked]
     with pytest.raises(GroupRefused, match="nobody of the group says that it leads; an election"):
         result_of(client.transfer("n0"))
 
@@ -71,9 +71,9 @@ def test_a_member_alone_is_asked_for_no_heartbeat() -> None:
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        (ResponseCode.UNKNOWN_GROUP, "it is in another group than g"),
-        (ResponseCode.UNKNOWN_MEMBER, "it is another member than n0"),
-        (ResponseCode.INTERNAL_ERROR, "it answers 600 INTERNAL_ERROR"),
+        (DLedgerResponseCode.UNKNOWN_GROUP, "it is in another group than g"),
+        (DLedgerResponseCode.UNKNOWN_MEMBER, "it is another member than n0"),
+        (DLedgerResponseCode.INTERNAL_ERROR, "it answers 600 INTERNAL_ERROR"),
         (12345, "it answers 12345"),
     ],
 )
@@ -126,7 +126,7 @@ def test_who_lacks_least_takes_over_and_the_first_of_equals() -> None:
 
 
 def test_a_transfer_that_comes_to_nothing_says_why() -> None:
-    code = ResponseCode.FALL_BEHIND_TOO_MUCH
+    code = DLedgerResponseCode.FALL_BEHIND_TOO_MUCH
     known = members(c51005=b'{"code":%d}' % code)
     printed = Printed(True)
     own = known_group("g", PEERS, None)
@@ -190,7 +190,7 @@ def test_the_set_of_a_broker_is_what_its_settings_say() -> None:
 
 
 def test_whom_controllers_are_asked_to_elect() -> None:
-    found = Leading("c:1", 2, "b:1", (3, 2, 1))
+    found = SetMaster("c:1", 2, "b:1", (3, 2, 1))
     assert _chosen(found, None) == 1
     assert _chosen(found, "2") == 2
     assert _chosen(found._replace(master_id=1), None) == 2

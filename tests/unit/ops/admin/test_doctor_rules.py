@@ -11,21 +11,21 @@ from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.tls.files import certificate_names, self_signed
 from rmq_ha.base.wire.stat_bodies import Connection
 from rmq_ha.ops.admin.doctor.facts import (
-    Certificate,
+    CertificateFacts,
+    ClusterFacts,
     Controller,
-    DeadLetters,
-    Facts,
-    Group,
+    DeadLetterFacts,
+    GroupFacts,
     LeaderlessSet,
     NameServer,
     Port,
-    Queue,
+    QueueFacts,
     SetMember,
     UnreadableQueues,
 )
 from rmq_ha.ops.admin.doctor.files import MADE_UP
 from rmq_ha.ops.admin.doctor.findings import Rule, judge
-from rmq_ha.ops.admin.doctor.local import Local
+from rmq_ha.ops.admin.doctor.local import LocalFacts
 from rmq_ha.ops.admin.doctor.rules import RULES
 from rmq_ha.ops.app.status.catalogue import CATALOGUE
 from tests.unit.ops.admin.doctor_facts import (
@@ -45,20 +45,20 @@ from tests.unit.ops.admin.doctor_facts import (
 )
 
 
-def server(facts: Facts) -> NameServer:
+def server(facts: ClusterFacts) -> NameServer:
     return facts.name_servers[0]
 
 
-def stand_in(facts: Facts, **more: Any) -> None:
+def stand_in(facts: ClusterFacts, **more: Any) -> None:
     facts.brokers.append(broker(SECOND, **more))
 
 
-def stands_aside(facts: Facts) -> None:
+def stands_aside(facts: ClusterFacts) -> None:
     stand_in(facts)
     facts.brokers[-1].replication["stands_aside_for"] = MASTER
 
 
-def wrong_name(facts: Facts) -> None:
+def wrong_name(facts: ClusterFacts) -> None:
     master(facts).replication["slaves"] = []
     facts.brokers[0] = broker(SLAVE, "Pair", 1)
 
@@ -135,7 +135,7 @@ def link(**values: object) -> Spoil:
 def metric(name: str, value: float, later: float | None = None, **labels: str) -> Spoil:
     """Of the master, at the first look and at the second."""
 
-    def spoil(facts: Facts) -> None:
+    def spoil(facts: ClusterFacts) -> None:
         status = master(facts).status
         assert status is not None
         status.metrics[name] = [(labels, value)]
@@ -147,21 +147,21 @@ def metric(name: str, value: float, later: float | None = None, **labels: str) -
 
 
 def group(**more: Any) -> Spoil:
-    def spoil(facts: Facts) -> None:
+    def spoil(facts: ClusterFacts) -> None:
         change_group(facts, **more)
 
     return spoil
 
 
-def change_group(facts: Facts, **more: Any) -> None:
+def change_group(facts: ClusterFacts, **more: Any) -> None:
     """Another group than that of the healthy cluster."""
     facts.again_s = 6.0
-    facts.groups.append(Group(name="workers", **more))
+    facts.groups.append(GroupFacts(name="workers", **more))
 
 
-def queue(**more: Any) -> Queue:
+def queue(**more: Any) -> QueueFacts:
     values = {"broker": "pair", "topic": "Work", "queue": 0, "begin": 0, "end": 10, "offset": 10}
-    return Queue(**(values | more))
+    return QueueFacts(**(values | more))
 
 
 def members(count: int) -> dict[str, Connection]:
@@ -178,7 +178,7 @@ def lacks(seconds: float) -> Spoil:
     return ledger(lacks={"n1": {"entries": 7, "seconds": seconds}})
 
 
-def lone(facts: Facts) -> None:
+def lone(facts: ClusterFacts) -> None:
     for item in facts.brokers:
         item.config["enableDLegerCommitLog"] = "true"
         item.broker_id = 2
@@ -227,7 +227,7 @@ def leaderless(*in_sync: SetMember, others: tuple[SetMember, ...] = ()) -> Spoil
     )
 
 
-def unregistered(facts: Facts) -> None:
+def unregistered(facts: ClusterFacts) -> None:
     for item in facts.name_servers:
         item.brokers.clear()
 
@@ -275,10 +275,10 @@ CONSUMERS: dict[str, Spoil] = {
         UnreadableQueues("pair", "%RETRY%workers", 1, 4, 30)
     ),
     "dlq-growing": lambda facts: facts.dead_letters.append(
-        DeadLetters("workers", "pair", 3, NOW - HOUR // 2)
+        DeadLetterFacts("workers", "pair", 3, NOW - HOUR // 2)
     ),
     "dlq-waiting": lambda facts: facts.dead_letters.append(
-        DeadLetters("workers", "pair", 3, NOW - 5 * HOUR)
+        DeadLetterFacts("workers", "pair", 3, NOW - 5 * HOUR)
     ),
 }
 EVER = {
@@ -321,9 +321,9 @@ COUNTERS: dict[str, Spoil] = {
 def local(**values: Any) -> Spoil:
     """A properties file and a store beside the cluster, all well but for that."""
 
-    def spoil(facts: Facts) -> None:
+    def spoil(facts: ClusterFacts) -> None:
         usual = {"file": "b.properties", "store": "/store", "is_there": True, "log_files": 1}
-        facts.local = Local(**{**usual, "address": MASTER, **values})
+        facts.local = LocalFacts(**{**usual, "address": MASTER, **values})
 
     return spoil
 
@@ -332,7 +332,7 @@ def shown(begins: int, ends: int, **more: Any) -> Spoil:
     """A certificate, valid from and to so many days from now."""
     now = datetime.fromtimestamp(NOW / 1000, UTC)
     moments = [now + timedelta(days=days) for days in (begins, ends)]
-    made = Certificate(MASTER, "a.example", *moments, **more)
+    made = CertificateFacts(MASTER, "a.example", *moments, **more)
     return lambda facts: facts.certificates.append(made)
 
 
@@ -346,7 +346,7 @@ def starting(**values: Any) -> Spoil:
     return local(**{**usual, "address": SECOND, **values})
 
 
-def without_registered_master(facts: Facts) -> None:
+def without_registered_master(facts: ClusterFacts) -> None:
     for item in facts.name_servers:
         del item.brokers["pair"][0]
 
@@ -402,7 +402,7 @@ def test_a_rule_finds_its_fault_and_only_that(rule: Rule) -> None:
     found = judge(facts, [rule])
     assert found
     assert all(item.text and item.about for item in found)
-    assert not list(rule.look(Facts(now_ms=NOW))), "there is nothing to see"
+    assert not list(rule.look(ClusterFacts(now_ms=NOW))), "there is nothing to see"
 
 
 NEARLY: list[tuple[str, Spoil]] = [
@@ -478,8 +478,11 @@ NEARLY: list[tuple[str, Spoil]] = [
     ("idle-members", group(members=members(1), queues=[queue(), queue(topic="%RETRY%workers")])),
     ("far-behind", group(queues=[queue(end=100_000)])),
     ("one-queue-behind", group(queues=[queue(end=5000)])),
-    ("dlq-growing", lambda facts: facts.dead_letters.append(DeadLetters("w", "pair", 0, NOW - 9))),
-    ("dlq-waiting", lambda facts: facts.dead_letters.append(DeadLetters("w", "pair", 0, 0))),
+    (
+        "dlq-growing",
+        lambda facts: facts.dead_letters.append(DeadLetterFacts("w", "pair", 0, NOW - 9)),
+    ),
+    ("dlq-waiting", lambda facts: facts.dead_letters.append(DeadLetterFacts("w", "pair", 0, 0))),
     ("reactor-late", metric("rmqha_reactor_lag_max_seconds", 0.9)),
     ("few-files", metric("process_max_fds", 4096)),
     ("running-out", both(metric("process_max_fds", 100), metric("process_open_fds", 79))),

@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from rmq_ha.ops.admin.doctor.command import show
-from rmq_ha.ops.admin.doctor.facts import Facts, Group, NotLooked
-from rmq_ha.ops.admin.doctor.findings import Finding, judge
+from rmq_ha.ops.admin.doctor.facts import ClusterFacts, GroupFacts, NotLooked
+from rmq_ha.ops.admin.doctor.findings import DoctorFinding, judge
 from rmq_ha.ops.admin.doctor.rules import RULES
 from rmq_ha.ops.admin.options import Options
 from rmq_ha.ops.admin.output import Output
@@ -89,7 +89,7 @@ def test_what_is_wrong_with_two_slaves_is_said_of_both() -> None:
     assert seen > 9
 
 
-def texts(code: str, spoil: Callable[[Facts], Any]) -> list[str]:
+def texts(code: str, spoil: Callable[[ClusterFacts], Any]) -> list[str]:
     facts = healthy()
     spoil(facts)
     return [item.text for item in judge(facts, [rule for rule in RULES if rule.code == code])]
@@ -99,8 +99,8 @@ def names(count: int) -> list[str]:
     return [f"t{number}" for number in range(count)]
 
 
-def lacks(count: int) -> Callable[[Facts], None]:
-    def spoil(facts: Facts) -> None:
+def lacks(count: int) -> Callable[[ClusterFacts], None]:
+    def spoil(facts: ClusterFacts) -> None:
         master(facts).topics = frozenset(names(count))
         slave(facts).topics = frozenset()
         slave(facts).replication["tables_seconds"] = 21.0
@@ -118,8 +118,8 @@ def test_no_more_than_five_are_named() -> None:
     assert kept.endswith(f"{five} ...")
 
 
-def lagging(*lags: float) -> Callable[[Facts], None]:
-    def spoil(facts: Facts) -> None:
+def lagging(*lags: float) -> Callable[[ClusterFacts], None]:
+    def spoil(facts: ClusterFacts) -> None:
         (known,) = master(facts).replication["slaves"]
         master(facts).replication["slaves"] = [
             {**known, "address": f"s{number}", "lag": 7, "lag_seconds": lag}
@@ -136,7 +136,7 @@ def test_each_slave_of_a_master_is_measured() -> None:
     ]
 
 
-def shown(facts: Facts, findings: list[Finding], **more: Any) -> str:
+def shown(facts: ClusterFacts, findings: list[DoctorFinding], **more: Any) -> str:
     out = StringIO()
     session = Session(
         World(0).add("x").seams, Options(), Output(False, Console(file=out, width=200))
@@ -148,13 +148,13 @@ def shown(facts: Facts, findings: list[Finding], **more: Any) -> str:
 def test_people_are_told_what_was_found_what_to_do_and_what_was_not_looked_at() -> None:
     """Each advice once; parts without a line are left out."""
     facts = healthy()
-    facts.groups = [Group(name="g")]
+    facts.groups = [GroupFacts(name="g")]
     assert shown(facts, []).splitlines() == [
         "",
         f"nothing to do; {len(RULES)} rules looked at 2 name servers, 2 brokers and 1 group",
     ]
     facts.not_looked = [NotLooked("this", "of that")]
-    fault = Finding("error", "a-code", "broker", "is bad", "mend it")
+    fault = DoctorFinding("error", "a-code", "broker", "is bad", "mend it")
     lines = shown(facts, [fault, fault._replace(about="other")], rules=7).splitlines()
     assert [line.rstrip() for line in lines] == [
         "findings",

@@ -13,7 +13,7 @@ from rmq_ha.base.model.printable import is_one_line
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.codes import RequestCode
-from rmq_ha.ops.admin.output import Output, Rows
+from rmq_ha.ops.admin.output import Output, OutputRows
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.test_agreed_lines import CHANGES, LINES
 from tests.unit.ops.admin.typing_kit import Typist
@@ -103,11 +103,11 @@ def test_screens_and_bars() -> None:
     """Of `top`, and of whatever takes long."""
     told = Told(as_json=False)
     with told.output.screen() as screen:
-        screen.show([Rows(WORST, [WORST], [[WORST]])], [WORST])
+        screen.show([OutputRows(WORST, [WORST], [[WORST]])], [WORST])
     consoles = [Console(file=file, force_terminal=True, width=300) for file in told.files]
     output = Output(False, *consoles)
     with output.screen() as screen:
-        screen.show([Rows(WORST, [WORST], [[WORST]])], [WORST])
+        screen.show([OutputRows(WORST, [WORST], [[WORST]])], [WORST])
     with output.progress(WORST, 3) as steps:
         steps.advance()
     assert TITLE not in told.text

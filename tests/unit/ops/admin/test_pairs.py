@@ -11,8 +11,8 @@ from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.stat_bodies import TopicOffset
 from rmq_ha.ops.admin import pair
 from rmq_ha.ops.admin.ha import _faults, _rows
-from rmq_ha.ops.admin.pair import Lack, Member, RegisteredName, fullness, lacks
-from rmq_ha.ops.admin.targets import Target, first_of_each, masters
+from rmq_ha.ops.admin.pair import Lack, PairMember, RegisteredName, fullness, lacks
+from rmq_ha.ops.admin.targets import BrokerTarget, first_of_each, masters
 from rmq_ha.ops.admin.top import Sample, _is_own, tables_of
 from tests.unit.client.sim_cluster import SimCluster
 
@@ -67,13 +67,13 @@ def test_what_one_lacks_is_told_by_queue_and_by_group(monkeypatch: pytest.Monkey
     assert len(steps) == 1 + 3 + 2 + 2, "each answer"
 
 
-def member(address: str, role: str | None, end: int = 0, **more: Any) -> Member:
+def member(address: str, role: str | None, end: int = 0, **more: Any) -> PairMember:
     problem = None if role else "timed out"
-    return Member(address, "b", role, end=end, replication=more, problem=problem)
+    return PairMember(address, "b", role, end=end, replication=more, problem=problem)
 
 
-def target(address: str, broker_id: int | None = 0, name: str = "b") -> Target:
-    return Target("C", name, broker_id, address)
+def target(address: str, broker_id: int | None = 0, name: str = "b") -> BrokerTarget:
+    return BrokerTarget("C", name, broker_id, address)
 
 
 FOLLOWS = {"state": "following", "silent_ms": 1240}

@@ -210,7 +210,7 @@ def test_tail_shows_one_queue_only(cluster_of_two: SimCluster) -> None:
     def shown(*only: tail.QueueFilter) -> Said:
         async def work(session: Session) -> None:
             asker = Asker(await session.client())
-            reading = tail.Tail(session, asker, "T", PullTerms("TOOLS"), None)
+            reading = tail.TopicTail(session, asker, "T", PullTerms("TOOLS"), None)
             await reading.run(PointInTime(EARLIEST), only, follow=False)
 
         return say(cluster_of_two, work)

@@ -14,7 +14,7 @@ from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.admin.role_change import ChangeOptions, RoleChange
-from rmq_ha.ops.admin.role_file import Change, RoleFile
+from rmq_ha.ops.admin.role_file import LineChange, RoleFile
 from rmq_ha.ops.admin.session import FAILED, USAGE, Session
 from rmq_ha.testing.host import World
 from tests.unit.ops.admin.admin_kit import say
@@ -203,8 +203,8 @@ def test_the_file_says_who_the_broker_is() -> None:
     assert file.changes(BrokerRole.SLAVE, 3) == []
     changes = file.changes(BrokerRole.SYNC_MASTER, 0)
     assert changes == [
-        Change("brokerRole", "SLAVE", "SYNC_MASTER"),
-        Change("brokerId", "3", "0"),
+        LineChange("brokerRole", "SLAVE", "SYNC_MASTER"),
+        LineChange("brokerId", "3", "0"),
     ]
     disk = world.hosts["a"].disk
     file.write([])
@@ -221,11 +221,13 @@ def test_a_fixed_address_stays_where_no_name_server_knows_the_master() -> None:
     _, file = around(
         "brokerRole=SLAVE\nbrokerId=1\nhaMasterAddress=10.0.0.1:10912\nnamesrvAddr=10.0.0.1:9876\n"
     )
-    assert file.changes(BrokerRole.SLAVE, 1) == [Change("haMasterAddress", "10.0.0.1:10912", "")]
+    assert file.changes(BrokerRole.SLAVE, 1) == [
+        LineChange("haMasterAddress", "10.0.0.1:10912", "")
+    ]
     _, file = around("namesrvAddr=10.0.0.1:9876\n")
     assert file.changes(BrokerRole.SLAVE, 1) == [
-        Change("brokerRole", None, "SLAVE"),
-        Change("brokerId", None, "1"),
+        LineChange("brokerRole", None, "SLAVE"),
+        LineChange("brokerId", None, "1"),
     ]
 
 

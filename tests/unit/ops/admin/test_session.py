@@ -24,7 +24,7 @@ from rmq_ha.ops.admin import session as session_module
 from rmq_ha.ops.admin.contexts import Contexts
 from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.options import Options, common_options, current_options
-from rmq_ha.ops.admin.output import Output, Rows
+from rmq_ha.ops.admin.output import Output, OutputRows
 from rmq_ha.ops.admin.points_in_time import PointInTime, WhenType
 from rmq_ha.ops.admin.session import FAILED, USAGE, Session, hint, run_in_reactor
 from rmq_ha.testing.host import World
@@ -391,7 +391,7 @@ def test_a_table_that_is_asked_for_what_is_unknown() -> None:
     output.say("s" * 30)
     assert out.getvalue().splitlines() == ["a     1", "long  " + "x" * 30, "s" * 30]
     with output.screen() as screen:
-        screen.show([Rows("R", ("c",), [["v"]])], [])
+        screen.show([OutputRows("R", ("c",), [["v"]])], [])
     assert out.getvalue().splitlines()[-3:-1] == ["R", "c"]
 
 
@@ -407,7 +407,7 @@ def test_what_is_for_programs_has_nothing_else() -> None:
     output.line("text", {"ä": Path("p")})
     assert out.getvalue() == '{"ä": "p"}\n'
     with output.screen() as screen:
-        screen.show([Rows("rows", ("c",), [["v"]])], ["p"])
+        screen.show([OutputRows("rows", ("c",), [["v"]])], ["p"])
     assert json.loads(out.getvalue().splitlines()[-1]) == {"rows": [{"c": "v"}], "problems": ["p"]}
 
 

@@ -22,7 +22,7 @@ from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.session import FAILED, USAGE
 from rmq_ha.ops.admin.store import RepairOptions, dump_records, repair_store, show_faults
 from rmq_ha.ops.offline.directory import StoreFiles
-from rmq_ha.ops.offline.queues import QueueFiles
+from rmq_ha.ops.offline.queues import OfflineQueue
 from rmq_ha.ops.offline.verify import INDEX, QUEUES
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.admin_kit import Said, say
@@ -88,7 +88,7 @@ def units(root: Path) -> dict[tuple[str, int], list[Any]]:
     store = StoreFiles(str(root), *files_of(str(root)))
     found: dict[tuple[str, int], list[Any]] = {}
     for key in store.topics_on_disk():
-        queue: QueueFiles = store.queue(*key)
+        queue: OfflineQueue = store.queue(*key)
         if queue.max_offset:
             found[key] = [queue.unit(number) for number in range(queue.max_offset)]
     return found

@@ -10,8 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.errors import RequestRejected
-from rmq_ha.base.model.message import Address
-from rmq_ha.base.model.message import Message as StoredMessage
+from rmq_ha.base.model.message import Address, BrokerMessage
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE
@@ -298,7 +297,7 @@ def test_a_broker_that_fails_now_and_then_is_counted(typed: Typist) -> None:
 def test_an_id_that_holds_a_former_address(typed: Typist) -> None:
     """Its broker has moved: whoever asks is told so, and with --topic finds the message."""
     former = Address.parse("10.9.9.9", 10911)
-    stored = StoredMessage("Orders", 0, b"old", former, former)
+    stored = BrokerMessage("Orders", 0, b"old", former, former)
     store = typed.cluster.brokers["two"].store
     msg_id = typed.cluster.wait(store.put_message(stored)).append.msg_id
     told = typed(f"message show {msg_id}")

@@ -8,15 +8,15 @@ import pytest
 from rmq_ha.base.errors import StoreError
 from rmq_ha.ops.app.journals.classic import collect_replication
 from rmq_ha.ops.app.journals.controller_mode import SetView
-from rmq_ha.ops.app.page.events import Kind, Severity
-from rmq_ha.ops.app.page.rows import AT_ONCE, MOST_QUEUES, Rows
+from rmq_ha.ops.app.page.events import EventKind, EventSeverity
+from rmq_ha.ops.app.page.rows import AT_ONCE, MOST_QUEUES, PageRows
 from rmq_ha.ops.app.page.search import MOST_FOUND, Searches, SearchRefused, beginning
 from rmq_ha.ops.app.page.server_boards import NamesrvBoard
 from rmq_ha.ops.app.page.values import Tone
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.ops.app.status.samples import Samples
-from rmq_ha.ops.app.status.server import ReactorLag, _Process
+from rmq_ha.ops.app.status.server import ReactorLag, _ProcessMetrics
 from rmq_ha.ops.app.status.traffic import MOST_CLIENT_KINDS, Traffic
 from rmq_ha.server.replication.statistics import (
     ReplicationStatistics,
@@ -173,13 +173,13 @@ def test_a_sheet_of_a_group_rests_after_each_fifty_queues_and_is_bounded() -> No
         stats=SimpleNamespace(group_get_rate=lambda *_: 0.5),
     )
     found: list[Any] = []
-    rests = list(Rows(broker).group_sheet("g", {("A", 1): "me"}, 3_500, found))
+    rests = list(PageRows(broker).group_sheet("g", {("A", 1): "me"}, 3_500, found))
     assert len(rests) == MOST_QUEUES // AT_ONCE
     (sheet,) = found
     assert (len(sheet.queues), sheet.left_out) == (MOST_QUEUES, 4)
     assert (sheet.queues[1].lag, sheet.queues[1].behind_s) == (2, 2.5)
     assert [queue.member for queue in sheet.queues[:3]] == [None, "me", None]
-    assert list(Rows(broker).group_sheet("nobody", {}, 0, found)) == []
+    assert list(PageRows(broker).group_sheet("nobody", {}, 0, found)) == []
     assert len(found) == 1
 
 
@@ -206,10 +206,10 @@ def test_a_broker_that_missed_a_registration_is_said_to_be_late(age: float, tone
 def test_what_the_log_says_is_among_the_events() -> None:
     host = World(1).add("names").seams
     board = NamesrvBoard(host, SimpleNamespace(), lambda: Health(True, ""))  # type: ignore[arg-type]
-    board.note(Kind.LOG, Severity.WARN, "the disk is slow")
+    board.note(EventKind.LOG, EventSeverity.WARN, "the disk is slow")
     (event,) = board.event_page(0).events
     assert (event.at_ms, event.kind, event.severity, event.text) == (
-        host.now_ms(), Kind.LOG, Severity.WARN, "the disk is slow"
+        host.now_ms(), EventKind.LOG, EventSeverity.WARN, "the disk is slow"
     )  # fmt: skip
     assert board.event_page(event.number).events == []
 
@@ -235,7 +235,7 @@ def test_delayed_messages_are_told_by_each_level_and_never_below_zero() -> None:
 def test_connections_are_told_with_why_some_were_refused(places: int | None) -> None:
     clock: Any = World(1).add("b").seams.clock
     connections: Any = SimpleNamespace(taken=3, places=places, refused={"full": 2, "slow": 1})
-    tell = _Process("rmqha", ReactorLag(clock), connections).collect
+    tell = _ProcessMetrics("rmqha", ReactorLag(clock), connections).collect
     assert [value for _, value in scraped(tell)["rmqha_open_connections"]] == [3]
     refused = scraped(tell)["rmqha_refused_connections"]
     assert {labels["reason"]: value for labels, value in refused} == {"full": 2, "slow": 1}

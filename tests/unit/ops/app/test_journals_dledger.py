@@ -6,11 +6,11 @@ from random import Random
 from prometheus_client.core import Metric
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
-from rmq_ha.base.store_format.dledger_values import Role, Room, TermVote
+from rmq_ha.base.store_format.dledger_values import MemberRole, Room, TermVote
 from rmq_ha.ops.app.journals.dledger import collect_group, group_health
 from rmq_ha.ops.app.status.catalogue import CATALOGUE
 from rmq_ha.ops.app.status.samples import Samples
-from rmq_ha.server.dledger.codes import RequestCode, VoteResult
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, VoteResult
 from rmq_ha.server.dledger.ledger import Ledger
 from rmq_ha.server.dledger.messages import VoteResponse
 from rmq_ha.server.dledger.node import Node
@@ -38,10 +38,10 @@ def leader() -> tuple[Node, Ledger]:
     ledger.load()
     node = Node(SETTINGS, ledger, TermVote(1, None), Random(1), 0)
     node.tick(0)
-    (send, *_) = [one for one in node.outbox if getattr(one, "code", 0) == RequestCode.VOTE]
+    (send, *_) = [one for one in node.outbox if getattr(one, "code", 0) == DLedgerRequestCode.VOTE]
     granted = VoteResponse(group="g", term=1, vote_result=VoteResult.ACCEPT)
     node.response(send.peer, send.call_id, granted, 1)
-    assert node.role is Role.LEADER
+    assert node.role is MemberRole.LEADER
     ledger.append(1, [b"x" * 100] * 3)
     node.appended(2, 2)
     return node, ledger

@@ -20,7 +20,7 @@ from rmq_ha.base.config.load_controller import load_controller
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.ops.app import controller_tap, namesrv_tap, tap
 from rmq_ha.ops.app.status.catalogue import CATALOGUE
-from rmq_ha.ops.app.status.samples import Kind
+from rmq_ha.ops.app.status.samples import MetricKind
 
 ROOT = Path(__file__).parents[4]
 CONF = ROOT / "conf"
@@ -55,7 +55,7 @@ def exported(expression: str) -> set[str]:
     unknown = set()
     for name in METRIC.findall(re.sub(r"\{[^}]*\}", "", expression)):
         base = re.sub("_(bucket|sum|count)$", "", name)
-        is_histogram = base in CATALOGUE and CATALOGUE[base].kind is Kind.HISTOGRAM
+        is_histogram = base in CATALOGUE and CATALOGUE[base].kind is MetricKind.HISTOGRAM
         if name not in CATALOGUE and not is_histogram and name not in OF_THE_CLIENT_LIBRARY:
             unknown.add(name)
     return unknown

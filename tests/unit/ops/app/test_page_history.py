@@ -1,10 +1,17 @@
 """What the page remembers: plots, events, the timeline; all of it bounded."""
 
 from rmq_ha.base.model.histogram import Histogram
-from rmq_ha.ops.app.page.events import MOST_EVENTS, MOST_LANES, Events, Kind, Severity, Timeline
+from rmq_ha.ops.app.page.events import (
+    MOST_EVENTS,
+    MOST_LANES,
+    EventKind,
+    Events,
+    EventSeverity,
+    Timeline,
+)
 from rmq_ha.ops.app.page.history import COARSE_POINTS, FINE_POINTS, MOST_SERIES, History, Ring
-from rmq_ha.ops.app.page.measures import KEYS_A_LOOK, DeadMeter, LagMeter, Quantile, Rate
-from rmq_ha.ops.app.page.values import Member, Tone
+from rmq_ha.ops.app.page.measures import KEYS_A_LOOK, DeadMeter, LagMeter, MeasuredRate, Quantile
+from rmq_ha.ops.app.page.values import MemberRow, Tone
 from rmq_ha.ops.app.page.watch import KEPT_LOOKS, ServerState, Watch
 
 
@@ -59,7 +66,7 @@ def test_twelve_hours_take_bounded_memory() -> None:
 def test_the_last_events_newest_first() -> None:
     events = Events()
     for number in range(MOST_EVENTS + 5):
-        events.add(number, Kind.LOG, Severity.INFO, f"e{number}")
+        events.add(number, EventKind.LOG, EventSeverity.INFO, f"e{number}")
     found = events.newer_than(0)
     assert len(found) == MOST_EVENTS
     assert found[0].text == f"e{MOST_EVENTS + 4}"
@@ -69,19 +76,19 @@ def test_the_last_events_newest_first() -> None:
 def test_what_goes_on_is_one_event_with_a_count() -> None:
     """A flood of refusals drives out nothing else."""
     events = Events()
-    events.add(0, Kind.ROLE, Severity.WARN, "SLAVE became SYNC_MASTER")
+    events.add(0, EventKind.ROLE, EventSeverity.WARN, "SLAVE became SYNC_MASTER")
     for number in range(2000):
-        events.add(number * 2000, Kind.REFUSAL, Severity.WARN, "refused", 3)
+        events.add(number * 2000, EventKind.REFUSAL, EventSeverity.WARN, "refused", 3)
     first, second = events.newer_than(0)
     assert (first.text, first.times) == ("refused", 6000)
-    assert second.kind is Kind.ROLE
-    events.add(2000 * 2000 + 500_000, Kind.REFUSAL, Severity.WARN, "refused")
+    assert second.kind is EventKind.ROLE
+    events.add(2000 * 2000 + 500_000, EventKind.REFUSAL, EventSeverity.WARN, "refused")
     assert len(events.newer_than(0)) == 3
 
 
 def test_a_long_text_with_controls_is_cut_and_escaped() -> None:
     events = Events()
-    events.add(0, Kind.LOG, Severity.WARN, "\x1b[31m" + "x" * 5000)
+    events.add(0, EventKind.LOG, EventSeverity.WARN, "\x1b[31m" + "x" * 5000)
     text = events.newer_than(0)[0].text
     assert text.startswith("\\x1b")
     assert len(text) < 500
@@ -98,13 +105,15 @@ def test_the_timeline_tells_changes_and_forgets_the_oldest_lane() -> None:
     assert "s" not in [lane.name for lane in timeline.lanes()]
 
 
-def slave(state: str, tone: Tone = Tone.GOOD) -> Member:
+def slave(state: str, tone: Tone = Tone.GOOD) -> MemberRow:
     name = "slave 10.0.0.2"
-    return Member(key=name, name=name, role="slave", state=state, tone=tone, lag_bytes=0)
+    return MemberRow(key=name, name=name, role="slave", state=state, tone=tone, lag_bytes=0)
 
 
-def here(role: str = "master") -> Member:
-    return Member(key="a:1", name="a:1", role=role, state="as it is", tone=Tone.GOOD, is_here=True)
+def here(role: str = "master") -> MemberRow:
+    return MemberRow(
+        key="a:1", name="a:1", role=role, state="as it is", tone=Tone.GOOD, is_here=True
+    )
 
 
 class TestWatch:
@@ -115,7 +124,7 @@ class TestWatch:
         self.watch = Watch(self.events, Timeline())
 
     def look(
-        self, now_ms: int, *members: Member, role: str = "SYNC_MASTER", **more: object
+        self, now_ms: int, *members: MemberRow, role: str = "SYNC_MASTER", **more: object
     ) -> None:
         seen = {"is_ready": True, "health": "fine", **more}
         self.watch.look(now_ms, ServerState(role, members=list(members), **seen))  # type: ignore[arg-type]
@@ -158,7 +167,7 @@ class TestWatch:
         self.look(2, counts={"refused": 5})
         self.look(3, counts={"refused": 12})
         last = self.events.newer_than(0)[0]
-        assert (last.text, last.times, last.kind) == ("refused", 7, Kind.REFUSAL)
+        assert (last.text, last.times, last.kind) == ("refused", 7, EventKind.REFUSAL)
 
     def test_brokers_that_register_and_go(self) -> None:
         self.look(1, registered={})
@@ -171,7 +180,7 @@ class TestWatch:
 
 
 def test_a_rate_begins_anew_with_its_counter() -> None:
-    rate = Rate()
+    rate = MeasuredRate()
     assert rate.per_second(0, 100) is None
     assert rate.per_second(10, 150) == 5
     assert rate.per_second(20, 3) is None

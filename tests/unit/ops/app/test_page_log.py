@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from twisted.logger import Logger, LogLevel, LogPublisher
 
-from rmq_ha.ops.app.page.events import Kind, Severity
+from rmq_ha.ops.app.page.events import EventKind, EventSeverity
 from rmq_ha.ops.app.page.port import LogTap
 
 NOTED = list[tuple[Any, ...]]
@@ -21,24 +21,24 @@ def told(namespace: str, level: LogLevel, text: str = "x {y}", **fields: Any) ->
 @pytest.mark.parametrize(
     ("namespace", "level", "expected"),
     [
-        ("rmq_ha.audit", LogLevel.info, (Kind.CHANGE, Severity.INFO)),
+        ("rmq_ha.audit", LogLevel.info, (EventKind.CHANGE, EventSeverity.INFO)),
         (
             "rmq_ha.server.acl.service.PlainAccessControl",
             LogLevel.warn,
-            (Kind.REFUSAL, Severity.WARN),
+            (EventKind.REFUSAL, EventSeverity.WARN),
         ),
         (
             "rmq_ha.server.replication.classic.service.HAService",
             LogLevel.error,
-            (Kind.REPLICATION, Severity.ERROR),
+            (EventKind.REPLICATION, EventSeverity.ERROR),
         ),
         ("rmq_ha.server.broker.registration.Registration", LogLevel.warn,
-         (Kind.REGISTRATION, Severity.WARN)),
-        ("rmq_ha.server.store.log.clean", LogLevel.critical, (Kind.LOG, Severity.ERROR)),
+         (EventKind.REGISTRATION, EventSeverity.WARN)),
+        ("rmq_ha.server.store.log.clean", LogLevel.critical, (EventKind.LOG, EventSeverity.ERROR)),
     ],
 )  # fmt: skip
 def test_warnings_and_the_audit_log(
-    namespace: str, level: LogLevel, expected: tuple[Kind, Severity]
+    namespace: str, level: LogLevel, expected: tuple[EventKind, EventSeverity]
 ) -> None:
     assert told(namespace, level, y=1) == [(*expected, "x 1")]
 

@@ -9,16 +9,16 @@ import pytest
 
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.app.page.broker import BrokerBoard
-from rmq_ha.ops.app.page.values import Disk, Member, Tone
+from rmq_ha.ops.app.page.values import DiskUse, MemberRow, Tone
 from rmq_ha.ops.app.page.watch import GONE
 from rmq_ha.ops.app.status.health import Health
 
-EMPTY, SOUND = Disk(0.1, 0.9), Health(True, "")
+EMPTY, SOUND = DiskUse(0.1, 0.9), Health(True, "")
 
 
 def notices(
-    *members: Member,
-    disk: Disk = EMPTY,
+    *members: MemberRow,
+    disk: DiskUse = EMPTY,
     role: BrokerRole = BrokerRole.ASYNC_MASTER,
     mode: str = "pair",
     health: Health = SOUND,
@@ -34,8 +34,8 @@ def notices(
     return [(item.tone, item.text) for item in BrokerBoard._notices(board, disk)]
 
 
-def member(role: str = "slave", state: str = "following", **more: Any) -> Member:
-    return Member(key="m", name="m", role=role, state=state, tone=Tone.GOOD, **more)
+def member(role: str = "slave", state: str = "following", **more: Any) -> MemberRow:
+    return MemberRow(key="m", name="m", role=role, state=state, tone=Tone.GOOD, **more)
 
 
 def test_a_sound_broker_has_none_and_one_that_is_not_ready_says_why() -> None:
@@ -54,7 +54,7 @@ def test_a_sound_broker_has_none_and_one_that_is_not_ready_says_why() -> None:
     ],
 )
 def test_a_master_of_a_pair_that_waits_for_a_slave_says_that_none_is_there(
-    members: list[Member], role: BrokerRole, mode: str, is_alone: bool
+    members: list[MemberRow], role: BrokerRole, mode: str, is_alone: bool
 ) -> None:
     found = [text for _, text in notices(*members, role=role, mode=mode)]
     alone = "no slave is connected: what is acknowledged now is on this machine only"
@@ -72,7 +72,7 @@ def test_a_master_of_a_pair_that_waits_for_a_slave_says_that_none_is_there(
     ],
 )
 def test_a_slave_that_follows_nobody_says_so_unless_its_note_does(
-    seen: Member, is_lost: bool
+    seen: MemberRow, is_lost: bool
 ) -> None:
     lost = [(Tone.WARN, "this slave follows no master (connecting)")]
     assert notices(seen) == (lost if is_lost else [])
@@ -88,7 +88,7 @@ def test_a_slave_that_follows_nobody_says_so_unless_its_note_does(
         (member(state=GONE, lag_seconds=9.0), False),
     ],
 )
-def test_who_is_more_than_five_seconds_behind_is_named(seen: Member, is_late: bool) -> None:
+def test_who_is_more_than_five_seconds_behind_is_named(seen: MemberRow, is_late: bool) -> None:
     assert notices(seen) == ([(Tone.WARN, "m is 5 s behind")] if is_late else [])
 
 
@@ -97,4 +97,4 @@ def test_who_is_more_than_five_seconds_behind_is_named(seen: Member, is_late: bo
 )
 def test_a_disk_is_worth_a_look_before_it_refuses_messages(used: float, tone: Tone | None) -> None:
     text = f"the disk of the commit log is {used:.0%} full"
-    assert notices(disk=Disk(used, 0.9)) == ([(tone, text)] if tone else [])
+    assert notices(disk=DiskUse(used, 0.9)) == ([(tone, text)] if tone else [])

@@ -12,7 +12,7 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.ops.app.page.board import CERTIFICATE_S, certificate_notices
 from rmq_ha.ops.app.page.fleet import EVERY_S, MOST_MACHINES, Fleet, with_distance
-from rmq_ha.ops.app.page.values import Certificate, Machine, Tone
+from rmq_ha.ops.app.page.values import Certificate, MachineRow, Tone
 from rmq_ha.testing.host import World
 
 DAY_S = 86_400
@@ -50,7 +50,7 @@ class Asked:
         self.calls: list[str] = []
         self.pending: list[Deferred[Any]] = []
         self.holds = False
-        own = Machine(set_name="b0", broker_id=0, address="b0:1", log_end=7, role="here")
+        own = MachineRow(set_name="b0", broker_id=0, address="b0:1", log_end=7, role="here")
         self.fleet = Fleet(self.host.seams, self, lambda: self.servers, lambda: own)  # type: ignore[arg-type]
 
     def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> Deferred[Any]:
@@ -119,8 +119,8 @@ def test_why_machines_are_missing_is_said() -> None:
 
 
 def test_a_log_is_behind_that_of_its_own_master() -> None:
-    def machine(name: str, number: int, end: int | None) -> Machine:
-        return Machine(set_name=name, broker_id=number, address=f"{name}{number}", log_end=end)
+    def machine(name: str, number: int, end: int | None) -> MachineRow:
+        return MachineRow(set_name=name, broker_id=number, address=f"{name}{number}", log_end=end)
 
     rows = with_distance(
         [machine("a", 0, 50), machine("a", 1, 20), machine("a", 2, 60), machine("a", 3, None),

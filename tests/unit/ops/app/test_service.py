@@ -14,7 +14,7 @@ from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.base.config.ports import PlannedPort
-from rmq_ha.base.config.settings import Notice
+from rmq_ha.base.config.settings import ConfigNotice
 from rmq_ha.base.errors import StoreLocked
 from rmq_ha.ops.app.build import build_text
 from rmq_ha.ops.app.notify import Notifier
@@ -89,7 +89,7 @@ class ServiceTests(SynchronousTestCase):
 
     def test_starts_when_the_reactor_runs_and_takes_sigterm(self) -> None:
         """What start does belongs into a running reactor, where a failure can stop it."""
-        self.run_service([Notice("odd")])
+        self.run_service([ConfigNotice("odd")])
         self.assertEqual(self.server.calls, ["start"])
         self.assertEqual(self.end.calls, ["sigterm"])
         self.assertEqual(self.lines[0], "odd")
@@ -101,7 +101,7 @@ class ServiceTests(SynchronousTestCase):
             self.reactor,
             self.server,
             self.end,  # type: ignore[arg-type]
-            [Notice("odd")],
+            [ConfigNotice("odd")],
             beginning=LogBeginning(banner=f"rmqha: {build_text()}"),
         )
         service.startService()

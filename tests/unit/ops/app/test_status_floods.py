@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 
 from rmq_ha.ops.app.status.channel import IDLE_S, MOST_BODY, TURN_MILLIS
 from rmq_ha.ops.app.status.health import Health
-from rmq_ha.ops.app.status.names import HostNames
+from rmq_ha.ops.app.status.names import AllowedHostNames
 from rmq_ha.ops.app.status.server import StatusServer
 from rmq_ha.ops.app.status.site import KEPT_S, Scrape, make_site
 from rmq_ha.testing.host import World
@@ -96,7 +96,7 @@ class Port:
         server.registry.register(self)  # type: ignore[arg-type]
         object.__setattr__(host, "clock", self.turns)
         scrape = Scrape(server.registry, self.turns)  # type: ignore[arg-type]
-        self.site = make_site(scrape, self.health, host, HostNames(""))
+        self.site = make_site(scrape, self.health, host, AllowedHostNames(""))
 
     def health(self) -> Health:
         self.turns.now += HEALTH_S
@@ -276,8 +276,8 @@ def test_an_honest_scrape_beside_a_hundred_floods_waits_less_than_a_tenth_of_a_s
     ],
 )  # fmt: skip
 def test_names_by_which_metrics_are_asked_for(name: str, is_allowed: bool) -> None:
-    assert (name in HostNames("other.example.com, broker-a.example.com")) is is_allowed
-    assert name in HostNames("*")
+    assert (name in AllowedHostNames("other.example.com, broker-a.example.com")) is is_allowed
+    assert name in AllowedHostNames("*")
 
 
 def test_metrics_are_not_told_to_a_page_that_points_its_name_here() -> None:

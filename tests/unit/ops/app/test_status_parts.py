@@ -5,7 +5,7 @@ from twisted.internet.task import Clock
 from rmq_ha.ops.app.status.catalogue import CATALOGUE
 from rmq_ha.ops.app.status.exporter import collect_runtime
 from rmq_ha.ops.app.status.lags import SLICE, GroupLags
-from rmq_ha.ops.app.status.samples import Kind, Samples
+from rmq_ha.ops.app.status.samples import MetricKind, Samples
 from rmq_ha.ops.app.status.server import WINDOW_S, ReactorLag
 
 
@@ -82,7 +82,7 @@ def test_numbers_of_broker_status_that_are_missing_or_odd_are_left_out() -> None
 
 def test_counters_are_named_as_prometheus_wants_them() -> None:
     for name, described in CATALOGUE.items():
-        if described.kind is Kind.COUNTER:
+        if described.kind is MetricKind.COUNTER:
             assert name.endswith("_total"), name
         assert described.unit
         assert described.meaning

@@ -16,7 +16,7 @@ from rmq_ha.base.store_format.commitlog import (
 from rmq_ha.base.store_format.dledger import encode_header
 from rmq_ha.base.store_format.dledger_values import TERM_TOPIC, Entry
 from rmq_ha.ops.offline.backup import _copy_file
-from rmq_ha.ops.offline.chain import Chain, Layout, Tail, chain, first_record, tail_at
+from rmq_ha.ops.offline.chain import ChainEnding, Layout, RecordChain, chain, first_record, tail_at
 from rmq_ha.ops.offline.log_files import is_number
 
 BASE = 3 << 30
@@ -45,50 +45,50 @@ def test_a_chain_tells_the_times_of_its_first_and_last_record(
     times: tuple[int, ...], first: int, last: int
 ) -> None:
     data, end = log(*times), len(times) * SIZE
-    assert chain(data, BASE) == Chain(first, last, end, Tail.MORE, 8)
-    assert chain(data + bytes(8), BASE) == Chain(first, last, end, Tail.NOT_WRITTEN)
-    assert chain(data + encode_blank(50), BASE) == Chain(first, last, end, Tail.BLANK)
-    assert chain(data + b"nothing!", BASE) == Chain(first, last, end, Tail.TORN)
+    assert chain(data, BASE) == RecordChain(first, last, end, ChainEnding.MORE, 8)
+    assert chain(data + bytes(8), BASE) == RecordChain(first, last, end, ChainEnding.NOT_WRITTEN)
+    assert chain(data + encode_blank(50), BASE) == RecordChain(first, last, end, ChainEnding.BLANK)
+    assert chain(data + b"nothing!", BASE) == RecordChain(first, last, end, ChainEnding.TORN)
     cut = data + record(BASE + end, 8)[:-1]
-    assert chain(cut, BASE) == Chain(first, last, end, Tail.MORE, SIZE)
+    assert chain(cut, BASE) == RecordChain(first, last, end, ChainEnding.MORE, SIZE)
 
 
 def test_a_record_that_says_that_it_is_elsewhere_ends_the_chain() -> None:
     data = log(5, 9) + record(BASE, 7) + record(BASE + 3 * SIZE, 8)
-    assert chain(data, BASE) == Chain(5, 9, 2 * SIZE, Tail.TORN)
-    assert chain(data, BASE + 1) == Chain(-1, -1, 0, Tail.TORN)
+    assert chain(data, BASE) == RecordChain(5, 9, 2 * SIZE, ChainEnding.TORN)
+    assert chain(data, BASE + 1) == RecordChain(-1, -1, 0, ChainEnding.TORN)
 
 
 def test_of_the_last_ones_the_parts_have_to_add_up() -> None:
     """Elsewhere the next one follows, which says as much."""
     data = bytearray(log(5, 9, 7))
     for at, found in (
-        (2, Chain(5, 9, 2 * SIZE, Tail.TORN)),
-        (1, Chain(5, 7, 3 * SIZE, Tail.MORE, 8)),
+        (2, RecordChain(5, 9, 2 * SIZE, ChainEnding.TORN)),
+        (1, RecordChain(5, 7, 3 * SIZE, ChainEnding.MORE, 8)),
     ):
         harmed = data.copy()
         harmed[at * SIZE + 84 : at * SIZE + 88] = pack(">i", 500)  # the body's length
         assert chain(bytes(harmed), BASE) == found
     for at in range(3):
         data[at * SIZE + 84 : at * SIZE + 88] = pack(">i", -1)
-    assert chain(bytes(data), BASE) == Chain(-1, -1, 0, Tail.TORN)
+    assert chain(bytes(data), BASE) == RecordChain(-1, -1, 0, ChainEnding.TORN)
 
 
 @pytest.mark.parametrize(
     ("size", "tail"),
     [
-        (RECORD_OVERHEAD - 1, Tail.TORN),
-        (RECORD_OVERHEAD, Tail.MORE),
-        (MAX_RECORD_SIZE, Tail.MORE),
-        (MAX_RECORD_SIZE + 1, Tail.TORN),
+        (RECORD_OVERHEAD - 1, ChainEnding.TORN),
+        (RECORD_OVERHEAD, ChainEnding.MORE),
+        (MAX_RECORD_SIZE, ChainEnding.MORE),
+        (MAX_RECORD_SIZE + 1, ChainEnding.TORN),
     ],
 )
-def test_a_record_claims_no_more_bytes_than_any_has(size: int, tail: Tail) -> None:
+def test_a_record_claims_no_more_bytes_than_any_has(size: int, tail: ChainEnding) -> None:
     head = pack(">i", size) + log(1)[4:8]
     found, reason, needed = tail_at(head, 0)
-    assert (found, needed) == (tail, size if tail is Tail.MORE else 0)
-    assert bool(reason) is (tail is Tail.TORN)
-    assert tail_at(head[:7], 0) == (Tail.MORE, "", 8)
+    assert (found, needed) == (tail, size if tail is ChainEnding.MORE else 0)
+    assert bool(reason) is (tail is ChainEnding.TORN)
+    assert tail_at(head[:7], 0) == (ChainEnding.MORE, "", 8)
 
 
 # A DLedger's
@@ -129,7 +129,7 @@ def test_entries_tell_the_times_of_the_records_in_them(
         harmed[place + 24 : place + 32] = pack(">q", BASE - 1)
         found = chain(bytes(harmed), BASE, Layout.DLEDGER)
         before = [ms for ms, topic in entries[:at] if topic == "T"] or [-1]
-        assert found[:4] == (before[0], before[-1], place, Tail.TORN)
+        assert found[:4] == (before[0], before[-1], place, ChainEnding.TORN)
 
 
 # Where one may begin

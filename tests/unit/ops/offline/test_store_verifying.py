@@ -15,7 +15,7 @@ from rmq_ha.base.store_format.deleted_queues import encode_beginnings
 from rmq_ha.base.store_format.index import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.records import FoundRecord, records
-from rmq_ha.ops.offline.verify import Finding, verify
+from rmq_ha.ops.offline.verify import StoreFinding, verify
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "store"
 
@@ -37,7 +37,7 @@ def opened(root: Path) -> StoreFiles:
     return StoreFiles(str(root), *files_of(str(root)), damaged=True)
 
 
-def found_in(root: Path) -> dict[str, Finding]:
+def found_in(root: Path) -> dict[str, StoreFinding]:
     return {finding.code: finding for finding in verify(opened(root)).findings}
 
 

@@ -19,7 +19,7 @@ from rmq_ha.ops.offsets.model import (
     TEXTS,
     TOPIC,
     Fact,
-    Key,
+    FactKey,
     Snapshot,
 )
 from rmq_ha.ops.offsets.pairing import (
@@ -271,7 +271,7 @@ def test_who_is_a_pair(
 # Rules, where nobody knows where a queue begins or ends
 
 CASE = Case(
-    Key(OFFSET, "t", "g", 0), True, True, False, True, True, True, 5, 5, 5, 5, None, None,
+    FactKey(OFFSET, "t", "g", 0), True, True, False, True, True, True, 5, 5, 5, 5, None, None,
     True, 5, None, None, 0, 10, 0, 10,
 )  # fmt: skip
 
@@ -309,7 +309,7 @@ def test_an_offset_at_the_edges_of_its_queue(change: dict[str, object], ruling: 
 
 
 EXTENT = CASE._replace(
-    key=Key(QUEUE, "t", None, 0),
+    key=FactKey(QUEUE, "t", None, 0),
     master_first=None,
     master_end=None,
     slave_first=None,
@@ -342,15 +342,15 @@ EXTENT = CASE._replace(
             Ruling(("TOPIC_DELETED",)),
         ),
         ({"slave_low": 1, "on_slave": False}, 0, Ruling()),
-        ({"key": Key(LOG), "highest": None, "slave": 1}, 0, Ruling(("LOG_AHEAD",))),
+        ({"key": FactKey(LOG), "highest": None, "slave": 1}, 0, Ruling(("LOG_AHEAD",))),
         (
-            {"key": Key(LOG), "highest": None, "slave": 0, "before": None, "lowest": None},
+            {"key": FactKey(LOG), "highest": None, "slave": 0, "before": None, "lowest": None},
             0,
             Ruling(),
         ),
-        ({"key": Key(LOG), "slave": 4}, 0, Ruling(("LOG_BEHIND",))),
-        ({"key": Key(LOG), "slave": 4}, 1, Ruling(("LAGGING",))),
-        ({"key": Key(LOG), "slave": 4, "is_proven": False}, 0, Ruling(("UNSETTLED",))),
+        ({"key": FactKey(LOG), "slave": 4}, 0, Ruling(("LOG_BEHIND",))),
+        ({"key": FactKey(LOG), "slave": 4}, 1, Ruling(("LAGGING",))),
+        ({"key": FactKey(LOG), "slave": 4, "is_proven": False}, 0, Ruling(("UNSETTLED",))),
     ],
 )  # fmt: skip
 def test_the_ends_of_queues_and_logs(

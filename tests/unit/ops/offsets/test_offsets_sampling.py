@@ -10,7 +10,7 @@ import pytest
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.base.store_files import Entry
+from rmq_ha.base.store_files import DirectoryEntry
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import (
     GroupTable,
@@ -25,7 +25,7 @@ from rmq_ha.base.wire.stat_bodies import TopicOffset, TopicStatsTable
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.ops.offline.log_files import Hole
 from rmq_ha.ops.offsets import model
-from rmq_ha.ops.offsets.command import Span
+from rmq_ha.ops.offsets.command import DurationParam
 from rmq_ha.ops.offsets.live import LiveReplica
 from rmq_ha.ops.offsets.model import Fact, Snapshot
 from rmq_ha.ops.offsets.pairing import Pairing, predict
@@ -173,9 +173,9 @@ def test_a_broker_is_read_over_the_wire() -> None:
     assert (found.broker, found.broker_id, found.role) == ("b", 1, "SLAVE")
     assert found.kinds == ALL
     facts = {fact.key: fact for fact in found.facts}
-    assert facts[model.Key("offset", "t", "g", 0)].value == 5
-    assert facts[model.Key("delay", "SCHEDULE_TOPIC_XXXX", None, 2)].value == 1
-    assert facts[model.Key("log")].value == 77
+    assert facts[model.FactKey("offset", "t", "g", 0)].value == 5
+    assert facts[model.FactKey("delay", "SCHEDULE_TOPIC_XXXX", None, 2)].value == 1
+    assert facts[model.FactKey("log")].value == 77
     assert found.bounds() == {
         ("t", 0): (1, 9),
         ("t", 1): (4, 4),
@@ -183,7 +183,7 @@ def test_a_broker_is_read_over_the_wire() -> None:
         ("TBW102", 0): (1, 9),
         ("elsewhere", 0): (4, 4),
     }
-    assert facts[model.Key("version", "topics")].text == "2 of 7"
+    assert facts[model.FactKey("version", "topics")].text == "2 of 7"
     # No offset may seem to lie beyond an end that was read before it.
     ends = broker.asked.index(RequestCode.GET_TOPIC_STATS_INFO)
     assert broker.asked.index(RequestCode.GET_ALL_CONSUMER_OFFSET) < ends
@@ -263,8 +263,8 @@ def stored(store: Store, *listings: int, now: int = 100_000) -> Snapshot:
     """:param listings: when a file had changed, look by look."""
     looks = iter([at for at in listings for _ in range(3)])
 
-    def listing(_: str) -> list[Entry]:
-        return [Entry("checkpoint", 1, False, next(looks))]
+    def listing(_: str) -> list[DirectoryEntry]:
+        return [DirectoryEntry("checkpoint", 1, False, next(looks))]
 
     return StoredReplica(lambda _: store, listing, "/s", lambda: now).snapshot()
 
@@ -436,7 +436,7 @@ def test_a_plan_changes_nothing_that_was_right() -> None:
     ("text", "ms"), [("20s", 20_000), ("500ms", 500), ("2m", 120_000), ("3", 3_000), ("0", 0)]
 )
 def test_spans(text: str, ms: int) -> None:
-    assert Span().convert(text, None, None) == ms
+    assert DurationParam().convert(text, None, None) == ms
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "nan", "1y"])
@@ -444,7 +444,7 @@ def test_what_is_no_span(text: str) -> None:
     import click
 
     with pytest.raises(click.BadParameter):
-        Span().convert(text, None, None)
+        DurationParam().convert(text, None, None)
 
 
 def test_a_slave_whose_files_are_younger_than_its_masters() -> None:

@@ -9,14 +9,14 @@ from rmq_ha.base.wire.bodies import decode_delay_offsets, decode_offset_table
 from rmq_ha.ops.offsets import model
 from rmq_ha.ops.offsets.codes import MEANINGS
 from rmq_ha.ops.offsets.judgement import JudgedKey, findings
-from rmq_ha.ops.offsets.model import NUMBERS, TEXTS, Fact, Key, Snapshot
+from rmq_ha.ops.offsets.model import NUMBERS, TEXTS, Fact, FactKey, Snapshot
 from rmq_ha.ops.offsets.pairing import Pairing
 from rmq_ha.ops.offsets.repair import merged_delays, merged_offsets, save, script, steps
 from rmq_ha.ops.offsets.rules import Case, Ruling
 
 ALL = frozenset({*NUMBERS, *TEXTS})
 CASE = Case(
-    Key("", "t", "g", 3), True, True, False, True, True, True, 40, 41, 42, 43, "theirs", 44,
+    FactKey("", "t", "g", 3), True, True, False, True, True, True, 40, 41, 42, 43, "theirs", 44,
     True, 50, "ours", 54, 45, 46, 55, 56,
 )  # fmt: skip
 """Each number stands for one place; what a finding says shows where it was taken from."""
@@ -39,7 +39,7 @@ CASE = Case(
 def test_a_finding_says_whose_value_is_which(
     kind: str, code: str, who: str, expected: str, actual: str
 ) -> None:
-    case = CASE._replace(key=Key(kind, "t", "g", 3))
+    case = CASE._replace(key=FactKey(kind, "t", "g", 3))
     (found,) = findings([JudgedKey("s", "m", 7, case, Ruling((code,), 1, 2, 3))])
     assert (found.broker, found.expected, found.actual) == (who, expected, actual)
     assert (found.severity, found.code) == (str(MEANINGS[code].severity), code)
@@ -50,7 +50,7 @@ def test_a_finding_says_whose_value_is_which(
 
 
 def test_what_a_slave_does_not_have_is_named_by_the_master() -> None:
-    case = CASE._replace(key=Key(model.OFFSET, "t", "g", 3), slave=None)
+    case = CASE._replace(key=FactKey(model.OFFSET, "t", "g", 3), slave=None)
     (found,) = findings([JudgedKey("s", "m", 7, case, Ruling(("MISSING_ON_SLAVE",)))])
     assert (found.queue_offset, found.expected, found.actual) == (40, "40", None)
 

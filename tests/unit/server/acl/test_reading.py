@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.data_version import DataVersion
-from rmq_ha.server.acl.accounts import Account
+from rmq_ha.server.acl.accounts import AccountEntry
 from rmq_ha.server.acl.reading import read_file
 
 SECRET = "s3cr3t-S3CR3T"
@@ -37,7 +37,7 @@ def test_the_file_of_the_documentation() -> None:
     assert file.version == DataVersion(1700000000000, 1)
     assert file.notices == ()
     assert file.accounts == (
-        Account(
+        AccountEntry(
             access_key="RocketMQ",
             secret_key="12345678",
             default_topic_perm="DENY",
@@ -45,7 +45,7 @@ def test_the_file_of_the_documentation() -> None:
             topic_perms=("topicA=DENY", "topicB=PUB|SUB", "topicC=SUB"),
             group_perms=("groupA=DENY", "groupB=PUB|SUB"),
         ),
-        Account(
+        AccountEntry(
             access_key="rocketmq2",
             secret_key="12345678",
             white_remote_address="192.168.1.*",
@@ -162,7 +162,7 @@ def test_no_message_shows_a_secret(text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_file("f", (text % SECRET).encode())
     assert SECRET not in str(caught.value)
-    assert SECRET not in repr(Account(access_key="k", secret_key=SECRET))
+    assert SECRET not in repr(AccountEntry(access_key="k", secret_key=SECRET))
 
 
 def test_what_is_odd_is_noticed_with_its_line() -> None:

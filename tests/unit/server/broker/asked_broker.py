@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.java_hash import tags_code
-from rmq_ha.base.model.message import Address, Message
+from rmq_ha.base.model.message import Address, BrokerMessage
 from rmq_ha.base.model.properties import encode_properties
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import TopicConfig
@@ -99,7 +99,7 @@ class AskedBroker(SimBroker):
 
         :returns: its physical offset in the commit log.
         """
-        message = Message(
+        message = BrokerMessage(
             topic,
             queue_id,
             body,
@@ -112,7 +112,7 @@ class AskedBroker(SimBroker):
         )
         return self.put_message(message)
 
-    def put_message(self, message: Message) -> int:
+    def put_message(self, message: BrokerMessage) -> int:
         """Store a message that the test has made; the rest is as in `put`."""
         result = self.wait(self.store.put_message(message))
         assert result.append is not None, result.status

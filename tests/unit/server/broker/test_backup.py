@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from rmq_ha.base.errors import CannotDecide
-from rmq_ha.base.store_files import Entry
+from rmq_ha.base.store_files import DirectoryEntry
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.client.rules.messages import decode_messages
-from rmq_ha.ops.offline.backup import Manifest, Store, back_up, restore
+from rmq_ha.ops.offline.backup import Manifest, StoreDirectories, back_up, restore
 from rmq_ha.server.broker.broker import Broker
 from tests.unit.server.broker.sim_broker import TOPIC, SimBroker
 
@@ -32,12 +32,14 @@ class SimFiles:
     def disk(self, path: str) -> Any:
         return self._kept if path.startswith(TARGET) else self._disk
 
-    def list(self, path: str) -> list[Entry]:
+    def list(self, path: str) -> list[DirectoryEntry]:
         found, disk = [], self.disk(path)
         for name in disk.list_dir(path):
             whole = f"{path}/{name}"
             is_directory = disk.is_dir(whole)
-            found.append(Entry(name, 0 if is_directory else disk.size(whole), is_directory))
+            found.append(
+                DirectoryEntry(name, 0 if is_directory else disk.size(whole), is_directory)
+            )
         return found
 
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
@@ -57,7 +59,7 @@ class Machine:
         store.mapped_file_size_commit_log = 1 << 16
         self.broker.start()
         self.disk = self.broker.host.disk
-        self.store = Store(
+        self.store = StoreDirectories(
             str(store.store_path_root_dir), str(store.store_path_commit_log), 1 << 16
         )
         self.bodies: list[bytes] = []
@@ -77,7 +79,7 @@ class Machine:
     def restart_from_backup(self) -> None:
         """The machine is gone; what the backup has is all there is."""
         self.broker.stop()
-        new = Store(NEW, f"{NEW}/commitlog", 1 << 16)
+        new = StoreDirectories(NEW, f"{NEW}/commitlog", 1 << 16)
         restore(SimFiles(self.disk), self.disk, TARGET, new, lambda count: None)
         configuration = self.broker.configuration
         configuration.store.store_path_root_dir = NEW
@@ -247,7 +249,7 @@ def test_what_the_broker_deletes_stays_in_the_backup() -> None:
     assert sum(told) == second.copied > 0
     assert machine.disk.list_dir(f"{TARGET}/{first.tables}") == [], "the older tables are gone"
     told.clear()
-    new = Store(NEW, f"{NEW}/commitlog", 1 << 16)
+    new = StoreDirectories(NEW, f"{NEW}/commitlog", 1 << 16)
     restore(SimFiles(machine.disk), machine.disk, TARGET, new, told.append)
     assert sum(told) == second.manifest.end
     assert machine.disk.exists(f"{NEW}/abort")
@@ -261,7 +263,7 @@ def test_nothing_is_restored_over_a_store_or_from_nothing() -> None:
             SimFiles(machine.disk),
             machine.disk,
             TARGET,
-            Store(NEW, NEW, 1 << 16),
+            StoreDirectories(NEW, NEW, 1 << 16),
             lambda count: None,
         )
     machine.back_up()
@@ -272,6 +274,6 @@ def test_nothing_is_restored_over_a_store_or_from_nothing() -> None:
             SimFiles(machine.disk),
             machine.disk,
             TARGET,
-            Store(NEW, NEW, 1 << 20),
+            StoreDirectories(NEW, NEW, 1 << 20),
             lambda count: None,
         )

@@ -12,7 +12,7 @@ from twisted.logger import globalLogPublisher
 
 import twisted.plugins
 from rmq_ha.base.errors import ConfigurationError, PluginNotFound
-from rmq_ha.base.model.message import Address, Message
+from rmq_ha.base.model.message import Address, BrokerMessage
 from rmq_ha.base.wire.batch import encode_batch
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
@@ -108,7 +108,7 @@ def test_a_long_batch_behind_a_plugin_lets_others_in_and_keeps_its_senders_order
         broker.ask(request).addCallback(answers.append)
     broker.world.clock.run_while(lambda: not seen, 1)
     host = Address.parse("10.0.0.9", 1)
-    before = store.put_message(Message(TOPIC, 0, b"other", host, host))
+    before = store.put_message(BrokerMessage(TOPIC, 0, b"other", host, host))
     broker.world.clock.run_for(1)
     assert broker.wait(before).append.queue_offset == 0
     assert [answer.ext["queueOffset"] for answer in answers] == ["1", "1601"]

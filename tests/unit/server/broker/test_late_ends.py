@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
-from rmq_ha.base.model.message import Message
+from rmq_ha.base.model.message import BrokerMessage
 from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC
 from rmq_ha.base.store_format.commitlog import decode_record, decode_records
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.transactions import lookup
-from rmq_ha.server.broker.transactions.fates import Fate, Fates
+from rmq_ha.server.broker.transactions.fates import Fates, HalfMessageFate
 from rmq_ha.server.broker.transactions.lookup import HalfMessages
 from tests.sim_kit.group import BrokerGroup
 from tests.unit.server.broker.transaction_kit import (
@@ -199,7 +199,7 @@ def test_first_of_two_is_not_stored() -> None:
     processor = broker.broker.dispatcher.routes[37].__self__
     really, held = processor._put, []
 
-    def put(messages: list[Message]) -> Any:
+    def put(messages: list[BrokerMessage]) -> Any:
         if held:
             return really(messages)
         held.append(Deferred())
@@ -225,7 +225,7 @@ def test_while_a_check_moves_them() -> None:
     parts = broker.broker.transaction_checks._context.copies
     really, held = parts.put, []
 
-    def put(messages: list[Message]) -> Any:
+    def put(messages: list[BrokerMessage]) -> Any:
         later: Any = Deferred()
         really(messages).addCallback(lambda results: held.append((later, results)))
         return later
@@ -256,7 +256,7 @@ def test_check_meets_one_that_is_being_ended() -> None:
     processor = broker.broker.dispatcher.routes[37].__self__
     really, held = processor._put, []
 
-    def put(messages: list[Message]) -> Any:
+    def put(messages: list[BrokerMessage]) -> Any:
         held.append((Deferred(), messages))
         return held[-1][0]
 
@@ -457,7 +457,7 @@ def test_queues_that_are_behind_the_log_say_nothing_of_a_copy(is_known: bool) ->
     fates = Fates()
     if is_known:
         fates.begin(0)
-        fates.note(0, half.queue_offset, Fate.MOVED)
+        fates.note(0, half.queue_offset, HalfMessageFate.MOVED)
     pauses: list[None] = []
 
     def pause() -> Deferred[None]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from rmq_ha.base.model.message import Message
+from rmq_ha.base.model.message import BrokerMessage
 from rmq_ha.base.model.status import FlushDiskType
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.wire.batch import encode_batch
@@ -70,7 +70,7 @@ def test_others_are_served_meanwhile(broker: SimBroker) -> None:
     numbers: list[int] = []
     turns = 0
     while channel.held:
-        message = Message(TOPIC, 0, b"other", channel.remote, channel.remote)
+        message = BrokerMessage(TOPIC, 0, b"other", channel.remote, channel.remote)
         broker.broker.store.put_message(message).addCallback(
             lambda result: numbers.append(result.append.queue_offset)
         )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.base.model.message import Address, Message, offset_msg_id
+from rmq_ha.base.model.message import Address, BrokerMessage, offset_msg_id
 from rmq_ha.base.model.properties import encode_properties
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
@@ -32,7 +32,7 @@ def back(kit: AskedBroker, offset: int = 0, *, version: int = 407, **changes: An
 def retried(kit: AskedBroker, times: int, **properties: str) -> int:
     """A message that was given back before."""
     return kit.put_message(
-        Message(
+        BrokerMessage(
             "%RETRY%G1",
             0,
             b"again",
@@ -91,7 +91,7 @@ def test_a_copy_goes_to_the_retry_topic() -> None:
 
 def test_the_store_host_stays_the_originals() -> None:
     kit = AskedBroker()
-    message = Message("TopicA", 0, b"", CLIENT, Address.parse("10.9.8.7", 10911))
+    message = BrokerMessage("TopicA", 0, b"", CLIENT, Address.parse("10.9.8.7", 10911))
     kit.put_message(message)
     assert back(kit).code == 0
     assert last_copy(kit).record.store_host == message.store_host

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.base.model.message import Address, AppendResult, Message, PutMessageResult
+from rmq_ha.base.model.message import Address, AppendResult, BrokerMessage, PutMessageResult
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.runs.row_list import rows_of
 from rmq_ha.base.store_format.commitlog import Record, encode_record
@@ -74,7 +74,7 @@ def test_what_was_not_delivered_is_not_counted() -> None:
     stats = BrokerStats(now, now.seconds, "C")
     host = Address.parse("127.0.0.1", 1)
     refused = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-    stats.delivered(1, [Message("T", 0, b"", host, host, START_MS)], [refused])
+    stats.delivered(1, [BrokerMessage("T", 0, b"", host, host, START_MS)], [refused])
     assert {name: len(table) for name, table in stats.tables.items() if table} == {}
 
 
@@ -175,7 +175,7 @@ def test_every_name() -> None:
     stats.put_rows(rows_of(rows), now.seconds() - 0.003, now.seconds())
     stats.put_back("SCHEDULE_TOPIC_XXXX", 2, 50)
     host = Address.parse("127.0.0.1", 1)
-    message = Message("T", 0, b"", host, host, START_MS)
+    message = BrokerMessage("T", 0, b"", host, host, START_MS)
     append = AppendResult(0, 60, START_MS, 0, 1, "")
     stats.delivered(
         3,
@@ -405,7 +405,7 @@ def test_each_delayed_message_counts_for_its_topic() -> None:
     stats = BrokerStats(now, now.seconds)
     host = Address.parse("127.0.0.1", 1)
     stored = PutMessageResult(PutMessageStatus.PUT_OK, AppendResult(0, 60, START_MS, 0, 1, ""))
-    messages = [Message(topic, 0, b"", host, host, START_MS) for topic in ("T", "U", "T")]
+    messages = [BrokerMessage(topic, 0, b"", host, host, START_MS) for topic in ("T", "U", "T")]
     stats.delivered(1, messages, [stored] * 3)
     now.value += 10_000
     for topic, count in (("T", 2), ("U", 1)):

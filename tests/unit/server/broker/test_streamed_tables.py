@@ -7,7 +7,7 @@ from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.pages import PAGE_SIZE
-from rmq_ha.server.replication.epochs.tables import Entry
+from rmq_ha.server.replication.epochs.tables import TableEntry
 from tests.unit.server.broker.slave_tables import MAIN, OFFSETS, TableSet
 
 
@@ -16,7 +16,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.master, self.slave = TableSet(), TableSet()
-        self.changed: set[Entry] = set()
+        self.changed: set[TableEntry] = set()
         self.master.tables.watch(self.changed.add)
         self.master.topics.update(TopicConfig("T"))
         self.master.groups.update(SubscriptionGroupConfig("g"))

@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
-from rmq_ha.base.model.message import Address, GetMessageResult, Message, PutMessageResult
+from rmq_ha.base.model.message import Address, BrokerMessage, GetMessageResult, PutMessageResult
 from rmq_ha.base.model.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rmq_ha.base.model.status import BrokerRole, GetMessageStatus, PutMessageStatus
 from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
@@ -527,7 +527,7 @@ def refuse(broker: TransactionBroker, topics: set[str], status: PutMessageStatus
     parts = broker.broker.transaction_checks._context.copies
     service = broker.broker.transaction_checks
 
-    def put(messages: list[Message]) -> Any:
+    def put(messages: list[BrokerMessage]) -> Any:
         bad = [number for number, message in enumerate(messages) if message.topic in topics]
         if not bad:
             return service._put_together(messages)
@@ -597,7 +597,7 @@ def test_one_that_does_not_say_where_it_belongs() -> None:
     broker.half("a")
     host = Address.parse("127.0.0.1", 1)
     properties = {"PGROUP": GROUP, "UNIQ_KEY": "b"}
-    stray = Message(
+    stray = BrokerMessage(
         HALF_TOPIC, 0, b"b", host, host, properties=properties,
         properties_string=encode_properties(properties),
     )  # fmt: skip
@@ -650,7 +650,7 @@ def test_op_message_that_is_not_stored() -> None:
     really = processor._put
     full = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
-    def put(messages: list[Message]) -> Any:
+    def put(messages: list[BrokerMessage]) -> Any:
         if len(messages) == 1:
             return succeed([full])
         return really(messages[:1]).addCallback(lambda results: [*results, full])
@@ -700,14 +700,14 @@ def test_nothing_goes_behind_what_a_store_plugin_refuses() -> None:
     came: list[bytes] = []
 
     class Front:
-        def put_message(self, message: Message) -> Any:
+        def put_message(self, message: BrokerMessage) -> Any:
             came.append(message.body)
             good = PutMessageResult(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
             return succeed(refused if message.body == b"2" else good)
 
     checks = broker.broker.transaction_checks
     checks._front = Front()
-    messages = [Message(TOPIC, 0, body, host, host) for body in (b"1", b"2", b"3", b"4")]
+    messages = [BrokerMessage(TOPIC, 0, body, host, host) for body in (b"1", b"2", b"3", b"4")]
     first, *others = broker.wait(checks._put_in_order(messages))
     assert came == [b"1", b"2"]
     assert first.status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT

@@ -7,7 +7,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.config.netty import NettyClientConfig
-from rmq_ha.base.model.message import Message
+from rmq_ha.base.model.message import BrokerMessage
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC
 from rmq_ha.base.remoting.client import RemotingClient
@@ -50,7 +50,7 @@ def crash_at_put(broker: TransactionBroker, wanted: int, *, stored: bool) -> lis
     really = parts.put
     puts: list[int] = []
 
-    def put(messages: list[Message]) -> Any:
+    def put(messages: list[BrokerMessage]) -> Any:
         puts.append(len(messages))
         if len(puts) < wanted:
             return really(messages)

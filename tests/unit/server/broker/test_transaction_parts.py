@@ -14,7 +14,7 @@ from rmq_ha.base.store_format.commitlog import Record, decode_record
 from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.server.broker.transactions import fates as fates_module
 from rmq_ha.server.broker.transactions import op_marks as op_marks_module
-from rmq_ha.server.broker.transactions.fates import Fate, Fates, HalfPlace
+from rmq_ha.server.broker.transactions.fates import Fates, HalfMessageFate, HalfPlace
 from rmq_ha.server.broker.transactions.messages import (
     OpMark,
     check_request,
@@ -356,11 +356,11 @@ def test_a_master_s_next_life_knows_nothing_of_the_one_before() -> None:
     fates, half = Fates(), record({}, queue_offset=3, physical_offset=700)
     assert (fates.lives, fates.knows(half)) == (0, False)
     fates.begin(700)
-    fates.note(0, 3, Fate.MOVED)
+    fates.note(0, 3, HalfMessageFate.MOVED)
     fates.note_copy(half, HalfPlace(9, 900))
-    assert (fates.lives, fates.fate_of(0, 3), fates.knows(half)) == (1, Fate.MOVED, True)
+    assert (fates.lives, fates.fate_of(0, 3), fates.knows(half)) == (1, HalfMessageFate.MOVED, True)
     fates.begin(1000)
-    assert (fates.lives, fates.fate_of(0, 3), fates.knows(half)) == (2, Fate.OPEN, False)
+    assert (fates.lives, fates.fate_of(0, 3), fates.knows(half)) == (2, HalfMessageFate.OPEN, False)
     assert fates.copy_of(half) is None
 
 
@@ -387,8 +387,8 @@ def test_one_that_lies_too_far_below_is_not_taken_for_open() -> None:
     fates = Fates(window=4)
     fates.begin(0)
     first = record({}, queue_offset=0)
-    fates.note(0, 10, Fate.ENDED)
-    fates.note(0, 0, Fate.ENDED)
+    fates.note(0, 10, HalfMessageFate.ENDED)
+    fates.note(0, 0, HalfMessageFate.ENDED)
     assert not fates.knows(first)
     assert fates.knows(record({}, queue_offset=10))
 
@@ -398,14 +398,14 @@ def test_a_window_reaches_down_from_the_first_that_was_noted(offset: int, is_kno
     """What was never noted is open, until something is forgotten."""
     fates = Fates(window=4)
     fates.begin(0)
-    fates.note(0, 10, Fate.ENDED)
+    fates.note(0, 10, HalfMessageFate.ENDED)
     halves = [record({}, queue_offset=number) for number in (0, offset, 9, 10)]
     assert [fates.knows(half) for half in halves] == [True] * 4
-    fates.note(0, offset, Fate.MOVED)
+    fates.note(0, offset, HalfMessageFate.MOVED)
     assert [fates.knows(half) for half in halves] == [is_known] * 3 + [True]
-    noted = {10: Fate.ENDED} | ({offset: Fate.MOVED} if is_known else {})
+    noted = {10: HalfMessageFate.ENDED} | ({offset: HalfMessageFate.MOVED} if is_known else {})
     assert {number: fates.fate_of(0, number) for number in range(12)} == {
-        number: noted.get(number, Fate.OPEN) for number in range(12)
+        number: noted.get(number, HalfMessageFate.OPEN) for number in range(12)
     }
 
 
@@ -430,7 +430,7 @@ def test_half_of_a_window_is_remembered_when_it_is_full() -> None:
     fates.begin(0)
     known = []
     for offset in range(9):
-        fates.note(0, offset, Fate.ENDED)
+        fates.note(0, offset, HalfMessageFate.ENDED)
         known.append([it for it in range(9) if fates.knows(record({}, queue_offset=it))])
     assert known[-2:] == [list(range(9)), [5, 6, 7, 8]]
 
@@ -440,24 +440,32 @@ def test_what_was_read_is_known_where_the_window_holds_it(offset: int, is_held: 
     """The other half of it is for what comes: nothing of what was read is forgotten soon."""
     fates = Fates(window=8)
     fates.begin(1000)
-    fates.note(0, 19, Fate.ENDED)
-    fates.note(0, 20, Fate.ENDED)
-    fates.note(0, 0, Fate.ENDED)  # too far below: only what is read says anything of those between
+    fates.note(0, 19, HalfMessageFate.ENDED)
+    fates.note(0, 20, HalfMessageFate.ENDED)
+    fates.note(
+        0, 0, HalfMessageFate.ENDED
+    )  # too far below: only what is read says anything of those between
     older = record({}, queue_offset=offset, physical_offset=500)
     fates.knows_from(older, fates.lives)
     assert fates.knows(older) is is_held
 
 
-@given(st.lists(st.tuples(st.integers(0, 24), st.sampled_from([Fate.MOVED, Fate.ENDED]))))
-def test_what_is_known_of_a_fate_is_true(notes: list[tuple[int, Fate]]) -> None:
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 24), st.sampled_from([HalfMessageFate.MOVED, HalfMessageFate.ENDED])
+        )
+    )
+)
+def test_what_is_known_of_a_fate_is_true(notes: list[tuple[int, HalfMessageFate]]) -> None:
     """In whatever order it was noted; the newest that was noted is always known."""
-    fates, noted = Fates(window=8), dict[int, Fate]()
+    fates, noted = Fates(window=8), dict[int, HalfMessageFate]()
     fates.begin(0)
     for offset, fate in notes:
         fates.note(0, offset, fate)
-        noted[offset] = max(noted.get(offset, Fate.OPEN), fate)
+        noted[offset] = max(noted.get(offset, HalfMessageFate.OPEN), fate)
         for other in range(25):
             if fates.knows(record({}, queue_id=0, queue_offset=other)):
-                assert fates.fate_of(0, other) == noted.get(other, Fate.OPEN)
+                assert fates.fate_of(0, other) == noted.get(other, HalfMessageFate.OPEN)
             else:
                 assert other < max(noted)

@@ -23,13 +23,14 @@ from rmq_ha.server.controller.codec import (
     encode_replicas,
     encode_set,
 )
-from rmq_ha.server.controller.codes import RequestCode
+from rmq_ha.server.controller.codes import ControllerRequestCode
 from rmq_ha.server.controller.messages import (
     AlterSyncStateSetRequest,
     AlterSyncStateSetResponse,
     ApplyBrokerIdRequest,
     ApplyBrokerIdResponse,
     CleanBrokerDataRequest,
+    ControllerHeader,
     ElectedBody,
     ElectMasterRequest,
     ElectMasterResponse,
@@ -38,7 +39,6 @@ from rmq_ha.server.controller.messages import (
     GetNextBrokerIdResponse,
     GetReplicaInfoRequest,
     GetReplicaInfoResponse,
-    Header,
     HeartbeatRequest,
     NotifyRoleChangedRequest,
     RegisterBrokerRequest,
@@ -48,16 +48,23 @@ from rmq_ha.server.controller.messages import (
 VECTORS = Path(__file__).parents[3] / "vectors" / "controller"
 Codec = tuple[Any, Any]
 _SET: Codec = (decode_set, encode_set)
-KINDS: dict[int, tuple[type[Header], Codec | None, type[Header], Codec | None]] = {
-    904: (HeartbeatRequest, None, Header, None),
+KINDS: dict[
+    int, tuple[type[ControllerHeader], Codec | None, type[ControllerHeader], Codec | None]
+] = {
+    904: (HeartbeatRequest, None, ControllerHeader, None),
     1001: (AlterSyncStateSetRequest, _SET, AlterSyncStateSetResponse, _SET),
     1002: (ElectMasterRequest, None, ElectMasterResponse, (decode_elected, encode_elected)),
     1003: (RegisterBrokerRequest, None, RegisterBrokerResponse, _SET),
     1004: (GetReplicaInfoRequest, None, GetReplicaInfoResponse, _SET),
-    1005: (Header, None, GetMetadataResponse, None),
-    1006: (Header, (decode_names, encode_names), Header, (decode_replicas, encode_replicas)),
-    1008: (NotifyRoleChangedRequest, _SET, Header, None),
-    1011: (CleanBrokerDataRequest, None, Header, None),
+    1005: (ControllerHeader, None, GetMetadataResponse, None),
+    1006: (
+        ControllerHeader,
+        (decode_names, encode_names),
+        ControllerHeader,
+        (decode_replicas, encode_replicas),
+    ),
+    1008: (NotifyRoleChangedRequest, _SET, ControllerHeader, None),
+    1011: (CleanBrokerDataRequest, None, ControllerHeader, None),
     1012: (GetNextBrokerIdRequest, None, GetNextBrokerIdResponse, None),
     1013: (ApplyBrokerIdRequest, None, ApplyBrokerIdResponse, None),
 }
@@ -102,7 +109,7 @@ def test_what_java_wrote_is_read_and_written_again(
 
 def test_every_request_was_recorded() -> None:
     seen = {code for _, code, _, _ in frames()} | {1009, 1010}
-    assert seen == set(map(int, RequestCode))
+    assert seen == set(map(int, ControllerRequestCode))
 
 
 def test_booleans_are_read_as_java_does() -> None:

@@ -16,7 +16,7 @@ from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.store_format.dledger import decode_term
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.controller.events import BrokerIdApplied, encode_event
-from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode
 from tests.sim_kit.controlled import PORT, ControllerDesk, until, wait
 
 _SLOW = (0.2, 0.3)
@@ -186,7 +186,7 @@ def test_who_is_stopped_hears_of_no_answer_that_comes_later() -> None:
     assert (len(results), known(desk, leader)) == (1, [])
     assert not group.leads
     assert not desk.world.clock.failures
-    answer = desk.tool.ask(desk.addresses[leader], RequestCode.METADATA, None, b"{}")
+    answer = desk.tool.ask(desk.addresses[leader], DLedgerRequestCode.METADATA, None, b"{}")
     assert answer.code != 0
     assert not service.state()[0]
 
@@ -324,7 +324,11 @@ def test_a_member_that_answers_nonsense_for_a_while_is_followed_by_again() -> No
     server = RemotingServer(desk.hosts[odd].seams, NettyServerConfig(), dispatcher)
     wait(desk.world, server.listen(PORT, ""))
     wait(desk.world, desk.services[leader].group.propose(event(1)))
-    until(desk.world, lambda: RequestCode.PUSH in asked and RequestCode.HEART_BEAT in asked, 10.0)
+    until(
+        desk.world,
+        lambda: DLedgerRequestCode.PUSH in asked and DLedgerRequestCode.HEART_BEAT in asked,
+        10.0,
+    )
     desk.crash(odd)
     desk.restart(odd)
     desk.crash(down)

@@ -23,7 +23,7 @@ from rmq_ha.server.controller.codec import encode_set
 from rmq_ha.server.controller.events import AddressUpdated, encode_event
 from rmq_ha.server.controller.messages import ApplyBrokerIdRequest, SyncStateSet
 from rmq_ha.server.controller.service import ControllerService
-from rmq_ha.server.dledger.codes import RequestCode as GroupRequest
+from rmq_ha.server.dledger.codes import DLedgerRequestCode
 from rmq_ha.server.dledger.messages import HeartBeatRequest
 from tests.sim_kit.controlled import PORT, Asker, until, wait
 from tests.unit.base.tls.material import Files
@@ -427,7 +427,7 @@ def test_who_loses_the_lead_does_not_say_that_nothing_comes_of_what_it_was_asked
         leader_id=successor,
         term=group.term + 1,
     )
-    group._serve(GroupRequest.HEART_BEAT, of_new_leader, Deferred())
+    group._serve(DLedgerRequestCode.HEART_BEAT, of_new_leader, Deferred())
     until(desk.world, lambda: bool(refusals), 1.0)
     assert refusals[0].value.code == ResponseCode.SYSTEM_ERROR
     assert refusals[0].getErrorMessage() == (

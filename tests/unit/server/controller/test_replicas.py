@@ -9,7 +9,7 @@ import pytest
 from rmq_ha.base.errors import CorruptRecord
 from rmq_ha.server.controller.broker_sets import BrokerSet, BrokerSets
 from rmq_ha.server.controller.codec import decode_elected, decode_replicas
-from rmq_ha.server.controller.codes import ResponseCode
+from rmq_ha.server.controller.codes import ControllerResponseCode
 from rmq_ha.server.controller.events import MasterElected, decode_event
 from rmq_ha.server.controller.liveness import Liveness
 from rmq_ha.server.controller.messages import (
@@ -33,7 +33,7 @@ class Desk:
         self.sets, self.liveness = BrokerSets(), Liveness()
         self.manager = ReplicasInfoManager(self.sets, self.liveness, lambda: unclean)
         for number in ids:
-            assert self.apply(number).code == ResponseCode.SUCCESS
+            assert self.apply(number).code == ControllerResponseCode.SUCCESS
 
     @property
     def set(self) -> BrokerSet:
@@ -89,9 +89,9 @@ class Desk:
         """All live, the first one leads, all are in the set."""
         for number in ids:
             self.beat(number)
-        assert self.elect(ids[0]).code == ResponseCode.SUCCESS
+        assert self.elect(ids[0]).code == ControllerResponseCode.SUCCESS
         if len(ids) > 1:
-            assert self.alter(*ids).code == ResponseCode.SUCCESS
+            assert self.alter(*ids).code == ControllerResponseCode.SUCCESS
 
 
 def test_a_pair_fails_over() -> None:
@@ -158,12 +158,12 @@ def test_a_failed_election_costs_one_epoch() -> None:
     desk.in_sync(1)
     desk.liveness.mark_dead([("b", 1)])
     codes = [desk.elect().code for _ in range(5)]
-    assert set(codes) == {ResponseCode.MASTER_NOT_AVAILABLE}
+    assert set(codes) == {ControllerResponseCode.MASTER_NOT_AVAILABLE}
     assert (desk.set.master, desk.set.master_epoch, desk.set.members) == (None, 2, (1,))
     assert desk.manager.without_master(desk.now) == []
     desk.beat(1)
     assert desk.manager.without_master(desk.now) == ["b"]
-    assert desk.elect(1).code == ResponseCode.SUCCESS
+    assert desk.elect(1).code == ControllerResponseCode.SUCCESS
     assert (desk.set.master, desk.set.master_epoch) == (1, 3)
 
 
@@ -177,7 +177,7 @@ def test_the_first_one_to_ask_leads_unless_another_has_more() -> None:
 
     desk = Desk(1, 2)
     desk.beat(1, 7, 100)
-    assert desk.elect(2).code == ResponseCode.ELECT_MASTER_FAILED
+    assert desk.elect(2).code == ControllerResponseCode.ELECT_MASTER_FAILED
     desk.beat(2, 6, 900)
     desk.elect(2)
     assert desk.set.master == 1
@@ -204,8 +204,8 @@ def test_a_new_leader_elects_nobody_beside_a_master_that_may_live() -> None:
     desk.manager = ReplicasInfoManager(desk.sets, desk.liveness, lambda: False)
     desk.liveness.begin(desk.now)
     desk.beat(2)
-    assert desk.elect(2).code == ResponseCode.ELECT_MASTER_FAILED
-    assert desk.elect(2, designated=True).code == ResponseCode.ELECT_MASTER_FAILED
+    assert desk.elect(2).code == ControllerResponseCode.ELECT_MASTER_FAILED
+    assert desk.elect(2, designated=True).code == ControllerResponseCode.ELECT_MASTER_FAILED
     assert desk.manager.without_master(desk.now) == []
     desk.now += 20_000
     desk.beat(2)
@@ -223,28 +223,28 @@ def test_a_new_leader_takes_changes_of_the_set_at_once() -> None:
     desk.liveness = Liveness()
     desk.manager = ReplicasInfoManager(desk.sets, desk.liveness, lambda: False)
     desk.liveness.begin(desk.now)
-    assert desk.alter(1).code == ResponseCode.SUCCESS
-    assert desk.alter(1, 2).code == ResponseCode.SUCCESS
+    assert desk.alter(1).code == ControllerResponseCode.SUCCESS
+    assert desk.alter(1, 2).code == ControllerResponseCode.SUCCESS
 
 
 def test_ids_are_never_given_twice() -> None:
     """Java counts, and gets stuck. Spec: controller.md, chapter 14 (22)."""
     desk = Desk(1)
-    assert desk.apply(9).code == ResponseCode.SUCCESS
+    assert desk.apply(9).code == ControllerResponseCode.SUCCESS
     assert desk.set.next_id == 10
-    assert desk.clean("9").code == ResponseCode.SUCCESS
+    assert desk.clean("9").code == ControllerResponseCode.SUCCESS
     assert desk.set.next_id == 10
 
 
 @pytest.mark.parametrize("number", [0, -1, (1 << 31) - 1])
 def test_ids_that_are_none_are_refused(number: int) -> None:
-    assert Desk(1).apply(number).code == ResponseCode.BROKER_ID_INVALID
+    assert Desk(1).apply(number).code == ControllerResponseCode.BROKER_ID_INVALID
 
 
 def test_a_broker_name_belongs_to_one_cluster() -> None:
     """Spec: controller.md, chapter 14 (27)."""
     decision = Desk(1).apply(2, cluster="other")
-    assert decision.code == ResponseCode.BROKER_ID_INVALID
+    assert decision.code == ControllerResponseCode.BROKER_ID_INVALID
     assert "cluster c" in (decision.remark or "")
 
 
@@ -259,13 +259,13 @@ def test_a_master_that_moved_is_told_its_new_address() -> None:
 def test_who_is_cleaned_leads_no_more() -> None:
     desk = Desk(1, 2)
     desk.in_sync(1, 2)
-    assert desk.clean("1").code == ResponseCode.INVALID_CLEAN_BROKER_METADATA
-    assert desk.clean("1", living=True).code == ResponseCode.SUCCESS
+    assert desk.clean("1").code == ControllerResponseCode.INVALID_CLEAN_BROKER_METADATA
+    assert desk.clean("1", living=True).code == ControllerResponseCode.SUCCESS
     assert (desk.set.master, desk.set.master_epoch, desk.set.members) == (None, 2, (2,))
     assert desk.set.set_epoch == 3
     desk.elect()
     assert desk.set.master == 2
-    assert desk.clean(living=True).code == ResponseCode.SUCCESS
+    assert desk.clean(living=True).code == ControllerResponseCode.SUCCESS
     assert desk.sets.names() == []
 
 
@@ -273,7 +273,7 @@ def test_all_that_are_cleaned_are_forgotten() -> None:
     """Nobody of them can be elected any more; nor does who was never there harm the others."""
     desk = Desk(1, 2, 3, 4)
     desk.in_sync(1, 2, 3, 4)
-    assert desk.clean("2;3;1;9", living=True).code == ResponseCode.SUCCESS
+    assert desk.clean("2;3;1;9", living=True).code == ControllerResponseCode.SUCCESS
     assert desk.set.addresses == {4: "h:4"}
     assert (desk.set.master, desk.set.members) == (None, (4,))
 
@@ -327,9 +327,9 @@ def test_a_set_whose_master_died_just_now_is_not_cleaned_as_a_whole() -> None:
     desk = Desk(1)
     desk.in_sync(1)
     desk.liveness.mark_dead([("b", 1)])
-    assert desk.clean().code == ResponseCode.INVALID_CLEAN_BROKER_METADATA
+    assert desk.clean().code == ControllerResponseCode.INVALID_CLEAN_BROKER_METADATA
     desk.elect()
-    assert desk.clean().code == ResponseCode.SUCCESS
+    assert desk.clean().code == ControllerResponseCode.SUCCESS
 
 
 def test_strangers_cannot_fill_the_memory() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from rmq_ha.server.controller.broker_sets import BrokerSet, BrokerSets
-from rmq_ha.server.controller.codes import ResponseCode
+from rmq_ha.server.controller.codes import ControllerResponseCode
 from rmq_ha.server.controller.events import (
     Event,
     MasterElected,
@@ -99,7 +99,7 @@ class Controllers(RuleBasedStateMachine):
         decision = self.commit(self.manager.apply_broker_id(request))
         if owner is not None:
             good = owner.check_code == f"h:{number};{code}"
-            assert (decision.code == ResponseCode.SUCCESS) is good
+            assert (decision.code == ControllerResponseCode.SUCCESS) is good
             assert decision.event is None
 
     @rule(number=IDS, port=st.integers(1, 3))
@@ -109,7 +109,7 @@ class Controllers(RuleBasedStateMachine):
         )
         decision = self.commit(self.manager.register_broker(request, self.now))
         known = self.set is not None and number in self.set.brokers
-        assert (decision.code == ResponseCode.SUCCESS) is known
+        assert (decision.code == ControllerResponseCode.SUCCESS) is known
 
     @rule(number=IDS, epoch=st.integers(-1, 9), offset=st.integers(0, 5))
     def heartbeat(self, number: int, epoch: int, offset: int) -> None:
@@ -156,7 +156,7 @@ class Controllers(RuleBasedStateMachine):
             assert decision.event is None
         if may_live and not alive:
             assert decision.event is None, "the old master may go on writing"
-        if decision.code == ResponseCode.MASTER_NOT_AVAILABLE:
+        if decision.code == ControllerResponseCode.MASTER_NOT_AVAILABLE:
             again = self.manager.elect_master(request, self.now)
             assert again.event is None, "a failed election costs one epoch, not one each time"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.server.controller.codes import ResponseCode
+from rmq_ha.server.controller.codes import ControllerResponseCode
 from rmq_ha.server.controller.liveness import Liveness
 from rmq_ha.server.controller.messages import (
     AlterSyncStateSetRequest,
@@ -67,14 +67,14 @@ def test_who_asks_first_leads_if_nobody_has_what_it_lacks(
     desk = Desk(1, 2)
     desk.beat(1, *other)
     desk.beat(2, *own)
-    assert desk.elect(2).code == ResponseCode.SUCCESS
+    assert desk.elect(2).code == ControllerResponseCode.SUCCESS
     assert desk.set.master == master
 
 
 def test_who_asks_first_and_is_not_known_waits_only_for_those_that_have_data() -> None:
     desk = Desk(1, 2)
     desk.beat(1)
-    assert desk.elect(2).code == ResponseCode.SUCCESS
+    assert desk.elect(2).code == ControllerResponseCode.SUCCESS
     assert desk.set.master == 2
 
 
@@ -85,9 +85,9 @@ def test_nobody_but_an_operator_moves_a_master_that_lives() -> None:
     for asked in ((1, False), (2, False), (1, True)):
         decision = desk.elect(*asked)
         header: Any = decision.header
-        assert (decision.code, decision.event) == (ResponseCode.MASTER_STILL_EXIST, None)
+        assert (decision.code, decision.event) == (ControllerResponseCode.MASTER_STILL_EXIST, None)
         assert header.master_broker_id == 1
-    assert desk.elect(2, designated=True).code == ResponseCode.SUCCESS
+    assert desk.elect(2, designated=True).code == ControllerResponseCode.SUCCESS
     assert (desk.set.master, desk.set.master_epoch) == (2, 2)
 
 
@@ -95,31 +95,31 @@ def test_who_is_designated_has_to_be_in_the_set() -> None:
     desk = Desk(1, 2, 3)
     desk.in_sync(1, 2)
     desk.beat(3)
-    assert desk.elect(3, designated=True).code == ResponseCode.ELECT_MASTER_FAILED
-    assert desk.elect(4, designated=True).code == ResponseCode.NEED_TO_BE_REGISTERED
+    assert desk.elect(3, designated=True).code == ControllerResponseCode.ELECT_MASTER_FAILED
+    assert desk.elect(4, designated=True).code == ControllerResponseCode.NEED_TO_BE_REGISTERED
     assert (desk.set.master, desk.set.master_epoch) == (1, 1)
 
 
 def test_an_id_is_taken_again_by_its_owner_only() -> None:
     """The first answer was lost, or somebody else has that number."""
     desk = Desk(1, 2)
-    assert desk.apply(2).code == ResponseCode.SUCCESS
-    assert desk.apply(2, code="another;1").code == ResponseCode.BROKER_ID_INVALID
+    assert desk.apply(2).code == ControllerResponseCode.SUCCESS
+    assert desk.apply(2, code="another;1").code == ControllerResponseCode.BROKER_ID_INVALID
     assert desk.set.brokers[2].check_code == "h:2;1"
 
 
 @pytest.mark.parametrize(
     ("members", "changes", "code"),
     [
-        ((1, 2), {"broker_name": "x"}, ResponseCode.ALTER_SYNC_STATE_SET_FAILED),
-        ((1,), {}, ResponseCode.ALTER_SYNC_STATE_SET_FAILED),
-        ((1, 2), {"master_broker_id": 2}, ResponseCode.INVALID_MASTER),
-        ((1, 2), {"master_epoch": 2}, ResponseCode.FENCED_MASTER_EPOCH),
-        ((1, 2), {"set_epoch": 2}, ResponseCode.FENCED_SYNC_STATE_SET_EPOCH),
-        ((1, 4), {}, ResponseCode.INVALID_REPLICAS),
-        ((1, 2, 3), {}, ResponseCode.BROKER_NOT_ALIVE),
-        ((2,), {}, ResponseCode.ALTER_SYNC_STATE_SET_FAILED),
-        ((1, 2), {}, ResponseCode.SUCCESS),
+        ((1, 2), {"broker_name": "x"}, ControllerResponseCode.ALTER_SYNC_STATE_SET_FAILED),
+        ((1,), {}, ControllerResponseCode.ALTER_SYNC_STATE_SET_FAILED),
+        ((1, 2), {"master_broker_id": 2}, ControllerResponseCode.INVALID_MASTER),
+        ((1, 2), {"master_epoch": 2}, ControllerResponseCode.FENCED_MASTER_EPOCH),
+        ((1, 2), {"set_epoch": 2}, ControllerResponseCode.FENCED_SYNC_STATE_SET_EPOCH),
+        ((1, 4), {}, ControllerResponseCode.INVALID_REPLICAS),
+        ((1, 2, 3), {}, ControllerResponseCode.BROKER_NOT_ALIVE),
+        ((2,), {}, ControllerResponseCode.ALTER_SYNC_STATE_SET_FAILED),
+        ((1, 2), {}, ControllerResponseCode.SUCCESS),
     ],
 )
 def test_the_set_is_changed_by_its_master_alone_and_by_members_that_live(
@@ -137,6 +137,6 @@ def test_the_set_is_changed_by_its_master_alone_and_by_members_that_live(
         AlterSyncStateSetRequest(**fields), wanted, desk.now
     )
     assert decision.code == code
-    assert (decision.event is not None) is (code == ResponseCode.SUCCESS)
+    assert (decision.event is not None) is (code == ControllerResponseCode.SUCCESS)
     desk.done(decision)
-    assert desk.set.members == ((1, 2) if code == ResponseCode.SUCCESS else (1,))
+    assert desk.set.members == ((1, 2) if code == ControllerResponseCode.SUCCESS else (1,))

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from twisted.logger import LogLevel, capturedLogs
 
 from rmq_ha.base.errors import CorruptRecord, LedgerFull
-from rmq_ha.base.store_format.dledger_values import Entry, Role
-from rmq_ha.server.dledger.actions import Answer, CommitIndexMoved, Sync
-from rmq_ha.server.dledger.codes import PushType, RequestCode, VoteResult
+from rmq_ha.base.store_format.dledger_values import Entry, MemberRole
+from rmq_ha.server.dledger.actions import AnswerRequest, CommitIndexMoved, Sync
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, PushType, VoteResult
 from rmq_ha.server.dledger.messages import (
     GetEntriesRequest,
     LeadershipTransferRequest,
@@ -57,7 +57,7 @@ def test_20_6_the_probes():
     assert script.push(APPEND, 2).code == 411
     assert script.push(COMPARE, 2).code == 411
     get = GetEntriesRequest(group=GROUP, remote_id="n1", begin_index=2)
-    assert script.ask(RequestCode.GET, get).code == 404
+    assert script.ask(DLedgerRequestCode.GET, get).code == 404
     assert [transfer(script, *ids) for ids in (("n1", "n2"), ("n0", "n2"))] == [404, 411]
 
 
@@ -69,7 +69,7 @@ def transfer(script, transfer_id, transferee_id, term=2):
         transferee_id=transferee_id,
         term=term,
     )
-    return script.ask(RequestCode.LEADERSHIP_TRANSFER, request).code
+    return script.ask(DLedgerRequestCode.LEADERSHIP_TRANSFER, request).code
 
 
 def test_20_5_first_entries_of_an_empty_follower():
@@ -120,7 +120,7 @@ def test_11_3_appends_are_sorted_by_index():
     assert script.push(APPEND, 2, entries[1]) is None
     script.done.clear()
     assert script.push(APPEND, 2, entries[0]).code == 200
-    answered = [action.message.index for action in script.of(Answer)]
+    answered = [action.message.index for action in script.of(AnswerRequest)]
     assert answered == [4, 5, 6]
 
 
@@ -144,8 +144,8 @@ def test_11_4_a_gap_is_reported_after_a_second():
     script.push(APPEND, 2, script.next_entry(2, skip=7))
     script.push(APPEND, 2, script.next_entry(2, skip=5))
     smallest = script.last_token
-    assert not script.of(Answer, script.run(1000))
-    done = script.of(Answer, script.run(1))
+    assert not script.of(AnswerRequest, script.run(1000))
+    done = script.of(AnswerRequest, script.run(1))
     assert [(action.token, action.message.code) for action in done] == [(smallest, 406)]
     assert script.node.next_wake == script.now + 1000
 
@@ -160,9 +160,9 @@ def test_11_4_each_gap_is_waited_for_as_long():
     script.push(APPEND, 2, script.next_entry(2))
     assert script.ledger.end_index == 5
     script.done.clear()
-    assert not script.of(Answer, script.run(1000))
+    assert not script.of(AnswerRequest, script.run(1000))
     assert script.node.next_wake > script.now
-    done = script.of(Answer, script.run(1))
+    done = script.of(AnswerRequest, script.run(1))
     assert [(action.token, action.message.code) for action in done] == [(last, 406)]
 
 
@@ -325,10 +325,10 @@ def test_18_2_sync_before_ack():
     script.done.clear()
     script.node.synced(4, script.now)
     script.run(0)
-    assert [action.token for action in script.of(Answer)] == [first]
+    assert [action.token for action in script.of(AnswerRequest)] == [first]
     assert len(script.of(Sync)) == 1
     script.node.synced(5, script.now)
-    assert len(script.of(Answer, script.run(0))) == 1
+    assert len(script.of(AnswerRequest, script.run(0))) == 1
 
 
 def test_a_sync_from_before_a_truncation_says_nothing():
@@ -341,7 +341,7 @@ def test_a_sync_from_before_a_truncation_says_nothing():
     assert script.push(TRUNCATE, 2, two) is None
     script.done.clear()
     script.node.synced(3, script.now)
-    codes = [action.message.code for action in script.of(Answer, script.run(0))]
+    codes = [action.message.code for action in script.of(AnswerRequest, script.run(0))]
     assert codes == [406]  # the COMPARE's, whose entry was cut off
     assert script.of(Sync)
 
@@ -369,7 +369,9 @@ def test_what_waits_for_a_sync_that_never_ends_does_not_pile_up():
         script.run(script.settings.rpc_timeout + 1)
         script.beat("n0", 2)
     assert len(script.node._follower._unstored) == 1
-    pushes = [a.message for a in script.of(Answer) if isinstance(a.message, PushEntryResponse)]
+    pushes = [
+        a.message for a in script.of(AnswerRequest) if isinstance(a.message, PushEntryResponse)
+    ]
     assert [answer.code for answer in pushes] == [414] * 19
 
 
@@ -404,7 +406,7 @@ def test_metadata():
     """20: leaderId and the addresses as known here."""
     script = follower()
     request = MetadataRequest(group=GROUP, remote_id="n1")
-    answer = script.ask(RequestCode.METADATA, request)
+    answer = script.ask(DLedgerRequestCode.METADATA, request)
     assert (answer.leader_id, answer.peers["n2"]) == ("n0", "127.0.0.1:40002")
 
 
@@ -432,12 +434,12 @@ def test_any_push(pushes):
     first = script.last_token + 1
     committed = -1
     for push in pushes:
-        script.ask(RequestCode.PUSH, push)
+        script.ask(DLedgerRequestCode.PUSH, push)
         assert script.ledger.committed_index >= committed
         committed = script.ledger.committed_index
     script.run(10_000)  # gaps are reported, then this member is a candidate
-    assert script.node.role is Role.CANDIDATE
-    tokens = [action.token for action in script.of(Answer)]
+    assert script.node.role is MemberRole.CANDIDATE
+    tokens = [action.token for action in script.of(AnswerRequest)]
     assert sorted(tokens) == list(range(first, first + len(pushes)))
 
 
@@ -490,8 +492,8 @@ def test_11_4_who_follows_no_more_answers_what_waits():
     assert script.push(APPEND, 2, script.next_entry(2, skip=1)) is None
     token = script.last_token
     for _ in range(100):
-        done = script.of(Answer, script.run(1000))
-        if script.node.role is not Role.FOLLOWER:
+        done = script.of(AnswerRequest, script.run(1000))
+        if script.node.role is not MemberRole.FOLLOWER:
             break
         assert not done
     assert script.answer_to(token, done).code == 405
@@ -504,7 +506,7 @@ def test_11_4_what_waits_is_looked_at_when_it_is_overdue_and_not_before():
     assert script.node.next_wake == script.now + 1001
     script.run(1)
     script.push(APPEND, 2, script.next_entry(2, skip=2))
-    assert [action.token for action in script.of(Answer, script.run(1000))] == [first]
+    assert [action.token for action in script.of(AnswerRequest, script.run(1000))] == [first]
 
 
 def test_11_4_of_those_that_are_left_the_oldest_is_overdue_first():
@@ -517,7 +519,7 @@ def test_11_4_of_those_that_are_left_the_oldest_is_overdue_first():
         tokens.append(script.last_token)
     script.push(APPEND, 2, script.next_entry(2))
     assert script.ledger.end_index == 5
-    assert [action.token for action in script.of(Answer, script.run(901))] == tokens[:1]
+    assert [action.token for action in script.of(AnswerRequest, script.run(901))] == tokens[:1]
 
 
 def test_11_4_when_nothing_waits_any_more_there_is_nothing_to_look_at():
@@ -559,7 +561,7 @@ def test_18_1_5_what_was_compared_stays_so_for_the_whole_term():
     script = follower(entries=(1, 1, 1, 1))
     assert script.push(COMPARE, 2, script.ledger.entry(3)).code == 200
     script.run(6001)
-    assert script.node.role is Role.CANDIDATE
+    assert script.node.role is MemberRole.CANDIDATE
     script.beat("n0", 2)
     assert script.push(APPEND, 2, script.next_entry(2)).code == 200
 
@@ -577,7 +579,7 @@ def test_18_2_a_sync_has_as_long_as_the_leader_waits():
     script.done.clear()
     script.run(script.settings.rpc_timeout)
     assert script.push(APPEND, 2, script.next_entry(2)) is None
-    assert script.of(Answer) == []
+    assert script.of(AnswerRequest) == []
 
 
 def test_18_1_4_without_the_check_any_leader_of_this_term_commits():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rmq_ha.base.store_format.dledger_values import Role
+from rmq_ha.base.store_format.dledger_values import MemberRole
 from rmq_ha.server.dledger.actions import RoleChanged
-from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode
 from rmq_ha.server.dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -36,7 +36,7 @@ def test_8_6(row, leader, term, code, its_term):
 def test_8_6_row_5_a_restarted_member_joins_by_a_heartbeat():
     script = Script(2, voted_for="n2", entries=ENTRIES)
     assert script.beat("n0", 2).code == 200
-    assert script.of(RoleChanged) == [RoleChanged(Role.FOLLOWER, 2, "n0")]
+    assert script.of(RoleChanged) == [RoleChanged(MemberRole.FOLLOWER, 2, "n0")]
 
 
 def test_8_6_row_7_then_row_5():
@@ -64,7 +64,7 @@ def test_8_5_row_1_a_quorum_of_successes_is_all():
         calls = script.sent(HeartBeatRequest, script.run(2001))
         script.respond(calls[0], HeartBeatResponse())
         script.respond(calls[1], HeartBeatResponse(code=403, term=9))
-    assert script.node.role is Role.LEADER
+    assert script.node.role is MemberRole.LEADER
 
 
 def test_8_5_only_403_brings_a_larger_term():
@@ -74,7 +74,7 @@ def test_8_5_only_403_brings_a_larger_term():
         calls = script.sent(HeartBeatRequest, script.run(2001))
         script.respond(calls[0], HeartBeatResponse())
         script.respond(calls[1], HeartBeatResponse(code=401, term=9))
-    assert (script.node.role, script.node.term) == (Role.LEADER, 2)
+    assert (script.node.role, script.node.term) == (MemberRole.LEADER, 2)
 
 
 def test_8_5_row_4_silence_counts_from_the_last_quorum():
@@ -82,8 +82,8 @@ def test_8_5_row_4_silence_counts_from_the_last_quorum():
     script = Script(2).lead()
     for _ in range(9):
         script.beaten(script.run(2001))
-    script.beaten(script.run(2001), ResponseCode.NETWORK_ERROR)
-    assert script.node.role is Role.LEADER
+    script.beaten(script.run(2001), DLedgerResponseCode.NETWORK_ERROR)
+    assert script.node.role is MemberRole.LEADER
 
 
 def test_8_5_a_quorum_counts_from_its_answer():
@@ -107,29 +107,29 @@ def test_8_5_row_2_goes_before_row_3():
     ready, other = script.sent(HeartBeatRequest, script.run(2001))
     script.respond(ready, HeartBeatResponse(code=416))
     script.respond(other, HeartBeatResponse(code=403, term=9))
-    assert (script.node.role, script.node.term) == (Role.LEADER, 2)
+    assert (script.node.role, script.node.term) == (MemberRole.LEADER, 2)
     assert script.sent(HeartBeatRequest, script.run(10))
 
 
 def test_8_5_row_3_a_larger_term():
     script = Script(2).lead()
     script.beaten(script.run(2001), 403, 9)
-    assert (script.node.role, script.node.term) == (Role.CANDIDATE, 9)
+    assert (script.node.role, script.node.term) == (MemberRole.CANDIDATE, 9)
 
 
 def test_8_5_row_4_another_leader():
     script = Script(2).lead()
     term = script.node.term
     script.beaten(script.run(2001), 409)
-    assert (script.node.role, script.node.term) == (Role.CANDIDATE, term)
+    assert (script.node.role, script.node.term) == (MemberRole.CANDIDATE, term)
 
 
 def test_8_5_row_5_six_seconds_without_a_quorum():
     script = Script(2).lead()
     script.run(6000)
-    assert script.node.role is Role.LEADER
+    assert script.node.role is MemberRole.LEADER
     script.run(2100)
-    assert script.node.role is not Role.LEADER
+    assert script.node.role is not MemberRole.LEADER
 
 
 def test_heed_larger_term():
@@ -139,7 +139,7 @@ def test_heed_larger_term():
         calls = script.sent(HeartBeatRequest, script.run(2001))
         script.respond(calls[0], HeartBeatResponse())
         script.respond(calls[1], HeartBeatResponse(code=403, term=9))
-        assert (script.node.role is Role.LEADER) == (left > 0)
+        assert (script.node.role is MemberRole.LEADER) == (left > 0)
     assert script.node.term == 9
     assert script.sent(VoteRequest, script.run(1000))[0].message.term == 9
 
@@ -160,13 +160,13 @@ def test_a_member_that_follows_again_has_refused_nothing():
     script.lead()
     for _ in range(2):
         beaten(403)
-    assert script.node.role is Role.LEADER
+    assert script.node.role is MemberRole.LEADER
 
 
 def test_wrong_group():
     script = Script(2)
     request = HeartBeatRequest(group="zz", remote_id="n1", leader_id="n0", term=2)
-    assert script.ask(RequestCode.HEART_BEAT, request).code == 400
+    assert script.ask(DLedgerRequestCode.HEART_BEAT, request).code == 400
 
 
 def test_8_5_refusals_of_the_own_term_depose_nobody():
@@ -175,14 +175,14 @@ def test_8_5_refusals_of_the_own_term_depose_nobody():
         calls = script.sent(HeartBeatRequest, script.run(2001))
         script.respond(calls[0], HeartBeatResponse())
         script.respond(calls[1], HeartBeatResponse(code=403, term=2))
-    assert (script.node.role, script.node.term) == (Role.LEADER, 2)
+    assert (script.node.role, script.node.term) == (MemberRole.LEADER, 2)
 
 
 def test_8_5_row_2_peers_that_are_not_ready_are_asked_again_after_a_pause():
     """At once, two members would ask each other as fast as they can."""
     script = Script(2).lead()
     for call in script.sent(HeartBeatRequest, script.run(2001)):
-        script.respond(call, HeartBeatResponse(code=ResponseCode.TERM_NOT_READY))
+        script.respond(call, HeartBeatResponse(code=DLedgerResponseCode.TERM_NOT_READY))
     pause = script.settings.state_interval
     assert not script.sent(HeartBeatRequest, script.run(pause - 1))
     assert len(script.sent(HeartBeatRequest, script.run(1))) == 2
@@ -195,13 +195,13 @@ def test_8_5_a_round_ends_with_its_leadership():
     """Its answers, late or not, would depose whoever leads again."""
     script = Script(2, nodes=5).lead()
     call = script.sent(HeartBeatRequest, script.run(2001))[0]
-    script.respond(call, HeartBeatResponse(code=ResponseCode.INCONSISTENT_LEADER))
+    script.respond(call, HeartBeatResponse(code=DLedgerResponseCode.INCONSISTENT_LEADER))
     script.beat("n0", 9)
     script.beat("n0", 9)
     script.run(20_000)
     script.done.clear()
     script.lead()
-    assert (script.node.role, script.node.term) == (Role.LEADER, 9)
+    assert (script.node.role, script.node.term) == (MemberRole.LEADER, 9)
 
 
 def late_answers(count=1):
@@ -232,10 +232,10 @@ def test_8_5_who_followed_an_earlier_leadership_is_pushed_nothing(leads_again):
 def test_8_5_refusals_of_an_earlier_leadership_raise_no_term():
     script, calls = late_answers(3)
     script.beat("n0", 9)
-    assert script.node.role is Role.FOLLOWER
+    assert script.node.role is MemberRole.FOLLOWER
     for call in calls:
-        script.respond(call, HeartBeatResponse(code=ResponseCode.EXPIRED_TERM, term=12))
-    assert (script.node.role, script.node.term) == (Role.FOLLOWER, 9)
+        script.respond(call, HeartBeatResponse(code=DLedgerResponseCode.EXPIRED_TERM, term=12))
+    assert (script.node.role, script.node.term) == (MemberRole.FOLLOWER, 9)
 
 
 def test_8_5_refusals_are_counted_in_one_leadership():
@@ -245,7 +245,7 @@ def test_8_5_refusals_are_counted_in_one_leadership():
     def refused():
         first, second = script.sent(HeartBeatRequest, script.run(2001))[:2]
         script.respond(first, HeartBeatResponse())
-        answer = HeartBeatResponse(code=ResponseCode.EXPIRED_TERM, term=script.node.term + 1)
+        answer = HeartBeatResponse(code=DLedgerResponseCode.EXPIRED_TERM, term=script.node.term + 1)
         script.respond(second, answer)
 
     refused()
@@ -256,9 +256,9 @@ def test_8_5_refusals_are_counted_in_one_leadership():
     script.win()
     refused()
     refused()
-    assert script.node.role is Role.LEADER
+    assert script.node.role is MemberRole.LEADER
     refused()
-    assert script.node.role is Role.CANDIDATE
+    assert script.node.role is MemberRole.CANDIDATE
 
 
 def test_8_5_row_4_a_new_leader_has_six_seconds_to_be_answered():
@@ -267,19 +267,19 @@ def test_8_5_row_4_a_new_leader_has_six_seconds_to_be_answered():
     script.run(60_000)
     script.done.clear()
     script.win().run(6000)
-    assert script.node.role is Role.LEADER
+    assert script.node.role is MemberRole.LEADER
 
 
 def test_8_5_row_3_is_about_larger_terms_only():
     script = Script(2).lead()
-    script.beaten(script.run(2001), ResponseCode.EXPIRED_TERM, 2)
-    assert (script.node.role, script.node.term) == (Role.LEADER, 2)
+    script.beaten(script.run(2001), DLedgerResponseCode.EXPIRED_TERM, 2)
+    assert (script.node.role, script.node.term) == (MemberRole.LEADER, 2)
 
 
 def test_8_5_row_4_silence_is_more_than_six_seconds():
     """Six, unless configured: three rounds."""
     script = Script(2, heart_beat_interval=1).lead()
     script.run(script.settings.leader_silence)
-    assert script.node.role is Role.LEADER
+    assert script.node.role is MemberRole.LEADER
     script.run(2)
-    assert script.node.role is Role.CANDIDATE
+    assert script.node.role is MemberRole.CANDIDATE

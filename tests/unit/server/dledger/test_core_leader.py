@@ -6,16 +6,21 @@ from hypothesis import strategies as st
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings, parse_ids, parse_peers
 from rmq_ha.base.errors import ConfigurationError, CorruptRecord, LedgerFull
-from rmq_ha.base.store_format.dledger_values import Role, Room
+from rmq_ha.base.store_format.dledger_values import MemberRole, Room
 from rmq_ha.server.dledger.actions import (
-    Answer,
+    AnswerRequest,
     CommitIndexMoved,
     PutsCompleted,
     RoleChanged,
-    Send,
+    SendRequest,
     Sync,
 )
-from rmq_ha.server.dledger.codes import PushType, RequestCode, ResponseCode, VoteResult
+from rmq_ha.server.dledger.codes import (
+    DLedgerRequestCode,
+    DLedgerResponseCode,
+    PushType,
+    VoteResult,
+)
 from rmq_ha.server.dledger.messages import (
     AppendEntryRequest,
     GetEntriesRequest,
@@ -76,7 +81,7 @@ def test_17_nothing_is_pushed_before_a_heartbeat_has_been_answered():
     for call in script.sent(VoteRequest, script.run(0)):
         script.respond(call, VoteResponse(term=2, vote_result=VoteResult.ACCEPT))
     script.run(0)
-    assert script.node.role is Role.LEADER
+    assert script.node.role is MemberRole.LEADER
     assert not script.sent(PushEntryRequest)
     script.beaten(script.done)
     assert pushes(script) == [(COMPARE, 3)]
@@ -486,7 +491,7 @@ def test_18_1_7_pending_puts_fail_on_step_down():
     script.done.clear()
     script.beat("n0", 9)
     told = [a for a in script.done if isinstance(a, PutsCompleted | RoleChanged)]
-    assert told == [PutsCompleted(5, 404), RoleChanged(Role.CANDIDATE, 2, None)]
+    assert told == [PutsCompleted(5, 404), RoleChanged(MemberRole.CANDIDATE, 2, None)]
 
 
 def test_10_1_why_not_append():
@@ -512,58 +517,60 @@ def test_18_2_the_leader_counts_itself_when_it_has_synced():
 def test_6_5_get_and_append():
     script = appending(serve_append=True)
     get = GetEntriesRequest(group=GROUP, remote_id="n1", begin_index=2)
-    assert script.ask(RequestCode.GET, get).entries == (script.ledger.entry(2),)
+    assert script.ask(DLedgerRequestCode.GET, get).entries == (script.ledger.entry(2),)
     get = GetEntriesRequest(group=GROUP, remote_id="n1", begin_index=99)
-    assert script.ask(RequestCode.GET, get).code == 410
+    assert script.ask(DLedgerRequestCode.GET, get).code == 410
     append = AppendEntryRequest(group=GROUP, remote_id="n1", body=b"from outside")
-    assert script.ask(RequestCode.APPEND, append) is None
+    assert script.ask(DLedgerRequestCode.APPEND, append) is None
     token = script.last_token
     answer = script.answer_to(token, script.pushed(last_push(script)))
     assert (answer.code, answer.index, answer.pos) == (200, 4, script.ledger.entry(4).pos)
     refusing = appending()
-    assert refusing.ask(RequestCode.APPEND, append).code == 303
+    assert refusing.ask(DLedgerRequestCode.APPEND, append).code == 303
 
 
 def appended_from_outside(**changes):
     """A request that waits for a quorum, and its number."""
     script = appending(serve_append=True, **changes)
     append = AppendEntryRequest(group=GROUP, remote_id="n1", body=b"x")
-    assert script.ask(RequestCode.APPEND, append) is None
+    assert script.ask(DLedgerRequestCode.APPEND, append) is None
     return script, script.last_token
 
 
 def test_6_5_each_append_gets_its_own_answer():
     script, first = appended_from_outside()
     append = AppendEntryRequest(group=GROUP, remote_id="n1", body=b"y")
-    assert script.ask(RequestCode.APPEND, append) is None
+    assert script.ask(DLedgerRequestCode.APPEND, append) is None
     second = script.last_token
     done = []
     for entry in (4, 5):
         done += script.pushed(last_push(script)) if script.ledger.committed_index < entry else []
-    answers = [script.answer_to(token, script.of(Answer)) for token in (first, second)]
+    answers = [script.answer_to(token, script.of(AnswerRequest)) for token in (first, second)]
     assert [(answer.code, answer.index) for answer in answers] == [(200, 4), (200, 5)]
 
 
 def test_6_5_an_append_without_a_quorum_is_answered_when_its_time_is_over():
     script, token = appended_from_outside(max_wait_ack=100)
     assert script.answer_to(token, script.run(100)) is None
-    assert script.answer_to(token, script.run(1)).code == ResponseCode.WAIT_QUORUM_ACK_TIMEOUT
+    assert (
+        script.answer_to(token, script.run(1)).code == DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT
+    )
 
 
 def test_6_5_the_time_is_told_by_whatever_comes():
     """A sync that took too long is an answer that came too late."""
     script = appending(serve_append=True, sync_before_ack=True)
     request = AppendEntryRequest(group=GROUP, remote_id="n1", body=b"x")
-    assert script.ask(RequestCode.APPEND, request) is None
+    assert script.ask(DLedgerRequestCode.APPEND, request) is None
     script.node.synced(script.ledger.end_index, script.now + 2501)
-    (answer,) = script.of(Answer, script.run(0))
-    assert answer.message.code == ResponseCode.WAIT_QUORUM_ACK_TIMEOUT
+    (answer,) = script.of(AnswerRequest, script.run(0))
+    assert answer.message.code == DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT
 
 
 def test_6_5_an_append_that_others_decide_now_is_answered():
     script, token = appended_from_outside()
     script.beat("n0", 9)
-    assert script.answer_to(token, script.of(Answer)).code == ResponseCode.NOT_LEADER
+    assert script.answer_to(token, script.of(AnswerRequest)).code == DLedgerResponseCode.NOT_LEADER
 
 
 @pytest.mark.parametrize("error", [LedgerFull("full"), OSError(5, "EIO"), ValueError("too large")])
@@ -575,14 +582,14 @@ def test_6_5_an_append_that_the_disk_refuses_is_answered(error, monkeypatch):
 
     monkeypatch.setattr(script.ledger, "append", refuses)
     append = AppendEntryRequest(group=GROUP, remote_id="n1", body=b"x")
-    assert script.ask(RequestCode.APPEND, append).code == ResponseCode.DISK_ERROR
+    assert script.ask(DLedgerRequestCode.APPEND, append).code == DLedgerResponseCode.DISK_ERROR
 
 
 @pytest.mark.parametrize(("status", "known"), [(False, (None, None)), (True, ("LEADER", 2))])
 def test_6_5_how_a_member_is_is_told_to_those_who_ask(status, known):
     """Java's question gets Java's answer."""
     request = MetadataRequest(group=GROUP, remote_id="n1", status=status)
-    answer = appending().ask(RequestCode.METADATA, request)
+    answer = appending().ask(DLedgerRequestCode.METADATA, request)
     assert (answer.role, answer.current_term) == known
     assert answer.leader_id == "n1"
     assert (answer.watermarks is not None) == status
@@ -599,7 +606,7 @@ def order(script, transferee="n0", term=2, transfer_id="n1"):
         transferee_id=transferee,
         term=term,
     )
-    return script.ask(RequestCode.LEADERSHIP_TRANSFER, request)
+    return script.ask(DLedgerRequestCode.LEADERSHIP_TRANSFER, request)
 
 
 @pytest.mark.parametrize(
@@ -668,7 +675,7 @@ def take(script, index):
         transferee_id="n1",
         take_leadership_ledger_index=index,
     )
-    return script.ask(RequestCode.LEADERSHIP_TRANSFER, request)
+    return script.ask(DLedgerRequestCode.LEADERSHIP_TRANSFER, request)
 
 
 def transferee(**changes):
@@ -680,7 +687,7 @@ def test_9_the_transferees_side():
     script = transferee()
     assert take(script, 4) is None
     token = script.last_token
-    assert script.node.role is Role.FOLLOWER
+    assert script.node.role is MemberRole.FOLLOWER
     script.push(APPEND, 2, script.next_entry(2))
     votes = script.sent(VoteRequest)
     assert {(vote.message.term, vote.message.transfer) for vote in votes} == {(3, True)}
@@ -709,7 +716,7 @@ def test_9_the_transferee_gives_up():
     take(script, 9)
     token = script.last_token
     assert script.answer_to(token, script.run(1000)).code == 418
-    assert script.node.role is Role.FOLLOWER
+    assert script.node.role is MemberRole.FOLLOWER
 
 
 def test_9_another_won():
@@ -732,7 +739,7 @@ def test_9_a_transfer_of_a_term_that_is_past_is_answered_once():
     token = script.last_token
     script.beat("n2", 9)
     script.run(2000)
-    answers = [action.message for action in script.of(Answer) if action.token == token]
+    answers = [action.message for action in script.of(AnswerRequest) if action.token == token]
     assert [(answer.code, answer.term) for answer in answers] == [(407, 9)]
 
 
@@ -762,7 +769,7 @@ def test_9_preferred_leader():
     script = appending(preferred_leader_ids=("n2",))
     calls = script.sent(LeadershipTransferRequest, script.run(1000))
     assert [call.peer for call in calls] == ["n2"]
-    assert not script.of(Answer, script.respond(calls[0], None))  # nobody has asked
+    assert not script.of(AnswerRequest, script.respond(calls[0], None))  # nobody has asked
     assert not script.sent(LeadershipTransferRequest, script.run(2000))  # not every second
 
 
@@ -784,7 +791,7 @@ def test_a_preferred_leader_without_room_is_not_asked():
 
 
 def test_an_order_for_a_member_with_less_room_is_refused():
-    for is_enabled, code in ((True, ResponseCode.DISK_FULL), (False, None)):
+    for is_enabled, code in ((True, DLedgerResponseCode.DISK_FULL), (False, None)):
         script = appending(hand_over_when_full=is_enabled)
         answer_beats(script, n2=Room.NONE.value)
         answer = order(script, "n2")
@@ -831,7 +838,7 @@ def test_9_a_preferred_leader_that_did_not_take_over_is_left_alone_for_a_while()
     asked = script.now
     script.respond(call, None)
     script.beat("n0", script.node.term + 1)
-    assert script.node.role is not Role.LEADER
+    assert script.node.role is not MemberRole.LEADER
     script.done.clear()
     script.lead()
     for peer in ("n0", "n2"):
@@ -905,7 +912,7 @@ def test_next_wake_is_exact():
         actions = list(script.node.outbox)
         script.node.outbox.clear()
         for call in actions:
-            if isinstance(call, Send) and isinstance(call.message, PushEntryRequest):
+            if isinstance(call, SendRequest) and isinstance(call.message, PushEntryRequest):
                 script.pushed(call, end=3)
         script.beaten(actions)
     assert wakes < 100

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rmq_ha.base.store_format.dledger_values import Role, TermVote
-from rmq_ha.server.dledger.actions import Persist, PutsCompleted, RoleChanged, Send
+from rmq_ha.base.store_format.dledger_values import MemberRole, TermVote
+from rmq_ha.server.dledger.actions import Persist, PutsCompleted, RoleChanged, SendRequest
 from rmq_ha.server.dledger.codes import VoteResult
-from rmq_ha.server.dledger.election import Tally
+from rmq_ha.server.dledger.election import VoteTally
 from rmq_ha.server.dledger.messages import HeartBeatRequest, VoteRequest, VoteResponse
 from tests.sim_kit.dledger_script import Script
 
@@ -45,7 +45,7 @@ def test_8_3_row_6_raises_the_term_after_the_answer():
     """The answer has the old term; then the term is raised, and asked again it is granted."""
     script = follower()
     script.vote("n2", 5, 3, 2)
-    assert script.node.role is Role.CANDIDATE
+    assert script.node.role is MemberRole.CANDIDATE
     assert script.node.term == 5
     assert script.vote("n2", 5, 3, 2).vote_result is R.ACCEPT
     persisted = [action.state for action in script.of(Persist)]
@@ -172,7 +172,7 @@ def test_8_4(row, answers, term_after, pause):
     """What the answers mean for the next vote: its term, and when it comes."""
     script, actions = candidate(*answers, max_vote_interval=300)
     if row == 1:  # with one of two the round is not over: accepted is not a quorum yet
-        assert script.node.role is Role.CANDIDATE
+        assert script.node.role is MemberRole.CANDIDATE
     assert not script.sent(VoteRequest, actions)
     assert not script.sent(VoteRequest, script.run(pause - 1))
     calls = script.sent(VoteRequest, script.run(1))
@@ -201,7 +201,7 @@ def test_8_4_row_3_nobody_answers():
 
 def test_8_4_row_5_a_quorum_makes_a_leader():
     script, actions = candidate((R.ACCEPT, 2))
-    assert script.of(RoleChanged, actions) == [RoleChanged(Role.LEADER, 2, "n1")]
+    assert script.of(RoleChanged, actions) == [RoleChanged(MemberRole.LEADER, 2, "n1")]
     beats = script.sent(HeartBeatRequest, script.run(0))
     assert [call.peer for call in beats] == ["n0", "n2"]
 
@@ -213,8 +213,8 @@ def test_8_4_row_1_comes_before_row_5():
         "n1": VoteResponse(term=2, vote_result=R.ACCEPT),
         "n2": None,
     }
-    assert Tally.count(answers) == Tally(valid=2, accepted=1, max_term=5)
-    assert Tally.count({"n0": None}) == Tally()
+    assert VoteTally.count(answers) == VoteTally(valid=2, accepted=1, max_term=5)
+    assert VoteTally.count({"n0": None}) == VoteTally()
 
 
 def test_answers_of_an_old_round_do_not_count():
@@ -222,7 +222,7 @@ def test_answers_of_an_old_round_do_not_count():
     calls = script.sent(VoteRequest, script.run(0))
     script.vote("n2", 9, 3, 2)  # row 6: the round is over
     script.respond(calls[0], VoteResponse(term=2, vote_result=R.ACCEPT))
-    assert script.node.role is Role.CANDIDATE
+    assert script.node.role is MemberRole.CANDIDATE
     assert script.node.term == 9
 
 
@@ -232,7 +232,7 @@ def test_raft_5_2_a_late_vote_makes_no_second_leader():
     late = script.sent(VoteRequest)[1]
     script.beat("n0", 2)
     script.respond(late, VoteResponse(term=2, vote_result=R.ACCEPT))
-    assert script.node.role is Role.FOLLOWER
+    assert script.node.role is MemberRole.FOLLOWER
     assert script.node.leader_id == "n0"
 
 
@@ -250,14 +250,14 @@ def test_8_1_candidate_after_6_seconds_of_silence():
     script.node.tick(script.now)
     assert not script.sent(VoteRequest, script.run(6000))
     script.run(1)
-    assert script.node.role is Role.CANDIDATE
+    assert script.node.role is MemberRole.CANDIDATE
     assert script.sent(VoteRequest)[0].message.term == 2
 
 
 def test_one_member_alone_leads():
     script = Script(nodes=1, self_id="n0")
     script.run(0)
-    assert script.node.role is Role.LEADER
+    assert script.node.role is MemberRole.LEADER
     assert PutsCompleted(0, 200) in script.put(b"x")
 
 
@@ -308,13 +308,13 @@ def test_8_7_two_candidates_at_once():
     script.respond(to_n2, VoteResponse(term=2, vote_result=R.REJECT_TERM_NOT_READY))
     again = [call for call in script.sent(VoteRequest, script.run(10)) if call.peer == "n2"]
     script.respond(again[0], VoteResponse(term=3, vote_result=R.ACCEPT))
-    assert script.node.role is Role.LEADER
+    assert script.node.role is MemberRole.LEADER
 
 
 def test_calls_are_answered_once():
     """An answer that comes twice, or that nobody waits for, is nothing."""
     script, _ = candidate((R.ACCEPT, 2))
-    assert script.respond(Send("n0", 99, 0, VoteRequest(), 0), None) == []
+    assert script.respond(SendRequest("n0", 99, 0, VoteRequest(), 0), None) == []
 
 
 def test_8_2_a_round_waits_two_to_three_seconds_for_answers():
@@ -340,12 +340,12 @@ def test_8_4_a_round_without_answers_is_followed_by_a_pause():
 def test_8_4_what_is_counted():
     """Who says nothing of use is not heard; of larger terms the largest."""
     unknown = VoteResponse(term=9, vote_result=R.UNKNOWN)
-    assert Tally.count({"n0": unknown}) == Tally()
+    assert VoteTally.count({"n0": unknown}) == VoteTally()
     refused = [VoteResponse(term=term, vote_result=R.REJECT_EXPIRED_VOTE_TERM) for term in (5, 9)]
-    tally = Tally.count({"n0": refused[0], "n2": refused[1]})
+    tally = VoteTally.count({"n0": refused[0], "n2": refused[1]})
     assert (tally.valid, tally.max_term) == (2, 9)
 
 
 def test_8_4_row_1_is_about_larger_terms_only():
     script, _ = candidate((R.REJECT_EXPIRED_VOTE_TERM, 2), (R.ACCEPT, 2))
-    assert (script.node.role, script.node.term) == (Role.LEADER, 2)
+    assert (script.node.role, script.node.term) == (MemberRole.LEADER, 2)

@@ -8,7 +8,7 @@ import pytest
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import StoreError
-from rmq_ha.base.model.message import Address, Message
+from rmq_ha.base.model.message import Address, BrokerMessage
 from rmq_ha.base.store_format.commitlog import decode_record, encode_blank
 from rmq_ha.server.dledger.classic import ClassicPart
 from rmq_ha.server.dledger.commit_log import DLedgerCommitLog
@@ -26,8 +26,8 @@ FILE_SIZE = 8192
 NOW = 1_700_000_000_000
 
 
-def message(body: bytes, size: int = 0) -> Message:
-    return Message("T", 0, body.ljust(size, b"."), HOST, HOST)
+def message(body: bytes, size: int = 0) -> BrokerMessage:
+    return BrokerMessage("T", 0, body.ljust(size, b"."), HOST, HOST)
 
 
 class Upgraded:

@@ -10,7 +10,13 @@ from twisted.logger import LogLevel, capturedLogs
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import StoreError
-from rmq_ha.base.model.message import Address, AppendResult, DispatchRequest, Message, MessageBatch
+from rmq_ha.base.model.message import (
+    Address,
+    AppendResult,
+    BrokerMessage,
+    DispatchRequest,
+    MessageBatch,
+)
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.runs import run
 from rmq_ha.base.store_format.commitlog import Record, decode_record, encode_record
@@ -65,7 +71,7 @@ class Rig:
         self.log.admits = True
 
     def put(self, *bodies: bytes, topic: str = "T") -> list[Any]:
-        messages = [Message(topic, 0, body, HOST, HOST, NOW) for body in bodies]
+        messages = [BrokerMessage(topic, 0, body, HOST, HOST, NOW) for body in bodies]
         return append_group(self.log, messages, NOW)
 
     def lay_out(self, *bodies: bytes) -> BatchLayout:
@@ -330,7 +336,7 @@ def test_stamps_never_go_back_whatever_the_clock_does(is_batch: bool) -> None:
         if is_batch:
             result = rig.log.append_batch(rig.lay_out(b"b"), now)
         else:
-            (result,) = append_group(rig.log, [Message("T", 0, b"b", HOST, HOST, NOW)], now)
+            (result,) = append_group(rig.log, [BrokerMessage("T", 0, b"b", HOST, HOST, NOW)], now)
         stamps.append((result.store_timestamp, rig.log.last_store_timestamp))
     assert stamps == [(1, 1), (9, 9), (9, 9)]
 
@@ -465,7 +471,7 @@ def test_after_a_crash_the_queues_are_cut_to_a_file_that_is_surely_in_them(
     """Spec: dledger.md, section 15.2: what is cut is dispatched again, and nothing is left out."""
     rig = Rig()
     for number in range(4):
-        message = Message("T", 0, b"x" * 5000, HOST, HOST, NOW)
+        message = BrokerMessage("T", 0, b"x" * 5000, HOST, HOST, NOW)
         append_group(rig.log, [message], NOW + 10 * number)
     assert rig.log.ledger.end_pos > 3 * FILE_SIZE
     store = Mock()
@@ -483,7 +489,7 @@ def test_after_a_crash_a_file_that_begins_without_a_record_is_not_surely_in_the_
     """Nothing says when its beginning was written: the newest file whose first record says it."""
     rig = Rig()
     for _ in range(2):
-        append_group(rig.log, [Message("T", 0, b"x" * 5000, HOST, HOST, now)], now)
+        append_group(rig.log, [BrokerMessage("T", 0, b"x" * 5000, HOST, HOST, now)], now)
     rig.log.ledger.append(3, [b"no record at all" * 300])
     assert 3 * FILE_SIZE > rig.log.ledger.end_pos > 2 * FILE_SIZE
     store = Mock()

@@ -11,7 +11,7 @@ from rmq_ha.base.errors import ProtocolViolation, RemotingError
 from rmq_ha.base.model.networks import Networks
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.dledger.codec import encode_body
-from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode
 from rmq_ha.server.dledger.members import Members
 from rmq_ha.server.dledger.messages import (
     GroupMessage,
@@ -56,13 +56,15 @@ def test_an_answer_has_200_in_its_header_and_the_requests_form(binary: bool) -> 
     """Spec: dledger.md, chapter 5 and section 20.1."""
     made, served = requests()
     beat = HeartBeatRequest(group="g", remote_id="n1", local_id="n0", leader_id="n0", term=2)
-    answer = ask(made, RequestCode.HEART_BEAT, beat, binary)
+    answer = ask(made, DLedgerRequestCode.HEART_BEAT, beat, binary)
     assert (answer.code, answer.opaque, answer.binary, answer.ext) == (200, 7, binary, None)
     assert answer.body == b'{"code":200,"term":-1}'
-    assert served == [(RequestCode.HEART_BEAT, beat)]
+    assert served == [(DLedgerRequestCode.HEART_BEAT, beat)]
 
 
-@pytest.mark.parametrize("code", set(RequestCode) - {RequestCode.METADATA, RequestCode.PULL})
+@pytest.mark.parametrize(
+    "code", set(DLedgerRequestCode) - {DLedgerRequestCode.METADATA, DLedgerRequestCode.PULL}
+)
 def test_a_stranger_s_body_is_not_read(code: int) -> None:
     """What would take long to read, or cannot be read, is answered at once."""
     made, served = requests(is_known=False)
@@ -78,7 +80,7 @@ def test_a_stranger_s_body_is_not_read(code: int) -> None:
 def test_a_member_speaks_for_nobody_else() -> None:
     made, served = requests()
     beat = HeartBeatRequest(group="g", remote_id="n1", local_id="n2", leader_id="n2", term=2)
-    assert b'"code":401' in (ask(made, RequestCode.HEART_BEAT, beat).body or b"")
+    assert b'"code":401' in (ask(made, DLedgerRequestCode.HEART_BEAT, beat).body or b"")
     assert served == []
 
 
@@ -86,33 +88,33 @@ def test_a_stranger_transfers_no_leadership() -> None:
     """Spec: dledger.md, section 18.2."""
     made, served = requests(is_known=False)
     request = LeadershipTransferRequest(group="g", remote_id="n0", transferee_id="n1")
-    answer = ask(made, RequestCode.LEADERSHIP_TRANSFER, request)
+    answer = ask(made, DLedgerRequestCode.LEADERSHIP_TRANSFER, request)
     assert b'"code":401' in (answer.body or b"")
     assert served == []
 
 
 def test_pull_has_no_handler() -> None:
     """Spec: dledger.md, section 5.1."""
-    assert RequestCode.PULL not in requests()[0].routes()
+    assert DLedgerRequestCode.PULL not in requests()[0].routes()
     assert len(requests()[0].routes()) == 7
 
 
 @pytest.mark.parametrize("body", [None, b"", b"[]", b"{", b'{"term":"x"}'])
 def test_a_body_that_cannot_be_read_is_the_one_documented_error(body: bytes | None) -> None:
     with pytest.raises(ProtocolViolation):
-        requests()[0].handle(CHANNEL, RemotingCommand(RequestCode.VOTE, body=body))
+        requests()[0].handle(CHANNEL, RemotingCommand(DLedgerRequestCode.VOTE, body=body))
 
 
 @pytest.mark.parametrize("body", [None, b"{"])
 def test_an_answer_that_is_none_counts_as_no_answer(body: bytes | None) -> None:
     with pytest.raises(RemotingError):
-        read_response(RequestCode.VOTE, RemotingCommand(1, body=body, remark="out of order"))
+        read_response(DLedgerRequestCode.VOTE, RemotingCommand(1, body=body, remark="out of order"))
 
 
 def test_requests_look_like_java_s() -> None:
     """Spec: dledger.md, section 20.1: the body; keys in alphabetical order."""
     beat = HeartBeatRequest(group="RaftG", remote_id="n1", local_id="n0", leader_id="n0", term=2)
-    frame = request_frame(RequestCode.HEART_BEAT, beat)
+    frame = request_frame(DLedgerRequestCode.HEART_BEAT, beat)
     assert frame.code == 51002
     assert frame.body == encode_body(beat)
     assert frame.body == (

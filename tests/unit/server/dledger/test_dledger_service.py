@@ -9,11 +9,11 @@ from twisted.internet.protocol import Factory
 from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.base.errors import LedgerFull, RequestRejected
-from rmq_ha.base.model.message import Address, Message
+from rmq_ha.base.model.message import Address, BrokerMessage
 from rmq_ha.base.model.status import FlushDiskType, PutMessageStatus
-from rmq_ha.base.store_format.dledger_values import Role, TermVote
-from rmq_ha.server.dledger.actions import Answer, Persist, RoleChanged
-from rmq_ha.server.dledger.codes import RequestCode, ResponseCode, VoteResult
+from rmq_ha.base.store_format.dledger_values import MemberRole, TermVote
+from rmq_ha.server.dledger.actions import AnswerRequest, Persist, RoleChanged
+from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode, VoteResult
 from rmq_ha.server.dledger.messages import (
     GroupMessage,
     HeartBeatRequest,
@@ -65,11 +65,11 @@ def test_a_role_that_cannot_be_taken_stops_neither_timer_nor_votes() -> None:
     group.kill(old)
     for _ in range(40):
         group.run(1)
-        if Role.LEADER in (service_of(broken).node.role, service_of(other).node.role):
+        if MemberRole.LEADER in (service_of(broken).node.role, service_of(other).node.role):
             break
     assert {service_of(member).node.role for member in (broken, other)} == {
-        Role.LEADER,
-        Role.FOLLOWER,
+        MemberRole.LEADER,
+        MemberRole.FOLLOWER,
     }
     assert service_of(broken)._timer.active()
     assert group.world.clock.failures == []
@@ -89,13 +89,13 @@ def test_a_request_that_fails_is_answered_and_puts_off_no_heartbeat() -> None:
     service.node.request = fails
     for _ in range(100):
         answered: Answered = Deferred()
-        service._serve(RequestCode.METADATA, MetadataRequest(), answered)
+        service._serve(DLedgerRequestCode.METADATA, MetadataRequest(), answered)
         heard: list[Any] = []
         answered.addErrback(heard.append)
         assert heard[0].check(RequestRejected)
         group.run(0.1)
     service.node.request = request
-    assert (service.node.role, service.node.term) == (Role.LEADER, term)
+    assert (service.node.role, service.node.term) == (MemberRole.LEADER, term)
 
 
 def test_a_leader_whose_disk_has_failed_hands_over() -> None:
@@ -127,7 +127,7 @@ def test_a_member_that_cannot_keep_its_vote_leaves_and_says_so_without_a_traceba
     assert group.master() not in (None, old)
     assert group.send(b"b") == 0
     with pytest.raises(RequestRejected):
-        service_of(old)._serve(RequestCode.METADATA, MetadataRequest(), Deferred())
+        service_of(old)._serve(DLedgerRequestCode.METADATA, MetadataRequest(), Deferred())
     assert service_of(old)._log.fault is not None
     assert service_of(old).term_to_append() is None
 
@@ -268,7 +268,7 @@ def test_each_change_of_a_role_is_told_and_elections_are_counted() -> None:
         group.boot(other)
     group.wait_until(lambda: len(told.roles) > 1)
     assert told.roles[1] in ("follow", f"lead {service.node.term}")
-    service._role_changed(RoleChanged(Role.FOLLOWER, term + 9, "n9"))
+    service._role_changed(RoleChanged(MemberRole.FOLLOWER, term + 9, "n9"))
     assert told.roles[-1] == "follow"
     assert service._log.admits is False
 
@@ -289,8 +289,8 @@ def test_what_the_core_wants_is_done_one_after_the_other() -> None:
     answered.addCallback(lambda _: done.append("answered"))
     service.node.outbox.extend(
         [
-            RoleChanged(Role.LEADER, service.node.term, None),
-            Answer(answered, None),
+            RoleChanged(MemberRole.LEADER, service.node.term, None),
+            AnswerRequest(answered, None),
         ]
     )
     service._run()
@@ -303,7 +303,7 @@ def test_a_put_is_pushed_to_the_group_in_its_own_turn() -> None:
     service = service_of(group.wait_for_master())
     group.run(1)
     host = Address.parse("127.0.0.1", 1)
-    put = Message("TBW102", 0, b"a", host, host, 1)
+    put = BrokerMessage("TBW102", 0, b"a", host, host, 1)
     group.wait_for_master().store.put_many([put], lambda results: None)
     assert service._told_index == service._ledger.end_index
 
@@ -336,7 +336,7 @@ def test_a_leader_that_cannot_write_its_first_entry_tries_again(
     member.start()
     group.wait_until(lambda: service_of(member).node is not None)
     service = service_of(member)
-    group.wait_until(lambda: service.node.role is Role.LEADER)
+    group.wait_until(lambda: service.node.role is MemberRole.LEADER)
     end = ledger.end_index
     group.run(3)
     service._begin_term(service.node.term)  # leads anew: one attempt is planned, not two
@@ -430,10 +430,10 @@ def test_a_stranger_on_the_groups_port_is_refused_counted_and_said_once() -> Non
     )
     with capturedLogs() as events:
         for _ in range(3):
-            frame = request_frame(RequestCode.HEART_BEAT, beat)
+            frame = request_frame(DLedgerRequestCode.HEART_BEAT, beat)
             called = group.client.invoke(f"{member.host.ip}:{PEER_PORT}", frame, 1000)
-            answer = read_response(RequestCode.HEART_BEAT, group.wait(called))
-            assert answer.code == ResponseCode.UNKNOWN_MEMBER
+            answer = read_response(DLedgerRequestCode.HEART_BEAT, group.wait(called))
+            assert answer.code == DLedgerResponseCode.UNKNOWN_MEMBER
     said = [formatEvent(item) or "" for item in events if "refused on the DLedger" in str(item)]
     assert len(said) == 1
     assert "dLegerPeerHosts" in said[0]
@@ -489,7 +489,7 @@ def test_a_vote_is_on_the_disk_when_it_is_answered() -> None:
 
     for _ in range(2):
         answered: Answered = Deferred()
-        service._serve(RequestCode.VOTE, request, answered)
+        service._serve(DLedgerRequestCode.VOTE, request, answered)
         group.wait(answered.addCallback(kept))
     (_, (result, state)) = heard
     assert result is VoteResult.ACCEPT

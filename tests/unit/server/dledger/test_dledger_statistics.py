@@ -9,7 +9,7 @@ import pytest
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.status import FlushDiskType
-from rmq_ha.base.store_format.dledger_values import Entry, Role, Room
+from rmq_ha.base.store_format.dledger_values import Entry, MemberRole, Room
 from rmq_ha.server.dledger.assembly import make_settings
 from rmq_ha.server.dledger.codes import PushType
 from rmq_ha.server.dledger.messages import PushEntryRequest
@@ -65,7 +65,7 @@ def test_a_leader_tells_of_each_follower_and_nobody_else_does() -> None:
     assert found == DLedgerStatistics(
         group=GROUP,
         self_id="n1",
-        role=Role.LEADER.value,
+        role=MemberRole.LEADER.value,
         term=2,
         leader="n1",
         begin=0,
@@ -83,7 +83,7 @@ def test_a_leader_tells_of_each_follower_and_nobody_else_does() -> None:
     script.beat("n0", 3)
     script.beat("n0", script.node.term)
     found = statistics_of(script.settings, script.node, script.ledger)  # type: ignore[arg-type]
-    assert (found.role, found.leader) == (Role.FOLLOWER.value, "n0")
+    assert (found.role, found.leader) == (MemberRole.FOLLOWER.value, "n0")
     assert (found.followers, found.is_diverged) == ({}, False)
 
 

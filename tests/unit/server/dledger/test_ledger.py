@@ -17,13 +17,13 @@ from rmq_ha.base.store_format.dledger import (
     CHECKSUM_UNIT,
     INDEX_UNIT,
     MAGIC,
-    Header,
+    EntryHeader,
     SyncedUpTo,
     decode_entry,
     encode_header,
 )
 from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, Entry
-from rmq_ha.server.dledger.codes import ResponseCode
+from rmq_ha.server.dledger.codes import DLedgerResponseCode
 from rmq_ha.server.dledger.ledger import Ledger
 from rmq_ha.server.dledger.ledger_files import DirtyRow
 from rmq_ha.testing.disk import SimDisk
@@ -167,13 +167,13 @@ def test_index_files_are_sparse(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "code"),
     [
-        (Entry(21, 1, 0, b"x"), ResponseCode.INCONSISTENT_INDEX),
-        (Entry(19, 1, 0, b"x"), ResponseCode.INCONSISTENT_INDEX),
-        (Entry(20, 0, 0, b"x"), ResponseCode.INCONSISTENT_TERM),
-        (Entry(20, 1, 1, b"x"), ResponseCode.DISK_ERROR),
-        (Entry(20, 1, -48, b"x"), ResponseCode.DISK_ERROR),
-        (Entry(20, 1, 0, bytes(FILE)), ResponseCode.INCONSISTENT_STATE),
-        (Entry(20, 1, 0, b"x", magic=2), ResponseCode.INCONSISTENT_STATE),
+        (Entry(21, 1, 0, b"x"), DLedgerResponseCode.INCONSISTENT_INDEX),
+        (Entry(19, 1, 0, b"x"), DLedgerResponseCode.INCONSISTENT_INDEX),
+        (Entry(20, 0, 0, b"x"), DLedgerResponseCode.INCONSISTENT_TERM),
+        (Entry(20, 1, 1, b"x"), DLedgerResponseCode.DISK_ERROR),
+        (Entry(20, 1, -48, b"x"), DLedgerResponseCode.DISK_ERROR),
+        (Entry(20, 1, 0, bytes(FILE)), DLedgerResponseCode.INCONSISTENT_STATE),
+        (Entry(20, 1, 0, b"x", magic=2), DLedgerResponseCode.INCONSISTENT_STATE),
     ],
 )
 def test_what_does_not_follow_is_refused_before_it_is_written(
@@ -759,7 +759,7 @@ def test_an_entry_that_says_to_go_beyond_its_file_is_none(
     end, path = ledger.end_pos, ledger.files.data.row.path(0)
     ledger.sync(thorough=True)
     ledger.close()
-    header = Header(MAGIC, size, 2, 1, end, 0, 0, 0, size - ENTRY_HEADER_SIZE)
+    header = EntryHeader(MAGIC, size, 2, 1, end, 0, 0, 0, size - ENTRY_HEADER_SIZE)
     assert header.is_sound
     overwrite(disk, path, end, header.encode())
     ledger = start(size)

@@ -6,7 +6,7 @@ import pytest
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings, parse_peers
 from rmq_ha.base.model.networks import Networks
-from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.codes import DLedgerRequestCode
 from rmq_ha.server.dledger.members import Members
 from rmq_ha.server.dledger.messages import (
     GroupMessage,
@@ -17,11 +17,15 @@ from rmq_ha.server.dledger.messages import (
 
 N0, N1, STRANGER = "10.0.0.1", "10.0.0.2", "10.0.0.9"
 OF_MEMBERS: list[tuple[int, type[GroupMessage]]] = [
-    (RequestCode.VOTE, VoteRequest),
-    (RequestCode.HEART_BEAT, HeartBeatRequest),
-    (RequestCode.PUSH, PushEntryRequest),
+    (DLedgerRequestCode.VOTE, VoteRequest),
+    (DLedgerRequestCode.HEART_BEAT, HeartBeatRequest),
+    (DLedgerRequestCode.PUSH, PushEntryRequest),
 ]
-FOR_OPERATORS = [RequestCode.APPEND, RequestCode.GET, RequestCode.LEADERSHIP_TRANSFER]
+FOR_OPERATORS = [
+    DLedgerRequestCode.APPEND,
+    DLedgerRequestCode.GET,
+    DLedgerRequestCode.LEADERSHIP_TRANSFER,
+]
 
 
 def members(
@@ -75,8 +79,8 @@ def test_operators_are_no_members() -> None:
 
 def test_a_stranger_s_requests_are_not_even_read() -> None:
     found = members()
-    for code in RequestCode:
-        assert bool(found.refusal_unread(code, STRANGER)) == (code != RequestCode.METADATA)
+    for code in DLedgerRequestCode:
+        assert bool(found.refusal_unread(code, STRANGER)) == (code != DLedgerRequestCode.METADATA)
         assert found.refusal_unread(code, N1) == ""
 
 
@@ -91,15 +95,15 @@ def test_a_name_is_what_it_was_looked_up_to_be() -> None:
     found = members("n0-broker-a.example:1;n1-10.0.0.2:1;n2-localhost:1")
     assert found.names == {"n0": "broker-a.example"}
     beat = said(HeartBeatRequest, "n0")
-    assert found.refusal_unread(RequestCode.HEART_BEAT, N0)
+    assert found.refusal_unread(DLedgerRequestCode.HEART_BEAT, N0)
     assert found.doubtful == {"n0"}
     found.doubtful.clear()
     found.located("n0", [N0, "fd00::1"])
-    assert found.refusal(RequestCode.HEART_BEAT, beat, N0) == ""
-    assert found.refusal(RequestCode.HEART_BEAT, beat, "fd00:0::1") == ""
+    assert found.refusal(DLedgerRequestCode.HEART_BEAT, beat, N0) == ""
+    assert found.refusal(DLedgerRequestCode.HEART_BEAT, beat, "fd00:0::1") == ""
     assert found.doubtful == set()
     found.located("n0", [STRANGER])
-    assert found.refusal(RequestCode.HEART_BEAT, beat, N1) == (
+    assert found.refusal(DLedgerRequestCode.HEART_BEAT, beat, N1) == (
         f"it says to be n0's, who is at {STRANGER}"
     )
     assert found.doubtful == {"n0"}
@@ -109,5 +113,8 @@ def test_one_machine_s_addresses_are_one() -> None:
     """A name that stands for 127.0.1.1, as Debian's host name does, connects from 127.0.0.1."""
     found = members("n0-h:1;n1-h:2;n2-h:3")
     found.located("n0", ["127.0.1.1"])
-    assert found.refusal(RequestCode.HEART_BEAT, said(HeartBeatRequest, "n0"), "127.0.0.1") == ""
-    assert found.refusal(RequestCode.HEART_BEAT, said(HeartBeatRequest, "n0"), "::1") == ""
+    assert (
+        found.refusal(DLedgerRequestCode.HEART_BEAT, said(HeartBeatRequest, "n0"), "127.0.0.1")
+        == ""
+    )
+    assert found.refusal(DLedgerRequestCode.HEART_BEAT, said(HeartBeatRequest, "n0"), "::1") == ""

@@ -9,7 +9,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.base.errors import CorruptRecord, LedgerFull, StoreError
 from rmq_ha.base.store_format.dledger import (
-    Checkpoint,
+    DLedgerCheckpoint,
     SyncedUpTo,
     decode_checkpoint,
     decode_term,
@@ -36,8 +36,8 @@ def put(disk: SimDisk, name: str, data: bytes) -> None:
 def test_the_recorded_files_are_read() -> None:
     assert decode_term(b"voteLeader=n0\ncurrTerm=2\n") == TermVote(2, "n0")
     assert decode_term(b"currTerm=3\r\nvoteLeader=\r\n") == TermVote(3, None)
-    assert decode_checkpoint(b"committedIndex=5\nendIndex=5\n") == Checkpoint(5, 5)
-    assert decode_checkpoint(b"committedIndex=5\n") == Checkpoint(5, -1)
+    assert decode_checkpoint(b"committedIndex=5\nendIndex=5\n") == DLedgerCheckpoint(5, 5)
+    assert decode_checkpoint(b"committedIndex=5\n") == DLedgerCheckpoint(5, -1)
 
 
 def test_what_is_saved_is_loaded_and_the_old_content_is_the_backup(disk: SimDisk) -> None:
@@ -103,16 +103,16 @@ def test_a_full_disk_keeps_the_old_content(disk: SimDisk) -> None:
 
 
 def test_a_missing_checkpoint_is_nothing_to_worry_about(disk: SimDisk) -> None:
-    assert CheckpointFile(disk, DIR).load() == Checkpoint()
+    assert CheckpointFile(disk, DIR).load() == DLedgerCheckpoint()
 
 
 def test_a_checkpoint_backup_does_not_vouch_for_what_is_synced(disk: SimDisk) -> None:
     file = CheckpointFile(disk, DIR)
-    file.save(Checkpoint(3, 5, SyncedUpTo(5, 1, 800)))
-    file.save(Checkpoint(4, 5, SyncedUpTo(5, 1, 800)))
-    assert file.load() == Checkpoint(4, 5, SyncedUpTo(5, 1, 800))
+    file.save(DLedgerCheckpoint(3, 5, SyncedUpTo(5, 1, 800)))
+    file.save(DLedgerCheckpoint(4, 5, SyncedUpTo(5, 1, 800)))
+    assert file.load() == DLedgerCheckpoint(4, 5, SyncedUpTo(5, 1, 800))
     put(disk, "checkpoint", b"torn")
-    assert file.load() == Checkpoint(3, 5)
+    assert file.load() == DLedgerCheckpoint(3, 5)
 
 
 TERMS = st.builds(
@@ -123,8 +123,11 @@ TERMS = st.builds(
 NUMBERS = st.integers(-1, (1 << 63) - 1)
 
 
-@given(TERMS, st.builds(Checkpoint, NUMBERS, NUMBERS, st.none() | st.builds(SyncedUpTo, NUMBERS)))
-def test_both_texts_come_back(state: TermVote, checkpoint: Checkpoint) -> None:
+@given(
+    TERMS,
+    st.builds(DLedgerCheckpoint, NUMBERS, NUMBERS, st.none() | st.builds(SyncedUpTo, NUMBERS)),
+)
+def test_both_texts_come_back(state: TermVote, checkpoint: DLedgerCheckpoint) -> None:
     assert decode_term(encode_term(state)) == state
     assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
 
@@ -145,7 +148,7 @@ def test_each_checkpoint_that_cannot_be_read_is_told_of(disk: SimDisk) -> None:
     put(disk, "checkpoint", b"committedIndex=x\n")
     put(disk, "checkpoint.bak", b"committedIndex=y\n")
     with capturedLogs() as events:
-        assert CheckpointFile(disk, DIR).load() == Checkpoint()
+        assert CheckpointFile(disk, DIR).load() == DLedgerCheckpoint()
     told = [formatEvent(event) for event in events]
     assert ["checkpoint:" in line for line in told] == [True, False]
     assert ["checkpoint.bak:" in line for line in told] == [False, True]

@@ -9,7 +9,7 @@ from rmq_ha.server.replication import places
 from rmq_ha.server.replication.places import (
     HEAD_SIZE,
     WINDOWS,
-    Chain,
+    LastRecord,
     chain_to,
     record_size,
     stretch,
@@ -42,26 +42,26 @@ def test_a_head_says_how_large_its_record_is_once_all_of_it_is_there() -> None:
 
 def test_the_last_whole_record_is_found_from_the_end() -> None:
     log, starts = record_log(BODIES)
-    assert chain_to(log, 0, log.max_offset) == Chain(starts[-1], log.max_offset)
+    assert chain_to(log, 0, log.max_offset) == LastRecord(starts[-1], log.max_offset)
 
 
 def test_a_torn_record_at_the_end_is_not_whole() -> None:
     log, starts = record_log(BODIES)
     for torn in range(starts[-1], log.max_offset):
-        assert chain_to(log, 0, torn) == Chain(starts[-2], starts[-1])
+        assert chain_to(log, 0, torn) == LastRecord(starts[-2], starts[-1])
 
 
 def test_a_blank_is_passed_and_is_no_record() -> None:
     log, starts = record_log(BODIES * 4, file_size=1024)
     for start, following in itertools.pairwise(starts):
         if following % 1024 == 0:
-            assert chain_to(log, 0, following) == Chain(start, following)
+            assert chain_to(log, 0, following) == LastRecord(start, following)
 
 
 def test_from_the_middle_of_a_record_the_next_ones_are_found() -> None:
     log, starts = record_log(BODIES)
     for low in range(starts[5] + 1, starts[6]):
-        assert chain_to(log, low, log.max_offset) == Chain(starts[-1], log.max_offset)
+        assert chain_to(log, low, log.max_offset) == LastRecord(starts[-1], log.max_offset)
     assert chain_to(log, starts[-1] + 1, log.max_offset) is None
 
 
@@ -71,7 +71,7 @@ def test_a_record_within_a_body_is_none() -> None:
     inner = record(log.max_offset + 88, b"forged")
     starts += extend(log, [inner + b"x" * 50, b"last"])
     assert bytes(log.data).find(inner) == starts[3] + 88
-    assert chain_to(log, 0, starts[4]) == Chain(starts[3], starts[4])
+    assert chain_to(log, 0, starts[4]) == LastRecord(starts[3], starts[4])
     assert chain_to(log, starts[3] + 1, starts[4]) is None
 
 
@@ -99,14 +99,14 @@ def test_a_damaged_record_breaks_the_chain() -> None:
     log, starts = record_log(BODIES)
     log.data[starts[4] + 4] ^= 1
     assert chain_to(log, 0, starts[4] + 20) is None
-    assert chain_to(log, 0, starts[4]) == Chain(starts[3], starts[4])
-    assert chain_to(log, 0, log.max_offset) == Chain(starts[-1], log.max_offset)
+    assert chain_to(log, 0, starts[4]) == LastRecord(starts[3], starts[4])
+    assert chain_to(log, 0, log.max_offset) == LastRecord(starts[-1], log.max_offset)
 
 
 def test_a_record_larger_than_the_first_window_is_found() -> None:
     log, starts = record_log([b"a", bytes(200_000), b"b" * 100_000], file_size=1 << 20)
-    assert chain_to(log, 0, log.max_offset) == Chain(starts[2], log.max_offset)
-    assert chain_to(log, 0, log.max_offset - 1) == Chain(starts[1], starts[2])
+    assert chain_to(log, 0, log.max_offset) == LastRecord(starts[2], log.max_offset)
+    assert chain_to(log, 0, log.max_offset - 1) == LastRecord(starts[1], starts[2])
 
 
 def test_a_record_may_end_with_its_file() -> None:
@@ -114,7 +114,7 @@ def test_a_record_may_end_with_its_file() -> None:
     data = record(0, b"whole")
     log = MemoryLog(len(data), 0)
     log.put(data)
-    assert chain_to(log, 0, log.max_offset) == Chain(0, len(data))
+    assert chain_to(log, 0, log.max_offset) == LastRecord(0, len(data))
 
 
 def test_what_is_found_near_the_end_is_enough() -> None:
@@ -129,5 +129,5 @@ def test_what_is_found_near_the_end_is_enough() -> None:
         return read(physical_offset, limit)
 
     log.read = counted  # type: ignore[method-assign]
-    assert chain_to(log, 0, log.max_offset) == Chain(starts[-1], log.max_offset)
+    assert chain_to(log, 0, log.max_offset) == LastRecord(starts[-1], log.max_offset)
     assert sum(asked) == WINDOWS[0]

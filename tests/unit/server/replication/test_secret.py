@@ -10,7 +10,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.base.errors import ReplicationError
 from rmq_ha.base.model.status import BrokerRole
-from rmq_ha.server.replication.classic.frames import FrameReader, encode_frame, encode_report
+from rmq_ha.server.replication.classic.frames import FramePieceReader, encode_frame, encode_report
 from rmq_ha.server.replication.door import SecretDoor
 from rmq_ha.server.replication.secret import MasterProof, SlaveProof, make_nonce
 from rmq_ha.testing.host import World
@@ -80,7 +80,7 @@ def test_who_says_something_else_is_refused_at_its_first_byte(data: bytes) -> No
 def test_a_slave_that_knows_of_no_secret_is_told_by_the_frame() -> None:
     """Java's, too: an offset that no log has."""
     with pytest.raises(ReplicationError, match="announces 32 bytes at -"):
-        list(FrameReader().receive_data(halves(b"s" * 16, b"")[0].hello))
+        list(FramePieceReader().receive_data(halves(b"s" * 16, b"")[0].hello))
 
 
 def station(role: BrokerRole, secret: str, *, required: bool, **store: Any) -> Station:

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from rmq_ha.base.model.message import AppendResult, Message, draft_of
+from rmq_ha.base.model.message import AppendResult, BrokerMessage, draft_of
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.server.store.log.journal_log import JournalLog
 from rmq_ha.server.store.settle import results_of
 
 
 def append_group(
-    log: JournalLog, messages: Sequence[Message], now_ms: int
+    log: JournalLog, messages: Sequence[BrokerMessage], now_ms: int
 ) -> list[AppendResult | PutMessageStatus]:
     """Append them together; one result for each."""
     group = log.append_group([draft_of(message) for message in messages], now_ms)

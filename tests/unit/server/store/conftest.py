@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.host.disk import RealDisk
-from rmq_ha.base.model.message import Address, Message
+from rmq_ha.base.model.message import Address, BrokerMessage
 from rmq_ha.base.model.properties import encode_properties
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.seams import Host
@@ -153,7 +153,7 @@ def simulated(make_simulated):
 
 
 def make_message(body=b"hello", topic="TopicA", queue_id=0, wait=True, **properties):
-    return Message(
+    return BrokerMessage(
         topic=topic,
         queue_id=queue_id,
         body=body,

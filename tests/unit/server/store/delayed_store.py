@@ -3,7 +3,7 @@
 import json
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.model.message import Address, Message
+from rmq_ha.base.model.message import Address, BrokerMessage
 from rmq_ha.base.model.properties import encode_properties
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.base.store_format.commitlog import decode_record
@@ -45,7 +45,7 @@ class DelayedStore:
         if level:
             properties["DELAY"] = str(level)
         self.store.put_message(
-            Message(
+            BrokerMessage(
                 topic, queue_id, b"body", HOST, HOST, 7, properties=properties,
                 properties_string=encode_properties(properties),
             )

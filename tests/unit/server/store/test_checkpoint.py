@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rmq_ha.base.errors import NotNow
 from rmq_ha.base.host.disk import RealDisk
 from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE, CheckpointTimes, CompletePositions
-from rmq_ha.server.store.log.checkpoint import Checkpoint
+from rmq_ha.server.store.log.checkpoint import StoreCheckpoint
 from rmq_ha.testing.disk import SimDisk
 
 PATH = "/store/checkpoint"
@@ -68,12 +68,12 @@ def test_derived_times():
 def test_file(tmp_path):
     """Missing means zeros; written values come back; the file has 4096 bytes."""
     path = str(tmp_path / "checkpoint")
-    checkpoint = Checkpoint(RealDisk(), path)
+    checkpoint = StoreCheckpoint(RealDisk(), path)
     checkpoint.load()
     assert checkpoint.times == (0, 0, 0, 0, 0)
     checkpoint.write(CheckpointTimes(1, 2, 3))
     checkpoint.close()
-    again = Checkpoint(RealDisk(), path)
+    again = StoreCheckpoint(RealDisk(), path)
     again.load()
     again.close()
     assert again.times == (1, 2, 3, 0, 0)
@@ -87,7 +87,7 @@ def disk():
 
 
 def loaded(disk):
-    checkpoint = Checkpoint(disk, PATH)
+    checkpoint = StoreCheckpoint(disk, PATH)
     checkpoint.load()
     return checkpoint
 
@@ -169,7 +169,7 @@ def test_a_file_of_another_size_is_made_anew(disk, size):
 
 
 def test_nothing_is_known_before_it_is_loaded_nor_written_once_it_is_closed(disk):
-    checkpoint = Checkpoint(disk, PATH)
+    checkpoint = StoreCheckpoint(disk, PATH)
     assert checkpoint.times == checkpoint.written == (0, 0, 0, 0, 0)
     checkpoint.load()
     checkpoint.write(CheckpointTimes(1, 2, 3, 4))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import DivergedLog, StoreError
 from rmq_ha.base.host.disk import RealDisk
-from rmq_ha.base.model.message import Address, AppendResult, Message, MessageBatch, draft_of
+from rmq_ha.base.model.message import Address, AppendResult, BrokerMessage, MessageBatch, draft_of
 from rmq_ha.base.model.properties import MAX_PROPERTIES_SIZE
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.store_format.commitlog import (
@@ -46,7 +46,7 @@ def log(tmp_path):
 
 
 def message_of(size, queue_id=0, properties=""):
-    return Message("T", queue_id, b"b" * size, HOST, HOST, properties_string=properties)
+    return BrokerMessage("T", queue_id, b"b" * size, HOST, HOST, properties_string=properties)
 
 
 def test_what_recovery_found_is_read_from_the_files(log):
@@ -321,7 +321,7 @@ def test_each_record_of_a_group_has_room_for_its_own_hosts(log):
     """Also where one of the two stays the same; two hosts that are equal need not be one object."""
     six, other = Address(b"\x20" * 16, 7), Address.parse("127.0.0.1", 1)
     pairs = [(HOST, HOST), (six, HOST), (HOST, HOST), (other, six), (six, six), (other, HOST)]
-    messages = [Message("T", 0, b"body", born, store) for born, store in pairs]
+    messages = [BrokerMessage("T", 0, b"body", born, store) for born, store in pairs]
     results = append_group(log, messages, 5)
     for (born, store), result in zip(pairs, results, strict=True):
         record = decode_record(log.record_at(result.physical_offset, result.size), check_crc=True)
@@ -333,7 +333,7 @@ def test_each_record_of_a_group_has_room_for_its_own_hosts(log):
 def test_a_batch_has_room_for_its_hosts(log, is_born_there):
     six = Address(b"\x20" * 16, 7)
     born, store = (six, HOST) if is_born_there else (HOST, six)
-    result = append_batch(log, [Message("T", 0, b"body", born, store)] * 2, {})
+    result = append_batch(log, [BrokerMessage("T", 0, b"body", born, store)] * 2, {})
     record = decode_record(log.record_at(result.physical_offset), check_crc=True)
     assert (record.born_host, record.store_host) == (born, store)
 

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.base.store_format.checkpoint import CheckpointTimes, CompletePositions
-from rmq_ha.server.store.log.checkpoint import Checkpoint
+from rmq_ha.server.store.log.checkpoint import StoreCheckpoint
 from rmq_ha.server.store.log.flush import FlushedFiles, QueueFlusher, _sync_all
 
 SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
@@ -542,7 +542,7 @@ class Rounds:
     def __init__(self, machine, **settings):
         self.clock, self.worker, self.disk = machine.clock, machine.worker, machine.disk
         configuration = machine.configuration(**settings).store
-        self.checkpoint = Checkpoint(machine.disk, f"{machine.root}/checkpoint")
+        self.checkpoint = StoreCheckpoint(machine.disk, f"{machine.root}/checkpoint")
         self.checkpoint.load()
         self.syncs, self.fault = 0, None
         self.flusher = QueueFlusher(

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.interfaces import IJournalPlugin
 from rmq_ha.base.model.broker_identity import BrokerIdentity
-from rmq_ha.base.model.message import Address, Message
+from rmq_ha.base.model.message import Address, BrokerMessage
 from rmq_ha.base.model.networks import Networks
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.server.broker.context import BrokerContext
@@ -78,7 +78,7 @@ class Rig:
     def put(self) -> PutMessageStatus:
         here = Address.parse("10.0.0.1", 1)
         status: PutMessageStatus = self.wait(
-            self.store.put_message(Message("T", 0, b"body", here, here))
+            self.store.put_message(BrokerMessage("T", 0, b"body", here, here))
         ).status
         return status
 

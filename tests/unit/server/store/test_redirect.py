@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmq_ha.base.model.message import Address, Message
+from rmq_ha.base.model.message import Address, BrokerMessage
 from rmq_ha.base.model.properties import decode_properties
 from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.server.store.delay.redirect import (
@@ -17,8 +17,10 @@ from rmq_ha.server.store.delay.redirect import (
 HOST = Address(b"\x7f\0\0\1", 10911)
 
 
-def delayed(level: str, topic: str = "T", sys_flag: int = 0) -> Message:
-    return Message(topic, 7, b"", HOST, HOST, 1, sys_flag=sys_flag, properties={"DELAY": level})
+def delayed(level: str, topic: str = "T", sys_flag: int = 0) -> BrokerMessage:
+    return BrokerMessage(
+        topic, 7, b"", HOST, HOST, 1, sys_flag=sys_flag, properties={"DELAY": level}
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from rmq_ha.base.errors import CorruptRecord, StoreError
 from rmq_ha.base.model.message import (
     Address,
     AppendResult,
+    BrokerMessage,
     DispatchRequest,
-    Message,
     PutMessageResult,
 )
 from rmq_ha.base.model.properties import encode_properties
@@ -66,7 +66,7 @@ class ScheduleTests(SynchronousTestCase):
         self.queues = ConsumeQueueTable(self.disk, "/store", 800)
         self.records: dict[int, bytes] = {}
         self.end = 0
-        self.put_messages: list[tuple[float, Message]] = []
+        self.put_messages: list[tuple[float, BrokerMessage]] = []
         self.outcome = lambda message: succeed(STORED)
         self.service = self.make()
 
@@ -86,7 +86,7 @@ class ScheduleTests(SynchronousTestCase):
     def now_ms(self) -> int:
         return 1_000_000 + self.jump + round(self.clock.seconds() * 1000)
 
-    def put(self, messages: list[Message], done: Any) -> None:
+    def put(self, messages: list[BrokerMessage], done: Any) -> None:
         now = self.clock.seconds()
         self.put_messages += [(now, message) for message in messages]
         outcomes = gatherResults([self.outcome(message) for message in messages])

@@ -17,7 +17,7 @@ from rmq_ha.base.runs.log_walk import walk
 from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE, CheckpointTimes, CompletePositions
 from rmq_ha.server.store.index.file import IndexFile
 from rmq_ha.server.store.local.rebuild import QueueRebuild
-from rmq_ha.server.store.log.checkpoint import Checkpoint
+from rmq_ha.server.store.log.checkpoint import StoreCheckpoint
 from tests.unit.server.store.test_boot import places_of, put
 
 ONE_FILE = {"mapped_file_size_commit_log": 1 << 20, "max_hash_slot_num": 40}
@@ -268,7 +268,7 @@ def _only_the_header(self, count):
 
 # with the first seed that finds it
 FAULTS = {
-    "nothing is forgotten at a start": (31, Checkpoint, "take_whole", _keeps),
+    "nothing is forgotten at a start": (31, StoreCheckpoint, "take_whole", _keeps),
     "slots lead to items that are lost": (0, IndexFile, "restore", _only_the_header),
     "the queues are not synced first": (0, None, "_sync", lambda: None),
     "the index is not synced first": (0, None, "_sync_index", lambda: None),

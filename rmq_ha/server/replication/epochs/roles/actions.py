@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rmq_ha.server.controller.messages import Header, SyncStateSet
+from rmq_ha.server.controller.messages import ControllerHeader, SyncStateSet
 from rmq_ha.server.replication.epochs.roles.identity import Identity
 
 
-class Progress(NamedTuple):
+class LogProgress(NamedTuple):
     """The facts about the log that a heartbeat tells."""
 
     epoch: int
@@ -19,7 +19,7 @@ class Progress(NamedTuple):
     confirm_offset: int
 
 
-class Role(Enum):
+class SetRole(Enum):
     """The role of this broker."""
 
     NONE = "none"
@@ -28,7 +28,7 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Ask:
+class AskController:
     """
     A request to a controller. `ReplicasManager.answered` must be called once for each.
 
@@ -37,12 +37,12 @@ class Ask:
 
     address: str
     code: int
-    header: Header | None
+    header: ControllerHeader | None
     body: bytes
     sent: float
 
 
-class Answer(NamedTuple):
+class ControllerAnswer(NamedTuple):
     """A controller's answer to a request."""
 
     code: int
@@ -105,4 +105,4 @@ class Adopt(NamedTuple):
     lacks_heartbeat: bool = False
 
 
-Action = Ask | Apply | Accept | Withdraw | Lead | Follow | StepDown | Adopt
+Action = AskController | Apply | Accept | Withdraw | Lead | Follow | StepDown | Adopt

@@ -19,15 +19,15 @@ from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.ext_fields import ext_fields
 from rmq_ha.server.controller.codec import decode_header
-from rmq_ha.server.controller.codes import RequestCode
+from rmq_ha.server.controller.codes import ControllerRequestCode
 from rmq_ha.server.controller.messages import NotifyRoleChangedRequest, SyncStateSet
 from rmq_ha.server.replication.epochs.roles.actions import (
     Accept,
     Action,
     Adopt,
-    Answer,
     Apply,
-    Ask,
+    AskController,
+    ControllerAnswer,
     Follow,
     Lead,
     StepDown,
@@ -182,7 +182,7 @@ class ControllerClient:
         self._timer = rearm(self._host.clock, self._timer, deadline, self._on_time)
 
     def _act(self, action: Action) -> None:
-        if isinstance(action, Ask):
+        if isinstance(action, AskController):
             self._ask(action)
         elif isinstance(action, Apply):
             self._keep(self._files.apply, action.application)
@@ -193,17 +193,19 @@ class ControllerClient:
         else:
             self._owner.decided(action)
 
-    def _ask(self, ask: Ask) -> None:
+    def _ask(self, ask: AskController) -> None:
         ext = None if ask.header is None else ext_fields(ask.header)
         command = RemotingCommand(ask.code, ext=ext, body=ask.body or None)
         asked = self._client.invoke(ask.address, command, TIMEOUT_MS).addCallbacks(
             partial(self._answered, ask), partial(self._unanswered, ask)
         )
-        if ask.code == RequestCode.ALTER_SYNC_STATE_SET:
+        if ask.code == ControllerRequestCode.ALTER_SYNC_STATE_SET:
             self._change = asked
 
-    def _answered(self, ask: Ask, response: RemotingCommand) -> None:
-        answer = Answer(response.code, response.remark, response.ext or {}, response.body or b"")
+    def _answered(self, ask: AskController, response: RemotingCommand) -> None:
+        answer = ControllerAnswer(
+            response.code, response.remark, response.ext or {}, response.body or b""
+        )
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._complain(ask.address, "is no controller; correct controllerAddr")
         elif response.code == ResponseCode.NO_PERMISSION:
@@ -223,7 +225,7 @@ class ControllerClient:
                 why=why,
             )
 
-    def _unanswered(self, ask: Ask, failure: Failure) -> None:
+    def _unanswered(self, ask: AskController, failure: Failure) -> None:
         self.log.debug(
             "controller {address} does not answer {code}: {why}",
             address=ask.address,
@@ -233,7 +235,7 @@ class ControllerClient:
         self._complain(ask.address, "does not answer: look at it, and at controllerAddr")
         self._take_answer(ask, None)
 
-    def _take_answer(self, ask: Ask, answer: Answer | None) -> None:
+    def _take_answer(self, ask: AskController, answer: ControllerAnswer | None) -> None:
         if self._is_running:
             self.manager.answered(ask, answer, self._now())
             self._drain()

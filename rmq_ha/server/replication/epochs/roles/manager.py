@@ -11,10 +11,11 @@ from twisted.logger import Logger
 
 from rmq_ha.base.errors import ProtocolViolation, RequestRejected
 from rmq_ha.server.controller.codec import decode_elected, decode_header, decode_set, encode_set
-from rmq_ha.server.controller.codes import RequestCode, ResponseCode
+from rmq_ha.server.controller.codes import ControllerRequestCode, ControllerResponseCode
 from rmq_ha.server.controller.messages import (
     AlterSyncStateSetRequest,
     ApplyBrokerIdRequest,
+    ControllerHeader,
     ElectMasterRequest,
     ElectMasterResponse,
     GetMetadataResponse,
@@ -22,7 +23,6 @@ from rmq_ha.server.controller.messages import (
     GetNextBrokerIdResponse,
     GetReplicaInfoRequest,
     GetReplicaInfoResponse,
-    Header,
     HeartbeatRequest,
     NotifyRoleChangedRequest,
     RegisterBrokerRequest,
@@ -33,13 +33,13 @@ from rmq_ha.server.replication.epochs.roles.actions import (
     Accept,
     Action,
     Adopt,
-    Answer,
     Apply,
-    Ask,
+    AskController,
+    ControllerAnswer,
     Follow,
     Lead,
-    Progress,
-    Role,
+    LogProgress,
+    SetRole,
     StepDown,
     Withdraw,
 )
@@ -52,7 +52,10 @@ UNCERTAIN_SECONDS = 10.0
 How long a controller may still carry out a request that it did not answer, in seconds. A controller
 waits 5 s for its log.
 """
-_REFUSALS = frozenset(ResponseCode) - {ResponseCode.SUCCESS, ResponseCode.NOT_LEADER}
+_REFUSALS = frozenset(ControllerResponseCode) - {
+    ControllerResponseCode.SUCCESS,
+    ControllerResponseCode.NOT_LEADER,
+}
 """
 Codes with which a request is certainly refused. With any other code it may still be carried out,
 since it may lie in the log of the next leader.
@@ -106,14 +109,14 @@ class ReplicasManager:
         self,
         settings: ManagerSettings,
         ids: KnownIds,
-        progress: Callable[[], Progress],
+        progress: Callable[[], LogProgress],
         now_ms: Callable[[], int],
         random: Random,
         crashed_in: int = -1,
         may_stand: Callable[[], bool] = lambda: True,
     ) -> None:
         self.identity = ids.identity
-        self.role = Role.NONE
+        self.role = SetRole.NONE
         self.epoch = 0
         self.leader: str | None = None
         self._settings = settings
@@ -129,8 +132,8 @@ class ReplicasManager:
         # One step at a time (`_busy`): a question to the leader, or an action that waits for the
         # disk. Beside it run only heartbeats and one change of the set (`_altering`, `_look`).
         self._busy: object | None = None
-        self._altering: Ask | None = None
-        self._look: Ask | None = None
+        self._altering: AskController | None = None
+        self._look: AskController | None = None
         self._step_at = self._beat_at = self._leader_at = 0.0
         self._is_registered = False
         self._wants_election = True
@@ -143,13 +146,13 @@ class ReplicasManager:
         self._lease = Lease(
             len(settings.controllers), settings.controller_heart_beat_timeout_mills / 1000
         )
-        self._answers: dict[int, Callable[[Ask, Answer, float], None]] = {
-            RequestCode.GET_METADATA_INFO: self._led_by,
-            RequestCode.GET_NEXT_BROKER_ID: self._next_id,
-            RequestCode.APPLY_BROKER_ID: self._applied,
-            RequestCode.REGISTER_BROKER: self._registered,
-            RequestCode.ELECT_MASTER: self._elected,
-            RequestCode.GET_REPLICA_INFO: self._informed,
+        self._answers: dict[int, Callable[[AskController, ControllerAnswer, float], None]] = {
+            ControllerRequestCode.GET_METADATA_INFO: self._led_by,
+            ControllerRequestCode.GET_NEXT_BROKER_ID: self._next_id,
+            ControllerRequestCode.APPLY_BROKER_ID: self._applied,
+            ControllerRequestCode.REGISTER_BROKER: self._registered,
+            ControllerRequestCode.ELECT_MASTER: self._elected,
+            ControllerRequestCode.GET_REPLICA_INFO: self._informed,
         }
 
     # ------------------------------------------------------------ events and actions
@@ -161,7 +164,7 @@ class ReplicasManager:
 
     def may_accept(self, now: float) -> bool:
         """Whether this broker leads, and no other can have been elected yet."""
-        return self.role is Role.MASTER and self._lease.holds(now)
+        return self.role is SetRole.MASTER and self._lease.holds(now)
 
     def led_until(self, now: float) -> float:
         """
@@ -186,7 +189,7 @@ class ReplicasManager:
         if self._busy is None and now >= self._step_at:
             self._step(now)
 
-    def answered(self, ask: Ask, answer: Answer | None, now: float) -> None:
+    def answered(self, ask: AskController, answer: ControllerAnswer | None, now: float) -> None:
         """
         Take the end of a request.
 
@@ -227,7 +230,7 @@ class ReplicasManager:
 
     def failed(self, now: float) -> None:
         """Give the role up, since it could not be taken; there is none until the next election."""
-        self.role = Role.NONE
+        self.role = SetRole.NONE
         self._wants_election = True
         self._retry_later(now)
 
@@ -246,7 +249,7 @@ class ReplicasManager:
 
     def propose(self, proposal: SyncStateSet, now: float) -> None:
         """Ask, as master, for a change of the set, unless an earlier change is under way."""
-        if self.role is not Role.MASTER or self._altering is not None or self._is_doubted:
+        if self.role is not SetRole.MASTER or self._altering is not None or self._is_doubted:
             return
         if self.leader is None or self.identity is None:
             return
@@ -257,15 +260,24 @@ class ReplicasManager:
             invoke_time=self._now_ms(),
         )
         self._altering = self._ask(
-            self.leader, RequestCode.ALTER_SYNC_STATE_SET, request, now, encode_set(proposal)
+            self.leader,
+            ControllerRequestCode.ALTER_SYNC_STATE_SET,
+            request,
+            now,
+            encode_set(proposal),
         )
 
     # ------------------------------------------------------------ questions
 
     def _ask(
-        self, address: str, code: int, header: Header | None, now: float, body: bytes = b""
-    ) -> Ask:
-        ask = Ask(address, code, header, body, now)
+        self,
+        address: str,
+        code: int,
+        header: ControllerHeader | None,
+        now: float,
+        body: bytes = b"",
+    ) -> AskController:
+        ask = AskController(address, code, header, body, now)
         self._outbox.append(ask)
         return ask
 
@@ -301,10 +313,10 @@ class ReplicasManager:
         if self.leader is not None:
             known.setdefault(self.leader)
         for address in known:
-            self._ask(address, RequestCode.BROKER_HEARTBEAT, beat, now)
+            self._ask(address, ControllerRequestCode.BROKER_HEARTBEAT, beat, now)
         if len(settings.controllers) > 1:
             for address in settings.controllers:
-                self._ask(address, RequestCode.GET_METADATA_INFO, None, now)
+                self._ask(address, ControllerRequestCode.GET_METADATA_INFO, None, now)
 
     def _step(self, now: float) -> None:
         """Ask the next question that is missing or due."""
@@ -312,29 +324,29 @@ class ReplicasManager:
         if self.leader is None or now >= self._leader_at:
             self._turn += 1
             address = self._settings.controllers[self._turn % len(self._settings.controllers)]
-            self._busy = self._ask(address, RequestCode.GET_METADATA_INFO, None, now)
+            self._busy = self._ask(address, ControllerRequestCode.GET_METADATA_INFO, None, now)
             return
         code, header = self._wanted()
         self._heard_before = self._lease.heard(self.leader)
         self._busy = self._ask(self.leader, code, header, now)
 
-    def _wanted(self) -> tuple[int, Header]:
+    def _wanted(self) -> tuple[int, ControllerHeader]:
         settings = self._settings
         cluster, name = settings.cluster_name, settings.broker_name
         if self._application is not None:
-            return RequestCode.APPLY_BROKER_ID, ApplyBrokerIdRequest(
+            return ControllerRequestCode.APPLY_BROKER_ID, ApplyBrokerIdRequest(
                 cluster_name=cluster,
                 broker_name=name,
                 applied_broker_id=self._application.broker_id,
                 register_check_code=self._application.check_code or "",
             )
         if self.identity is None:
-            return RequestCode.GET_NEXT_BROKER_ID, GetNextBrokerIdRequest(
+            return ControllerRequestCode.GET_NEXT_BROKER_ID, GetNextBrokerIdRequest(
                 cluster_name=cluster, broker_name=name
             )
         own = self.identity.broker_id
         if not self._is_registered:
-            return RequestCode.REGISTER_BROKER, RegisterBrokerRequest(
+            return ControllerRequestCode.REGISTER_BROKER, RegisterBrokerRequest(
                 cluster_name=cluster,
                 broker_name=name,
                 broker_id=own,
@@ -342,56 +354,60 @@ class ReplicasManager:
                 invoke_time=self._now_ms(),
             )
         if self._wants_election and self._may_stand():
-            return RequestCode.ELECT_MASTER, ElectMasterRequest(
+            return ControllerRequestCode.ELECT_MASTER, ElectMasterRequest(
                 cluster_name=cluster,
                 broker_name=name,
                 broker_id=own,
                 invoke_time=self._now_ms(),
             )
-        return RequestCode.GET_REPLICA_INFO, GetReplicaInfoRequest(broker_name=name)
+        return ControllerRequestCode.GET_REPLICA_INFO, GetReplicaInfoRequest(broker_name=name)
 
     # ------------------------------------------------------------ answers
 
-    def _answered(self, ask: Ask, answer: Answer | None, now: float) -> None:
+    def _answered(self, ask: AskController, answer: ControllerAnswer | None, now: float) -> None:
         if ask is self._look:
             self._note_awaited(answer)
             return
-        if ask.code == RequestCode.BROKER_HEARTBEAT:
-            if answer is not None and answer.code == ResponseCode.SUCCESS:
+        if ask.code == ControllerRequestCode.BROKER_HEARTBEAT:
+            if answer is not None and answer.code == ControllerResponseCode.SUCCESS:
                 self._heard(ask, now)
             return
-        if ask.code == RequestCode.ALTER_SYNC_STATE_SET:
+        if ask.code == ControllerRequestCode.ALTER_SYNC_STATE_SET:
             self._altered(ask, answer, now)
             return
-        if answer is not None and answer.code != ResponseCode.NOT_LEADER:
+        if answer is not None and answer.code != ControllerResponseCode.NOT_LEADER:
             self._answers[ask.code](ask, answer, now)
-        elif ask.code != RequestCode.GET_METADATA_INFO:
+        elif ask.code != ControllerRequestCode.GET_METADATA_INFO:
             self.leader = None
 
-    def _note_awaited(self, answer: Answer | None) -> None:
+    def _note_awaited(self, answer: ControllerAnswer | None) -> None:
         """
         Note for operators which brokers could be elected, since this one was not. Nothing else
         changes.
         """
         self._look = None
-        if answer is not None and answer.code == ResponseCode.SUCCESS:
+        if answer is not None and answer.code == ControllerResponseCode.SUCCESS:
             master = decode_header(GetReplicaInfoResponse, answer.ext).master_broker_id
             self.awaited = decode_set(answer.body).members if master is None else ()
 
-    def _heard(self, ask: Ask, now: float) -> None:
+    def _heard(self, ask: AskController, now: float) -> None:
         """
         Take an answered heartbeat. If this master has no lease yet, ask the next question now,
         which begins one.
         """
         self._lease.heartbeat_answered(ask.address, ask.sent, now)
-        if self.role is Role.MASTER and not self._lease.holds(now) and ask.address == self.leader:
+        if (
+            self.role is SetRole.MASTER
+            and not self._lease.holds(now)
+            and ask.address == self.leader
+        ):
             self._step_at = now
 
-    def _led_by(self, ask: Ask, answer: Answer, now: float) -> None:
+    def _led_by(self, ask: AskController, answer: ControllerAnswer, now: float) -> None:
         """
         Take the answer to 1005, which names the controllers' leader; an empty name counts as none.
         """
-        if answer.code != ResponseCode.SUCCESS:
+        if answer.code != ControllerResponseCode.SUCCESS:
             return
         address = decode_header(GetMetadataResponse, answer.ext).controller_leader_address
         if not address:
@@ -402,9 +418,9 @@ class ReplicasManager:
             self._leader_at = now + self._settings.sync_controller_metadata_period / 1000
             self._step_at = now
 
-    def _next_id(self, ask: Ask, answer: Answer, now: float) -> None:
+    def _next_id(self, ask: AskController, answer: ControllerAnswer, now: float) -> None:
         number = decode_header(GetNextBrokerIdResponse, answer.ext).next_broker_id
-        if answer.code != ResponseCode.SUCCESS or number is None or number < 1:
+        if answer.code != ControllerResponseCode.SUCCESS or number is None or number < 1:
             self._complain(answer)
             return
         self._apply_for(number)
@@ -420,10 +436,10 @@ class ReplicasManager:
         self._busy = Apply(application)
         self._outbox.append(Apply(application))
 
-    def _applied(self, ask: Ask, answer: Answer, now: float) -> None:
+    def _applied(self, ask: AskController, answer: ControllerAnswer, now: float) -> None:
         application = self._application
         assert application is not None
-        if answer.code == ResponseCode.SUCCESS:
+        if answer.code == ControllerResponseCode.SUCCESS:
             self._busy = Accept(application._replace(check_code=None))
             self._outbox.append(Accept(application._replace(check_code=None)))
             return
@@ -432,13 +448,13 @@ class ReplicasManager:
             self._busy = Withdraw()
             self._outbox.append(Withdraw())
 
-    def _registered(self, ask: Ask, answer: Answer, now: float) -> None:
+    def _registered(self, ask: AskController, answer: ControllerAnswer, now: float) -> None:
         assert self.identity is not None
-        if answer.code == ResponseCode.NEED_TO_BE_REGISTERED:
+        if answer.code == ControllerResponseCode.NEED_TO_BE_REGISTERED:
             self._complain(answer)
             self._apply_for(self.identity.broker_id)
             return
-        if answer.code != ResponseCode.SUCCESS:
+        if answer.code != ControllerResponseCode.SUCCESS:
             self._complain(answer)
             return
         self._is_registered = True
@@ -449,19 +465,22 @@ class ReplicasManager:
             self._wants_election = False
             self._take_leader_answer(ask, header, decode_set(answer.body), now)
 
-    def _elected(self, ask: Ask, answer: Answer, now: float) -> None:
+    def _elected(self, ask: AskController, answer: ControllerAnswer, now: float) -> None:
         """
         Take the answer to a request for an election: success, or the old master still lives (2011).
         """
-        if answer.code == ResponseCode.NEED_TO_BE_REGISTERED:
+        if answer.code == ControllerResponseCode.NEED_TO_BE_REGISTERED:
             self._is_registered = False
             self._step_at = now
             return
-        if answer.code not in (ResponseCode.SUCCESS, ResponseCode.MASTER_STILL_EXIST):
+        if answer.code not in (
+            ControllerResponseCode.SUCCESS,
+            ControllerResponseCode.MASTER_STILL_EXIST,
+        ):
             self._complain(answer)
-            self._wants_election = self.role is Role.NONE
+            self._wants_election = self.role is SetRole.NONE
             who = GetReplicaInfoRequest(broker_name=self._settings.broker_name)
-            self._look = self._ask(ask.address, RequestCode.GET_REPLICA_INFO, who, now)
+            self._look = self._ask(ask.address, ControllerRequestCode.GET_REPLICA_INFO, who, now)
             return
         header = decode_header(ElectMasterResponse, answer.ext)
         members = decode_elected(answer.body).members
@@ -470,10 +489,10 @@ class ReplicasManager:
             ask, header, SyncStateSet(members, header.sync_state_set_epoch or 0), now
         )
 
-    def _informed(self, ask: Ask, answer: Answer, now: float) -> None:
-        if answer.code != ResponseCode.SUCCESS:
+    def _informed(self, ask: AskController, answer: ControllerAnswer, now: float) -> None:
+        if answer.code != ControllerResponseCode.SUCCESS:
             self._complain(answer)
-            self._is_registered = answer.code != ResponseCode.METADATA_NOT_EXIST
+            self._is_registered = answer.code != ControllerResponseCode.METADATA_NOT_EXIST
             return
         header = decode_header(GetReplicaInfoResponse, answer.ext)
         is_final = self._is_doubted and ask.sent >= self._uncertain_until
@@ -481,11 +500,11 @@ class ReplicasManager:
         if self._is_doubted:
             self._retry_later(now)
 
-    def _altered(self, ask: Ask, answer: Answer | None, now: float) -> None:
+    def _altered(self, ask: AskController, answer: ControllerAnswer | None, now: float) -> None:
         if ask is not self._altering:
             return
         self._altering = None
-        if answer is not None and answer.code == ResponseCode.SUCCESS:
+        if answer is not None and answer.code == ControllerResponseCode.SUCCESS:
             self._refused_with = 0
             self._outbox.append(Adopt(decode_set(answer.body)))
             return
@@ -495,7 +514,7 @@ class ReplicasManager:
         if answer.code != self._refused_with:
             self._complain(answer)
         self._refused_with = answer.code
-        if answer.code == ResponseCode.NOT_LEADER:
+        if answer.code == ControllerResponseCode.NOT_LEADER:
             self.leader = None
         if answer.code in _REFUSALS:
             self._is_doubted = True
@@ -504,7 +523,7 @@ class ReplicasManager:
         if self._busy is None:
             self._step_at = now
 
-    def _complain(self, answer: Answer) -> None:
+    def _complain(self, answer: ControllerAnswer) -> None:
         self.log.warn(
             "the controller answers {code}: {remark}",
             code=answer.code,
@@ -515,7 +534,7 @@ class ReplicasManager:
 
     def _take_leader_answer(
         self,
-        ask: Ask,
+        ask: AskController,
         header: _LeaderAnswer,
         members: SyncStateSet,
         now: float,
@@ -537,14 +556,14 @@ class ReplicasManager:
         assert self.identity is not None
         is_ours = known.master_id == self.identity.broker_id
         self._learn(known, is_ours, now)
-        if is_ours and known.epoch == self.epoch and self.role is Role.MASTER:
+        if is_ours and known.epoch == self.epoch and self.role is SetRole.MASTER:
             self._lease.confirmed(ask.address, self._heard_before, now)
 
     def _learn(self, known: _LeadershipNews, is_ours: bool, now: float) -> None:
         """Take a controller's news of the leadership; older news are ignored."""
         if known.epoch < self.epoch:
             return
-        if known.epoch == self.epoch and self.role is not Role.NONE:
+        if known.epoch == self.epoch and self.role is not SetRole.NONE:
             self._learn_same_epoch(known, is_ours)
             return
         self.is_standing_back = is_ours and known.epoch <= self._crashed_in
@@ -561,22 +580,22 @@ class ReplicasManager:
         self._master_address = known.master_address
         self._lease.reset()
         if is_ours:
-            self.role = Role.MASTER
+            self.role = SetRole.MASTER
             self._outbox.append(Lead(known.epoch, known.members))
             self._beat(now)
         else:
-            self.role = Role.SLAVE
+            self.role = SetRole.SLAVE
             self._outbox.append(Follow(known.master_id, known.master_address, known.epoch))
 
     def _learn_same_epoch(self, known: _LeadershipNews, is_ours: bool) -> None:
-        if is_ours and self.role is Role.MASTER:
+        if is_ours and self.role is SetRole.MASTER:
             if known.is_final:
                 self._is_doubted = False
-            lacks_heartbeat = self._refused_with == ResponseCode.BROKER_NOT_ALIVE
+            lacks_heartbeat = self._refused_with == ControllerResponseCode.BROKER_NOT_ALIVE
             self._outbox.append(Adopt(known.members, known.is_final, lacks_heartbeat))
             return
         address = known.master_address
-        if is_ours or self.role is not Role.SLAVE or known.master_id is None:
+        if is_ours or self.role is not SetRole.SLAVE or known.master_id is None:
             return
         if address is not None and address != self._master_address:
             self._master_address = address
@@ -603,8 +622,8 @@ class ReplicasManager:
     def _orphaned(self, known: _LeadershipNews, now: float) -> None:
         """Take note that nobody leads; a former master has been deposed (14.1)."""
         self.awaited = known.members.members
-        if self.role is Role.MASTER:
-            self.role = Role.NONE
+        if self.role is SetRole.MASTER:
+            self.role = SetRole.NONE
             self._outbox.append(
                 StepDown(f"epoch {known.epoch} has no master, and ours was {self.epoch}")
             )

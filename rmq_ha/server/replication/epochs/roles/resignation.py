@@ -17,8 +17,7 @@ from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.ext_fields import ext_fields
 from rmq_ha.server.controller.codec import decode_replicas, encode_names
-from rmq_ha.server.controller.codes import RequestCode as ControllerCode
-from rmq_ha.server.controller.codes import ResponseCode
+from rmq_ha.server.controller.codes import ControllerRequestCode, ControllerResponseCode
 from rmq_ha.server.controller.messages import ElectMasterRequest
 
 LOOK_S = 0.5
@@ -56,7 +55,7 @@ class FullMaster(Protocol):
         """Decide whether messages come into the log while this broker leads."""
 
 
-class Resignation:
+class MasterResignation:
     """
     Has another broker of the set elected while this one leads and its disk refuses messages.
 
@@ -129,7 +128,9 @@ class Resignation:
         self, controller: str, complete: frozenset[int]
     ) -> tuple[int | None, str]:
         """Return the id of the slave with the emptiest disk; or None, and why there is none."""
-        ask = RemotingCommand(ControllerCode.GET_SYNC_STATE_DATA, body=encode_names([self._name]))
+        ask = RemotingCommand(
+            ControllerRequestCode.GET_SYNC_STATE_DATA, body=encode_names([self._name])
+        )
         answer = await self._calls.invoke(controller, ask, _TIMEOUT_MS)
         known = answer.read(decode_replicas).get(self._name)
         rooms: list[tuple[float, int]] = []
@@ -177,9 +178,9 @@ class Resignation:
             chosen=chosen,
             reason=reason,
         )
-        ask = RemotingCommand(ControllerCode.ELECT_MASTER, ext=ext_fields(header))
+        ask = RemotingCommand(ControllerRequestCode.ELECT_MASTER, ext=ext_fields(header))
         answer = await self._calls.invoke(controller, ask, _TIMEOUT_MS)
-        if answer.code != ResponseCode.SUCCESS:
+        if answer.code != ControllerResponseCode.SUCCESS:
             self._tell(reason, f"the controller answered {answer.code}: {answer.reason}")
             return False
         self._not_before = self._clock.seconds() + self._pause

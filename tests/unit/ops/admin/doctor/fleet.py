@@ -21,8 +21,8 @@ from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
 from rmq_ha.ops.admin import broker, topic
 from rmq_ha.ops.admin.doctor.command import examine
-from rmq_ha.ops.admin.doctor.findings import Severity
-from rmq_ha.ops.admin.doctor.gather import Scope
+from rmq_ha.ops.admin.doctor.findings import DoctorSeverity
+from rmq_ha.ops.admin.doctor.gather import DoctorScope
 from rmq_ha.ops.app.broker_server import BrokerServer
 from rmq_ha.ops.app.descriptors import allow_descriptors
 from rmq_ha.ops.app.live_check import examine_before_start
@@ -33,7 +33,7 @@ from tests.unit.ops.admin.admin_kit import Said, say
 
 STATUS_PORT = 5557
 PATH = "/etc/broker.properties"
-ERROR, WARNING = Severity.ERROR.value, Severity.WARNING.value
+ERROR, WARNING = DoctorSeverity.ERROR.value, DoctorSeverity.WARNING.value
 
 
 class Visit:
@@ -48,7 +48,7 @@ class Visit:
 
     def codes(self, *severities: str) -> set[str]:
         """Of findings as bad as that; of all, when none is given."""
-        severe = severities or tuple(item.value for item in Severity)
+        severe = severities or tuple(item.value for item in DoctorSeverity)
         return {item["code"] for item in self.items if item["severity"] in severe}
 
     def __str__(self) -> str:
@@ -137,7 +137,7 @@ class Fleet(SimCluster):
 
     def visit(self, which: str = "", **more: Any) -> Visit:
         """`rmqha-admin doctor` on the machine `admin`, or where `say` is told to run it."""
-        scope = more.pop("scope", None) or Scope(which)
+        scope = more.pop("scope", None) or DoctorScope(which)
         work = more.pop("work", examine)
         return Visit(say(self, lambda session: work(session, scope), **more))
 
@@ -167,7 +167,7 @@ class Fleet(SimCluster):
         machine = self.hosts[name]
         machine.disk.replace(PATH, text.encode())
         around = Surroundings({}, "/root", name, machine.ip, "/")
-        return {"scope": Scope(config=PATH, surroundings=around), "host": machine.seams}
+        return {"scope": DoctorScope(config=PATH, surroundings=around), "host": machine.seams}
 
     def before(self, name: str, text: str, **scope: Any) -> dict[str, Any]:
         """`--check --live` there, for a properties file."""

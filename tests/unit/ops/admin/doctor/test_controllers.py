@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.ops.admin.doctor.gather import Scope
+from rmq_ha.ops.admin.doctor.gather import DoctorScope
 from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT
 from tests.sim_kit.controlled import TOPIC, ControlledBrokers, wait
 from tests.unit.ops.admin.doctor.fleet import PATH, Fleet
@@ -165,7 +165,7 @@ def test_the_file_of_a_broker_names_its_controllers() -> None:
     )
     machine.disk.replace(PATH, "\n".join(lines).encode())
     around = Surroundings({}, "/root", machine.name, machine.ip, "/")
-    visit = fleet.visit(scope=Scope(config=PATH, surroundings=around), host=machine.seams)
+    visit = fleet.visit(scope=DoctorScope(config=PATH, surroundings=around), host=machine.seams)
     (told,) = visit.texts("nobody-leads")
     assert told.startswith("b: no master leads this set: start broker ")
     assert "no-broker" not in visit.codes()

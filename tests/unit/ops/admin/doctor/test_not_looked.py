@@ -15,8 +15,8 @@ from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus
 from rmq_ha.ops.admin.doctor import gather as gather_module
 from rmq_ha.ops.admin.doctor.brokers import clock_ahead, samples_in
-from rmq_ha.ops.admin.doctor.facts import Broker, Facts, NotLooked
-from rmq_ha.ops.admin.doctor.gather import Scope, gather
+from rmq_ha.ops.admin.doctor.facts import BrokerFacts, ClusterFacts, NotLooked
+from rmq_ha.ops.admin.doctor.gather import DoctorScope, gather
 from rmq_ha.ops.admin.doctor.groups import first_that_answer
 from rmq_ha.ops.admin.doctor.machine import look_at_store
 from rmq_ha.ops.admin.doctor.probe import certificate_at, page_at, port_at
@@ -70,7 +70,7 @@ def test_what_a_broker_refuses_to_tell(busy: Fleet) -> None:
     for code, what in NOT_TOLD.items():
         handler = routes[code]
         refuse(routes, code)
-        visit = busy.visit(scope=Scope(again_s=0))
+        visit = busy.visit(scope=DoctorScope(again_s=0))
         routes[code] = handler
         assert NOT_TODAY in visit.not_looked[f"{what} {busy.address('a')}"], code
         assert visit.said.json["brokers"] == 2
@@ -100,11 +100,13 @@ def left_behind(fleet: Fleet) -> None:
 
 
 def test_whether_a_group_moves_takes_a_second_look(busy: Fleet) -> None:
-    assert "what happens now" not in busy.visit(scope=Scope(again_s=0)).not_looked
+    assert "what happens now" not in busy.visit(scope=DoctorScope(again_s=0)).not_looked
     left_behind(busy)
-    assert busy.visit(scope=Scope(again_s=0)).not_looked["what happens now"] == "--look-again 0"
+    assert (
+        busy.visit(scope=DoctorScope(again_s=0)).not_looked["what happens now"] == "--look-again 0"
+    )
     began = busy.clock.seconds()
-    visit = busy.visit(scope=Scope(again_s=3))
+    visit = busy.visit(scope=DoctorScope(again_s=3))
     assert 3 <= busy.clock.seconds() - began < 6
     assert "what happens now" not in visit.not_looked
     routes = busy.brokers["a"].dispatcher.routes
@@ -118,7 +120,7 @@ def test_whether_a_group_moves_takes_a_second_look(busy: Fleet) -> None:
         return offsets(channel, command)
 
     routes[RequestCode.GET_ALL_CONSUMER_OFFSET] = once
-    why = busy.visit(scope=Scope(again_s=3)).not_looked
+    why = busy.visit(scope=DoctorScope(again_s=3)).not_looked
     assert NOT_TODAY in why[f"offsets of pair {busy.address('a')} again"]
 
 
@@ -134,7 +136,7 @@ def test_offsets_are_looked_at_again_at_each_broker() -> None:
     for name in ("a", "c"):
         fleet.brokers[name].consumer_offsets.commit("workers", "Work", 0, 0)
     for which, names in (("", ["alone", "pair"]), (fleet.address("a"), ["pair"])):
-        (group,) = facts_of(fleet, Scope(which, again_s=0.5)).groups
+        (group,) = facts_of(fleet, DoctorScope(which, again_s=0.5)).groups
         queues = [queue for queue in group.queues if queue.topic == "Work"]
         assert sorted(queue.broker for queue in queues) == names
         assert all(queue.later is not None for queue in queues), which
@@ -151,16 +153,16 @@ def test_a_name_server_that_does_not_tell(busy: Fleet) -> None:
     assert NOT_TODAY in "".join(visit.texts("no-name-server"))
 
 
-def facts_of(fleet: Fleet, scope: Scope, **options: Any) -> Facts:
+def facts_of(fleet: Fleet, scope: DoctorScope, **options: Any) -> ClusterFacts:
     chosen = Options(namesrv=fleet.namesrv.address, timeout_ms=2000, **options)
     host = fleet.world.hosts.get("admin") or fleet.world.add("admin")
     session = Session(host.seams, chosen, Output(True))
-    found: Facts = fleet.wait(gather(session, scope))
+    found: ClusterFacts = fleet.wait(gather(session, scope))
     return found
 
 
 def test_what_is_gathered_of_a_healthy_pair(busy: Fleet) -> None:
-    facts = facts_of(busy, Scope(again_s=1))
+    facts = facts_of(busy, DoctorScope(again_s=1))
     slave, master = facts.brokers
     assert (slave.broker_id, master.broker_id) == (1, 0), "slaves come first"
     assert master.ha is not None
@@ -198,8 +200,8 @@ def test_one_broker_or_cluster_is_picked_out(busy: Fleet) -> None:
         ("Other", ["alone"]),
         ("", ["alone", "pair", "pair"]),
     ):
-        assert [item.name for item in facts_of(busy, Scope(which)).brokers] == names, which
-    said = say(busy, lambda s: gather(s, Scope("nobody")))
+        assert [item.name for item in facts_of(busy, DoctorScope(which)).brokers] == names, which
+    said = say(busy, lambda s: gather(s, DoctorScope("nobody")))
     assert (said.code, "(brokers: alone, pair)" in said.err) == (NOT_FOUND, True)
 
 
@@ -208,9 +210,9 @@ def test_a_status_port_that_only_its_machine_reaches() -> None:
     fleet.add("a").configuration.ours.metrics_address = "127.0.0.1"
     fleet.run(3)
     about = f"/healthz and /metrics of pair {fleet.address('a')}"
-    why = fleet.visit(scope=Scope(here="10.0.0.99")).not_looked[about]
+    why = fleet.visit(scope=DoctorScope(here="10.0.0.99")).not_looked[about]
     assert why == "it listens on 127.0.0.1 of its own machine only: run doctor there"
-    there = fleet.visit(scope=Scope(here=fleet.hosts["a"].ip), host=fleet.hosts["a"].seams)
+    there = fleet.visit(scope=DoctorScope(here=fleet.hosts["a"].ip), host=fleet.hosts["a"].seams)
     assert about not in there.not_looked
 
 
@@ -218,7 +220,7 @@ def test_a_status_port_that_does_not_answer_is_a_problem() -> None:
     fleet = Fleet(watched=True)
     fleet.add("a", BrokerRole.ASYNC_MASTER)
     fleet.run(3)
-    (found,) = facts_of(fleet, Scope(again_s=1)).brokers
+    (found,) = facts_of(fleet, DoctorScope(again_s=1)).brokers
     assert found.status is not None
     assert (found.status.problem, found.status.is_ready) == (None, True)
     assert found.status.address == f"{fleet.hosts['a'].ip}:{STATUS_PORT}"
@@ -227,7 +229,7 @@ def test_a_status_port_that_does_not_answer_is_a_problem() -> None:
     assert found.status.later
     found.status.later = {}
     fleet.world.network.block("a", STATUS_PORT, "admin")
-    (found,) = facts_of(fleet, Scope(again_s=1)).brokers
+    (found,) = facts_of(fleet, DoctorScope(again_s=1)).brokers
     assert found.status is not None
     assert found.status.problem
 
@@ -340,7 +342,7 @@ def test_what_is_no_metric_is_said() -> None:
 def test_a_store_is_looked_at_without_its_file() -> None:
     """Where the log is elsewhere only the file says; names of one that is not there stay empty."""
     disk = World(1).add("a").disk
-    facts = Facts(now_ms=0)
+    facts = ClusterFacts(now_ms=0)
     look_at_store(facts, disk, "/nowhere")
     assert facts.local is not None
     assert (facts.local.store, facts.local.is_there) == ("/nowhere", False)
@@ -349,7 +351,7 @@ def test_a_store_is_looked_at_without_its_file() -> None:
     disk.replace("/store/abort", b"")
     disk.replace("/store/config/topics.json", b"{")
     disk.replace("/store/config/delayOffset.json", b"{}")
-    facts = Facts(now_ms=0)
+    facts = ClusterFacts(now_ms=0)
     look_at_store(facts, disk, "/store")
     local = facts.local
     assert local is not None
@@ -365,7 +367,7 @@ def test_whether_somebody_runs_on_a_store_says_only_its_file() -> None:
     fleet.run(3)
     host = fleet.hosts["a"]
     about = "whether a broker runs on /store"
-    visit = fleet.visit(scope=Scope(store="/store"), host=host.seams)
+    visit = fleet.visit(scope=DoctorScope(store="/store"), host=host.seams)
     assert visit.not_looked[about] == "only --config says where"
     file = fleet.with_file("a", fleet.file_of("a"))
     assert about not in fleet.visit(**file).not_looked
@@ -385,7 +387,7 @@ def test_a_file_that_cannot_be_read_or_names_no_certificate() -> None:
     host = fleet.hosts["a"]
     scope = fleet.with_file("a", fleet.file_of("a", *trusted))["scope"]
     session = Session(host.seams, Options(), Output(True))
-    facts: Facts = fleet.wait(gather(session, scope))
+    facts: ClusterFacts = fleet.wait(gather(session, scope))
     assert [item.where for item in facts.certificates] == ["tls.client.trustCertPath"]
 
 
@@ -394,7 +396,9 @@ def test_masters_that_only_their_slaves_know(monkeypatch: pytest.MonkeyPatch) ->
     asked: list[str] = []
     names = {"10.0.0.1:10911": "a", "10.0.0.2:10911": "other", "10.0.0.3:10911": "c"}
 
-    async def look(asker: Any, session: Any, facts: Facts, broker: Broker, here: str) -> Any:
+    async def look(
+        asker: Any, session: Any, facts: ClusterFacts, broker: BrokerFacts, here: str
+    ) -> Any:
         asked.append(broker.address)
         if name := names.get(broker.address):
             broker.config = {"brokerName": name}
@@ -402,11 +406,11 @@ def test_masters_that_only_their_slaves_know(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(gather_module, "look_at_broker", look)
 
-    def slave(name: str, address: str | None) -> Broker:
+    def slave(name: str, address: str | None) -> BrokerFacts:
         link = {"master": {"address": address}}
-        return Broker(address=f"{name}-slave", name=name, cluster="C", replication=link)
+        return BrokerFacts(address=f"{name}-slave", name=name, cluster="C", replication=link)
 
-    facts = Facts(now_ms=0)
+    facts = ClusterFacts(now_ms=0)
     facts.brokers = [
         slave("a", "10.0.0.1:10912"),
         slave("a", "10.0.0.1:10912"),
@@ -417,7 +421,7 @@ def test_masters_that_only_their_slaves_know(monkeypatch: pytest.MonkeyPatch) ->
         slave("f", None),
         slave("g", "nowhere"),
         slave("", "10.0.0.7:10912"),
-        Broker(address="10.0.0.9:10911", name="e"),
+        BrokerFacts(address="10.0.0.9:10911", name="e"),
     ]
     whole = list(facts.brokers)
     work = gather_module._look_at_hidden_masters(None, None, facts, "here")  # type: ignore[arg-type]
@@ -435,23 +439,23 @@ def test_masters_that_only_their_slaves_know(monkeypatch: pytest.MonkeyPatch) ->
 def test_who_speaks_for_a_name() -> None:
     """A master before a slave; of a group that elects, whom name servers call the master."""
 
-    def one(address: str, role: str, broker_id: int, **config: str) -> Broker:
+    def one(address: str, role: str, broker_id: int, **config: str) -> BrokerFacts:
         known = {"brokerRole": role, "brokerName": "n", **config}
-        return Broker(address=address, name="n", broker_id=broker_id, config=known)
+        return BrokerFacts(address=address, name="n", broker_id=broker_id, config=known)
 
-    def first(*brokers: Broker) -> list[str]:
-        facts = Facts(now_ms=0, brokers=list(brokers))
+    def first(*brokers: BrokerFacts) -> list[str]:
+        facts = ClusterFacts(now_ms=0, brokers=list(brokers))
         return [item.address for item in first_that_answer(facts)]
 
     slave, master = one("s", "SLAVE", 1), one("m", "SYNC_MASTER", 0)
     assert first(slave, master) == first(master, slave) == ["m"]
     assert first(slave, one("t", "SLAVE", 2)) == ["s"]
     assert first(master, one("o", "ASYNC_MASTER", 0)) == ["m"]
-    assert first(Broker(address="x", name="n"), slave) == ["s"]
+    assert first(BrokerFacts(address="x", name="n"), slave) == ["s"]
     elects = {"enableDLegerCommitLog": "true"}
     members = [one(f"d{number}", "SLAVE", number, **elects) for number in (2, 0, 1)]
     assert first(*members) == ["d0"]
-    nameless = Broker(address="y", config={"brokerName": "z"})
+    nameless = BrokerFacts(address="y", config={"brokerName": "z"})
     assert first(master, nameless) == ["m", "y"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.remoting.signing import Credentials
 from rmq_ha.ops.admin.doctor.command import examine
-from rmq_ha.ops.admin.doctor.gather import Scope
+from rmq_ha.ops.admin.doctor.gather import DoctorScope
 from rmq_ha.testing.brokers import NamesrvNode
 from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT
 from tests.unit.ops.admin.admin_kit import say
@@ -31,7 +31,7 @@ def test_one_of_two_name_servers_dies() -> None:
 
 
 def test_without_a_name_server_or_an_address_there_is_nobody_to_ask() -> None:
-    said = say(whole_pair(), lambda session: examine(session, Scope()), namesrv="")
+    said = say(whole_pair(), lambda session: examine(session, DoctorScope()), namesrv="")
     assert said.code
     assert "no name server: give --namesrv" in said.out + said.err
 

@@ -12,7 +12,7 @@ from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.ops.admin.doctor.before_start import CODES
 from rmq_ha.ops.admin.doctor.brokers import _clock_of, metrics_at
 from rmq_ha.ops.admin.doctor.command import doctor, examine
-from rmq_ha.ops.admin.doctor.gather import Scope
+from rmq_ha.ops.admin.doctor.gather import DoctorScope
 from rmq_ha.ops.admin.doctor.probe import Page, page_in
 from rmq_ha.ops.admin.doctor.rules import RULES
 from rmq_ha.ops.admin.options import Options
@@ -32,7 +32,7 @@ def test_a_healthy_pair_and_what_could_not_be_looked_at() -> None:
     about = f"/healthz and /metrics of pair {fleet.address('a')}"
     assert visit.not_looked[about] == "metricsPort is not set there"
     assert "files of this machine" in visit.not_looked
-    text = say(fleet, lambda s: examine(s, Scope()), as_json=False).out
+    text = say(fleet, lambda s: examine(s, DoctorScope()), as_json=False).out
     assert "one-name-server: run a second one" in text
     assert "not looked at, because" in text
     assert "nothing to do" in text
@@ -52,7 +52,7 @@ def test_one_broker_by_its_address() -> None:
     assert "name servers" in visit.not_looked
     visit = fleet.visit(fleet.namesrv.address)
     assert (visit.said.code, visit.codes("warning")) == (NO_ANSWER, {"not-allowed"})
-    said = say(fleet, lambda s: examine(s, Scope("other")))
+    said = say(fleet, lambda s: examine(s, DoctorScope("other")))
     assert said.code == NOT_FOUND
     assert "brokers: pair" in said.err
 

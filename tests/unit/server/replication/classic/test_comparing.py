@@ -17,12 +17,12 @@ from rmq_ha.base.errors import (
     NothingInCommon,
     UnreadableLog,
 )
-from rmq_ha.server.replication.classic.comparing import FIRST_STEP, Comparison, Search
+from rmq_ha.server.replication.classic.comparing import FIRST_STEP, LogComparison, StartSearch
 from rmq_ha.server.replication.classic.feed import Feed
 from rmq_ha.server.replication.classic.frames import encode_frame, encode_report
 from rmq_ha.server.replication.classic.greeting import DEPTH, encode_greeting, greet
 from rmq_ha.server.replication.classic.refused_slaves import RefusedSlaves
-from rmq_ha.server.replication.classic.replica import Replica, ReplicaStage
+from rmq_ha.server.replication.classic.replica import ClassicReplica, ReplicaStage
 from rmq_ha.server.replication.places import lowest_place
 from tests.unit.server.replication.memory_log import MemoryLog
 from tests.unit.server.replication.record_logs import blank, copy_of, extend, record, record_log
@@ -30,9 +30,9 @@ from tests.unit.server.replication.record_logs import blank, copy_of, extend, re
 BODIES = [bytes([65 + number]) * 40 for number in range(10)]
 
 
-def replica_of(log: MemoryLog, start: int | None = None) -> Replica:
-    replica = Replica(
-        log, MessageStoreConfig(), 0.0, Search(log).place(None) if start is None else start
+def replica_of(log: MemoryLog, start: int | None = None) -> ClassicReplica:
+    replica = ClassicReplica(
+        log, MessageStoreConfig(), 0.0, StartSearch(log).place(None) if start is None else start
     )
     replica.connected(0.0)
     return replica
@@ -51,22 +51,22 @@ def test_a_slave_asks_for_its_last_whole_record() -> None:
     log, starts = record_log(BODIES)
     greeting = greet(log, starts[-1])
     assert greeting is not None
-    replica = Replica(log, MessageStoreConfig(), 0.0, Search(log).place(None))
+    replica = ClassicReplica(log, MessageStoreConfig(), 0.0, StartSearch(log).place(None))
     assert replica.connected(0.0) == encode_greeting(greeting)
     log.put(record(log.max_offset, b"torn")[:50])
-    assert Search(log).place(None) == starts[-1]
+    assert StartSearch(log).place(None) == starts[-1]
 
 
 def test_a_small_log_is_compared_as_a_whole() -> None:
-    assert Search(record_log([b"one", b"two"])[0]).place(None) == 1
+    assert StartSearch(record_log([b"one", b"two"])[0]).place(None) == 1
     log, _ = record_log([b"one"])
-    replica = Replica(log, MessageStoreConfig(), 0.0, Search(log).place(None))
+    replica = ClassicReplica(log, MessageStoreConfig(), 0.0, StartSearch(log).place(None))
     assert replica.connected(0.0) == encode_report(1)
     assert replica.receive_data(sent(log, 1), 1.0) == encode_report(log.max_offset)
 
 
 def test_an_empty_log_asks_for_0() -> None:
-    assert Search(MemoryLog(4096)).place(None) == 0
+    assert StartSearch(MemoryLog(4096)).place(None) == 0
 
 
 def test_what_is_equal_is_not_appended_and_the_rest_is() -> None:
@@ -106,7 +106,7 @@ def test_the_very_first_byte_is_compared() -> None:
     log, _ = record_log(BODIES[:3])
     theirs = bytearray(log.data)
     theirs[0] ^= 1
-    comparison = Comparison(log, 1)
+    comparison = LogComparison(log, 1)
     comparison.begin_at(0)
     with pytest.raises(NothingInCommon):
         comparison.take(memoryview(theirs))
@@ -313,7 +313,7 @@ def test_a_blank_may_stand_where_we_have_a_record() -> None:
 
 def test_the_search_goes_back_in_growing_steps_down_to_the_first_byte() -> None:
     log = MemoryLog(1 << 20, 1 << 20, bytes(4 << 20))
-    search, places = Search(log), []
+    search, places = StartSearch(log), []
     place = 5 << 20
     while search.go_back(place):
         place = search.place(None)
@@ -324,7 +324,7 @@ def test_the_search_goes_back_in_growing_steps_down_to_the_first_byte() -> None:
 def test_a_search_stays_within_the_log_whatever_became_of_it() -> None:
     """Files expire while it goes back, and a tail is cut."""
     log = MemoryLog(1 << 20, 0, bytes(4 << 20))
-    search = Search(log)
+    search = StartSearch(log)
     assert search.go_back(2 << 20)
     assert search.place(None) == (2 << 20) - FIRST_STEP
     log.delete_below(3 << 20)
@@ -337,8 +337,8 @@ def test_a_search_stays_within_the_log_whatever_became_of_it() -> None:
 
 def test_bytes_in_which_no_record_is_are_looked_at_no_further_than_several_records() -> None:
     log = MemoryLog(1 << 24, 0, bytes((1 << 24) + 4096))
-    assert Search(log).place(None) == 4096
-    assert Search(log).place(1 << 24) == 1, "all of it before what is unreadable"
+    assert StartSearch(log).place(None) == 4096
+    assert StartSearch(log).place(1 << 24) == 1, "all of it before what is unreadable"
 
 
 @pytest.mark.parametrize(("more", "is_deep"), [(0, True), (-1, False)])
@@ -349,13 +349,13 @@ def test_a_log_is_large_enough_when_a_greeting_fits_before_its_last_record(
     log, starts = record_log([bytes(first - len(record(0, b""))), b"last"])
     assert starts[1] == first
     assert (greet(log, first) is not None) is is_deep
-    assert Search(log).place(None) == (first if is_deep else 1)
+    assert StartSearch(log).place(None) == (first if is_deep else 1)
 
 
 def test_a_search_that_found_nothing_begins_at_the_end_again() -> None:
     """With the first step: whoever mended it wants no more compared than is needed."""
     log, starts = record_log([b"a" * (FIRST_STEP // 4)] * 16, 1 << 20)
-    search = Search(log)
+    search = StartSearch(log)
     for _ in range(2):
         places = [search.place(None)]
         while search.go_back(places[-1]):
@@ -364,15 +364,15 @@ def test_a_search_that_found_nothing_begins_at_the_end_again() -> None:
         assert len(places) == 3
 
 
-def unreadable_replica(log: MemoryLog, at: int) -> Replica:
-    search = Search(log)
-    return Replica(log, MessageStoreConfig(), 0.0, search.place(at), lambda: at)
+def unreadable_replica(log: MemoryLog, at: int) -> ClassicReplica:
+    search = StartSearch(log)
+    return ClassicReplica(log, MessageStoreConfig(), 0.0, search.place(at), lambda: at)
 
 
 def test_what_cannot_be_read_ends_the_reports() -> None:
     log, starts = record_log(BODIES)
     places: list[int] = []
-    replica = Replica(
+    replica = ClassicReplica(
         log, MessageStoreConfig(), 0.0, log.max_offset, lambda: places[0] if places else None
     )
     replica.connected(0.0)
@@ -450,11 +450,11 @@ def test_any_two_logs_that_part_anywhere_end_up_equal(
     assert len(cuts) <= len(ours)
 
 
-def meet(master: MemoryLog, slave: MemoryLog, search: Search, ahead: RefusedSlaves) -> bool:
+def meet(master: MemoryLog, slave: MemoryLog, search: StartSearch, ahead: RefusedSlaves) -> bool:
     """One connection of a slave of ours to a master of ours; true: both are the same."""
     feed = Feed(master, BrokerConfiguration(), 0.0)
     feed.ceiling = ahead.ceiling("slave")
-    replica = Replica(slave, MessageStoreConfig(), 0.0, search.place(None))
+    replica = ClassicReplica(slave, MessageStoreConfig(), 0.0, search.place(None))
     reports, now = replica.connected(0.0), 0.0
     while now < 30:
         if reports:
@@ -483,7 +483,7 @@ def test_small_logs_that_part_end_up_equal_or_say_that_they_have_nothing_in_comm
     slave = copy_of(master)
     extend(slave, ours, stamp=3)
     extend(master, theirs, stamp=4)
-    search, ahead = Search(slave), RefusedSlaves()
+    search, ahead = StartSearch(slave), RefusedSlaves()
     if was_refused:
         ahead.remember("slave", master.max_offset)
     for _ in range(5):

@@ -11,7 +11,7 @@ from rmq_ha.base.errors import ReplicationError
 from rmq_ha.server.replication.classic.frames import (
     HEADER_SIZE,
     MAX_BODY_SIZE,
-    FrameReader,
+    FramePieceReader,
     ReportReader,
     encode_frame,
     encode_report,
@@ -26,7 +26,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in pairwise(edges)]
 
 
-def read_frames(reader: FrameReader, chunks: list[bytes]) -> list[tuple[int, bytes]]:
+def read_frames(reader: FramePieceReader, chunks: list[bytes]) -> list[tuple[int, bytes]]:
     """The whole frames of a stream."""
     frames, body = [], b""
     for chunk in chunks:
@@ -73,13 +73,13 @@ def test_any_bytes_are_reports(chunks: list[bytes]) -> None:
 @given(st.lists(st.tuples(OFFSETS, st.binary(max_size=60))), st.lists(st.integers(0, 10_000)))
 def test_frames_survive_any_cut(frames: list[tuple[int, bytes]], places: list[int]) -> None:
     stream = b"".join(encode_frame(*frame) for frame in frames)
-    assert read_frames(FrameReader(), cut(stream, places)) == frames
+    assert read_frames(FramePieceReader(), cut(stream, places)) == frames
 
 
 @given(st.lists(st.binary(max_size=40)))
 def test_any_bytes_are_frames_or_refused(chunks: list[bytes]) -> None:
     """Progress or ReplicationError, and never more than a header is held back."""
-    reader = FrameReader()
+    reader = FramePieceReader()
     with suppress(ReplicationError):
         for chunk in chunks:
             taken = sum(len(piece.body) for piece in reader.receive_data(chunk))
@@ -88,7 +88,7 @@ def test_any_bytes_are_frames_or_refused(chunks: list[bytes]) -> None:
 
 
 def test_a_header_is_reported_before_its_body() -> None:
-    reader = FrameReader()
+    reader = FramePieceReader()
     assert not list(reader.receive_data(encode_frame(7, b"abc")[:11]))
     (piece,) = reader.receive_data(encode_frame(7, b"abc")[11:12])
     assert (piece.physical_offset, bytes(piece.body), piece.size, piece.is_last) == (
@@ -116,11 +116,11 @@ def test_a_header_is_reported_before_its_body() -> None:
 )
 def test_impossible_headers_are_refused(header: bytes) -> None:
     with pytest.raises(ReplicationError):
-        list(FrameReader().receive_data(header))
+        list(FramePieceReader().receive_data(header))
 
 
 def test_frames_before_an_impossible_header_are_delivered() -> None:
-    pieces = FrameReader().receive_data(encode_frame(0, b"ab") + b"\xff" * 12)
+    pieces = FramePieceReader().receive_data(encode_frame(0, b"ab") + b"\xff" * 12)
     assert bytes(next(pieces).body) == b"ab"
     with pytest.raises(ReplicationError):
         next(pieces)
@@ -128,4 +128,4 @@ def test_frames_before_an_impossible_header_are_delivered() -> None:
 
 def test_the_largest_frame_is_accepted() -> None:
     body = bytes(MAX_BODY_SIZE)
-    assert read_frames(FrameReader(), [encode_frame(1, body)]) == [(1, body)]
+    assert read_frames(FramePieceReader(), [encode_frame(1, body)]) == [(1, body)]

@@ -13,8 +13,8 @@ from rmq_ha.server.replication.classic.greeting import (
     MARK,
     MAX_WINDOW_BITS,
     Greeting,
+    GreetingProgress,
     GreetingReader,
-    Progress,
     encode_greeting,
     greet,
 )
@@ -78,17 +78,17 @@ def test_any_split_of_the_stream_gives_the_greeting(
         assert reader.greeting is None
         for word in reports.receive_all(data[start:end]):
             reader.receive_word(word)
-    assert (reader.progress, reader.greeting) == (Progress.WHOLE, greeting)
+    assert (reader.progress, reader.greeting) == (GreetingProgress.WHOLE, greeting)
 
 
 @given(st.integers(0, 2**62), st.lists(st.integers(0, 2**40), min_size=1))
 def test_reports_that_only_rise_are_no_greeting(first: int, growths: list[int]) -> None:
     reader = GreetingReader()
     reader.receive_word(first)
-    assert reader.progress is Progress.OPEN
+    assert reader.progress is GreetingProgress.OPEN
     assert not reader.is_marked
     reader.receive_word(first + growths[0])
-    assert reader.progress is Progress.IS_NONE
+    assert reader.progress is GreetingProgress.IS_NONE
 
 
 def test_the_second_word_tells_that_it_is_no_ordinary_report() -> None:
@@ -104,7 +104,7 @@ def test_one_wrong_word_makes_it_none(index: int) -> None:
     for word in GOLDEN[:index]:
         reader.receive_word(word)
     reader.receive_word(GOLDEN[0] - MARK - 1000)
-    assert reader.progress is Progress.IS_NONE
+    assert reader.progress is GreetingProgress.IS_NONE
     assert reader.greeting is None
 
 
@@ -127,4 +127,4 @@ def test_every_byte_may_be_in_a_checksum() -> None:
     ("index", "below"), [(2, -1), (2, MAX_WINDOW_BITS + 1), (3, -1), (3, DEPTH + 1), (10, 256)]
 )
 def test_words_beyond_what_a_greeting_can_say_make_it_none(index: int, below: int) -> None:
-    assert read([*GOLDEN[:index], GOLDEN[0] - below]).progress is Progress.IS_NONE
+    assert read([*GOLDEN[:index], GOLDEN[0] - below]).progress is GreetingProgress.IS_NONE

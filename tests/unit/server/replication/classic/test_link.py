@@ -11,7 +11,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.server.replication.classic.frames import encode_frame, encode_report
 from rmq_ha.server.replication.classic.greeting import encode_greeting, greet
 from rmq_ha.server.replication.classic.link import TailOfStore
-from rmq_ha.server.replication.classic.replica import Replica
+from rmq_ha.server.replication.classic.replica import ClassicReplica
 from tests.unit.server.replication.ha_fakes import Station, Wire
 from tests.unit.server.replication.record_logs import copy_of, extend, record_log
 
@@ -224,7 +224,7 @@ class ConnectingTests(LinkCase):
         """A slave that catches up does so at half the speed with Twisted's chunks of 64 KiB."""
         line = Socket()
         self.attempts[0].factory.buildProtocol(PEER).makeConnection(line)
-        self.assertEqual(line.bufferSize, Replica.read_size)
+        self.assertEqual(line.bufferSize, ClassicReplica.read_size)
 
     def test_silent_master(self) -> None:
         """A master that sends nothing is left, though we report every five seconds."""

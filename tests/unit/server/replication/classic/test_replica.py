@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import DivergedLog, ReplicationError
 from rmq_ha.server.replication.classic.frames import encode_frame, encode_report
-from rmq_ha.server.replication.classic.replica import Replica
+from rmq_ha.server.replication.classic.replica import ClassicReplica
 from tests.unit.server.replication.memory_log import MemoryLog
 
 
-def make_replica(log: MemoryLog) -> Replica:
-    replica = Replica(log, MessageStoreConfig(), 0.0)
+def make_replica(log: MemoryLog) -> ClassicReplica:
+    replica = ClassicReplica(log, MessageStoreConfig(), 0.0)
     replica.connected(0.0)
     return replica
 
 
 def test_the_first_report_is_sent_at_once() -> None:
     """A Java slave waits five seconds; a Java master answers both alike."""
-    replica = Replica(MemoryLog(4096, 0, bytes(300)), MessageStoreConfig(), 0.0)
+    replica = ClassicReplica(MemoryLog(4096, 0, bytes(300)), MessageStoreConfig(), 0.0)
     assert replica.connected(0.0) == encode_report(300)
 
 
 def test_an_empty_log_asks_for_0() -> None:
-    replica = Replica(MemoryLog(4096), MessageStoreConfig(), 0.0)
+    replica = ClassicReplica(MemoryLog(4096), MessageStoreConfig(), 0.0)
     assert replica.connected(0.0) == encode_report(0)
 
 
@@ -65,7 +65,7 @@ def test_a_body_is_appended_as_it_comes_but_reported_when_it_is_whole() -> None:
 def test_after_a_torn_frame_we_ask_for_what_we_lack() -> None:
     log = MemoryLog(4096, 0)
     make_replica(log).receive_data(encode_frame(0, b"abcdef")[:15], 1.0)
-    assert Replica(log, MessageStoreConfig(), 2.0).connected(2.0) == encode_report(3)
+    assert ClassicReplica(log, MessageStoreConfig(), 2.0).connected(2.0) == encode_report(3)
 
 
 def test_a_heartbeat_is_not_answered() -> None:
@@ -95,12 +95,12 @@ def test_a_heartbeat_inside_a_file_creates_the_whole_file() -> None:
 def test_an_empty_log_begins_at_no_impossible_place(offset: int, body: bytes) -> None:
     """It would be so for good: the true master then refuses us as one that is ahead."""
     log = MemoryLog(4096)
-    replica = Replica(log, MessageStoreConfig(), 0.0, first_offset_max=2**56)
+    replica = ClassicReplica(log, MessageStoreConfig(), 0.0, first_offset_max=2**56)
     replica.connected(0.0)
     with pytest.raises(DivergedLog, match="haFirstOffsetMax=72057594037927936"):
         replica.receive_data(encode_frame(offset, body), 1.0)
     assert (log.max_offset, log.appends) == (0, [])
-    again = Replica(log, MessageStoreConfig(), 0.0, first_offset_max=2**56)
+    again = ClassicReplica(log, MessageStoreConfig(), 0.0, first_offset_max=2**56)
     assert again.connected(2.0) == encode_report(0)
     assert again.receive_data(encode_frame(2**56), 3.0) == encode_report(2**56)
 

@@ -10,18 +10,17 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import StoreError
-from rmq_ha.base.model.message import Address, Message, draft_of
+from rmq_ha.base.model.message import Address, BrokerMessage, draft_of
 from rmq_ha.base.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.controller.codec import encode_set
-from rmq_ha.server.controller.codes import RequestCode as ControllerRequest
-from rmq_ha.server.controller.codes import ResponseCode as ControllerResponse
+from rmq_ha.server.controller.codes import ControllerRequestCode, ControllerResponseCode
 from rmq_ha.server.controller.messages import SyncStateSet
 from rmq_ha.server.replication.epochs.epochs import Epoch, Epochs, encode_epochs
 from rmq_ha.server.replication.epochs.frames import (
     MasterHandshake,
-    Piece,
+    TablePiece,
     Transfer,
     encode_master_handshake,
     encode_piece,
@@ -30,7 +29,7 @@ from rmq_ha.server.replication.epochs.frames import (
 )
 from rmq_ha.server.replication.epochs.replica import Cut, Remember
 from rmq_ha.server.replication.epochs.roles.actions import Adopt, Follow, Lead, StepDown
-from rmq_ha.server.replication.epochs.tables import Entry
+from rmq_ha.server.replication.epochs.tables import TableEntry
 from rmq_ha.server.replication.protocol import CLOSE_SECONDS, SPEAKS_TLS
 from rmq_ha.server.replication.statistics import MasterStatistics, SetStatistics
 from rmq_ha.testing.cluster import ROOT
@@ -118,7 +117,9 @@ def test_who_was_refused_is_neither_waited_for_nor_asked_for_at_that_moment() ->
     it = Station().leads(1)
     it.slave(2, 0)
     assert proposals(it) == 1
-    it.answer(ControllerRequest.ALTER_SYNC_STATE_SET, status=ControllerResponse.BROKER_NOT_ALIVE)
+    it.answer(
+        ControllerRequestCode.ALTER_SYNC_STATE_SET, status=ControllerResponseCode.BROKER_NOT_ALIVE
+    )
     assert it.put()[1] == []
     it.clock.advance(0.0)
     it.talk(1)
@@ -128,13 +129,16 @@ def test_who_was_refused_is_neither_waited_for_nor_asked_for_at_that_moment() ->
 
 @pytest.mark.parametrize(
     ("status", "seconds"),
-    [(ControllerResponse.BROKER_NOT_ALIVE, 1.0), (ControllerResponse.INVALID_REPLICAS, 15.0)],
+    [
+        (ControllerResponseCode.BROKER_NOT_ALIVE, 1.0),
+        (ControllerResponseCode.INVALID_REPLICAS, 15.0),
+    ],
 )
 def test_who_was_refused_is_asked_for_again_after_a_heartbeat(status: int, seconds: float) -> None:
     """Nothing else has to happen; for a broker that is not known it takes longer."""
     it = Station().leads(1)
     it.slave(2, 0)
-    it.answer(ControllerRequest.ALTER_SYNC_STATE_SET, status=status)
+    it.answer(ControllerRequestCode.ALTER_SYNC_STATE_SET, status=status)
     it.clock.advance(0.0)
     it.talk(1)
     for _ in range(round(seconds * 4) - 1):
@@ -145,12 +149,12 @@ def test_who_was_refused_is_asked_for_again_after_a_heartbeat(status: int, secon
     assert proposals(it) == 1
 
 
-@pytest.mark.parametrize("status", [ResponseCode.SYSTEM_ERROR, ControllerResponse.NOT_LEADER])
+@pytest.mark.parametrize("status", [ResponseCode.SYSTEM_ERROR, ControllerResponseCode.NOT_LEADER])
 def test_who_may_be_a_member_yet_is_waited_for(status: int) -> None:
     """The controller has lost its lead: what it was asked for may lie in the log of the next."""
     it = Station().leads(1)
     it.slave(2, 0)
-    it.answer(ControllerRequest.ALTER_SYNC_STATE_SET, status=status)
+    it.answer(ControllerRequestCode.ALTER_SYNC_STATE_SET, status=status)
     it.clock.advance(0.0)
     it.talk(1)
     assert it.put()[1] == []
@@ -160,7 +164,7 @@ def test_who_may_be_a_member_yet_is_waited_for(status: int) -> None:
 def proposals(it: Station) -> int:
     """How many are on their way."""
     return [command.code for _, command, _ in it.asked].count(
-        ControllerRequest.ALTER_SYNC_STATE_SET
+        ControllerRequestCode.ALTER_SYNC_STATE_SET
     )
 
 
@@ -425,7 +429,9 @@ def test_who_cannot_lead_asks_for_another_election_soon() -> None:
 
 def test_only_a_master_with_a_lease_that_admits_puts_appends() -> None:
     it = Station().start()
-    message = Message("T", 0, b"x", Address.parse("10.0.0.1", 1), Address.parse("10.0.0.1", 1), 1)
+    message = BrokerMessage(
+        "T", 0, b"x", Address.parse("10.0.0.1", 1), Address.parse("10.0.0.1", 1), 1
+    )
 
     def append() -> int:
         return len(it.log.append_group([draft_of(message)], it.now_ms()).rows)
@@ -493,7 +499,9 @@ def test_a_stop_waits_for_slaves_that_were_left_before_and_close() -> None:
     it = leading()
     wires = [it.slave(2, 0), it.slave(3, 0)]
     it.service.decided(StepDown("a test"))
-    it.answer(ControllerRequest.ALTER_SYNC_STATE_SET, status=ControllerResponse.INVALID_MASTER)
+    it.answer(
+        ControllerRequestCode.ALTER_SYNC_STATE_SET, status=ControllerResponseCode.INVALID_MASTER
+    )
     over: list[None] = []
     for _ in range(2):
         it.service.stop().addCallback(over.append)
@@ -541,7 +549,7 @@ def test_a_stop_waits_until_it_is_decided_who_is_a_member() -> None:
     assert not it.service.may_append
     wire.lose()
     assert stopped == []
-    it.answer(ControllerRequest.ALTER_SYNC_STATE_SET, encode_set(BOTH))
+    it.answer(ControllerRequestCode.ALTER_SYNC_STATE_SET, encode_set(BOTH))
     assert stopped == [None]
 
 
@@ -599,21 +607,21 @@ def test_all_slaves_are_sent_what_is_new_and_told_of_tables() -> None:
     wires = [it.slave(broker_id, 0, takes_tables=True) for broker_id in (2, 3)]
     for wire in wires:
         wire.clear()
-    it.tables.changed(Entry("topics", "T", True))
+    it.tables.changed(TableEntry("topics", "T", True))
     end, _ = it.put()
     body = encode_transfer(Transfer(0, Epoch(1, 0), 0, it.log.read(0, end)))
     for wire in wires:
-        assert wire.take() == encode_piece(Piece(1, 1, b"T")) + body
-    it.tables.changed(Entry("offsets", "O"))
+        assert wire.take() == encode_piece(TablePiece(1, 1, b"T")) + body
+    it.tables.changed(TableEntry("offsets", "O"))
     it.clock.advance(0.05)
     for wire in wires:
-        assert wire.take() == encode_piece(Piece(1, 2, b"O"))
+        assert wire.take() == encode_piece(TablePiece(1, 2, b"O"))
     wires[0].report(0)
     wires[0].lose()
-    it.tables.changed(Entry("topics", "U", True))
+    it.tables.changed(TableEntry("topics", "U", True))
     assert wires[1].take() == b"", "nothing of the log waits for it"
     it.clock.advance(0.05)
-    assert wires[1].take() == encode_piece(Piece(1, 3, b"U"))
+    assert wires[1].take() == encode_piece(TablePiece(1, 3, b"U"))
 
 
 def report(wire: Wire, offset: int) -> None:
@@ -753,7 +761,7 @@ def test_a_suspended_machine_has_no_lease_when_it_wakes_up() -> None:
     assert not it.service.may_append
     assert not it.service.is_sure_to_lead
     host = Address.parse("10.0.0.1", 1)
-    draft = draft_of(Message("T", 0, b"x", host, host, 1))
+    draft = draft_of(BrokerMessage("T", 0, b"x", host, host, 1))
     assert not it.log.append_group([draft], it.now_ms()).rows
     for _ in range(3):
         it.clock.advance(1.0)

@@ -16,7 +16,7 @@ import pytest
 from rmq_ha.base.wire.ext_fields import ext_fields
 from rmq_ha.server.controller.broker_sets import BrokerSets
 from rmq_ha.server.controller.codec import decode_set
-from rmq_ha.server.controller.codes import RequestCode
+from rmq_ha.server.controller.codes import ControllerRequestCode
 from rmq_ha.server.controller.liveness import Liveness
 from rmq_ha.server.controller.messages import (
     ANYONE,
@@ -28,11 +28,11 @@ from rmq_ha.server.controller.replicas import Decision, ReplicasInfoManager
 from rmq_ha.server.replication.epochs.roles.actions import (
     Accept,
     Adopt,
-    Answer,
     Apply,
-    Ask,
-    Progress,
-    Role,
+    AskController,
+    ControllerAnswer,
+    LogProgress,
+    SetRole,
     Withdraw,
 )
 from rmq_ha.server.replication.epochs.roles.identity import KnownIds
@@ -56,7 +56,7 @@ class Broker:
         self.manager = ReplicasManager(
             ManagerSettings(broker_address=self.address, **SETTINGS),  # type: ignore[arg-type]
             KnownIds(*self.files),
-            lambda: Progress(0, 0, 0),
+            lambda: LogProgress(0, 0, 0),
             lambda: 1,
             self.random,
         )
@@ -94,45 +94,45 @@ class World:
             self.sets.apply(decision.event)
         return decision
 
-    def ask(self, broker: Broker, manager: ReplicasManager, ask: Ask) -> None:
+    def ask(self, broker: Broker, manager: ReplicasManager, ask: AskController) -> None:
         if broker.is_cut or self.random.random() < 0.02:
             self.reply(broker, manager, ask, None, 3.0)
             return
         self.later(lambda: self.serve(broker, manager, ask))
 
-    def serve(self, broker: Broker, manager: ReplicasManager, ask: Ask) -> None:
+    def serve(self, broker: Broker, manager: ReplicasManager, ask: AskController) -> None:
         header: Any = ask.header
-        if ask.code == RequestCode.BROKER_HEARTBEAT:
+        if ask.code == ControllerRequestCode.BROKER_HEARTBEAT:
             self.liveness.hear(header, None, self.ms)
             decision = Decision(0)
-        elif ask.code == RequestCode.GET_METADATA_INFO:
+        elif ask.code == ControllerRequestCode.GET_METADATA_INFO:
             decision = Decision(
                 0, header=GetMetadataResponse(group="g", controller_leader_address=CONTROLLER)
             )
-        elif ask.code == RequestCode.GET_NEXT_BROKER_ID:
+        elif ask.code == ControllerRequestCode.GET_NEXT_BROKER_ID:
             decision = self.controller.next_broker_id(header)
-        elif ask.code == RequestCode.APPLY_BROKER_ID:
+        elif ask.code == ControllerRequestCode.APPLY_BROKER_ID:
             decision = self.commit(self.controller.apply_broker_id(header))
-        elif ask.code == RequestCode.REGISTER_BROKER:
+        elif ask.code == ControllerRequestCode.REGISTER_BROKER:
             decision = self.commit(self.controller.register_broker(header, self.ms))
-        elif ask.code == RequestCode.ELECT_MASTER:
+        elif ask.code == ControllerRequestCode.ELECT_MASTER:
             decision = self.commit(self.controller.elect_master(header, self.ms))
-        elif ask.code == RequestCode.GET_REPLICA_INFO:
+        elif ask.code == ControllerRequestCode.GET_REPLICA_INFO:
             decision = self.controller.replica_info(header.broker_name)
         else:
             decision = self.commit(
                 self.controller.alter_sync_state_set(header, decode_set(ask.body), self.ms)
             )
         ext = {} if decision.header is None else ext_fields(decision.header)
-        answer = Answer(decision.code, decision.remark, ext, decision.body or b"")
+        answer = ControllerAnswer(decision.code, decision.remark, ext, decision.body or b"")
         self.reply(broker, manager, ask, None if broker.is_cut else answer)
 
     def reply(
         self,
         broker: Broker,
         manager: ReplicasManager,
-        ask: Ask,
-        answer: Answer | None,
+        ask: AskController,
+        answer: ControllerAnswer | None,
         seconds: float = 0.0,
     ) -> None:
         def arrive() -> None:
@@ -162,7 +162,7 @@ class World:
         if manager.deadline() <= self.now:
             manager.tick(self.now)
         for action in manager.take():
-            if isinstance(action, Ask):
+            if isinstance(action, AskController):
                 self.ask(broker, manager, action)
             elif isinstance(action, Apply):
                 broker.files = (broker.files[0], action.application)
@@ -175,7 +175,7 @@ class World:
                 manager.write_done(self.now)
             elif isinstance(action, Adopt):
                 broker.known = action.known
-        if manager.role is Role.MASTER and broker.known.epoch and self.random.random() < 0.1:
+        if manager.role is SetRole.MASTER and broker.known.epoch and self.random.random() < 0.1:
             manager.propose(SyncStateSet((1, 2), broker.known.epoch), self.now)
 
     def step(self) -> None:

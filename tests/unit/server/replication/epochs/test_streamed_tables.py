@@ -23,8 +23,8 @@ from rmq_ha.server.replication.epochs.frames import (
     TABLES_SIZE,
     MasterHandshake,
     MasterReader,
-    Piece,
     SlaveHandshake,
+    TablePiece,
     encode_master_handshake,
     encode_piece,
     encode_slave_handshake,
@@ -32,7 +32,7 @@ from rmq_ha.server.replication.epochs.frames import (
 from rmq_ha.server.replication.epochs.replica import Cut, EpochReplica
 from rmq_ha.server.replication.epochs.settings import ReplicationSettings
 from rmq_ha.server.replication.epochs.sync_state import SyncState
-from rmq_ha.server.replication.epochs.tables import PAUSE_S, Entry, TableFeed
+from rmq_ha.server.replication.epochs.tables import PAUSE_S, TableEntry, TableFeed
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
 from tests.sim_kit.controlled import TOPIC, ControlledBrokers
@@ -230,7 +230,7 @@ SAME = encode_master_handshake(MasterHandshake(1 << 20, 3, Epochs([Epoch(2, 0)])
 
 def pieces(*bodies: bytes, epoch: int = 3) -> bytes:
     return b"".join(
-        encode_piece(Piece(epoch, number, body)) for number, body in enumerate(bodies, 1)
+        encode_piece(TablePiece(epoch, number, body)) for number, body in enumerate(bodies, 1)
     )
 
 
@@ -265,7 +265,7 @@ def test_tables_wait_for_a_cut() -> None:
     ("said", "why"),
     [
         (pieces(b"one", epoch=1), "piece 1 of its tables in epoch 1"),
-        (encode_piece(Piece(3, 2, b"second")), "sends piece 2"),
+        (encode_piece(TablePiece(3, 2, b"second")), "sends piece 2"),
         (pieces(b"one") + pieces(b"one"), "after piece 1"),
         (
             pieces(b"bad") + SAME,
@@ -292,8 +292,10 @@ def test_who_did_not_ask_takes_none() -> None:
 
 def test_too_much_for_one_frame() -> None:
     with pytest.raises(ReplicationError, match="16777217 bytes"):
-        encode_piece(Piece(3, 1, bytes(MAX_TABLES_SIZE + 1)))
-    assert len(encode_piece(Piece(3, 1, bytes(MAX_TABLES_SIZE)))) == MAX_TABLES_SIZE + TABLES_SIZE
+        encode_piece(TablePiece(3, 1, bytes(MAX_TABLES_SIZE + 1)))
+    assert (
+        len(encode_piece(TablePiece(3, 1, bytes(MAX_TABLES_SIZE)))) == MAX_TABLES_SIZE + TABLES_SIZE
+    )
 
 
 class Held(Taken):
@@ -302,7 +304,7 @@ class Held(Taken):
     def all_pieces(self) -> list[bytes]:
         return [b"all"]
 
-    def news(self, entries: Iterable[Entry]) -> list[bytes]:
+    def news(self, entries: Iterable[TableEntry]) -> list[bytes]:
         return [",".join(sorted(entry.name for entry in entries)).encode()]
 
 
@@ -310,17 +312,17 @@ def read(frame: bytes) -> bytes:
     reader = MasterReader(takes_tables=True)
     reader.receive_data(frame)
     found = reader.next_frame()
-    return found.body if isinstance(found, Piece) else b""
+    return found.body if isinstance(found, TablePiece) else b""
 
 
 def test_changes_are_gathered_for_a_moment() -> None:
     feed = TableFeed(Held(), 3)
-    assert feed.next_frame(0.0) == encode_piece(Piece(3, 1, b"all"))
+    assert feed.next_frame(0.0) == encode_piece(TablePiece(3, 1, b"all"))
     assert not feed.next_frame(0.0)
     assert feed.deadline is None
-    assert feed.changed(Entry("t", "b"), 1.0)
-    assert not feed.changed(Entry("t", "a"), 1.02)
-    assert not feed.changed(Entry("t", "b"), 1.04)
+    assert feed.changed(TableEntry("t", "b"), 1.0)
+    assert not feed.changed(TableEntry("t", "a"), 1.02)
+    assert not feed.changed(TableEntry("t", "b"), 1.04)
     assert feed.deadline == 1.0 + PAUSE_S
     assert not feed.next_frame(1.04)
     assert not feed.before_log()
@@ -331,22 +333,22 @@ def test_changes_are_gathered_for_a_moment() -> None:
 
 def test_changes_leave_in_the_order_in_which_they_came() -> None:
     class InOrder(Held):
-        def news(self, entries: Iterable[Entry]) -> list[bytes]:
+        def news(self, entries: Iterable[TableEntry]) -> list[bytes]:
             return [",".join(entry.table for entry in entries).encode()]
 
     feed = TableFeed(InOrder(), 3)
     feed.next_frame(0.0)
     tables = [f"t{number}" for number in range(9, 0, -1)]
     for table in [*tables, tables[0]]:
-        feed.changed(Entry(table, "a"), 1.0)
+        feed.changed(TableEntry(table, "a"), 1.0)
     assert read(feed.next_frame(1.05)).decode().split(",") == tables
 
 
 def test_what_precedes_the_log_does_not_wait() -> None:
     feed = TableFeed(Held(), 3)
     feed.next_frame(0.0)
-    feed.changed(Entry("offsets", "o"), 1.0)
-    feed.changed(Entry("topics", "t", True), 1.0)
+    feed.changed(TableEntry("offsets", "o"), 1.0)
+    feed.changed(TableEntry("topics", "t", True), 1.0)
     assert read(feed.before_log()) == b"o,t"
     assert not feed.before_log()
     assert feed.deadline is None
@@ -359,7 +361,7 @@ def test_a_slave_that_takes_no_tables_is_sent_none() -> None:
     for takes in (False, True):
         feed = EpochFeed(log, state, ReplicationSettings(), 0.0, Held())
         feed.receive_data(encode_slave_handshake(SlaveHandshake(2, takes_tables=takes)), 0.0)
-        assert feed.table_changed(Entry("t", "a"), 0.0) is takes
+        assert feed.table_changed(TableEntry("t", "a"), 0.0) is takes
         assert (read(feed.next_frame(0.0)) == b"all") is takes
         if takes:
             assert not read(feed.next_frame(0.0))

@@ -12,7 +12,7 @@ from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.controller.messages import SyncStateSet
-from rmq_ha.server.replication.epochs.roles.actions import Adopt, Follow, Lead, Progress
+from rmq_ha.server.replication.epochs.roles.actions import Adopt, Follow, Lead, LogProgress
 from rmq_ha.server.replication.epochs.roles.controller_client import ControllerClient, Decision
 from rmq_ha.server.replication.epochs.roles.identity import IdentityFiles, KnownIds
 from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
@@ -57,9 +57,9 @@ class Broker:
         wait(self.desk.world, self.server.listen(BROKER_PORT, ""))
         self.client.start()
 
-    def progress(self) -> Progress:
+    def progress(self) -> LogProgress:
         """Each election is in the epoch file at once."""
-        return Progress(self.client.manager.epoch or -1, 0, 0)
+        return LogProgress(self.client.manager.epoch or -1, 0, 0)
 
     def decided(self, decision: Decision) -> None:
         self.decisions.append(decision)

@@ -20,13 +20,13 @@ from rmq_ha.server.replication.epochs.roles.actions import (
     Accept,
     Action,
     Adopt,
-    Answer,
     Apply,
-    Ask,
+    AskController,
+    ControllerAnswer,
     Follow,
     Lead,
-    Progress,
-    Role,
+    LogProgress,
+    SetRole,
     StepDown,
     Withdraw,
 )
@@ -46,20 +46,22 @@ TIMES = ("invokeTime", "registerCheckCode")
 SILENCE = 10.0
 
 
-def recorded(name: str) -> Answer:
+def recorded(name: str) -> ControllerAnswer:
     """What Java's controller answered."""
     frame = FRAMES[name]
     header = frame["header"]
-    return Answer(
+    return ControllerAnswer(
         header["code"], header.get("remark"), header.get("extFields") or {}, frame["body"].encode()
     )
 
 
-def ok(body: bytes = b"", code: int = 0, **ext: str) -> Answer:
-    return Answer(code, None, ext, body)
+def ok(body: bytes = b"", code: int = 0, **ext: str) -> ControllerAnswer:
+    return ControllerAnswer(code, None, ext, body)
 
 
-def leads(epoch: int, broker_id: int, address: str = OTHER, *members: int, at: int = 1) -> Answer:
+def leads(
+    epoch: int, broker_id: int, address: str = OTHER, *members: int, at: int = 1
+) -> ControllerAnswer:
     """1004."""
     return ok(
         encode_set(SyncStateSet(members or (broker_id,), at)),
@@ -81,30 +83,30 @@ class Broker:
             "controllers": (CONTROLLER,),
             **settings,
         }
-        self.progress = Progress(-1, 0, 0)
+        self.progress = LogProgress(-1, 0, 0)
         self.manager = ReplicasManager(
             ManagerSettings(**values), KnownIds(identity), lambda: self.progress,
             lambda: NOW_MS, Random(1),
         )  # fmt: skip
-        self.beats: list[Ask] = []
+        self.beats: list[AskController] = []
         self.looks: list[Action] = []  # of who was not elected: whom it waits for
         self.done: list[Action] = []
 
-    def collect(self) -> Ask | None:
+    def collect(self) -> AskController | None:
         """The request that it waits for, if there is one; all else is kept."""
         found = None
         for action in self.manager.take():
-            if isinstance(action, Ask) and action.code == 904:
+            if isinstance(action, AskController) and action.code == 904:
                 self.beats.append(action)
             elif action is self.manager._look:
                 self.looks.append(action)
-            elif isinstance(action, Ask):
+            elif isinstance(action, AskController):
                 found = action
             else:
                 self.done.append(action)
         return found
 
-    def next_ask(self, seconds: float = 20.0) -> Ask:
+    def next_ask(self, seconds: float = 20.0) -> AskController:
         """Let time pass until it asks for something besides heartbeats."""
         end = self.now + seconds
         while self.now < end:
@@ -115,10 +117,10 @@ class Broker:
             self.now = max(self.now + 0.01, self.manager.deadline())
         raise AssertionError("it asks for nothing")
 
-    def answer(self, ask: Ask, answer: Answer | None) -> None:
+    def answer(self, ask: AskController, answer: ControllerAnswer | None) -> None:
         self.manager.answered(ask, answer, self.now)
 
-    def expect(self, code: int, answer: Answer | None) -> Ask:
+    def expect(self, code: int, answer: ControllerAnswer | None) -> AskController:
         ask = self.next_ask()
         assert ask.code == code
         self.answer(ask, answer)
@@ -155,8 +157,8 @@ def running(broker_id: int = 1) -> Broker:
 
 def test_a_first_start_says_what_javas_said() -> None:
     broker = Broker()
-    assert (broker.manager.epoch, broker.manager.role) == (0, Role.NONE)
-    asked: list[Ask] = [
+    assert (broker.manager.epoch, broker.manager.role) == (0, SetRole.NONE)
+    asked: list[AskController] = [
         broker.expect(1005, recorded("1005 response 0")),
         broker.expect(1012, recorded("1012 response 0")),
     ]
@@ -264,7 +266,7 @@ def test_hazard_23_who_was_forgotten_applies_for_the_old_id(running_already: boo
     assert ask.code == 1003
     broker.answer(ask, ok())
     assert broker.next_ask().code == 1002
-    assert broker.manager.role is (Role.MASTER if running_already else Role.NONE)
+    assert broker.manager.role is (SetRole.MASTER if running_already else SetRole.NONE)
 
 
 # ------------------------------------------------------------ the controllers
@@ -397,7 +399,7 @@ def test_hazard_2_whom_most_named_when_we_heard_that_we_lead_led_then(
 def test_hazard_2_with_several_controllers_all_are_asked_each_second() -> None:
     broker = Broker(Identity("C", "b", 1), controllers=("a:1", "b:1", "c:1"))
     broker.manager.tick(broker.now)
-    asked = [each for each in broker.manager.take() if isinstance(each, Ask)]
+    asked = [each for each in broker.manager.take() if isinstance(each, AskController)]
     assert [each.address for each in asked if each.code == 904] == ["a:1", "b:1", "c:1"]
     assert {each.address for each in asked if each.code == 1005} == {"a:1", "b:1", "c:1"}
 
@@ -424,7 +426,7 @@ def test_a_master_that_moved_is_followed_there() -> None:
 # ------------------------------------------------------------ the set
 
 
-def propose(broker: Broker, answer: Answer | None) -> None:
+def propose(broker: Broker, answer: ControllerAnswer | None) -> None:
     broker.manager.propose(SyncStateSet((1,), 5), broker.now)
     ask = broker.collect()
     assert ask is not None

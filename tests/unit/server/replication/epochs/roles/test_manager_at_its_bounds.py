@@ -12,11 +12,11 @@ from rmq_ha.server.controller.codec import encode_set
 from rmq_ha.server.controller.messages import NotifyRoleChangedRequest, SyncStateSet
 from rmq_ha.server.replication.epochs.roles.actions import (
     Adopt,
-    Answer,
-    Ask,
+    AskController,
+    ControllerAnswer,
     Follow,
     Lead,
-    Role,
+    SetRole,
     StepDown,
 )
 from rmq_ha.server.replication.epochs.roles.identity import Identity, KnownIds
@@ -54,12 +54,12 @@ def registered(identity: Identity = OWN, **more: Any) -> Broker:
     return broker
 
 
-def named(address: str) -> Answer:
+def named(address: str) -> ControllerAnswer:
     """1005: who leads the controllers."""
     return ok(group="controller", controllerLeaderAddress=address)
 
 
-def looked(broker: Broker, answer: Answer) -> Ask:
+def looked(broker: Broker, answer: ControllerAnswer) -> AskController:
     """The next look at the set, whoever leads the controllers."""
     ask = broker.next_ask()
     if ask.code == 1005:
@@ -167,7 +167,7 @@ def test_a_rumour_without_an_epoch_is_none() -> None:
     ],
 )
 def test_within_an_epoch_only_a_master_that_moved_is_news_to_a_slave(
-    broker_id: int, known: Answer
+    broker_id: int, known: ControllerAnswer
 ) -> None:
     """Another one, or none, cannot lead it: whoever says so is not believed."""
     broker = running(broker_id)
@@ -201,7 +201,7 @@ def test_with_several_controllers_a_new_epoch_has_a_lease_when_most_have_named_t
     def talk() -> None:
         broker.manager.tick(now)
         for action in broker.manager.take():
-            if not isinstance(action, Ask):
+            if not isinstance(action, AskController):
                 continue
             answer = {904: ok(), 1005: named(leader)}.get(action.code, known)
             broker.manager.answered(action, answer, now + 0.01)
@@ -222,7 +222,9 @@ def test_with_several_controllers_a_new_epoch_has_a_lease_when_most_have_named_t
 
 
 @pytest.mark.parametrize("answer", [None, ok(code=1), ok(code=2007)])
-def test_a_heartbeat_that_was_not_taken_makes_no_lease_longer(answer: Answer | None) -> None:
+def test_a_heartbeat_that_was_not_taken_makes_no_lease_longer(
+    answer: ControllerAnswer | None,
+) -> None:
     broker = running()
     assert broker.manager.may_accept(broker.now)
     until = broker.now
@@ -250,7 +252,7 @@ def test_who_crashed_in_an_epoch_leads_a_newer_one_only() -> None:
             assert broker.manager.is_standing_back
             broker.manager._wants_election = True
     assert len([event for event in events if "when it crashed" in str(formatEvent(event))]) == 1
-    assert broker.manager.role is Role.NONE
+    assert broker.manager.role is SetRole.NONE
     before = len(broker.beats)
     broker.now += 5.0
     broker.manager.tick(broker.now)
@@ -291,7 +293,9 @@ def test_of_one_controller_nobody_asks_each_second_who_leads(count: int) -> None
     broker.manager.take()
     broker.now += 1.0
     broker.manager.tick(broker.now)
-    asked = [ask for ask in broker.manager.take() if isinstance(ask, Ask) and ask.code == 1005]
+    asked = [
+        ask for ask in broker.manager.take() if isinstance(ask, AskController) and ask.code == 1005
+    ]
     assert [ask.address for ask in asked] == ([] if count == 1 else list(names))
 
 
@@ -385,7 +389,7 @@ def test_only_a_master_that_knows_its_controller_has_its_set_changed() -> None:
         (1002, ok(code=1)),
     ],
 )
-def test_what_is_refused_is_said_and_asked_again(code: int, answer: Answer) -> None:
+def test_what_is_refused_is_said_and_asked_again(code: int, answer: ControllerAnswer) -> None:
     broker = Broker(None if code == 1012 else OWN)
     broker.expect(1005, recorded("1005 response 0"))
     if code == 1002:
@@ -409,11 +413,11 @@ def test_a_refusal_of_an_id_of_a_set_or_to_say_who_leads_is_said() -> None:
         broker.manager.propose(SyncStateSet((1,), 5), broker.now)
         asked = broker.collect()
         assert asked is not None
-        broker.answer(asked, Answer(2003, "no such set", {}, b""))
-        broker.expect(1004, Answer(2008, "no such broker", {}, b""))
-        broker.expect(1003, Answer(2010, "no such id", {}, b""))
+        broker.answer(asked, ControllerAnswer(2003, "no such set", {}, b""))
+        broker.expect(1004, ControllerAnswer(2008, "no such broker", {}, b""))
+        broker.expect(1003, ControllerAnswer(2010, "no such id", {}, b""))
         broker.kept()
-        broker.expect(1013, Answer(2014, "another has it", {}, b""))
+        broker.expect(1013, ControllerAnswer(2014, "another has it", {}, b""))
     said = " ".join(str(formatEvent(event)) for event in events)
     for remark in ("no such set", "no such broker", "no such id", "another has it"):
         assert remark in said
