@@ -56,12 +56,12 @@ class RawSlave:
         while not found or found[-1][0] + len(found[-1][1]) < end:
             data = self.socket.recv(1 << 18)
             assert data, "the master closed the connection"
-            for piece in reader.receive_data(data):
-                if piece.size is None:
+            for place, part, size, _ in reader.receive_data(data):
+                if size is None:
                     offset, body = found.pop()
-                    found.append((offset, body + bytes(piece.body)))
+                    found.append((offset, body + bytes(part)))
                 else:
-                    found.append((piece.physical_offset, bytes(piece.body)))
+                    found.append((place, bytes(part)))
         return found
 
 

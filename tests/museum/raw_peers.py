@@ -62,11 +62,11 @@ class RawSlave:
         return True
 
     def _take(self, data: bytes) -> None:
-        for piece in self._reader.receive_data(data):
-            if piece.size is not None:
-                self.sizes.append(piece.size)
-            self.received += len(piece.body)
-            self.end = piece.physical_offset + len(piece.body)
+        for offset, body, size, _ in self._reader.receive_data(data):
+            if size is not None:
+                self.sizes.append(size)
+            self.received += len(body)
+            self.end = offset + len(body)
 
     def follow(self, offset: int) -> None:
         """Be a good slave from there on, until `fall_silent`."""

@@ -38,9 +38,9 @@ def received(case: dict[str, Any]) -> bytes:
 
 def frames(stream: bytes) -> Iterator[tuple[int, bytes]]:
     """The whole frames of a stream."""
-    for piece in FramePieceReader().receive_data(stream):
-        assert piece.is_last
-        yield piece.physical_offset, bytes(piece.body)
+    for offset, body, _, is_last in FramePieceReader().receive_data(stream):
+        assert is_last
+        yield offset, bytes(body)
 
 
 def recorded_log(end: int) -> bytes:

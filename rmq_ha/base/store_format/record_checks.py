@@ -93,12 +93,19 @@ def message_checks(topic: str, queue_id: int) -> Checks:
     ) -> int:
         good = 0
         try:
-            for data, physical_offset, size, queue_offset in zip(
-                records, physical_offsets, sizes, queue_offsets, strict=True
+            # Every message that is read passes here. The zip itself unpacks each head and takes its
+            # length, without a call of the loop. Numbers of the fixed head are compared first,
+            # since they need no slice of the bytes.
+            for head, data, length, physical_offset, size, queue_offset in zip(
+                map(_PLACE, records),
+                records,
+                map(len, records),
+                physical_offsets,
+                sizes,
+                queue_offsets,
+                strict=True,
             ):
-                total_size, magic, number, offset, place, sys_flag, body_size = _PLACE(data)
-                # Every message that is read passes here. Numbers of the fixed head come first,
-                # since they need no slice of the bytes.
+                total_size, magic, number, offset, place, sys_flag, body_size = head
                 if (
                     offset != queue_offset
                     or place != physical_offset
@@ -112,9 +119,7 @@ def message_checks(topic: str, queue_id: int) -> Checks:
                         break
                 else:
                     said, properties_size = tail(data, 88 + body_size)
-                    if said != name or not (
-                        rest + body_size + properties_size == size == len(data)
-                    ):
+                    if said != name or not (rest + body_size + properties_size == size == length):
                         break
                 good += 1
         except struct_error:  # it ends before

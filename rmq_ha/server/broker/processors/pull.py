@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
 from twisted.logger import Logger
 
 from rmq_ha.base.acl.refusals import RefusalLog
@@ -254,7 +255,7 @@ class PullMessageProcessor:
                 # A slave sends the client to its master. A broker that may be deposed knows no
                 # other, so the client waits.
                 if may_wait and not self._is_slave:
-                    soon = pull._replace(suspend_ms=min(pull.suspend_ms, UNSURE_MS))
+                    soon = structs.replace(pull, suspend_ms=min(pull.suspend_ms, UNSURE_MS))
                     if self._held(channel, request, soon, group, message_filter):
                         return None
                 code, suggest = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
@@ -313,7 +314,7 @@ class PullMessageProcessor:
         # Keep only what the answer needs; fields and body would stay in memory while the pull is
         # held.
         request = replace(request, ext=None, body=None, remark=None)
-        pull = pull._replace(subscription=None, expression_type=None)
+        pull = structs.replace(pull, subscription=None, expression_type=None)
         again = partial(self._run, channel, request, pull, group, message_filter, was_held=True)
         return self._hold.hold(
             HeldPull(

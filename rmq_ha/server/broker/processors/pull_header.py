@@ -5,7 +5,8 @@ Spec: remoting.md, section 6.1.
 
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import NamedTuple
+
+import msgspec
 
 from rmq_ha.base.model.flags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq_ha.server.broker.processors import fields
@@ -16,7 +17,7 @@ _NUMBERS = itemgetter(
 )  # fmt: skip
 
 
-class PullHeader(NamedTuple):
+class PullHeader(msgspec.Struct, frozen=True, gc=False):
     """
     The header fields of a pull.
 

@@ -25,7 +25,6 @@ Big-endian. Spec: ha.md, section 3.
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
 
 from rmq_ha.base.errors import ReplicationError
 
@@ -83,20 +82,15 @@ class ReportReader:
         return data[:whole]
 
 
-class FramePiece(NamedTuple):
-    """
-    A part of one frame.
+FramePiece = tuple[int, memoryview, int | None, bool]
+"""
+A part of one frame:
 
-    :ivar physical_offset: physical offset of the first byte of `body`.
-    :ivar body: a view of the received bytes; do not keep it.
-    :ivar size: the size that the header announced, on the first piece of a frame; otherwise None.
-    :ivar is_last: whether the frame is complete.
-    """
-
-    physical_offset: int
-    body: memoryview
-    size: int | None
-    is_last: bool
+- the physical offset of the first byte of the body;
+- the body, a view of the received bytes, which must not be kept;
+- the size that the header announced, on the first piece of a frame; otherwise None;
+- whether the frame is complete.
+"""
 
 
 class FramePieceReader:
@@ -138,4 +132,4 @@ class FramePieceReader:
             position += taken
             self._offset += taken
             self._left -= taken
-            yield FramePiece(start, body, size, not self._left)
+            yield start, body, size, not self._left

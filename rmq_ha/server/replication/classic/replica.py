@@ -10,7 +10,7 @@ from rmq_ha.base.config.fields import LONG_MAX
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import DivergedLog, StrandedLog, UnreadableLog
 from rmq_ha.server.replication.classic.comparing import LogComparison
-from rmq_ha.server.replication.classic.frames import FramePiece, FramePieceReader, encode_report
+from rmq_ha.server.replication.classic.frames import FramePieceReader, encode_report
 from rmq_ha.server.replication.classic.greeting import encode_greeting, greet
 from rmq_ha.server.replication.replica import ReplicaBase
 from rmq_ha.server.replication.statistics import FOLLOWING
@@ -121,12 +121,11 @@ class ClassicReplica(ReplicaBase):
         run: list[memoryview] = []
         start = 0
         try:
-            for piece in self._reader.receive_data(data):
-                body = piece.body
+            for offset, body, size, is_last in self._reader.receive_data(data):
                 if self._comparison is not None:
-                    body = self._compare(self._comparison, piece, now)
-                elif piece.size is not None:
-                    end = self._accept(piece, end)
+                    body = self._compare(self._comparison, offset, body, size, now)
+                elif size is not None:
+                    end = self._accept(offset, size, end)
                 if body:
                     start = start if run else end
                     run.append(body)
@@ -135,7 +134,7 @@ class ClassicReplica(ReplicaBase):
                     if not end % file_size:
                         pieces, run = run, []
                         self._append(start, pieces, data)
-                if piece.is_last:
+                if is_last:
                     self.frames += 1
                     if self._comparison is None:
                         self._whole = end
@@ -146,23 +145,24 @@ class ClassicReplica(ReplicaBase):
                 self._append(start, run, data)
         return self._report(self._whole, now) if self._whole > self.reported else b""
 
-    def _compare(self, comparison: LogComparison, piece: FramePiece, now: float) -> memoryview:
+    def _compare(
+        self, comparison: LogComparison, offset: int, body: memoryview, size: int | None, now: float
+    ) -> memoryview:
         """Compare one piece. Return the bytes after the end of this slave's log, to be appended."""
-        if piece.size is not None:
-            offset = piece.physical_offset
-            if not piece.size and offset > self._log.max_offset:
+        if size is not None:
+            if not size and offset > self._log.max_offset:
                 self._see_whether_stranded(offset)
-                return piece.body
+                return body
             if offset < comparison.place:
                 comparison.begin_at(offset)
             elif offset != comparison.place + comparison.held:
                 raise DivergedLog(
                     f"the master sends from {offset}, and was asked for {comparison.place}"
                 )
-            self._check_fits(offset, piece.size)
-            if not piece.size:
+            self._check_fits(offset, size)
+            if not size:
                 comparison.beat(now)
-        rest = comparison.take(piece.body) if piece.body else piece.body
+        rest = comparison.take(body) if body else body
         if comparison.is_done:
             self._check_readable(same=True)
             self._comparison = None
@@ -208,13 +208,13 @@ class ClassicReplica(ReplicaBase):
             self._log.append_raw(physical_offset, piece)
             physical_offset += len(piece)
 
-    def _accept(self, piece: FramePiece, end: int) -> int:
+    def _accept(self, offset: int, size: int, end: int) -> int:
         """
         Check the header of a frame. An empty log begins where the master says.
 
         :returns: the end of this slave's log.
         """
-        offset, size, file_size = piece.physical_offset, piece.size or 0, self._log.file_size
+        file_size = self._log.file_size
         if not end:
             self._check_beginning(offset)
             self._log.append_raw(offset - offset % file_size, b"")

@@ -30,12 +30,12 @@ def read_frames(reader: FramePieceReader, chunks: list[bytes]) -> list[tuple[int
     """The whole frames of a stream."""
     frames, body = [], b""
     for chunk in chunks:
-        for piece in reader.receive_data(chunk):
-            if piece.size is not None:
-                offset, body = piece.physical_offset, b""
-            assert piece.physical_offset == offset + len(body)
-            body += piece.body
-            if piece.is_last:
+        for place, part, size, is_last in reader.receive_data(chunk):
+            if size is not None:
+                offset, body = place, b""
+            assert place == offset + len(body)
+            body += part
+            if is_last:
                 frames.append((offset, body))
     return frames
 
@@ -82,7 +82,7 @@ def test_any_bytes_are_frames_or_refused(chunks: list[bytes]) -> None:
     reader = FramePieceReader()
     with suppress(ReplicationError):
         for chunk in chunks:
-            taken = sum(len(piece.body) for piece in reader.receive_data(chunk))
+            taken = sum(len(body) for _, body, _, _ in reader.receive_data(chunk))
             assert taken <= len(chunk)
             assert len(reader._rest) < HEADER_SIZE
 
@@ -90,20 +90,8 @@ def test_any_bytes_are_frames_or_refused(chunks: list[bytes]) -> None:
 def test_a_header_is_reported_before_its_body() -> None:
     reader = FramePieceReader()
     assert not list(reader.receive_data(encode_frame(7, b"abc")[:11]))
-    (piece,) = reader.receive_data(encode_frame(7, b"abc")[11:12])
-    assert (piece.physical_offset, bytes(piece.body), piece.size, piece.is_last) == (
-        7,
-        b"",
-        3,
-        False,
-    )
-    (piece,) = reader.receive_data(b"abc")
-    assert (piece.physical_offset, bytes(piece.body), piece.size, piece.is_last) == (
-        7,
-        b"abc",
-        None,
-        True,
-    )
+    assert list(reader.receive_data(encode_frame(7, b"abc")[11:12])) == [(7, b"", 3, False)]
+    assert list(reader.receive_data(b"abc")) == [(7, b"abc", None, True)]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +109,7 @@ def test_impossible_headers_are_refused(header: bytes) -> None:
 
 def test_frames_before_an_impossible_header_are_delivered() -> None:
     pieces = FramePieceReader().receive_data(encode_frame(0, b"ab") + b"\xff" * 12)
-    assert bytes(next(pieces).body) == b"ab"
+    assert next(pieces)[1] == b"ab"
     with pytest.raises(ReplicationError):
         next(pieces)
 
