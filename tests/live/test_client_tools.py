@@ -182,6 +182,7 @@ def test_produce_and_find_again(admin: Admin) -> None:
     assert "--topic" in error
 
 
+@pytest.mark.trials
 def test_lines_of_stdin_are_messages(admin: Admin, namesrv: str) -> None:
     """Empty ones are left out; equal shards share a queue."""
     done = subprocess.run(
@@ -199,6 +200,7 @@ def test_lines_of_stdin_are_messages(admin: Admin, namesrv: str) -> None:
     assert [item["body"] for item in shown] == ["a", "b", "c"]
 
 
+@pytest.mark.trials
 def test_tail_filters_and_follows(admin: Admin, namesrv: str) -> None:
     """SQL92; from a time on; what comes later is shown."""
     for price in range(4):
@@ -238,6 +240,7 @@ def test_consume_lag_and_reset(admin: Admin) -> None:
     admin("lag", "nobody", expect=3)
 
 
+@pytest.mark.trials
 def test_consumers_that_run_are_told_of_a_reset(admin: Admin, namesrv: str) -> None:
     """The broker pushes to them; the messages come again; SIGTERM leaves with exit code 0."""
     admin("produce", "Again", "once", "--count", 8, "-q")
@@ -324,7 +327,13 @@ def test_daily_commands(admin: Admin) -> None:
     admin("topic", "status", "Daily", expect=3)
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(name, marks=() if name == "producer" else pytest.mark.trials)
+        for name in EXAMPLES
+    ],
+)
 def test_examples(namesrv: str, example: str) -> None:
     """Each does what it says, in less than 40 lines."""
     name, *arguments = example.split()

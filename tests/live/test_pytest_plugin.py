@@ -96,6 +96,7 @@ def test_a_suite_that_uses_none_of_it_pays_for_none(pytester: pytest.Pytester) -
     run(pytester).assert_outcomes(passed=1)
 
 
+@pytest.mark.trials
 def test_a_test_that_fails_in_the_world_fails_outside(pytester: pytest.Pytester) -> None:
     """Also a timer that raises, one that waits for ever, and one that runs on another loop."""
     pytester.makepyfile(
@@ -124,6 +125,7 @@ def test_a_test_that_fails_in_the_world_fails_outside(pytester: pytest.Pytester)
     outcome.stdout.fnmatch_lines(["*TimeoutError*", "*use `world.run(...)`*"])
 
 
+@pytest.mark.trials
 def test_a_port_that_somebody_takes_meanwhile_is_not_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -361,6 +361,7 @@ def test_a_classic_log_that_a_crash_ended_has_to_be_repaired_first() -> None:
         first.load()
 
 
+@pytest.mark.trials
 def test_old_files_expire_on_each_member_for_itself() -> None:
     """Spec: dledger.md, chapter 14: the begin index moves; a follower that missed it is rebuilt."""
 

@@ -123,6 +123,7 @@ class Member:
         return sum(not queue.topic.startswith(RETRY_PREFIX) for queue in queues)
 
 
+@pytest.mark.trials
 def test_heartbeats_of_a_start_do_not_grow_with_its_topics() -> None:
     """One at the start and one at the end of a round; their bytes are those of the topics."""
     bytes_a_topic = []
@@ -135,6 +136,7 @@ def test_heartbeats_of_a_start_do_not_grow_with_its_topics() -> None:
     assert max(bytes_a_topic) < 2 * min(bytes_a_topic)
 
 
+@pytest.mark.trials
 def test_client_and_broker_work_in_proportion_to_topics_and_no_turn_is_long() -> None:
     """At the start, and in the half minute of heartbeats, rounds, pulls and offsets after it."""
     works = []

@@ -142,6 +142,7 @@ with ClientWorld(1) as world:
 """
 
 
+@pytest.mark.trials
 def test_a_seed_decides_in_every_process_whatever_its_order_of_sets() -> None:
     digests = {
         subprocess.run(

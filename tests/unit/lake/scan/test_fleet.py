@@ -56,6 +56,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.lake
 def test_planted_faults_of_a_fleet_are_found_and_no_others(stores: Path) -> None:
     told = told_of(stores / "facts")
     assert len(replicas_in(str(stores / "facts"))) == 22
@@ -72,6 +73,7 @@ def test_planted_faults_of_a_fleet_are_found_and_no_others(stores: Path) -> None
     assert all(one.is_safe is (name not in bad) for name, one in told.items())
 
 
+@pytest.mark.lake
 def test_only_windows_that_differ_are_read(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = told_of(stores / "facts")
     assert [name for name, one in told.items() if one.fetched] == [FORGED, FLIPPED]

@@ -218,6 +218,7 @@ VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_s
 NAMES = ("msgId", "msg_id", "topic", "queueId", "sentAt", "status", "group", "reconsumeTimes")
 
 
+@pytest.mark.lake
 @given(st.lists(st.dictionaries(st.sampled_from(NAMES), VALUES)))
 def test_each_row_is_read_as_it_is_alone(rows: list[dict[str, Any]]) -> None:
     """What stands beside a row, and so of which kind a whole column is, changes nothing of it."""

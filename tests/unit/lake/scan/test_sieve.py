@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -266,6 +267,7 @@ SAID = {
 }  # fmt: skip
 
 
+@pytest.mark.lake
 @given(
     st.lists(st.builds(lambda row: record() | row, RECORDS), max_size=6),
     st.lists(st.builds(lambda row: sent() | row, st.fixed_dictionaries(SAID)), max_size=5),
@@ -283,6 +285,7 @@ def test_to_look_at_each_id_finds_nothing_else(
     assert some == each
 
 
+@pytest.mark.lake
 def test_many_ids_come_in_slices() -> None:
     rows = [sent(f"{number:05}") for number in range(25_000)]
     assert len(kinds(rows)) == 25_000

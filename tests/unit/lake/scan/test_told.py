@@ -33,6 +33,7 @@ def batch(rows: list[dict[str, Any]]) -> Any:
     return pa.RecordBatch.from_pylist(rows, schema=TOLD)
 
 
+@pytest.mark.lake
 @given(ROWS)
 def test_what_is_packed_is_what_is_unpacked(rows: list[dict[str, Any]]) -> None:
     told = batch(rows)
@@ -49,6 +50,7 @@ def test_a_column_of_another_width_becomes_ours() -> None:
     assert (row["id"], row["bodyCrc"], row["side"], row["topic"]) == ("a", 7, STORED, None)
 
 
+@pytest.mark.lake
 @given(ROWS, st.integers(1, 300))
 def test_all_rows_of_an_id_are_in_one_part(rows: list[dict[str, Any]], count: int) -> None:
     told = batch(rows)

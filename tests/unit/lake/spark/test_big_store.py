@@ -160,6 +160,7 @@ def test_a_store_is_not_written_over(stored: Any) -> None:
         write_big_store(["/nowhere"], SMALL._replace(queue_file_size=801))
 
 
+@pytest.mark.lake
 def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.sim_kit.big_store", str(tmp_path / "s")]
     command += ["--gib", "0.001", "--pair", "--file-mib", "1"]

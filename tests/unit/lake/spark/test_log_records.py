@@ -166,6 +166,7 @@ def plain(batch: Any) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.lake
 @settings(max_examples=draws(120))
 @given(logs())
 def test_all_columns_are_what_the_client_says(data: bytes) -> None:
@@ -180,6 +181,7 @@ def test_all_columns_are_what_the_client_says(data: bytes) -> None:
     assert batch.column("crcOk").to_pylist() == [True] * len(messages)
 
 
+@pytest.mark.lake
 @settings(max_examples=draws(80))
 @given(logs(), st.data())
 def test_bytes_that_are_no_text_read_as_on_the_wire(data: bytes, draw: st.DataObject) -> None:

@@ -263,6 +263,7 @@ def messages(parts: list[tuple[QueueRange, ...]]) -> dict[QueueId, list[tuple[in
     return found
 
 
+@pytest.mark.lake
 @given(SIZES, st.one_of(st.none(), st.integers(1, 40)), st.one_of(st.none(), st.integers(1, 9000)))
 def test_cutting_keeps_every_message_once_and_in_order(
     sizes: list[int], at_least: int | None, at_most: int | None

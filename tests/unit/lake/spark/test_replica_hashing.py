@@ -1,6 +1,7 @@
 """Hashes of many texts at once are the broker's, one by one."""
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ TEXTS = st.one_of(
 )
 
 
+@pytest.mark.lake
 @given(st.lists(st.tuples(st.sampled_from(["A", "TopicB", "中"]), TEXTS), max_size=20))
 def test_keys(pairs: list[tuple[str, str]]) -> None:
     topics = pa.array([topic for topic, _ in pairs], pa.string())

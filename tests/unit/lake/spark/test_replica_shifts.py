@@ -94,6 +94,7 @@ def told(found: Sequence[Finding]) -> list[tuple[str, str | None]]:
     return [(one.code, one.msg_id and one.msg_id.lstrip("0")) for one in found]
 
 
+@pytest.mark.lake
 @pytest.mark.trials
 def test_no_task_reads_all_that_lies_behind_a_shift(template: Record, tmp_path: Path) -> None:
     """The slave lost its third message, so that a thousand parts are out of step."""
@@ -126,6 +127,7 @@ def harmed(rows: Sequence[Record], random: Random) -> tuple[list[Record], set[tu
     return found, says
 
 
+@pytest.mark.lake
 @pytest.mark.parametrize("seed", range(2))
 def test_each_change_is_found_however_the_logs_are_cut(
     template: Record, tmp_path: Path, seed: int
@@ -166,6 +168,7 @@ def test_more_than_a_thousand_changes_are_not_told_one_by_one(
     assert 900 <= found.count("RECORD_LOST") <= 1_100
 
 
+@pytest.mark.lake
 def test_a_hole_of_many_messages_is_as_long_as_it_is(template: Record, tmp_path: Path) -> None:
     """More than what is looked at first, and others of their sizes stand in their places."""
     rows = records(template, 800)

@@ -65,6 +65,7 @@ def test_numbers_of_any_kind_become_plain() -> None:
     }
 
 
+@pytest.mark.lake
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),

@@ -101,6 +101,7 @@ def test_every_record_is_as_java_says(java: tuple[StoreDirectory, Any]) -> None:
     assert ids == [row["msgId"] for row in expected["records"]]
 
 
+@pytest.mark.lake
 def test_every_record_is_as_the_brokers_codec_says(java: tuple[StoreDirectory, Any]) -> None:
     """In one part and in many; nothing between the records is unexplained."""
     store, _ = java

@@ -86,6 +86,7 @@ def places(store: StoreDirectory, split_size: int, window: int = 700, back: int 
     return found
 
 
+@pytest.mark.lake
 @pytest.mark.parametrize("split_size", [1 << 30, 4096, 2048, 1000, 333, 30])
 def test_all_splits_together_are_the_log(log: Log, split_size: int) -> None:
     """One split or a thousand, and however small the windows are."""
@@ -293,6 +294,7 @@ def test_records_that_come_while_it_is_read_are_not_read(log: Log) -> None:
     ] == before
 
 
+@pytest.mark.lake
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
