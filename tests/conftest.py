@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from tests.kits.draws import EXPLORES
 
-pytest_plugins = ["tests.kits.rings"]
+pytest_plugins = ["tests.kits.rings", "tests.kits.shown_texts"]
 
 settings.register_profile("rmq-ha", deadline=None, derandomize=not EXPLORES)
 settings.load_profile("rmq-ha")

@@ -158,14 +158,14 @@ class _Admitting:
         key = self._admission.why_not(host)
         if key is None:
             return self._factory.buildProtocol(addr)
-        more = self._refusals.admit(host, key)
+        more, places = self._refusals.admit(host, key), self._admission.places
         if more is not None:
             self.log.warn(
-                "a connection of {peer} is refused by {key}: {taken} of {places} are taken{more}",
+                "a connection of {peer} is refused by {key}: {taken} are open{limit}{more}",
                 peer=host,
                 key=key,
                 taken=self._admission.taken,
-                places=self._admission.places,
+                limit="" if places is None else f" of at most {places}",
                 more=more,
             )
         return None

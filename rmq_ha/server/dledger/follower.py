@@ -268,6 +268,7 @@ class Follower:
             entries = entries[known:]
         if not entries:
             return _OK
+        # Nothing is appended behind entries that this leader has not shown to be equal to its own.
         if self._member.settings.check_previous and self.matched != ledger.end_index:
             return _INCONSISTENT
         code = self._write(request, entries)

@@ -176,6 +176,8 @@ class _View:
 
     def runs(self, code: str, bad: Flags, field: str | None, expected: Ints) -> Iterator[Finding]:
         """
+        Yield a finding for each run of wrong entries.
+
         :param field: the field of the entry that is wrong; None: the entry is missing.
         :param expected: the right value; for a missing entry the offset of its record.
         """

@@ -101,7 +101,11 @@ def _read(
 
 
 def _reduced_rows(rows: Any, how: Reduction) -> Iterator[Any]:
-    """:param rows: an Arrow batch of one broker; not empty."""
+    """
+    Yield the packed rows of a batch, and the rows of its reduction.
+
+    :param rows: an Arrow batch of one broker; not empty.
+    """
     yield filled({"kind": PACKED, "data": pack(rows, STORED)}, SCHEMA)
     yield from how.rows(rows)
 

@@ -82,7 +82,9 @@ def all_faults(frame: DataFrame, faults: Sequence[Column], **given: Column) -> D
 
 def sentence(text: str, **values: Column | str) -> Column:
     """
-    Return a text in which `{name}` is replaced by the column `name`, or by the value given for it.
+    Return a text in which `{name}` is replaced by the value of the column `name`.
+
+    :param values: other columns, or names of columns, for some of the names.
     """
     parts: list[Column] = []
     rest = text

@@ -144,6 +144,8 @@ class LogComparison:
         same = next(at for at, (ours, theirs) in enumerate(pairs) if ours != theirs)
         self.place += same
         self._cut = self._common_end()
+        # Collect from the start of the record: only a whole record of the master proves that it has
+        # another one there, and not a bad sector.
         self._theirs += self._log.read(self._cut, self.place - self._cut)
         self._judge(body[same:])
         return body[:0]

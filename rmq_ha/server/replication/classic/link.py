@@ -420,7 +420,7 @@ class ClassicLink(MasterLink[ClassicReplica]):
         self._connect_after(RETRY_SECONDS)
 
     def _tell_alone(self) -> None:
-        name = self._configuration.broker.broker_name
+        name = self._configuration.broker.broker_name or "(not set)"
         if self.address is None:
             why = f"no name server knows a master of brokerName={name}: is that name right?"
         else:

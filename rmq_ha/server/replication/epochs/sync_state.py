@@ -302,9 +302,13 @@ class SyncState:
         if self._waits_for_all:
             counted, needed = union, len(union)
         else:
+            # While a change of the set is under way, the controller may have accepted it already.
+            # Only members of both sets count, so that each of the two sets that may elect has the
+            # bytes.
             counted = self._certain
             needed = max(1, min(self._settings.in_sync_replicas, len(union)))
         acks = (self.acked(broker_id) for broker_id in counted)
         known = sorted((ack for ack in acks if ack is not None), reverse=True)
+        # It never falls: consumers may have read up to it.
         if len(known) >= needed:
             self.confirm_offset = max(self.confirm_offset, min(known[needed - 1], self._end))

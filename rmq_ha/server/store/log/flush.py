@@ -150,6 +150,7 @@ class CommitLogFlusher:
         """Begin a flush; return False if the files cannot be opened, which is tried again soon."""
         self._wanted = False
         log, row = self._log, self._log.row
+        # Read before the sync begins: it does not cover what is appended while it runs.
         target, newest = log.max_offset, log.last_store_timestamp
         try:
             files = [

@@ -122,9 +122,7 @@ def test_the_log_says_once_a_minute_who_is_refused(gate):
         globalLogPublisher.removeObserver(lines.append)
     (line,) = [line for line in lines if "is refused" in (line.get("log_format") or "")]
     told = line["log_format"].format(**line)
-    assert (
-        told == "a connection of 127.0.0.1 is refused by maxConnectionsPerIp: 1 of None are taken"
-    )
+    assert told == "a connection of 127.0.0.1 is refused by maxConnectionsPerIp: 1 are open"
 
 
 def test_a_service_hears_when_its_port_begins_and_ends():

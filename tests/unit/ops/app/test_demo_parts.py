@@ -66,7 +66,7 @@ def test_what_is_missing_is_said(told: Told) -> None:
     is_good, text = told.verdict()
     assert not is_good
     assert "acknowledged but missing: 2; repeated: 0" in text
-    assert f"FAILED: lost [{SENT}, {SENT + 7}]" in text
+    assert f"FAILED: lost {SENT}, {SENT + 7}" in text
     assert "nothing that was acknowledged" not in text
 
 
