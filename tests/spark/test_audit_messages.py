@@ -363,9 +363,8 @@ def test_what_was_delayed_or_sent_back_comes_to_its_topic(spark: Any) -> None:
     rows += [Row("t", 0, 0, "came"), Row("t", 1, 0, "came later"), Row("u", 0, 0, "lost")]
     rows += [Row("%RETRY%g", 0, 0, "back"), Row("%RETRY%g", 0, 1, "back, too")]
     rows += [Row("t", 0, 1, "just came", T0 + 9_000)]
-    missing = delays.undelivered(
-        spark.createDataFrame(delayed, late), log(spark, rows), {("", 2): 1}, T0 + 5_000
-    )
+    copied = delays.with_copies(spark.createDataFrame(delayed, late), log(spark, rows))
+    missing = delays.undelivered(copied, {("", 2): 1}, T0 + 5_000)
     told = delays.delay_findings(missing).collect()
     assert {(row.code, row.msgId, row.queueId, row.queueOffset) for row in told} == {
         ("DELAY_NOT_DELIVERED", "lost", 1, 1),
@@ -464,7 +463,8 @@ def test_ledgers_of_every_spelling(spark: Any, tmp_path: Path) -> None:
     assert set(rows) == {"A", "B", "C", "D"}
     assert read.unusable == 2
     assert rows["A"].atMs == rows["D"].atMs == T0
-    assert (rows["C"].queueId, rows["C"].queueOffset, rows["C"].topic) == (1, 7, None)
+    assert (rows["C"].queueId, rows["C"].queueOffset, rows["C"].topic) == (1, 8, None)
+    assert rows["B"].queueOffset == 7, "a batch has the offset of its first message"
     parquet = tmp_path / "given"
     spark.sql(
         "select 'g' as group, 't' as topic, 'A' as msgId, timestamp_millis(1700000000000L)"

@@ -37,7 +37,7 @@ _BROKERS = pa.schema(
         ("exitCode", pa.int32()),
         ("verdict", pa.string()),
         *((name, pa.int64()) for name in ("compared", "differing", "fetched", "left")),
-        ("oldestLook", pa.timestamp("ms", "UTC")),
+        ("oldestLook", pa.timestamp("us", "UTC")),
     ]
 )
 _ROWS = pa.schema(
@@ -123,7 +123,7 @@ def _row(
     told = judge(replicas, Limits(), patience, now_ms, twice)
     findings = [dict(zip(COLUMNS, finding_row(finding), strict=True)) for finding in told.findings]
     own = {"safe": told.is_safe, "exitCode": int(told.outcome), "findings": findings}
-    own["oldestLook"] = told.oldest_look or None
+    own["oldestLook"] = told.oldest_look * 1000 or None
     return told._asdict() | own
 
 

@@ -92,17 +92,20 @@ class OfflineQueue:
     @cached_property
     def written_offset(self) -> int:
         """Offset after the last unit that was written, whatever the log holds."""
-        if not self.row:
-            return 0
-        last = self.row[-1]
+        ends = (self._written_in(file) for file in reversed(self.row))
+        first = self.row[0].base // UNIT_SIZE if self.row else 0
+        return next((end for end in ends if end is not None), first)
+
+    def _written_in(self, file: RowFile) -> int | None:
+        """Return the offset after a file's last unit; None: nothing is written in the file."""
         at = 0
-        while at < last.size:
-            data = bytes(self._bytes(last, at, min(_CHUNK, last.size - at)))
+        while at < file.size:
+            data = bytes(self._bytes(file, at, min(_CHUNK, file.size - at)))
             written = count_valid(data)
             at += written * UNIT_SIZE
             if not written or written < len(data) // UNIT_SIZE:
                 break
-        return (last.base + at) // UNIT_SIZE
+        return (file.base + at) // UNIT_SIZE if at else None
 
     @cached_property
     def max_offset(self) -> int:

@@ -39,17 +39,18 @@ def sample_log(
     count, bad, first = 0, 0, ""
     for queue, offset in _spread(queues, most):
         unit = queue.unit(offset)
-        if unit is None or unit[1] <= 0 or unit[1] == FILLER_SIZE:
+        if unit is None or unit[1] == FILLER_SIZE:
             continue
         at, size, _ = unit
         if any(hole.start < at + size and at < hole.end for hole in holes):
             continue
         count += 1
-        reason = _fault_of(bytes_at(at, min(size, MAX_RECORD_SIZE)), at, size, queue, offset)
+        reason = _fault_of(bytes_at, unit, queue, offset)
         if reason:
             bad += 1
-            name = f"message {offset} of queue {queue.queue_id} of {queue.topic}"
-            first = first or f"{name}, at {at} of the log: {reason}"
+            first = (
+                first or f"message {offset} of queue {queue.queue_id} of {queue.topic}: {reason}"
+            )
     if not bad:
         return LogSample(count)
     return LogSample(count, (f"{bad} of {count} messages that were read are damaged; {first}",))
@@ -69,18 +70,23 @@ def _spread(queues: Sequence[OfflineQueue], most: int) -> Iterator[tuple[Offline
         yield queue, queue.max_offset - (ends[number] - place)
 
 
-def _fault_of(data: bytes, at: int, size: int, queue: OfflineQueue, offset: int) -> str:
-    """Return what is wrong with the record of a queue's entry; empty: nothing."""
+def _fault_of(
+    bytes_at: BytesAt, unit: tuple[int, int, int], queue: OfflineQueue, offset: int
+) -> str:
+    """Return what is wrong with a queue's entry or its record; empty: nothing."""
+    at, size, _ = unit
+    if size <= 0:
+        return "the queue has no entry for it"
     try:
-        record = decode_record(data, check_crc=True)
+        record = decode_record(bytes_at(at, min(size, MAX_RECORD_SIZE)), check_crc=True)
     except CorruptRecord as error:
-        return str(error)
+        return f"{error} (physical offset {at})"
     if record.physical_offset != at or record.size != size:
-        return f"a record of {record.size} bytes of offset {record.physical_offset} stands there"
+        return f"at {at} stands a record of {record.size} bytes, of offset {record.physical_offset}"
     home = record.topic, record.queue_id, record.queue_offset
     if home == (queue.topic, queue.queue_id, offset) or _is_in_several(record, queue.topic):
         return ""
-    return f"message {home[2]} of queue {home[1]} of {home[0]} stands there"
+    return f"at {at} stands message {home[2]} of queue {home[1]} of {home[0]}"
 
 
 def _is_in_several(record: Record, topic: str) -> bool:

@@ -150,6 +150,16 @@ def test_a_batch_has_several_ids() -> None:
     assert sum(row["n"] for row in rows if row["kind"] == COUNT) == 3
 
 
+def test_what_one_row_says_of_a_batch_is_of_no_single_message() -> None:
+    """One CRC for two hundred messages made two hundred changed bodies."""
+    row = {"topic": "t", "queueId": 1, "queueOffset": 7, "bodyCrc": 5, "keys": "k"}
+    batch, (alone,) = rows_of({**row, "msgId": "A,B,C"}), rows_of({**row, "msgId": "D"})
+    assert [told["queueOffset"] for told in batch] == [7, 8, 9]
+    assert not any("bodyCrc" in told or "keysHash" in told for told in batch)
+    assert (alone["queueOffset"], alone["bodyCrc"]) == (7, 5)
+    assert "keysHash" in alone
+
+
 @pytest.mark.parametrize(
     ("scope", "ids"),
     [

@@ -10,7 +10,14 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.host import files as module
-from rmq_ha.base.host.files import ArrowFiles, LocalFiles, files_of, is_same_directory
+from rmq_ha.base.host.files import (
+    ArrowFiles,
+    LocalFiles,
+    files_of,
+    identity_of,
+    is_same_directory,
+    remove,
+)
 from rmq_ha.base.store_files import Files
 from rmq_ha.base.store_format.checkpoint import CheckpointTimes
 from rmq_ha.base.store_format.commitlog import encode_blank
@@ -264,3 +271,19 @@ def test_a_link_to_a_masters_store_is_no_slave(tmp_path: Path) -> None:
     assert not is_same_directory(master, str(tmp_path / "b"))
     assert not is_same_directory(master, str(tmp_path / "none"))
     assert is_same_directory("s3://x/a/", "s3://x/a")
+
+
+def test_an_identity_is_that_of_the_directory_a_path_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    assert identity_of(str(tmp_path / "a")) == identity_of(f"file://{tmp_path}/b") != ""
+    assert identity_of(str(tmp_path / "a")) != identity_of(str(tmp_path))
+    assert identity_of(str(tmp_path / "none")) == identity_of("s3://x/a") == ""
+
+
+def test_a_file_is_removed_once_and_by_any_file_system(tmp_path: Path) -> None:
+    for place in (str(tmp_path / "a"), f"file://{tmp_path}/a"):
+        (tmp_path / "a").touch()
+        remove(place)
+        remove(place)
+        assert not (tmp_path / "a").exists()
