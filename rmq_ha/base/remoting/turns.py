@@ -60,7 +60,11 @@ class Turns:
             self._begin(now)
         own, of_host = self._config.turn_millis, self._config.turn_millis_per_ip
         share = own / 1000 if own else inf
-        return min(share, of_host / 1000 - self._used.get(host, 0.0)) if of_host else share
+        if of_host:
+            left = of_host / 1000 - self._used.get(host, 0.0)
+            if left < share:
+                return left
+        return share
 
     def note_turn(self, host: str, seconds: float) -> None:
         """Note for how many seconds a connection of an address was served."""

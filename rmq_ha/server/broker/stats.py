@@ -73,7 +73,8 @@ class _Latencies:
         if now_ms >= self._period_ends_ms:
             self.turn_over(now_ms)
         self._now[bisect_right(_BUCKETS_FROM_MS, elapsed_ms)] += count
-        self.max_ms = max(self.max_ms, elapsed_ms)
+        if elapsed_ms > self.max_ms:
+            self.max_ms = elapsed_ms
 
     def turn_over(self, now_ms: int) -> None:
         """Start a new minute if the old one is over."""

@@ -37,7 +37,7 @@ class FeedBase:
 
     :ivar requested: the physical offset in the first report; None: no report has come.
     :ivar sent: end of the bytes that were sent; the next frame starts here.
-    :ivar has_sent_all: see `FeedCore`.
+    :ivar has_sent_all: see `FeedCore`. The slave can then be sent all that it needs.
     :ivar acked: physical offset up to which the slave says that it holds the log.
     """
 

@@ -224,7 +224,8 @@ class FeedProtocol(_TimedConnection, Generic[F]):
         if not self._is_introduced and feed.is_introduced:
             self._is_introduced = True
             self._owner.slave_introduced(self)
-        self.push(now)
+        if not feed.has_sent_all:
+            self.push(now)
         if reports:
             self._owner.slave_reported(self, reports, now)
 

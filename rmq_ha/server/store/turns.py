@@ -48,7 +48,8 @@ class TurnWatch:
         self._waits.append(seconds if self._is_queue else 0.0)
         self.shortest = min(self._waits) if self._is_queue else 0.0
         self._at = now
-        self._sends.clear()
+        if self._sends:
+            self._sends.clear()
         self._is_queue = False
 
     def waiting_ms(self, now: float) -> int:

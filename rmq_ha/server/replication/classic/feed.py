@@ -157,6 +157,9 @@ class Feed(FeedBase):
             if offset is None:
                 return False
             self._last_read = now
+            heartbeat = self._last_write + self._store.ha_send_heartbeat_interval / 1000
+            is_unchanged = self.sent == self._log.max_offset and now < heartbeat
+            self.has_sent_all = self.has_sent_all and is_unchanged
             return self._reported(offset)
         words = self._reader.receive_all(data)
         if not words:
@@ -188,13 +191,14 @@ class Feed(FeedBase):
             raise self._doubt
         if self.requested is None:
             self._begin(offset)
-        elif not 0 <= offset <= max(self.sent, self.requested):
+        elif not (0 <= offset <= self.sent or 0 <= offset <= self.requested):
             raise ReplicationError(
                 f"the slave acknowledges {offset}, but was sent bytes up to {self.sent}"
             )
         if offset > self.sent:
             return True
-        self.acked = max(self.acked, offset)
+        if offset > self.acked:
+            self.acked = offset
         if self.requested is not None and offset > self.requested:
             self.vouched = self.acked
         return True
@@ -237,6 +241,7 @@ class Feed(FeedBase):
         place, window = greeting.place, greeting.window
         low, end = max(int(self._log.min_offset), 0), int(self._log.max_offset)
         self._beats_left = _END_BEATS
+        self.has_sent_all = False
         if place <= end and place - window < low:
             return
         self.requested, self._doubt, self.base = place, None, place

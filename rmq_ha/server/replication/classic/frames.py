@@ -62,11 +62,13 @@ class ReportReader:
         """
         Return the last complete report, which replaces the earlier ones; None if none is complete.
         """
-        is_one = len(data) == REPORT_SIZE and not self._rest
-        words = data if is_one else self._whole_words(data)
+        offset: int
+        if len(data) == REPORT_SIZE and not self._rest:  # nearly always
+            (offset,) = _REPORT.unpack(data)
+            return offset
+        words = self._whole_words(data)
         if not words:
             return None
-        offset: int
         (offset,) = _REPORT.unpack_from(words, len(words) - REPORT_SIZE)
         return offset
 

@@ -197,7 +197,7 @@ class HAService:
         claimed, vouched = None, 0
         for connection in self._feeds:
             feed = connection.feed
-            if feed.is_serving:
+            if feed.has_sent_all or feed.is_serving:
                 if claimed is None or feed.acked > claimed:
                     claimed = feed.acked
                 if feed.vouched > vouched:
@@ -331,8 +331,9 @@ class HAService:
         if feed.ceiling is not None and feed.common is Common.UNKNOWN:
             feed.ceiling = None
             self._ahead.forget(connection.peer_host)
-        if is_serving := feed.is_serving:
-            self._best_acked = max(self._best_acked or 0, feed.acked)
+        if is_serving := feed.has_sent_all or feed.is_serving:
+            if self._best_acked is None or feed.acked > self._best_acked:
+                self._best_acked = feed.acked
             for decided in self._waiting.reached(feed.vouched, feed.base):
                 decided(PutMessageStatus.PUT_OK, now)
         if not (is_serving and feed.stage is Stage.CAUGHT_UP) and feed.advance_stage():

@@ -267,10 +267,12 @@ class CommitLog:
         """
         if not self.row.starts or not self.row.starts[0] <= physical_offset < self.max_offset:
             return b""
+        if physical_offset == self._tail_start:  # what was just written, of one file
+            size = len(self._tail)
+            if size <= limit and physical_offset + size == self.max_offset:
+                return self._tail
         start = physical_offset - physical_offset % self.file_size
         end = min(physical_offset + limit, start + self.file_size, self.max_offset)
-        if physical_offset == self._tail_start and end - physical_offset == len(self._tail):
-            return self._tail
         try:
             return self.row.file(start).pread(end - physical_offset, physical_offset - start)
         except OSError as error:
