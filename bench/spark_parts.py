@@ -161,10 +161,10 @@ def job(
 def scan(store: str, cores: str, repeats: str) -> dict[str, Any]:
     """Each set of columns through Spark: best seconds and processor seconds of them, and rows."""
     from rmq_ha.lake.spark.host.session import start_session
-    from rmq_ha.lake.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, struct_of
+    from rmq_ha.lake.spark.source.schema import COLUMNS, struct_of
 
     spark = start_session("rmq-ha bench", master=f"local[{cores}]")
-    kinds = MESSAGE_COLUMNS | ON_REQUEST
+    kinds = COLUMNS
     found: dict[str, Any] = {}
     for name, columns in SETS.items():
         schema = struct_of({column: kinds[column] for column in columns})

@@ -109,6 +109,7 @@ LAYERS = {
     "rmq_ha.ops.offline": 2,
     "rmq_ha.ops.offsets": 4,
     "rmq_ha.ops.app": 5,
+    "rmq_ha.lake.frames": 4,
     "rmq_ha.lake.scan": 4,
     "rmq_ha.lake.spark": 5,
     "rmq_ha.testing": ASIDE,

@@ -64,7 +64,7 @@ TESTS = {
         "server/namesrv/test_access.py",
     ],
     "ops/admin/": ["ops/admin"],
-    "ops/admin/verify_offsets.py": ["ops/offsets/test_verify_offsets_command.py", "ops/admin"],
+    "ops/admin/snapshot.py": ["ops/offsets/test_verify_offsets_command.py", "ops/admin"],
     "ops/app/": [
         "ops/app",
         "../page/test_api.py",
@@ -151,7 +151,7 @@ NOT_SAMPLED = {
             "lake/spark/offsets/history.py",
             "lake/spark/offsets/job.py",
             "lake/spark/replica/job.py",
-            "lake/spark/spreading.py",
+            "lake/spark/host/engine.py",
         ),
         "it makes plans, which only a session of Spark runs (tests/spark): a fault would cost one",
     ),

@@ -69,3 +69,29 @@ def spark() -> Iterator[Any]:
     session = start_session("rmq-ha tests", master="local[2]", conf=conf)
     yield session
     session.stop()
+
+
+@pytest.fixture(params=["spark", "here"])
+def engine(request: pytest.FixtureRequest) -> Any:
+    """Each engine on its turn: the rules stand once, and both of them run them."""
+    if request.param == "spark":
+        from rmq_ha.lake.spark.host.engine import SparkEngine
+
+        return SparkEngine(request.getfixturevalue("spark"))
+    from rmq_ha.lake.spark.host.duck import DuckEngine
+    from rmq_ha.lake.spark.source.messages import messages
+
+    return DuckEngine(messages)
+
+
+@pytest.fixture(params=["rmqha-spark", "rmqha-admin"])
+def command(request: pytest.FixtureRequest) -> Any:
+    """Either command, in this process; `rmqha-spark` uses the session that is there."""
+    if request.param == "rmqha-admin":
+        from rmq_ha.ops.admin.main import main as admin
+
+        return admin
+    from rmq_ha.lake.spark.cli import main
+
+    request.getfixturevalue("spark")
+    return main

@@ -17,8 +17,8 @@ class FakeJob:
 
     name = "test"
 
-    def __init__(self, spark: Any, now_ms: int | None = None) -> None:
-        self.spark = spark
+    def __init__(self, engine: Any, now_ms: int | None = None) -> None:
+        self.engine = engine
         self.client = ClientConfig()
         self.notes: list[str] = []
         self._now_ms = now_ms

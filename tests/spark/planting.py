@@ -34,25 +34,28 @@ class Said(NamedTuple):
 
 
 def _said(result: JobResult) -> Said:
-    return Said(result, [Finding(*row) for row in result.findings.collect()])
+    rows = result.findings
+    return Said(
+        result, list(rows if isinstance(rows, list) else map(Finding._make, rows.collect()))
+    )
 
 
-def replica(spark: Any, master: Path, slave: Path, **given: Any) -> Said:
+def replica(engine: Any, master: Path, slave: Path, **given: Any) -> Said:
     """verify-replica."""
-    return _said(verify_replica(FakeJob(spark, NOW), settings_of(master, slave, **given)))
+    return _said(verify_replica(FakeJob(engine, NOW), settings_of(master, slave, **given)))
 
 
-def offsets(spark: Any, master: Path, slave: Path) -> Said:
+def offsets(engine: Any, master: Path, slave: Path) -> Said:
     """verify-offsets, of stores at rest."""
     places = [StorePlace(str(one)) for one in (master, slave)]
     pairings = look_at_pair(ClientConfig(), places, Patience(0, 0))
-    return _said(verify_offsets(spark, pairings, Limits()))
+    return _said(verify_offsets(lambda: engine, pairings, Limits()))
 
 
-def messages(spark: Any, store: Path, **given: Any) -> Said:
+def messages(engine: Any, store: Path, **given: Any) -> Said:
     """audit-messages."""
     from rmq_ha.lake.spark.audit.job import audit
     from rmq_ha.lake.spark.audit.stored_rows import AuditRequest
 
-    job: Any = FakeJob(spark, NOW)
+    job: Any = FakeJob(engine, NOW)
     return _said(audit(job, AuditRequest(places=[StorePlace(str(store))], **given)))

@@ -16,13 +16,13 @@ from tests.spark.jobs import FakeJob
 Row = dict[str, Any]
 
 
-def told(spark: Any, store: Path, folder: Path, **ledgers: Sequence[Row]) -> Counter[Any]:
+def told(engine: Any, store: Path, folder: Path, **ledgers: Sequence[Row]) -> Counter[Any]:
     """Audit a store; return the errors and warnings by code, topic and queue offset."""
     given = {}
     for name, rows in ledgers.items():
         given[name] = str(folder / f"{name}.jsonl")
         Path(given[name]).write_text("\n".join(map(json.dumps, rows)))
-    job: Any = FakeJob(spark, START_MS)
+    job: Any = FakeJob(engine, START_MS)
     result = audit(job, AuditRequest(places=[StorePlace(str(store))], **given))
     rows = result.findings.where("severity <> 'INFO'").select("code", "topic", "queueOffset")
     return Counter(map(tuple, rows.collect()))
@@ -42,7 +42,7 @@ def given(placed: Placed, **more: Any) -> Row:
     return {name: row[name] for name in row if name not in ("sentAt", "status", "keys")} | more
 
 
-def test_each_fault_is_one_finding(spark: Any, tmp_path: Path) -> None:
+def test_each_fault_is_one_finding(engine: Any, tmp_path: Path) -> None:
     store = BareStore(log_size=1 << 18)
     plain = [store.add(message) for message in ordinary(60)]
     produced, delivered = list(map(sent, plain)), list(map(given, plain))
@@ -88,11 +88,11 @@ def test_each_fault_is_one_finding(spark: Any, tmp_path: Path) -> None:
     store.delays = {2: 3, 14: 1}
     wanted += [("DELAY_NOT_DELIVERED", "SCHEDULE_TOPIC_XXXX", one.queue_offset) for one in lost]
     root = store.save(tmp_path / "store")
-    found = told(spark, root, tmp_path, produced=produced, delivered=delivered)
+    found = told(engine, root, tmp_path, produced=produced, delivered=delivered)
     assert found == Counter(wanted)
 
 
-def test_retention_and_one_stamp_of_tomorrow(spark: Any, tmp_path: Path) -> None:
+def test_retention_and_one_stamp_of_tomorrow(engine: Any, tmp_path: Path) -> None:
     """A ledger without times: what is below the first offset of its queue was deleted."""
     store = BareStore(log_size=1 << 14)
     plain = [store.add(message) for message in ordinary(200)]
@@ -112,7 +112,7 @@ def test_retention_and_one_stamp_of_tomorrow(spark: Any, tmp_path: Path) -> None
     last = plain[-1]
     produced.append(sent(last, sentAt=None, msgId="GONE", queueOffset=last.queue_offset - 1))
     produced.append(sent(last, sentAt=None, msgId="NOBODY_KNOWS", queueOffset=None))
-    found = told(spark, root, tmp_path, produced=produced)
+    found = told(engine, root, tmp_path, produced=produced)
     assert found == Counter(
         [
             ("CLOCK_BACK", None, None),

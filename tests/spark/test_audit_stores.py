@@ -12,6 +12,7 @@ from rmq_ha.base.model.topics import SCHEDULE_TOPIC
 from rmq_ha.lake.spark.audit.job import audit
 from rmq_ha.lake.spark.audit.reduction import of_stores
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest
+from rmq_ha.lake.spark.host.engine import SparkEngine
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.places import StorePlace
@@ -23,8 +24,8 @@ from tests.unit.lake.spark.recipes import answer_of
 SLOTS = 50
 
 
-def run(spark: Any, store: Path, **asked: Any) -> JobResult:
-    job: Any = FakeJob(spark, 1_800_000_000_000)
+def run(engine: Any, store: Path, **asked: Any) -> JobResult:
+    job: Any = FakeJob(engine, 1_800_000_000_000)
     return audit(job, AuditRequest(places=[StorePlace(str(store))], **asked))
 
 
@@ -63,13 +64,13 @@ def ledgers(rows: list[dict[str, Any]], directory: Path) -> tuple[str, str]:
 
 
 def test_a_healthy_store_holds_and_its_report_counts(
-    spark: Any, healthy: Path, tmp_path: Path
+    engine: Any, healthy: Path, tmp_path: Path
 ) -> None:
     """Delayed, transactional, retried and compressed messages, IPv6 hosts: no alarm."""
     rows = rows_of_log(healthy, None)
     sent, given = ledgers(rows, tmp_path)
     result = run(
-        spark, healthy, produced=sent, delivered=given, ordered=["g"], grace_ms=0,
+        engine, healthy, produced=sent, delivered=given, ordered=["g"], grace_ms=0,
         tags={"other": ["x"]},
     )  # fmt: skip
     assert result.outcome is Outcome.HOLDS, found(result)
@@ -79,7 +80,7 @@ def test_a_healthy_store_holds_and_its_report_counts(
     assert result.numbers["badCrc"] == 0
     assert result.numbers["bytes"] == sum(row["storeSize"] for row in rows)
     assert {row[0] for row in found(result)} <= {"DUPLICATE", "OPEN_HALF", "UNPRODUCED"}
-    windows = result.frames["windows"].collect()
+    windows = result.frames()["windows"].collect()
     assert sum(row.stored or 0 for row in windows) >= result.numbers["produced"]
     assert sum(row.delivered or 0 for row in windows) == result.numbers["produced"]
     assert next(section.title for section in result.sections) == "Topics"
@@ -91,7 +92,7 @@ def test_a_task_has_its_own_part_of_the_log_alone(spark: Any, healthy: Path) -> 
     def sent(split_size: int) -> tuple[int, list[int]]:
         given = {"splitSize": str(split_size)}
         asked = AuditRequest(places=[StorePlace(str(healthy))], options=given)
-        plan = of_stores(spark, asked)._jdf.queryExecution().analyzed()
+        plan = of_stores(SparkEngine(spark), asked).rows._jdf.queryExecution().analyzed()
         tasks = plan.child()
         if tasks.nodeName() == "Repartition":
             tasks = tasks.child()
@@ -107,7 +108,7 @@ def test_a_task_has_its_own_part_of_the_log_alone(spark: Any, healthy: Path) -> 
 
 
 def test_faults_are_found_where_they_were_planted(
-    spark: Any, healthy: Path, tmp_path: Path
+    engine: Any, healthy: Path, tmp_path: Path
 ) -> None:
     """Lost, lost behind the delay, stored twice at one offset and at two, exchanged, damaged."""
     image = StoreImage.load(healthy, SLOTS, [1_000, 2_000])
@@ -140,7 +141,7 @@ def test_faults_are_found_where_they_were_planted(
     store = tmp_path / "store"
     image.save(store)
     sent, _ = ledgers(rows_of_log(healthy, None), tmp_path)
-    result = run(spark, store, produced=sent, grace_ms=0)
+    result = run(engine, store, produced=sent, grace_ms=0)
     offsets = {number: records[number].queue_offset for number in of_queue}
     others = ("LOST", "OPEN_HALF", "UNPRODUCED", "CLOCK_BACK")  # back by what was exchanged
     codes = {row for row in found(result) if row[0] not in others}
@@ -154,14 +155,14 @@ def test_faults_are_found_where_they_were_planted(
     }
     assert result.outcome is Outcome.VIOLATED
     # Without a ledger the store is reduced where it is read: the same is found.
-    plain = run(spark, store)
+    plain = run(engine, store)
     gap = ("GAP", "TopicB", 1, offsets[lost])
     assert {row for row in found(plain) if row[0] not in others} == codes | {gap}
     for name in ("stored", "bytes", "queues", "badCrc", "oldestMs", "newestMs", "beginsAtZero"):
         assert plain.numbers[name] == result.numbers[name], name
     ours, theirs = (
         {(row.topic, row.window): (row.stored, row.bytes, row.bornToStoredP99)
-         for row in each.frames["windows"].where("stored is not null").collect()}
+         for row in each.frames()["windows"].where("stored is not null").collect()}
         for each in (plain, result)
     )  # fmt: skip
     assert ours == theirs
@@ -174,7 +175,7 @@ def test_faults_are_found_where_they_were_planted(
 
 
 def test_times_that_no_clock_has_shown_are_no_reason_to_fail(
-    spark: Any, healthy: Path, tmp_path: Path
+    engine: Any, healthy: Path, tmp_path: Path
 ) -> None:
     """A producer may say any time of birth, and the bytes of a time may be damaged."""
     image = StoreImage.load(healthy, SLOTS, [1_000, 2_000])
@@ -190,14 +191,14 @@ def test_times_that_no_clock_has_shown_are_no_reason_to_fail(
     image.save(tmp_path / "store")
     sent, given = ledgers(rows_of_log(healthy, None), tmp_path)
     for asked in {}, {"produced": sent, "delivered": given}:
-        result = run(spark, tmp_path / "store", **asked)
+        result = run(engine, tmp_path / "store", **asked)
         (damaged,) = result.findings.where("code = 'BAD_CRC'").collect()
         assert (damaged.topic, damaged.observedAt) == ("TopicB", None)
-        assert sum(row.stored or 0 for row in result.frames["windows"].collect()) > 100
+        assert sum(row.stored or 0 for row in result.frames()["windows"].collect()) > 100
 
 
 def test_what_is_delayed_or_half_sent_is_not_lost(
-    spark: Any, healthy: Path, tmp_path: Path
+    engine: Any, healthy: Path, tmp_path: Path
 ) -> None:
     """A ledger names the real topic; the message lies in a topic of the broker's for the time."""
     rows = [row for row in rows_of_log(healthy, None) if "REAL_TOPIC" in row["properties"]]
@@ -206,13 +207,13 @@ def test_what_is_delayed_or_half_sent_is_not_lost(
     lines = [{"topic": topic, "msgId": name} for name in [*there, "NEVER"]]
     sent = tmp_path / "sent.json"
     sent.write_text("\n".join(map(json.dumps, lines)))
-    result = run(spark, healthy, produced=str(sent), topics=(topic,), grace_ms=0)
+    result = run(engine, healthy, produced=str(sent), topics=(topic,), grace_ms=0)
     lost = result.findings.where("code = 'LOST'").collect()
     assert [row.msgId for row in lost] == ["NEVER"]
 
 
-def test_nothing_is_no_answer(spark: Any, tmp_path: Path) -> None:
+def test_nothing_is_no_answer(engine: Any, tmp_path: Path) -> None:
     nothing = tmp_path / "none"
     (nothing / "commitlog").mkdir(parents=True)
     with pytest.raises(CannotDecide):
-        run(spark, nothing)
+        run(engine, nothing)

@@ -49,7 +49,7 @@ def stored_later(store: Path, numbers: Iterable[int], ms: int) -> None:
         change(file, at + 56, pack(">q", stored + ms))
 
 
-def test_faults_of_many_kinds_in_one_store_are_a_finding_each(spark: Any, tmp_path: Path) -> None:
+def test_faults_of_many_kinds_in_one_store_are_a_finding_each(engine: Any, tmp_path: Path) -> None:
     """Only of the forged body, the commit and what was lost does the ledger know."""
     store, _ = equal_pair(tmp_path)
     ledger = tmp_path / "produced.jsonl"
@@ -67,7 +67,7 @@ def test_faults_of_many_kinds_in_one_store_are_a_finding_each(spark: Any, tmp_pa
     give_another_id(store, b"%RETRY%CG_fixture", SENT_BACK)
     stored_later(store, range(damaged + 40, damaged + 45), -3_600_000)
     stored_later(store, [len(each) - 1], 600_000)  # all that was due was due long before
-    said = messages(spark, store, produced=str(ledger))
+    said = messages(engine, store, produced=str(ledger))
     found = {(one.code, one.msg_id) for one in said.errors}
     # What was delayed for longer is due now, too, and this log ends before it came.
     others = {("DELAY_NOT_DELIVERED", key.decode()) for key in delayed.values() if key != late}

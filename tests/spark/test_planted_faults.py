@@ -137,26 +137,26 @@ def test_there_are_enough(writers: dict[str, Writer]) -> None:
 
 @WRITERS
 def test_nothing_is_wrong_with_what_was_not_harmed(
-    spark: Any, harmed: Callable[[str, str], Harmed], writer: str
+    engine: Any, harmed: Callable[[str, str], Harmed], writer: str
 ) -> None:
     """The proof that what is found otherwise was planted."""
     pair = harmed(writer, "nothing")
-    said = replica(spark, pair.master, pair.slave)
+    said = replica(engine, pair.master, pair.slave)
     assert said.findings == []
     assert said.result.outcome == 0
     assert said.result.verdict.startswith("replica identical over [0, ")
-    said = offsets(spark, pair.master, pair.slave)
+    said = offsets(engine, pair.master, pair.slave)
     assert said.errors == []
     assert said.result.outcome == 0
 
 
 @WRITERS
 def test_faults_in_their_places(
-    spark: Any, harmed: Callable[[str, str], Harmed], writer: str
+    engine: Any, harmed: Callable[[str, str], Harmed], writer: str
 ) -> None:
     """Bits, lost pages, queue entries, keys, and a torn tail, dozens in one store."""
     pair = harmed(writer, "in_place")
-    said = replica(spark, pair.master, pair.slave)
+    said = replica(engine, pair.master, pair.slave)
     check(said, pair.planted)
     assert said.result.outcome == 1
     first = min(one.physical_offset or 0 for one in pair.planted if one.codes == ("LOG_DIFFERS",))
@@ -166,21 +166,21 @@ def test_faults_in_their_places(
 
 @WRITERS
 def test_faults_that_move_all_that_follows(
-    spark: Any, harmed: Callable[[str, str], Harmed], writer: str
+    engine: Any, harmed: Callable[[str, str], Harmed], writer: str
 ) -> None:
     """Messages lost, doubled and swapped; the slave's queues and index fit its own log."""
     pair = harmed(writer, "shifting")
-    said = replica(spark, pair.master, pair.slave)
+    said = replica(engine, pair.master, pair.slave)
     check(said, pair.planted)
     assert {"RECORD_LOST", "RECORD_DUPLICATED", "RECORD_MOVED"} <= said.codes
 
 
 def test_the_audit_of_messages_finds_them_in_one_store(
-    spark: Any, writers: dict[str, Writer], harmed: Callable[[str, str], Harmed]
+    engine: Any, writers: dict[str, Writer], harmed: Callable[[str, str], Harmed]
 ) -> None:
     """Without the other side: numbers of a queue that are missing, and keys that are doubled."""
     pair = harmed("java", "shifting")
-    said = messages(spark, pair.slave)
+    said = messages(engine, pair.slave)
     queues = writers["java"].master.queues
     for one in pair.planted:
         codes = log_faults.AUDIT_CODES.get((one.kind, one.variant))
@@ -196,10 +196,10 @@ def test_the_audit_of_messages_finds_them_in_one_store(
 
 
 @WRITERS
-def test_faults_in_tables(spark: Any, harmed: Callable[[str, str], Harmed], writer: str) -> None:
+def test_faults_in_tables(engine: Any, harmed: Callable[[str, str], Harmed], writer: str) -> None:
     """Offsets, groups, topics, versions, and the progress of delayed messages."""
     pair = harmed(writer, "tables")
-    said = offsets(spark, pair.master, pair.slave)
+    said = offsets(engine, pair.master, pair.slave)
     for one in pair.planted:
         there = [
             found

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 import venv
 from pathlib import Path
@@ -18,9 +17,9 @@ from rmq_ha.lake.spark.host import gateway
 from rmq_ha.lake.spark.host.java import Java, find_java, home_for_spark
 from rmq_ha.lake.spark.host.packing import write_zip
 from rmq_ha.lake.spark.host.session import StartingSession, spark_home, start_session
+from tests.kits.cluster_packages import link_cluster_packages
 
 ROOT = Path(__file__).parents[2]
-SITE = Path(sysconfig.get_paths()["purelib"])
 STORES = ROOT / "tests" / "fixtures" / "store"
 # What runs once is not worth compiling twice.
 LOCAL = ("--master", "local[1]", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1")
@@ -29,7 +28,7 @@ EXECUTORS = int(os.environ.get("RMQ_HA_SPARK_EXECUTORS", "1"))
 JOB = """
 import sys
 import click
-from rmq_ha.lake.spark.findings import FINDINGS, Finding
+from rmq_ha.ops.offsets.findings import Finding
 from rmq_ha.lake.spark.result import JobResult, Outcome
 from rmq_ha.lake.spark.running import job_options, run_job
 
@@ -52,7 +51,7 @@ def look(store):
         job.note(f"java {java}")
         for place in {row.place for row in seen}:
             job.note(f"rmq_ha {place}")
-        found = spark.createDataFrame([Finding("WARN", "SEEN", "")], FINDINGS)
+        found = [Finding("WARN", "SEEN", "")]
         return JobResult(found, Outcome.HOLDS, f"{sum(row.rows for row in seen)} messages")
     run_job("look", {"store": store}, body)
 
@@ -171,13 +170,11 @@ def test_without_any_java_the_one_from_pypi_runs_a_job(
 def test_executors_get_rmq_ha_from_a_zip_under_spark_submit_on_the_java_from_pypi(
     job: Path, store: Path, without_java: dict[str, str], packaged: Java, tmp_path: Path
 ) -> None:
-    """And the exit code comes through."""
+    """They have pyspark, pyarrow, numpy and pandas, as clusters do. The exit code comes through."""
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env" / "bin" / "python"
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    # Paths of a .pth file are not searched for .pth files: an editable rmq-ha stays out.
-    site = tmp_path / "env" / "lib" / version / "site-packages"
-    (site / "parent.pth").write_text(f"{SITE}\n")
+    link_cluster_packages(tmp_path / "env" / "lib" / version / "site-packages")
     tried = run([python, "-c", "import rmq_ha"], without_java, tmp_path)
     assert tried.stderr.endswith("No module named 'rmq_ha'\n")
     write_zip(str(tmp_path / "rmq_ha.zip"))
@@ -192,7 +189,9 @@ def test_executors_get_rmq_ha_from_a_zip_under_spark_submit_on_the_java_from_pyp
             *("--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"),
             *("--py-files", tmp_path / "rmq_ha.zip", job, store, "--strict"),
         ],
-        without_java | {"JAVA_HOME": str(java_home), "PYSPARK_PYTHON": str(python)},
+        without_java
+        | {"JAVA_HOME": str(java_home), "PYSPARK_PYTHON": str(python)}
+        | {"PYSPARK_DRIVER_PYTHON": sys.executable},
         tmp_path,
     )
     assert done.stdout.splitlines()[-1].startswith("187 messages"), done.stderr

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from rmq_ha.lake.spark.cli import main
 from tests.unit.lake.scan.fleet_kit import (
     BEHIND,
     FLIPPED,
@@ -35,14 +35,17 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(*arguments: Any) -> tuple[int, list[str]]:
-    """The command, in this process: it uses the session that is there."""
-    given = ["verify-fleet", "--quiet", "--max-skew", "0", "--max-age", "9999999h"]
-    done = CliRunner().invoke(main, [*given, *map(str, arguments)])
-    return done.exit_code, done.output.splitlines()
+@pytest.fixture
+def run(command: Any) -> Callable[..., tuple[int, list[str]]]:
+    def call(*arguments: Any) -> tuple[int, list[str]]:
+        given = ["verify-fleet", "--quiet", "--max-skew", "0", "--max-age", "9999999h"]
+        done = CliRunner().invoke(command, [*given, *map(str, arguments)])
+        return done.exit_code, done.output.splitlines()
+
+    return call
 
 
-def test_a_fleet(spark: Any, stores: Path, tmp_path: Path) -> None:
+def test_a_fleet(run: Any, stores: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, lines = run(stores / "facts", "--out", out)
     assert code == 1, lines
@@ -61,7 +64,7 @@ def test_a_fleet(spark: Any, stores: Path, tmp_path: Path) -> None:
     assert summary["numbers"]["fetched"] == sum(row["fetched"] for row in brokers.values())
 
 
-def test_ids_that_two_brokers_have(spark: Any, stores: Path) -> None:
+def test_ids_that_two_brokers_have(run: Any, stores: Path) -> None:
     code, lines = run(stores / "twice", "--ids")
     assert code == 3, lines
     assert any(line.startswith("WARN   NO_REPLICA") for line in lines)

@@ -156,13 +156,13 @@ def fail_over(pair: Pair, load: Load, *, crash: bool) -> None:
 class Watch:
     """Looks again and again, in three ways, and remembers alarms."""
 
-    def __init__(self, pair: Pair, spark: Any, past: str) -> None:
+    def __init__(self, pair: Pair, engine: Any, past: str) -> None:
         self.alarms: list[str] = []
         self.codes: Counter[str] = Counter()
         self.looks: Counter[str] = Counter()
         self.longest: Counter[str] = Counter()
         self._pair = pair
-        self._spark = spark
+        self._engine = engine
         self._past = past
 
     def look(self) -> None:
@@ -212,22 +212,22 @@ class Watch:
         if record:
             for item in (pairings[0].masters[-1], pairings[0].slave):
                 append(item, self._past)
-        return verify(self._spark, pairings, Limits())
+        return verify(lambda: self._engine, pairings, Limits())
 
     def _replica(self) -> JobResult:
         places = [StoreAt(str(item.store)) for item in (self._pair.master, self._pair.slave)]
         sizes = (int(BROKER["maxHashSlotNum"]), int(BROKER["maxIndexNum"]))
-        return verify_replica(FakeJob(self._spark), Settings(*places, index_sizes=sizes))
+        return verify_replica(FakeJob(self._engine), Settings(*places, index_sizes=sizes))
 
 
 @pytest.mark.skipif(not MINUTES, reason="RMQ_HA_SPARK_MINUTES=30 looks for so long")
-def test_a_healthy_pair_raises_no_alarm(spark: Any, tmp_path: Path) -> None:
+def test_a_healthy_pair_raises_no_alarm(engine: Any, tmp_path: Path) -> None:
     if JAVA and no_java():
         pytest.skip(no_java())
     past = str(tmp_path / "history")
     fail_overs = turns = 0
     with pair_in(tmp_path, java=JAVA) as pair, Load(pair) as load:
-        watch = Watch(pair, spark, past)
+        watch = Watch(pair, engine, past)
         end = time.monotonic() + MINUTES * 60
         changed = time.monotonic()
         while time.monotonic() < end:
@@ -248,6 +248,6 @@ def test_a_healthy_pair_raises_no_alarm(spark: Any, tmp_path: Path) -> None:
         f" {load.sent} messages, findings {dict(watch.codes)}, alarms {len(watch.alarms)};"
         f" troubles of clients {dict(load.troubles)}"
     )
-    offsets = history.offsets_over_time(history.read(spark, past))
+    offsets = history.offsets_over_time(history.read(engine, past))
     print(history.findings(offsets).groupBy("code", "severity").count().collect())
     assert not watch.alarms

@@ -192,7 +192,7 @@ def of_group(pairing: Pairing, topic: str, group: str) -> dict[int, Counted]:
     return found
 
 
-def one_trial(pair: Pair, number: int, random: Random, spark: Any) -> Forecast | None:
+def one_trial(pair: Pair, number: int, random: Random, engine: Any) -> Forecast | None:
     """None: the slave copied offsets between the forecast and the death of its master."""
     trial = Trial(pair, number, random)
     with trial.client:
@@ -215,8 +215,8 @@ def one_trial(pair: Pair, number: int, random: Random, spark: Any) -> Forecast |
             return None
         until(lambda: master_is_gone(trial.client), 20, "the route without the master")
         total = count_all(trial, pairing)
-        if spark is not None:
-            judge_with_spark(spark, pairing)
+        if engine is not None:
+            judge_by_the_job(engine, pairing)
         forecast = predict(pairing)
         others = [
             judge(case)
@@ -250,24 +250,24 @@ def master_is_gone(client: BlockingClient) -> bool:
     return broker is None or 0 not in broker.addresses
 
 
-def judge_with_spark(spark: Any, pairing: Pairing) -> None:
+def judge_by_the_job(engine: Any, pairing: Pairing) -> None:
     """The job says the same of what it sees."""
     from rmq_ha.lake.spark.offsets.job import verify
     from rmq_ha.ops.offsets.verdict import Limits
 
-    result = verify(spark, [pairing], Limits())
+    result = verify(lambda: engine, [pairing], Limits())
     said = predict(pairing)
     assert result.numbers["slaves"][pairing.slave.place] == said._asdict()
     assert f"{said.repeats} messages would be repeated" in result.verdict
 
 
-def test_repeats_are_forecast_exactly(pair: Pair, spark: Any) -> None:
+def test_repeats_are_forecast_exactly(pair: Pair, engine: Any) -> None:
     """Every group gets again what was said, and nothing else, and misses nothing."""
     random = Random(int(os.environ.get("RMQ_HA_SPARK_SEED", "1")))
     done: list[int] = []
     redone = 0
     while len(done) < TRIALS:
-        forecast = one_trial(pair, len(done), random, None if done else spark)
+        forecast = one_trial(pair, len(done), random, None if done else engine)
         if forecast is None:
             redone += 1
             continue

@@ -1,6 +1,7 @@
 """The command verify-replica: verdicts, exit codes, and what it writes."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from rmq_ha.lake.spark.cli import main
 from tests.spark.planting import replica
 from tests.unit.lake.spark.golden_stores import java_store
 from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, image_of
@@ -28,13 +28,16 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return java, folder / "s"
 
 
-def run(*arguments: Any) -> tuple[int, list[str]]:
-    """The command, in this process: it uses the session that is there."""
-    done = CliRunner().invoke(main, ["verify-replica", "--quiet", *map(str, arguments)])
-    return done.exit_code, done.output.splitlines()
+@pytest.fixture
+def run(command: Any) -> Callable[..., tuple[int, list[str]]]:
+    def call(*arguments: Any) -> tuple[int, list[str]]:
+        done = CliRunner().invoke(command, ["verify-replica", "--quiet", *map(str, arguments)])
+        return done.exit_code, done.output.splitlines()
+
+    return call
 
 
-def test_a_difference(spark: Any, stores: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_difference(run: Any, stores: tuple[Path, Path], tmp_path: Path) -> None:
     """Located to the byte, with both values; exit code 1; findings, summary and report."""
     out = tmp_path / "out"
     code, lines = run(*stores, "--out", out, "--index-sizes", "50,150")
@@ -54,10 +57,10 @@ def test_a_difference(spark: Any, stores: tuple[Path, Path], tmp_path: Path) -> 
     assert "Queues" in (out / "report.html").read_text()
 
 
-def test_a_killed_master_and_a_torn_slave(spark: Any, tmp_path: Path) -> None:
+def test_a_killed_master_and_a_torn_slave(engine: Any, tmp_path: Path) -> None:
     """What a start mends is a warning, and the rest is the same."""
     killed, torn = (java_store(name, tmp_path / name) for name in ("killed", "torn"))
-    said = replica(spark, killed, torn)
+    said = replica(engine, killed, torn)
     assert [(one.severity, one.code, one.physical_offset) for one in said.findings] == [
         ("INFO", "MASTER_AHEAD", 147840),
         ("WARN", "TORN_TAIL", 147840),
@@ -66,13 +69,13 @@ def test_a_killed_master_and_a_torn_slave(spark: Any, tmp_path: Path) -> None:
     assert said.result.outcome == 0
 
 
-def test_only_bytes(spark: Any, stores: tuple[Path, Path]) -> None:
+def test_only_bytes(run: Any, stores: tuple[Path, Path]) -> None:
     code, lines = run(*stores, "--check", "bytes", "--from", "1441")
     assert (code, lines) == (0, ["replica identical over [1441, 148251): 146810 bytes"])
 
 
 def test_what_cannot_be_decided_and_what_makes_no_sense(
-    spark: Any, stores: tuple[Path, Path], tmp_path: Path
+    run: Any, stores: tuple[Path, Path], tmp_path: Path
 ) -> None:
     java = stores[0]
     code, lines = run(java, tmp_path / "nowhere")

@@ -10,49 +10,48 @@ COMMANDS = {
     "verify-offsets": Lazy(
         "rmq_ha.lake.spark.offsets.command:verify_offsets",
         "Can I fail over now, and what would repeat or be lost?",
+        "spark",
     ),
     "verify-fleet": Lazy(
-        "rmq_ha.lake.spark.fleet:verify_fleet",
+        "rmq_ha.lake.spark.fleet_command:verify_fleet",
         "The same of all brokers, by what rmqha-scan keeps of their stores.",
+        "spark",
     ),
     "verify-replica": Lazy(
         "rmq_ha.lake.spark.replica.command:verify_replica",
         "Do two stores hold the same, to the byte?",
+        "spark",
     ),
     "audit-messages": Lazy(
         "rmq_ha.lake.spark.audit.command:audit_messages",
         "Was what was sent stored and delivered, once and in order?",
+        "spark",
     ),
     "archive": Lazy(
-        "rmq_ha.lake.spark.archive.command:archive", "Cold messages to Parquet, each exactly once."
+        "rmq_ha.lake.spark.archive.command:archive",
+        "Cold messages to Parquet, each exactly once.",
+        "spark",
     ),
     "replay": Lazy(
-        "rmq_ha.lake.spark.archive.command:replay", "Archived messages back into a topic."
+        "rmq_ha.lake.spark.archive.command:replay", "Archived messages back into a topic.", "spark"
     ),
     "snapshot": Lazy(
-        "rmq_ha.ops.admin.verify_offsets:snapshot", "Keep a broker's offsets for a history."
+        "rmq_ha.ops.admin.snapshot:snapshot", "Keep a broker's offsets for a history."
     ),
     "pack": Lazy(
-        "rmq_ha.lake.spark.tools:pack", "Write a zip of rmq-ha for spark-submit --py-files."
+        "rmq_ha.lake.spark.tools:pack",
+        "Write a zip of rmq-ha for spark-submit --py-files.",
+        "spark",
     ),
-    "java-home": Lazy("rmq_ha.lake.spark.tools:java_home", "The JAVA_HOME to run Spark with."),
+    "java-home": Lazy(
+        "rmq_ha.lake.spark.tools:java_home", "The JAVA_HOME to run Spark with.", "spark"
+    ),
 }
 _FAILED = 4
 
 
 class Jobs(Commands):
-    """Commands that print how to install Spark if it is missing."""
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Import and return a job; None: no job has this name."""
-        try:
-            return super().get_command(context, name)
-        except ModuleNotFoundError as missing:
-            package = (missing.name or "").partition(".")[0]
-            if package == "rmq_ha":
-                raise
-            click.echo(f"Error: {package} is not installed: pip install 'rmq-ha[spark]'", err=True)
-            context.exit(_FAILED)
+    """The jobs, whose exit codes are those of their answers."""
 
     def invoke(self, context: click.Context) -> Any:
         """

@@ -29,6 +29,12 @@ def meaning_of(error: BaseException) -> tuple[Outcome, str]:
         return Outcome.USAGE, error.format_message()
     if isinstance(error, CannotDecide):
         return Outcome.UNDECIDED, str(error)
+    if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("rmq_ha"):
+        package = (error.name or "").partition(".")[0]
+        return Outcome.FAILED, (
+            f"{package} is not installed: pip install 'rmq-ha[scan]', or 'rmq-ha[spark]' for"
+            " rmqha-spark"
+        )
     text = str(error)
     afar = _FROM_AFAR.search(text)
     if afar is not None:

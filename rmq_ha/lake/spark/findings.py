@@ -1,41 +1,45 @@
-"""Findings as rows of a DataFrame."""
+"""Findings as rows of a frame."""
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+import pyarrow as pa
 
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.columns import Column
+from rmq_ha.lake.frames.frame import DataFrame, Engine
 from rmq_ha.lake.scan.reducing import LATEST_MS
 from rmq_ha.ops.offsets.findings import COLUMNS, Finding
 
-_TYPES = {
-    "queueId": T.IntegerType(),
-    "physicalOffset": T.LongType(),
-    "queueOffset": T.LongType(),
-    "observedAt": T.TimestampType(),
+_KINDS = {
+    "queueId": ("int", pa.int32()),
+    "physicalOffset": ("bigint", pa.int64()),
+    "queueOffset": ("bigint", pa.int64()),
+    "observedAt": ("timestamp", pa.timestamp("us", "UTC")),
 }
-# The first three columns are never null.
-FINDINGS = T.StructType(
-    [
-        T.StructField(name, _TYPES.get(name, T.StringType()), at > 2)
-        for at, name in enumerate(COLUMNS)
-    ]
+_TEXT = ("string", pa.string())
+FINDINGS = pa.schema(
+    # The first three columns are never null.
+    [pa.field(name, _KINDS.get(name, _TEXT)[1], at > 2) for at, name in enumerate(COLUMNS)]
 )
 """The columns of every job's findings, in the order of `Finding`."""
 
 
-def finding_row(finding: Finding) -> tuple[Any, ...]:
+def row_of(finding: Finding) -> dict[str, Any]:
     """Return a finding as a row of `FINDINGS`."""
     at = finding.observed_at
-    return (*finding[:-1], None if at is None else datetime.fromtimestamp(at / 1000, UTC))
+    row = dict(zip(COLUMNS, finding, strict=True))
+    return row | {"observedAt": None if at is None or not 0 <= at <= LATEST_MS else at * 1000}
 
 
-def frame_of(spark: SparkSession, rows: Sequence[Finding]) -> DataFrame:
-    """Return findings of the driver as a DataFrame."""
-    return spark.createDataFrame([finding_row(finding) for finding in rows], FINDINGS)
+def table_of(rows: Iterable[Finding]) -> Any:
+    """Return findings as a `pyarrow.Table`."""
+    return pa.Table.from_pylist([row_of(finding) for finding in rows], FINDINGS)
+
+
+def frame_of(engine: Engine, rows: Iterable[Finding]) -> DataFrame:
+    """Return findings of this process as a frame."""
+    return engine.table(table_of(rows))
 
 
 def findings_of(frame: DataFrame, **given: Any) -> DataFrame:
@@ -48,7 +52,7 @@ def findings_of(frame: DataFrame, **given: Any) -> DataFrame:
     at = F.lit(given.get("observedAt")).cast("timestamp")
     given["observedAt"] = F.when(F.unix_millis(at).between(0, LATEST_MS), at)
     return frame.select(
-        *(F.lit(given.get(field.name)).cast(field.dataType).alias(field.name) for field in FINDINGS)
+        *(F.lit(given.get(name)).cast(_KINDS.get(name, _TEXT)[0]).alias(name) for name in COLUMNS)
     )
 
 

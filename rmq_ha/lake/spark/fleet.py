@@ -9,26 +9,27 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-import click
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from rmq_ha.base.host.files import absolute
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.frame import DataFrame, Engine
 from rmq_ha.lake.scan.fleet.facts import IDS, SUMS, ReplicaFacts, replicas_in
 from rmq_ha.lake.scan.fleet.judging import JudgingLimits, judge, seen_twice
-from rmq_ha.lake.spark.findings import FINDINGS, finding_row, findings_of
+from rmq_ha.lake.spark.findings import FINDINGS, findings_of, row_of
 from rmq_ha.lake.spark.result import JobResult, Table
-from rmq_ha.lake.spark.running import Job, job_options, run_job
-from rmq_ha.lake.spark.spreading import spread
-from rmq_ha.ops.offsets.command import DurationParam
-from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
+from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.verdict import Limits
 
 _SHOWN = 300
 _TWICE = 1000
-_TOPICS = "topic string, hour timestamp, messages long, bytes long, bad long"
+_TOPICS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("hour", pa.timestamp("us", "UTC")),
+        *((name, pa.int64()) for name in ("messages", "bytes", "bad")),
+    ]
+)
 _BROKERS = pa.schema(
     [
         ("broker", pa.string()),
@@ -40,40 +41,7 @@ _BROKERS = pa.schema(
         ("oldestLook", pa.timestamp("us", "UTC")),
     ]
 )
-_ROWS = pa.schema(
-    [*_BROKERS, ("findings", pa.list_(pa.struct(to_arrow_schema(FINDINGS, timezone="UTC"))))]
-)
-
-
-@click.command("verify-fleet")
-@click.argument("directory")
-@click.option("--max-skew", type=DurationParam(), default="20s", show_default=True,
-              help="How old the tables of a slave may be.")  # fmt: skip
-@click.option("--max-age", type=DurationParam(), default="24h", show_default=True,
-              help="How old the facts may be.")  # fmt: skip
-@click.option("--alone", multiple=True, metavar="BROKER",
-              help="A broker that has no slave on purpose; repeatable.")  # fmt: skip
-@click.option("--no-fetch", is_flag=True, help="Name the windows that differ, and read no store.")
-@click.option(
-    "--ids",
-    is_flag=True,
-    help="Look for two messages with the same id (facts made with rmqha-scan --ids).",
-)
-@job_options
-def verify_fleet(
-    directory: str, max_skew: int, max_age: int, alone: Sequence[str], no_fetch: bool, ids: bool
-) -> None:
-    """
-    Are all replicas the same, and can each broker fail over? By the facts in DIRECTORY.
-
-    No log is read; of windows that differ both sides are, where their stores are seen.
-    """
-
-    def body(job: Job) -> JobResult:
-        patience = JudgingLimits(max_skew, max_age, not no_fetch, frozenset(alone))
-        return verify(job, directory, patience, job.now_ms(), looks_for_ids=ids)
-
-    run_job("verify-fleet", {"directory": directory}, body)
+_ROWS = pa.schema([*_BROKERS, ("findings", pa.list_(pa.struct(FINDINGS)))])
 
 
 def verify(
@@ -84,7 +52,7 @@ def verify(
 
     :raises CannotDecide: the directory has no facts.
     """
-    spark: SparkSession = job.spark
+    engine: Engine = job.engine
     replicas = replicas_in(absolute(directory))
     twice = seen_twice(replicas)
     brokers = [list(some) for _, some in groupby(replicas, key=lambda store: store.state.broker)]
@@ -93,12 +61,12 @@ def verify(
         for broker in some:
             yield pa.RecordBatch.from_pylist([_row(broker, patience, now_ms, twice)], _ROWS)
 
-    frame = spread(spark, brokers, work, _ROWS).persist()
+    frame = engine.spread(brokers, work, _ROWS).keep()
     with job.progress(f"{len(brokers)} brokers, {len(replicas)} stores"):
         rows = frame.orderBy("broker").select(*_BROKERS.names).collect()
     findings = frame.select(F.inline("findings"))
     masters = [some[0] for some in brokers]
-    same_ids = duplicates(spark, masters) if looks_for_ids else None
+    same_ids = duplicates(engine, masters) if looks_for_ids else None
     if same_ids is not None:
         findings = findings.unionByName(same_ids)
     outcome, verdict = decided(rows, len(replicas))
@@ -113,7 +81,7 @@ def verify(
         verdict,
         {"brokers": len(rows), "stores": len(replicas), **total},
         [Table("Brokers", _BROKERS.names, [tuple(row) for row in worst[:_SHOWN]], "Worst first.")],
-        {"brokers": frame.select(*_BROKERS.names), "topics": topics(spark, masters)},
+        lambda: {"brokers": frame.select(*_BROKERS.names), "topics": topics(engine, masters)},
     )
 
 
@@ -121,13 +89,13 @@ def _row(
     replicas: Sequence[ReplicaFacts], patience: JudgingLimits, now_ms: int, twice: Collection[str]
 ) -> dict[str, Any]:
     told = judge(replicas, Limits(), patience, now_ms, twice)
-    findings = [dict(zip(COLUMNS, finding_row(finding), strict=True)) for finding in told.findings]
+    findings = list(map(row_of, told.findings))
     own = {"safe": told.is_safe, "exitCode": int(told.outcome), "findings": findings}
     own["oldestLook"] = told.oldest_look * 1000 or None
     return told._asdict() | own
 
 
-def decided(rows: Sequence[Row], stores: int) -> tuple[Outcome, str]:
+def decided(rows: Sequence[Any], stores: int) -> tuple[Outcome, str]:
     """Return one outcome for the fleet, and the line that says it: the worst broker counts."""
     codes = Counter(row.exitCode for row in rows)
     bad = [row for row in rows if row.exitCode]
@@ -147,16 +115,18 @@ def decided(rows: Sequence[Row], stores: int) -> tuple[Outcome, str]:
     return (Outcome.UNDECIDED if codes[Outcome.UNDECIDED] else Outcome.HOLDS), says
 
 
-def _read(spark: SparkSession, replicas: Sequence[ReplicaFacts], kind: str) -> DataFrame | None:
+def _read(
+    engine: Engine, replicas: Sequence[ReplicaFacts], kind: str, file_as: str = ""
+) -> DataFrame | None:
     paths = [path for replica in replicas for path in replica.paths(kind)]
-    return spark.read.parquet(*paths) if paths else None
+    return engine.parquet(paths, file_as) if paths else None
 
 
-def topics(spark: SparkSession, masters: Sequence[ReplicaFacts]) -> DataFrame:
+def topics(engine: Engine, masters: Sequence[ReplicaFacts]) -> DataFrame:
     """Return the messages of all brokers by topic and hour of birth."""
-    sums = _read(spark, masters, SUMS)
+    sums = _read(engine, masters, SUMS)
     if sums is None:
-        return spark.createDataFrame([], _TOPICS)
+        return engine.table(_TOPICS.empty_table())
     return (
         sums.groupBy("topic", F.timestamp_millis("hour").alias("hour"))
         .agg(F.sum("n").alias("messages"), F.sum("bytes").alias("bytes"), F.sum("bad").alias("bad"))
@@ -164,7 +134,7 @@ def topics(spark: SparkSession, masters: Sequence[ReplicaFacts]) -> DataFrame:
     )
 
 
-def duplicates(spark: SparkSession, masters: Sequence[ReplicaFacts]) -> DataFrame | None:
+def duplicates(engine: Engine, masters: Sequence[ReplicaFacts]) -> DataFrame | None:
     """
     Return ids that two messages of ordinary topics have, on one broker or on two; the first
     thousand.
@@ -172,12 +142,11 @@ def duplicates(spark: SparkSession, masters: Sequence[ReplicaFacts]) -> DataFram
     Two ids may have the same hash: with 4 thousand million messages this happens once in two
     fleets.
     """
-    ids = _read(spark, masters, IDS)
+    ids = _read(engine, masters, IDS, "file")
     if ids is None:
         return None
     several = (
-        ids.withColumn("file", F.input_file_name())
-        .groupBy("hash")
+        ids.groupBy("hash")
         .agg(F.count("*").alias("n"), F.min("place").alias("place"), F.min("file").alias("file"))
         .where("n > 1")
         .limit(_TWICE)

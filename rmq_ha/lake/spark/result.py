@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rmq_ha.ops.offsets.findings import Outcome
+from rmq_ha.lake.frames.frame import DataFrame
+from rmq_ha.ops.offsets.findings import Finding, Outcome
 
-if TYPE_CHECKING:  # code that only reads files needs no session
-    from pyspark.sql import DataFrame
+Findings = Sequence[Finding] | DataFrame
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,17 @@ class JobResult:
     """
     The result of a job.
 
-    :ivar findings: rows of `rmq_ha.lake.spark.findings.FINDINGS`.
+    :ivar findings: a list, or a frame of rows of `rmq_ha.lake.spark.findings.FINDINGS`.
     :ivar outcome: `HOLDS`, `VIOLATED` or `UNDECIDED`.
     :ivar verdict: one line.
     :ivar numbers: plain JSON values for the summary.
     :ivar sections: sections of the report, in order.
-    :ivar frames: further DataFrames by name, written as Parquet below the output directory.
+    :ivar frames: makes further frames by name, which are written below the output directory.
     """
 
-    findings: DataFrame
+    findings: Findings
     outcome: Outcome
     verdict: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
     sections: Sequence[Table | Plot] = ()
-    frames: Mapping[str, DataFrame] = field(default_factory=dict)
+    frames: Callable[[], Mapping[str, DataFrame]] = dict

@@ -6,11 +6,14 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
+from rmq_ha.base.errors import WrongUsage
 from rmq_ha.base.host import blocking
 from rmq_ha.base.host.files import absolute
 from rmq_ha.base.model.printable import in_json, one_line
@@ -19,13 +22,14 @@ from rmq_ha.lake.spark.failing import meaning_of, was_interrupted
 from rmq_ha.lake.spark.host import ending, masters
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.ops.admin.options import Options, combine_options, common_options, current_options
-from rmq_ha.ops.offsets.digest import counts_of
+from rmq_ha.ops.offsets.digest import counts_of, finding_line
 from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.summary import Timings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rmq_ha.lake.frames.frame import Engine
     from rmq_ha.lake.spark.host.output import JobOutput
     from rmq_ha.lake.spark.host.session import StartingSession
     from rmq_ha.ops.offsets.places import Place
@@ -44,6 +48,8 @@ class Frame(NamedTuple):
     :ivar driver_memory: the driver's heap.
     :ivar strict: a warning counts as a violation.
     :ivar quiet: print no notes and no progress.
+    :ivar shows: print each finding, not only their numbers.
+    :ivar plain: run in this process, without Spark.
     """
 
     out: str | None = None
@@ -52,6 +58,12 @@ class Frame(NamedTuple):
     driver_memory: str | None = None
     strict: bool = False
     quiet: bool = False
+    shows: bool = False
+    plain: bool = False
+
+
+class SparkOption(click.Option):
+    """An option that only a run on Spark has."""
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
@@ -107,6 +119,7 @@ def _options(*names_of_master: str) -> Callable[[F], F]:
         ),
         _frame_option(
             *names_of_master,
+            cls=SparkOption,
             read=_master,
             metavar="URL",
             help="Where Spark runs: local[4], spark://host:7077, yarn, k8s://...; default: all"
@@ -114,6 +127,7 @@ def _options(*names_of_master: str) -> Callable[[F], F]:
         ),
         _frame_option(
             "--conf",
+            cls=SparkOption,
             multiple=True,
             read=_settings,
             metavar="KEY=VALUE",
@@ -121,9 +135,16 @@ def _options(*names_of_master: str) -> Callable[[F], F]:
         ),
         _frame_option(
             "--driver-memory",
+            cls=SparkOption,
             read=_memory,
             metavar="SIZE",
             help="Heap of the driver. The default of 1g is enough for a store of any size.",
+        ),
+        _frame_option(
+            "--findings",
+            "shows",
+            is_flag=True,
+            help="Print each finding, not only their numbers; of many the worst thousand.",
         ),
         _frame_option("--strict", is_flag=True, help="Exit with 1 on warnings, too."),
         _frame_option(
@@ -142,6 +163,23 @@ Gives a command the same options for jobs whose `--master` is a broker: Spark's 
 """
 
 
+def plain_command(command: click.Command) -> click.Command:
+    """
+    Return a job's command as `rmqha-admin` has it: it runs in this process, and has no options of
+    Spark.
+    """
+    plain = copy(command)
+    plain.params = [param for param in command.params if not isinstance(param, SparkOption)]
+
+    def call(**given: Any) -> Any:
+        click.get_current_context().meta.setdefault(_KEY, {})["plain"] = True
+        assert command.callback is not None
+        return command.callback(**given)
+
+    plain.callback = call
+    return plain
+
+
 def current_frame() -> Frame:
     """Return the options of the running command."""
     kept = click.get_current_context().meta.get(_KEY, {})
@@ -158,7 +196,7 @@ class Job:
     """
 
     def __init__(
-        self, name: str, frame: Frame, options: Options, starting: "StartingSession"
+        self, name: str, frame: Frame, options: Options, starting: "StartingSession | None"
     ) -> None:
         self.name = name
         self.start_seconds = 0.0
@@ -171,10 +209,28 @@ class Job:
     def spark(self) -> "SparkSession":
         """The session; the first use waits for it."""
         if self.session is None:
+            if self._starting is None:
+                raise WrongUsage(f"{self.name} has a part that only rmqha-spark runs")
             began = blocking.seconds()
             self.session = self._starting.get()
             self.start_seconds = blocking.seconds() - began
         return self.session
+
+    @cached_property
+    def engine(self) -> "Engine":
+        """What makes frames: Spark, or DuckDB in this process."""
+        if self._frame.plain:
+            from rmq_ha.lake.spark.host.duck import DuckEngine
+            from rmq_ha.lake.spark.source.messages import messages
+
+            return DuckEngine(messages)
+        from rmq_ha.lake.spark.host.engine import SparkEngine
+
+        return SparkEngine(self.spark)
+
+    def get_engine(self) -> "Engine":
+        """Return `engine`."""
+        return self.engine
 
     @cached_property
     def client(self) -> ClientConfig:
@@ -193,15 +249,17 @@ class Job:
         :raises WrongUsage: the text is no place.
         :raises CannotDecide: the store cannot be copied.
         """
-        from rmq_ha.lake.spark.host.staging import needs_staging, stage
         from rmq_ha.ops.offsets.places import StorePlace, parse_place
 
         place = parse_place(text)
         if not isinstance(place, StorePlace):
             return place
-        if needs_staging(place.uri):
-            self.note(f"copying {place}")
-            return StorePlace(stage(self.spark, place.uri), copy_of=place.uri)
+        if not self._frame.plain:
+            from rmq_ha.lake.spark.host.staging import needs_staging, stage
+
+            if needs_staging(place.uri):
+                self.note(f"copying {place}")
+                return StorePlace(stage(self.spark, place.uri), copy_of=place.uri)
         return StorePlace(absolute(place.uri), place.copy_of)
 
     def note(self, text: str) -> None:
@@ -218,6 +276,12 @@ class Job:
         """
         if self._frame.quiet:
             yield
+            return
+        if self._frame.plain:
+            from rmq_ha.ops.admin.output import Output  # the bar of rich takes its time
+
+            with Output(self._options.as_json).progress(label, None):
+                yield
             return
         from rmq_ha.lake.spark.progress import show_stages
 
@@ -268,16 +332,8 @@ class _JobRun:
                 from rmq_ha.lake.spark.host.output import prepare
 
                 prepare(self._frame.out)
-            from rmq_ha.lake.spark.host.session import StartingSession
-
-            starting = StartingSession(
-                f"rmq-ha {self._name}",
-                master=self._frame.master,
-                conf=self._frame.conf,
-                driver_memory=self._frame.driver_memory,
-                log_level="warn" if self._options.verbose else "off",
-                rows_in_java=rows_in_java,
-            )
+            if not self._frame.plain:
+                starting = self._session(rows_in_java)
             self._job = Job(self._name, self._frame, self._options, starting)
             return self._written(body(self._job))
         except (Exception, KeyboardInterrupt) as error:
@@ -290,6 +346,18 @@ class _JobRun:
             if starting is not None:
                 starting.close(interrupted=self._interrupted)
 
+    def _session(self, rows_in_java: bool) -> "StartingSession":
+        from rmq_ha.lake.spark.host.session import StartingSession
+
+        return StartingSession(
+            f"rmq-ha {self._name}",
+            master=self._frame.master,
+            conf=self._frame.conf,
+            driver_memory=self._frame.driver_memory,
+            log_level="warn" if self._options.verbose else "off",
+            rows_in_java=rows_in_java,
+        )
+
     def _timings(self) -> Timings:
         start = self._job.start_seconds if self._job is not None else 0.0
         return Timings(self._started_at, start, blocking.seconds() - self._began - start)
@@ -297,12 +365,14 @@ class _JobRun:
     def _written(self, result: JobResult) -> Outcome:
         from rmq_ha.lake.spark.host.output import write_output
 
+        assert self._job is not None
         written = write_output(
             self._name,
             self._inputs,
             result,
             self._frame.out,
             self._timings(),
+            self._job.get_engine,
             strict=self._frame.strict,
         )
         self._tell(written)
@@ -319,9 +389,11 @@ class _JobRun:
         try:
             from rmq_ha.lake.spark.host.output import write_refusal
 
-            session = None if self._job is None or self._interrupted else self._job.session
+            job = None if self._interrupted else self._job
+            has_engine = job is not None and (self._frame.plain or job.session is not None)
             about = self._name, self._inputs, outcome, verdict
-            self._tell(write_refusal(*about, self._frame.out, self._timings(), session))
+            engine = job.engine if job is not None and has_engine else None
+            self._tell(write_refusal(*about, self._frame.out, self._timings(), engine))
         except Exception as failed:
             click.echo(one_line(verdict))
             click.echo(one_line(f"and --out could not be written: {failed}"), err=True)
@@ -331,7 +403,17 @@ class _JobRun:
         """
         Print the result on stdout: the summary as JSON, or counts for people; the verdict is last.
         """
+        rows = written.findings.top
         if self._options.as_json:
-            click.echo(in_json(json.dumps(written.summary, ensure_ascii=False)))
+            summary = {**written.summary, "findings": list(map(_in_ms, rows))}
+            click.echo(in_json(json.dumps(summary, ensure_ascii=False)))
             return
-        click.echo("\n".join(map(one_line, [*counts_of(written.findings), written.verdict])))
+        lines = list(map(finding_line, rows)) if self._frame.shows else []
+        lines += [*counts_of(written.findings), written.verdict]
+        click.echo("\n".join(map(one_line, lines)))
+
+
+def _in_ms(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a finding for JSON: a time is a number of ms."""
+    at = row["observedAt"]
+    return {**row, "observedAt": round(at.timestamp() * 1000) if isinstance(at, datetime) else at}

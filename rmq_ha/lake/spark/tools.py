@@ -11,7 +11,8 @@ def pack(file: str) -> None:
     """
     Write FILE, a zip of rmq-ha, for `spark-submit --py-files FILE`.
 
-    The executors need pyspark, pyarrow and numpy besides, which no zip can bring.
+    The zip has all of rmq-ha that executors need. Their Python needs pyspark, pyarrow, numpy and
+    pandas, and the version and processor of the Python that packs.
     """
     from rmq_ha.lake.spark.host.packing import write_zip
 

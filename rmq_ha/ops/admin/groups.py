@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import click
 
+_FAILED = 4
+
 
 class Lazy(NamedTuple):
     """
@@ -17,10 +19,12 @@ class Lazy(NamedTuple):
 
     :ivar where: `module:attribute` of a `click.Command`.
     :ivar help: one line for the list of all commands.
+    :ivar extra: the extra of rmq-ha that has the packages which the command needs.
     """
 
     where: str
     help: str
+    extra: str = ""
 
 
 class Commands(click.Group):
@@ -44,7 +48,16 @@ class Commands(click.Group):
         if place is None:
             return None
         module, _, attribute = place.where.partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
+        try:
+            command: click.Command = getattr(import_module(module), attribute)
+        except ModuleNotFoundError as missing:
+            package = (missing.name or "").partition(".")[0]
+            if package == "rmq_ha" or not place.extra:
+                raise
+            click.echo(
+                f"Error: {package} is not installed: pip install 'rmq-ha[{place.extra}]'", err=True
+            )
+            context.exit(_FAILED)
         return command
 
     def resolve_command(

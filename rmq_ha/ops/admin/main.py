@@ -33,9 +33,26 @@ COMMANDS = {
     "doctor": Lazy("rmq_ha.ops.admin.doctor.command:doctor", "What is wrong, why, what to do."),
     "dledger": Lazy("rmq_ha.ops.admin.dledger:dledger", "A DLedger group: its members, who leads."),
     "verify-offsets": Lazy(
-        "rmq_ha.ops.admin.verify_offsets:verify_offsets", "Safe to fail over? What would repeat?"
+        "rmq_ha.lake.spark.offsets.command:plain_verify_offsets",
+        "Safe to fail over? What would repeat?",
+        "scan",
     ),
-    "snapshot": Lazy("rmq_ha.ops.admin.verify_offsets:snapshot", "Keep a broker's offsets."),
+    "verify-replica": Lazy(
+        "rmq_ha.lake.spark.replica.command:plain_verify_replica",
+        "Do two stores hold the same, to the byte?",
+        "scan",
+    ),
+    "verify-fleet": Lazy(
+        "rmq_ha.lake.spark.fleet_command:plain_verify_fleet",
+        "Is every broker right, by what rmqha-scan keeps?",
+        "scan",
+    ),
+    "audit-messages": Lazy(
+        "rmq_ha.lake.spark.audit.command:plain_audit_messages",
+        "Was what was sent stored and delivered?",
+        "scan",
+    ),
+    "snapshot": Lazy("rmq_ha.ops.admin.snapshot:snapshot", "Keep a broker's offsets."),
     "message": Lazy("rmq_ha.ops.admin.message:message", "Messages by id, key, place; traces."),
     "store": Lazy("rmq_ha.ops.admin.store:store", "A stopped store: verify, dump, repair."),
     "context": Lazy("rmq_ha.ops.admin.context:context", "Clusters by name, with their keys."),

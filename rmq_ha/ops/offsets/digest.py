@@ -68,6 +68,15 @@ def counts_of(findings: Digest) -> list[str]:
     ]
 
 
+def finding_line(row: Mapping[str, Any]) -> str:
+    """Return a finding as a line for people."""
+    names = (("group", "group "), ("queueId", "queue "), ("topic", "topic "))
+    where = ", ".join(f"{word}{row[name]}" for name, word in names if row[name] is not None)
+    values = f": {row['expected']} / {row['actual']}" if row["expected"] or row["actual"] else ""
+    place = f"{row['broker'] or ''} {where}".strip()
+    return f"{row['severity']:<5}  {row['code']}  {place}{values}: {row['detail']}"
+
+
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """
     Return the sort key: the worst first, then by code and place, so that equal findings have an

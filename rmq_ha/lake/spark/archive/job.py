@@ -21,10 +21,9 @@ from rmq_ha.lake.spark.archive.forms import (
 )
 from rmq_ha.lake.spark.archive.table import assigned, joint, lasts_of, nested
 from rmq_ha.lake.spark.audit.stored_rows import source_options
-from rmq_ha.lake.spark.findings import frame_of
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.lake.spark.running import Job
-from rmq_ha.lake.spark.source.batch import queues_of
+from rmq_ha.lake.spark.source.messages import queues_of
 from rmq_ha.lake.spark.source.options import parse_options
 from rmq_ha.lake.spark.source.reading import QueueId
 from rmq_ha.lake.spark.source.streaming_offsets import Offsets, portions
@@ -222,7 +221,7 @@ def _answer(
         kinds = ", ".join(sorted({error.code for error in errors}))
         verdict = f"VIOLATED: {kinds}: {errors[0].detail}; {done}"
     return JobResult(
-        frame_of(job.spark, findings),
+        findings,
         Outcome.VIOLATED if errors else Outcome.HOLDS,
         verdict,
         {**numbers, "queues": queues, "beforeMs": asked.before_ms},

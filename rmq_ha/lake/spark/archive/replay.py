@@ -9,10 +9,9 @@ from pyspark.sql import functions as F
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.lake.spark.archive.forms import PARQUET, open_archive
 from rmq_ha.lake.spark.audit.stored_rows import client_options
-from rmq_ha.lake.spark.findings import frame_of
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.lake.spark.running import Job
-from rmq_ha.lake.spark.source.batch import queues_of
+from rmq_ha.lake.spark.source.messages import queues_of
 from rmq_ha.lake.spark.source.options import parse_options
 from rmq_ha.lake.spark.source.reading import QueueId
 from rmq_ha.ops.offsets.findings import Outcome
@@ -83,7 +82,7 @@ def replay(job: Job, asked: ReplayRequest) -> JobResult:
         numbers["alreadyThere"] = chosen.count() - count
     left = f"; {numbers['alreadyThere']:,} were there already" if not asked.again else ""
     return JobResult(
-        frame_of(spark, []),
+        [],
         Outcome.HOLDS,
         f"HOLDS: {count:,} messages of {asked.topic} sent to {asked.to}{left}",
         numbers,

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.lake.scan.reducing import INTERNAL
 from rmq_ha.lake.spark.archive.forms import PARQUET, open_archive
-from rmq_ha.lake.spark.source.batch import queues_of
 from rmq_ha.lake.spark.source.boundaries import BoundaryKind
+from rmq_ha.lake.spark.source.messages import queues_of
 from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
 from rmq_ha.lake.spark.source.reading import QueueId, QueueRange, Queues
 from rmq_ha.lake.spark.source.schema import message_schema

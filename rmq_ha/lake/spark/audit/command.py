@@ -8,7 +8,7 @@ import click
 from rmq_ha.base.errors import WrongUsage
 from rmq_ha.lake.spark.moments import moment_ms, needed_span
 from rmq_ha.lake.spark.result import JobResult
-from rmq_ha.lake.spark.running import Job, job_options, run_job
+from rmq_ha.lake.spark.running import Job, job_options, plain_command, run_job
 
 
 @click.command("audit-messages")
@@ -113,3 +113,6 @@ def tags_of(subscriptions: Iterable[str]) -> Mapping[str, frozenset[str]]:
             raise WrongUsage(f"--subscription {text}: write GROUP=TagA||TagB")
         subscribed[group] = names
     return subscribed
+
+
+plain_audit_messages = plain_command(audit_messages)

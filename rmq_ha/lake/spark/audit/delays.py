@@ -11,12 +11,12 @@ Spec: store.md, section 10.
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
-
 from rmq_ha.base.errors import CannotDecide, ProtocolViolation
 from rmq_ha.base.model.topics import RETRY_PREFIX, SCHEDULE_TOPIC
 from rmq_ha.base.wire.bodies import decode_delay_offsets
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.columns import Column, Window
+from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.scan.store.directory import open_store
 from rmq_ha.lake.scan.store.queues import Queue
 from rmq_ha.lake.spark.audit.rules import Code

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
-
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.columns import Column, Window
+from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.spark.audit.rules import Code
 from rmq_ha.lake.spark.audit.shape import QUEUE, all_faults, earlier, fault, findings, sentence
 

@@ -4,11 +4,11 @@ Checks transactions that were not ended.
 Spec: store.md, section 11.
 """
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
 from rmq_ha.base.model.flags import TRANSACTION_COMMIT, TRANSACTION_MASK
 from rmq_ha.base.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.columns import Column
+from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.scan.ledger_compare import COMMITTED
 from rmq_ha.lake.spark.audit.rules import Code
 from rmq_ha.lake.spark.audit.shape import findings, sentence

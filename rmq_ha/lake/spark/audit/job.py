@@ -3,13 +3,12 @@
 from collections.abc import Collection, Mapping
 from functools import partial, reduce
 from operator import itemgetter
-from typing import Any
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Any
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.scan import ledger_compare
 from rmq_ha.lake.scan.ledger_files import LedgerReading, LedgerScope
 from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, STORED
@@ -34,14 +33,16 @@ from rmq_ha.lake.spark.audit.shape import QUEUE, frozen, gathered, persist_on_di
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, delayed_rows, op_marks, stored_rows
 from rmq_ha.lake.spark.findings import frame_of
 from rmq_ha.lake.spark.result import JobResult
-from rmq_ha.lake.spark.running import Job
 from rmq_ha.ops.offsets.findings import Outcome, Severity
 from rmq_ha.ops.offsets.places import StorePlace
+
+if TYPE_CHECKING:  # executors load this module, and have no click
+    from rmq_ha.lake.spark.running import Job
 
 _PER_PARTITION = 500_000
 
 
-def audit(job: Job, asked: AuditRequest) -> JobResult:
+def audit(job: "Job", asked: AuditRequest) -> JobResult:
     """
     Run the audit that docs/spark.md describes under "audit-messages".
 
@@ -54,7 +55,7 @@ def audit(job: Job, asked: AuditRequest) -> JobResult:
 class _Audit:
     """One audit: the rows are read once and kept on disk, so that every question sees the same."""
 
-    def __init__(self, job: Job, asked: AuditRequest) -> None:
+    def __init__(self, job: "Job", asked: AuditRequest) -> None:
         self._job = job
         self._asked = asked
         self._whole: Collection[str] = ()
@@ -63,7 +64,7 @@ class _Audit:
         self._packed: DataFrame | None = None
         with job.progress("reading what is stored"):
             if self._are_stores():
-                every = reduction.of_stores(job.spark, asked)
+                every = reduction.of_stores(job.engine, asked)
             else:
                 every = reduction.of_rows(self._stored(), asked.key, asked.window_ms)
             self._reduced = every = frozen(every)
@@ -112,11 +113,11 @@ class _Audit:
             _verdict(totals, errors, self._ledgers),
             self._numbers(totals),
             windows.sections(tiers, asked.window_ms, ledgers=self._ledgers),
-            {"windows": by_time.orderBy("window", "topic")},
+            lambda: {"windows": by_time.orderBy("window", "topic")},
         )
 
     def _stored(self, *, body: bool = False) -> DataFrame:
-        return stored_rows(self._job.spark, self._asked, body=body)
+        return stored_rows(self._job.engine, self._asked, body=body)
 
     @property
     def _rows(self) -> DataFrame:
@@ -134,7 +135,7 @@ class _Audit:
         asked = self._asked
         scope = LedgerScope(asked.topics, asked.brokers, asked.from_ms, asked.to_ms)
         reading = LedgerReading(side, id_column_of(asked.key), asked.window_ms, scope)
-        return read_ledger(self._job.spark, uri, reading)
+        return read_ledger(self._job.engine, uri, reading)
 
     def _reads_all(self) -> bool:
         """
@@ -175,12 +176,12 @@ class _Audit:
         ]
         torn = tails.tail_findings(self._ends, totals["ends"], self._job.now_ms())
         if torn:
-            findings.append(frame_of(self._job.spark, torn))
+            findings.append(frame_of(self._job.engine, torn))
         if totals["bad"]:
             findings.append(queues.crc_findings(self._looked_up(self._rows.where("not crcOk"))))
         if totals["halves"]:
             rows = self._looked_up(self._rows.where(halves.concerned()))
-            marks = op_marks(self._job.spark, self._asked)
+            marks = op_marks(self._job.engine, self._asked)
             findings.append(halves.open_findings(rows, marks, edges.newest_ms))
             if self._produced is not None:
                 told = unpacked(self._produced.rows)
@@ -291,7 +292,7 @@ class _Audit:
         return findings, places
 
     def _delayed(self) -> DataFrame:
-        delayed = persist_on_disk(delayed_rows(self._job.spark, self._asked))
+        delayed = persist_on_disk(delayed_rows(self._job.engine, self._asked))
         ids = F.broadcast(delayed.select("id").distinct())
         rows = self._looked_up(self._rows.join(ids, "id", "left_semi"))
         return persist_on_disk(delays.with_copies(delayed, rows))

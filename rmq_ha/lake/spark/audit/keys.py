@@ -4,10 +4,10 @@ Checks messages by their id: stored twice, acknowledged but not stored, stored b
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
 from rmq_ha.base.store_format.commitlog import CRC_MASK
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.columns import Column
+from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.scan.ledger_files import STORED_STATUSES
 from rmq_ha.lake.spark.audit.rules import Code
 from rmq_ha.lake.spark.audit.shape import findings, sentence

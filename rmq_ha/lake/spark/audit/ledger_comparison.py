@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
-
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.scan.ledger_compare import SCHEMA, LedgerComparison
 from rmq_ha.lake.scan.ledger_rows import unpack
 from rmq_ha.lake.spark.audit.ledgers import AuditLedger
@@ -82,6 +80,6 @@ def compared(
             yield from sieve.batches(map(unpack, parts.popitem()[1]))
 
     every = divided(reduce(DataFrame.unionAll, told), max(2, -(-count // _PER_PART)))
-    result = frozen(every.mapInArrow(work, from_arrow_schema(SCHEMA)))
+    result = frozen(every.mapInArrow(work, SCHEMA))
     kinds = {row[:2]: row[2] for row in result.groupBy("kind", "side").count().collect()}
     return LedgerDifferences(gathered(result, sum(kinds.values())), frozenset(kinds))

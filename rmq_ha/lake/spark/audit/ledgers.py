@@ -5,15 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
-
 from rmq_ha.base.errors import CannotDecide
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.frame import CannotRead, DataFrame, Engine
 from rmq_ha.lake.scan import ledger_files
 from rmq_ha.lake.scan.ledger_compare import LedgerSpan
-from rmq_ha.lake.scan.ledger_files import LINE, SPELLINGS, LedgerReading
+from rmq_ha.lake.scan.ledger_files import SPELLINGS, LedgerReading
 from rmq_ha.lake.spark.audit.packed_rows import packed, unpacked
 from rmq_ha.lake.spark.audit.shape import frozen
 
@@ -52,7 +49,7 @@ def is_text(uri: str) -> bool:
     return _TEXT.search(uri) is not None
 
 
-def read_ledger(spark: SparkSession, uri: str, reading: LedgerReading) -> AuditLedger:
+def read_ledger(engine: Engine, uri: str, reading: LedgerReading) -> AuditLedger:
     """
     Read a ledger of either kind.
 
@@ -64,15 +61,16 @@ def read_ledger(spark: SparkSession, uri: str, reading: LedgerReading) -> AuditL
         yield from reading.batches(batches)
 
     try:
-        told = frozen(_raw(spark, uri).mapInArrow(work, from_arrow_schema(ledger_files.SCHEMA)))
-    except AnalysisException as error:
-        reason = str(error).splitlines()[0]
+        told = frozen(_raw(engine, uri).mapInArrow(work, ledger_files.SCHEMA))
+    except CannotRead as error:
         raise CannotDecide(
-            f"the ledger {uri} cannot be read: {reason}. Give JSON lines (.json, .jsonl, .ndjson)"
+            f"the ledger {uri} cannot be read: {error}. Give JSON lines (.json, .jsonl, .ndjson)"
             " or Parquet"
         ) from error
     counts = told.where(F.col("kind") != ledger_files.PACKED).drop("data")
-    sums = counts.groupBy("kind", "topic", "group").agg(F.sum("n"), F.min("since"), F.max("until"))
+    sums = counts.groupBy("kind", "topic", "group").agg(
+        F.sum("n").alias("n"), F.min("since").alias("since"), F.max("until").alias("until")
+    )
     spans, others = [], {ledger_files.UNUSABLE: 0, ledger_files.OUTSIDE: 0}
     for kind, *about in sums.collect():
         if kind == ledger_files.COUNT:
@@ -89,12 +87,10 @@ def read_ledger(spark: SparkSession, uri: str, reading: LedgerReading) -> AuditL
     return AuditLedger(rows, counted, others[ledger_files.UNUSABLE], spans)
 
 
-def _raw(spark: SparkSession, uri: str) -> DataFrame:
+def _raw(engine: Engine, uri: str) -> DataFrame:
     """Return the lines of a ledger, or those columns of Parquet whose names are known."""
     if is_text(uri):
-        rows = spark.read.text(uri).where(F.trim(LINE) != "")
-        further = F.col(LINE).cast("binary").alias(LINE)
-    else:
-        rows = spark.read.parquet(uri)
-        further = F.lit(None).cast("string").alias("msg_id")  # rows without columns have no count
-    return rows.select(further, *(name for name in rows.columns if name in SPELLINGS))
+        return engine.lines(uri)
+    rows = engine.parquet([uri])
+    nothing = F.lit(None).cast("string").alias("msg_id")  # rows without columns have no count
+    return rows.select(nothing, *(name for name in rows.columns if name in SPELLINGS))

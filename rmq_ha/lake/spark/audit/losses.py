@@ -4,8 +4,8 @@ Makes one finding of one loss, which is seen twice: by the message's id, and as 
 
 from functools import reduce
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.frame import DataFrame
 
 _PLACE = ("queueId", "queueOffset")
 
@@ -57,14 +57,13 @@ def known_in(gaps: DataFrame, losses: list[DataFrame]) -> DataFrame:
     """
     every = reduce(DataFrame.unionByName, [rows.select("topic", *_PLACE) for rows in losses])
     inside = (
-        gaps.alias("gap")
-        .join(F.broadcast(every.distinct().where("queueOffset is not null").alias("loss")),
-              (F.col("gap.topic") == F.col("loss.topic"))
-              & (F.col("gap.queueId") == F.col("loss.queueId"))
-              & F.col("loss.queueOffset").between(F.col("gap.start"), F.col("gap.end")))
-        .groupBy(*(F.col(f"gap.{name}") for name in gaps.columns))
+        gaps.join(
+            F.broadcast(every.distinct().where("queueOffset is not null")), ["topic", "queueId"]
+        )
+        .where(F.col("queueOffset").between(F.col("start"), F.col("end")))
+        .groupBy(*gaps.columns)
         .agg(F.count(F.lit(1)).alias("known"))
-    )  # fmt: skip
+    )
     somewhere = (
         every.where("queueOffset is null")
         .groupBy("topic", "queueId")

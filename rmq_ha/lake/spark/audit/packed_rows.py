@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.scan.ledger_rows import PARTS, STORED, TOLD, divide, pack, unpack
 
 _DATA = pa.schema([("data", pa.binary())])
@@ -29,7 +28,7 @@ def packed(rows: DataFrame, side: int | None = STORED) -> DataFrame:
         for batch in batches:
             yield pa.RecordBatch.from_arrays([pack(batch, side)], schema=_DATA)
 
-    return rows.mapInArrow(work, from_arrow_schema(_DATA))
+    return rows.mapInArrow(work, _DATA)
 
 
 def unpacked(some: DataFrame) -> DataFrame:
@@ -39,7 +38,7 @@ def unpacked(some: DataFrame) -> DataFrame:
         for batch in batches:
             yield from map(unpack, batch["data"].to_pylist())
 
-    return some.mapInArrow(work, from_arrow_schema(TOLD))
+    return some.mapInArrow(work, TOLD)
 
 
 def divided(some: DataFrame, parts: int) -> DataFrame:
@@ -53,5 +52,5 @@ def divided(some: DataFrame, parts: int) -> DataFrame:
             for data in batch["data"].to_pylist():
                 yield from divide(unpack(data), parts)
 
-    every = some.mapInArrow(work, from_arrow_schema(PARTS))
+    every = some.mapInArrow(work, PARTS)
     return every.repartition(parts, "part")

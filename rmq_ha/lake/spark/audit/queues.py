@@ -4,9 +4,9 @@ Checks each queue by itself: no offset is missing or used twice, and the log has
 
 from collections.abc import Collection
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
-
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.columns import Column, Window
+from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.spark.audit.rules import Code, in_queue
 from rmq_ha.lake.spark.audit.shape import QUEUE, all_faults, fault, findings, sentence
 

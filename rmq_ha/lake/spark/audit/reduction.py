@@ -7,10 +7,10 @@ from functools import reduce
 from typing import Any
 
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.columns import Window
+from rmq_ha.lake.frames.frame import DataFrame, Engine
 from rmq_ha.lake.scan.arrays import filled
 from rmq_ha.lake.scan.ledger_rows import STORED, keys_hashes, of_records, pack
 from rmq_ha.lake.scan.reducing import (
@@ -30,7 +30,6 @@ from rmq_ha.lake.spark.audit.shape import QUEUE
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, label_of, options_of
 from rmq_ha.lake.spark.source.offline import FileWanted, OfflineQueues
 from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
-from rmq_ha.lake.spark.spreading import spread
 
 _BY = (*QUEUE, "inQueue", "ordinary", "window", "latency")
 _ADDED = ("n", "bytes", "bad")
@@ -40,7 +39,7 @@ _MINUTES = 200
 _MOST = ("mostOffset", "mostPlace", "mostMs")
 
 
-def of_stores(spark: SparkSession, asked: AuditRequest) -> DataFrame:
+def of_stores(engine: Engine, asked: AuditRequest) -> DataFrame:
     """
     Return the reduced rows of stores; with ledgers also the messages themselves.
 
@@ -50,7 +49,7 @@ def of_stores(spark: SparkSession, asked: AuditRequest) -> DataFrame:
     for place in asked.places:
         label = label_of(place, asked.places)
         how = Reduction(label, asked.key, asked.window_ms, *asked.stored_ms)
-        frames.append(_read(spark, parse_options(options_of(place, asked)), how, asked))
+        frames.append(_read(engine, parse_options(options_of(place, asked)), how, asked))
     return reduce(DataFrame.unionAll, frames)
 
 
@@ -72,12 +71,10 @@ def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
                 mine = batch.filter(pc.equal(batch["brokerName"], label))
                 yield from _reduced_rows(mine, Reduction(label, key, window_ms))
 
-    return rows.mapInArrow(work, from_arrow_schema(SCHEMA))
+    return rows.mapInArrow(work, SCHEMA)
 
 
-def _read(
-    spark: SparkSession, options: SourceOptions, how: Reduction, asked: AuditRequest
-) -> DataFrame:
+def _read(engine: Engine, options: SourceOptions, how: Reduction, asked: AuditRequest) -> DataFrame:
     queues = OfflineQueues(options)
     queues.queues(options.subscription)
     of_each, has_tags = asked.has_ledgers, bool(asked.tags)
@@ -97,7 +94,7 @@ def _read(
                     rows = of_records(asked_for, how.label, id_column, tags=has_tags, keys=has_keys)
                     yield from _reduced_rows(rows, how)
 
-    return spread(spark, queues.store.splits(options.split_size), work, SCHEMA)
+    return engine.spread(queues.store.splits(options.split_size), work, SCHEMA)
 
 
 def _reduced_rows(rows: Any, how: Reduction) -> Iterator[Any]:

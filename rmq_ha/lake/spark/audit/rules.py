@@ -5,14 +5,10 @@ Spec: store.md, sections 2.3, 2.4, 10 and 11.
 """
 
 from enum import StrEnum
-from typing import Any, cast
 
-import pyarrow as pa
-from pyspark.sql import Column
-from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import BooleanType
-
-from rmq_ha.lake.scan.reducing import are_in_queue
+from rmq_ha.base.model.flags import TRANSACTION_PREPARED
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.columns import Column
 from rmq_ha.ops.offsets.findings import Severity
 
 
@@ -61,10 +57,5 @@ SEVERITIES: dict[Code, Severity] = {
 
 
 def in_queue(sys_flag: Column) -> Column:
-    """Return `reducing.are_in_queue` for a column; executors run it on Arrow arrays."""
-
-    def work(flags: pa.Array) -> pa.Array:
-        return pa.array(are_in_queue(flags.to_numpy()))
-
-    made: Any = arrow_udf
-    return cast(Column, made(work, BooleanType())(sys_flag))
+    """Return `reducing.are_in_queue` for a column."""
+    return sys_flag.bitwiseAND(F.lit(TRANSACTION_PREPARED)) == 0

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
-from pyspark.sql import functions as F
-
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.columns import Column, Window, WindowSpec
+from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.spark.audit.rules import SEVERITIES, Code
 from rmq_ha.lake.spark.findings import findings_of, meaning
 
@@ -108,14 +107,8 @@ def earlier(*by: str, order: str) -> WindowSpec:
 
 
 def frozen(frame: DataFrame) -> DataFrame:
-    """
-    Write the present rows to Spark's disks, so that every later question sees the same ones.
-
-    In contrast to `persist_on_disk` they are not read from the source again when an executor is
-    lost. The job fails then, because the source may have changed. Rows are also cheaper to write
-    than columns.
-    """
-    return frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+    """Write the present rows to disk, so that every later question sees the same ones."""
+    return frame.freeze()
 
 
 def gathered(frame: DataFrame, count: int) -> DataFrame:
@@ -124,10 +117,5 @@ def gathered(frame: DataFrame, count: int) -> DataFrame:
 
 
 def persist_on_disk(frame: DataFrame) -> DataFrame:
-    """
-    Compute the frame once, and keep it on disk.
-
-    A frame with an equal plan that an earlier job of this session kept is dropped, because its
-    store may have changed.
-    """
-    return frame.unpersist().persist(StorageLevel.DISK_ONLY)
+    """Compute the frame once, and keep it on disk."""
+    return frame.keep()

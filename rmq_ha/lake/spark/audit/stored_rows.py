@@ -5,10 +5,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
-
 from rmq_ha.base.errors import WrongUsage
 from rmq_ha.base.model.properties import REAL_QID, REAL_TOPIC
 from rmq_ha.base.model.topics import (
@@ -18,10 +14,11 @@ from rmq_ha.base.model.topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
 )
 from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.frame import DataFrame, Engine
 from rmq_ha.lake.scan.reducing import id_column_of
 from rmq_ha.lake.scan.store.directory import open_store
 from rmq_ha.lake.scan.store.queues import Queue
-from rmq_ha.lake.spark.source.schema import COLUMNS, struct_of
 from rmq_ha.ops.offsets.places import NamesrvPlace, Place, StorePlace
 
 _ON_THEIR_WAY = (SCHEDULE_TOPIC, HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
@@ -121,7 +118,7 @@ def source_options(place: Place, topics: Sequence[str]) -> dict[str, str]:
     )
 
 
-def stored_rows(spark: SparkSession, asked: AuditRequest, *, body: bool = False) -> DataFrame:
+def stored_rows(engine: Engine, asked: AuditRequest, *, body: bool = False) -> DataFrame:
     """
     Return one row for each stored message.
 
@@ -135,7 +132,7 @@ def stored_rows(spark: SparkSession, asked: AuditRequest, *, body: bool = False)
     has_keys = asked.produced and asked.key != "keys"
     optional = (("tags", asked.tags), ("keys", has_keys), ("body", body))
     further = [name for name, is_wanted in optional if is_wanted]
-    frames = [_of_place(spark, place, asked, further) for place in asked.places]
+    frames = [_of_place(engine, place, asked, further) for place in asked.places]
     return reduce(DataFrame.unionByName, frames)
 
 
@@ -155,12 +152,12 @@ def options_of(place: Place, asked: AuditRequest) -> dict[str, str]:
 
 
 def _of_place(
-    spark: SparkSession, place: Place, asked: AuditRequest, further: Sequence[str]
+    engine: Engine, place: Place, asked: AuditRequest, further: Sequence[str]
 ) -> DataFrame:
     options = options_of(place, asked)
     id_column = id_column_of(asked.key)
     names = [*_COLUMNS, id_column, "brokerName", *further]
-    return _inside_time(read(spark, options, names), asked).select(
+    return _inside_time(engine.messages(options, names), asked).select(
         F.coalesce("brokerName", F.lit("")).alias("brokerName"),
         *("topic", "queueId", "queueOffset", "commitLogOffset", "sysFlag"),
         F.col(id_column).alias("id"),
@@ -181,13 +178,7 @@ def _inside_time(frame: DataFrame, asked: AuditRequest) -> DataFrame:
     return frame if high is None else frame.where(stored < high)
 
 
-def read(spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]) -> DataFrame:
-    """Read exactly these columns; only a schema keeps other columns from being parsed."""
-    schema: StructType = struct_of({name: COLUMNS[name] for name in columns})
-    return spark.read.format("rocketmq").schema(schema).options(**options).load()
-
-
-def op_marks(spark: SparkSession, asked: AuditRequest) -> DataFrame:
+def op_marks(engine: Engine, asked: AuditRequest) -> DataFrame:
     """
     Return `brokerName`, `queueId` and `queueOffset` of half messages whose end was noted, and when
     (`endedMs`).
@@ -195,7 +186,7 @@ def op_marks(spark: SparkSession, asked: AuditRequest) -> DataFrame:
     Spec: store.md, section 11.2.
     """
     names = ["brokerName", "queueId", "storeTimestamp", "body"]
-    frames = [read(spark, given, names) for given in _of_topic(asked, OP_HALF_TOPIC)]
+    frames = [engine.messages(given, names) for given in _of_topic(asked, OP_HALF_TOPIC)]
     return (
         reduce(DataFrame.unionByName, frames)
         .select(
@@ -220,7 +211,7 @@ def _of_topic(asked: AuditRequest, topic: str) -> Iterator[dict[str, str]]:
         yield given | {"brokerName": label} if label else given
 
 
-def delayed_rows(spark: SparkSession, asked: AuditRequest) -> DataFrame:
+def delayed_rows(engine: Engine, asked: AuditRequest) -> DataFrame:
     """
     Return the messages of the schedule topic: the record's place, `id`, `storedMs`, and its target,
     `realTopic` and `realQueueId`. A message without an id is left out, because its copy cannot be
@@ -230,7 +221,7 @@ def delayed_rows(spark: SparkSession, asked: AuditRequest) -> DataFrame:
     names = ["brokerName", "queueId", "queueOffset", "commitLogOffset", "storeTimestamp"]
     columns = [*names, id_column, "properties"]
     frames = [
-        _inside_time(read(spark, given, columns), asked)
+        _inside_time(engine.messages(given, columns), asked)
         for given in _of_topic(asked, SCHEDULE_TOPIC)
     ]
     rows = (

@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.columns import Column
+from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.spark.audit.rules import Code
 from rmq_ha.lake.spark.audit.shape import earlier, findings, sentence
 from rmq_ha.lake.spark.result import Plot, Table
@@ -88,7 +88,9 @@ def tiers(sums: DataFrame, produced: DataFrame | None, taken: DataFrame | None) 
     )
     keys = ["topic", "window"]
     if produced is not None:
-        sent = produced.where("topic is not null and window is not null and acknowledged > 0")
+        sent = produced.where("topic is not null and acknowledged > 0").where(
+            F.col("window").isNotNull()
+        )
         sums_of_sent = sent.groupBy(*keys).agg(F.sum("acknowledged").alias("produced"))
         stored = stored.join(sums_of_sent, keys, "full")
     if taken is not None:

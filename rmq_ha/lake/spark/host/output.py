@@ -6,27 +6,18 @@ the same run.
 """
 
 import os
-import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
-from pyspark.sql.utils import is_remote
-
 from rmq_ha.base.errors import WrongUsage
-from rmq_ha.lake.spark.findings import FINDINGS
-from rmq_ha.lake.spark.report.page import render
-from rmq_ha.lake.spark.result import JobResult
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.frame import DataFrame, Engine
+from rmq_ha.lake.spark.host.parquet_files import save_rows
+from rmq_ha.lake.spark.result import Findings, JobResult
 from rmq_ha.ops.offsets.digest import Digest, digest, digest_of_rows
 from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
 from rmq_ha.ops.offsets.summary import STRICT, Timings, outcome_of, summary_of, to_json, version
@@ -62,6 +53,7 @@ def write_output(
     result: JobResult,
     out: str | None,
     timings: Timings,
+    engine: Callable[[], Engine],
     *,
     strict: bool = False,
 ) -> JobOutput:
@@ -72,6 +64,7 @@ def write_output(
     fetched.
 
     :param out: a directory, new or of an earlier run; None: nothing is written.
+    :param engine: starts the engine, which is needed for some places.
     :param timings: `write` is measured here, and the counting is added to `run`.
     """
     began = time.monotonic()
@@ -81,20 +74,31 @@ def write_output(
         outcome = outcome_of(result.outcome, counted, strict)
         verdict = result.verdict if outcome is result.outcome else result.verdict + STRICT
         began = time.monotonic()
-        place = None if out is None else _place(out, findings.sparkSession)
-        if place is not None:
+        place: Any = None
+        frames: Mapping[str, DataFrame] = {}
+        if out is not None:
+            from rmq_ha.lake.spark.findings import table_of
+
+            place, frames = _place(out, engine()), result.frames()
             place.begin()
-            place.save_findings(findings.select(*COLUMNS), few)
-            for name, frame in result.frames.items():
+            if not isinstance(findings, DataFrame):
+                few = table_of(findings)
+            place.save_findings(findings, few)
+            for name, frame in frames.items():
                 place.save(name, frame)
     timings = timings._replace(write=time.monotonic() - began)
     about = job, version(), inputs, outcome, verdict
     summary = summary_of(*about, counted, result.numbers, timings)
     if place is not None:
-        page = render(summary, counted, result.sections, sorted(result.frames), SHOWN)
-        place.write(REPORT, page)
+        place.write(REPORT, _rendered(summary, counted, result.sections, sorted(frames), SHOWN))
         place.write(SUMMARY, to_json(summary))
     return JobOutput(outcome, verdict, counted, summary)
+
+
+def _rendered(*given: Any) -> str:
+    from rmq_ha.lake.spark.report.page import render  # needs jinja2
+
+    return render(*given)
 
 
 def write_refusal(
@@ -104,20 +108,20 @@ def write_refusal(
     reason: str,
     out: str | None,
     timings: Timings,
-    spark: SparkSession | None = None,
+    engine: Engine | None = None,
 ) -> JobOutput:
     """
     Write the output of a job without a result, because it could not decide, or failed.
 
     :param reason: text in place of the verdict.
-    :param spark: the session, if one was started; needed if `out` is not a local directory.
+    :param engine: the engine, if it was started; needed if `out` is not a local directory.
     """
     nothing = digest((), (), 0)
     summary = summary_of(job, version(), inputs, outcome, reason, nothing, {}, timings)
-    if out is not None and (spark is not None or _local(out)):
-        place = _place(out, spark)
+    if out is not None and (engine is not None or _local(out)):
+        place = _place(out, engine)
         place.begin()
-        place.write(REPORT, render(summary, nothing, (), (), 0))
+        place.write(REPORT, _rendered(summary, nothing, (), (), 0))
         place.write(SUMMARY, to_json(summary))
     return JobOutput(outcome, reason, nothing, summary)
 
@@ -167,20 +171,23 @@ def refuse_foreign(out: str) -> None:
 
 
 @contextmanager
-def _persisted_findings(findings: DataFrame) -> Iterator[DataFrame]:
+def _persisted_findings(findings: Findings) -> Iterator[Findings]:
     """Compute the findings once, however often they are used in the block."""
-    if findings.storageLevel != StorageLevel.NONE:
+    if not isinstance(findings, DataFrame) or findings.is_kept:
         yield findings
         return
-    findings.persist(StorageLevel.MEMORY_AND_DISK)
+    kept = findings.keep()
     try:
-        yield findings
+        yield kept
     finally:
-        findings.unpersist()
+        kept.release()
 
 
-def _count(findings: DataFrame) -> tuple[pa.Table | None, Digest]:
-    """Return all findings if they are few, else None; and their counts."""
+def _count(findings: Findings) -> tuple[Any, Digest]:
+    """Return all findings as an Arrow table if they are few, else None; and their counts."""
+    if not isinstance(findings, DataFrame):
+        rows = [dict(zip(COLUMNS, finding, strict=True)) for finding in findings]
+        return None, digest_of_rows(rows, AT_HAND)
     few = findings.limit(AT_HAND + 1).toArrow()
     if few.num_rows <= AT_HAND:
         return few, digest_of_rows(few.to_pylist(), AT_HAND)
@@ -207,14 +214,12 @@ def _local(out: str) -> Path | None:
     return Path(out).absolute() if "://" not in out else None
 
 
-def _place(out: str, spark: SparkSession | None) -> "_Place":
+def _place(out: str, engine: Engine | None) -> Any:
     local = _local(out)
     if local is not None:
         return _LocalPlace(local)
-    assert spark is not None, "a place that only Spark can reach needs a session"
-    if is_remote():
-        raise WrongUsage(f"--out {out}: over Spark Connect, name a directory of this machine")
-    return _HadoopPlace(out, spark)
+    assert engine is not None, "a place that is not local needs an engine"
+    return engine.place(out)
 
 
 class _LocalPlace:
@@ -236,62 +241,12 @@ class _LocalPlace:
             os.fsync(file.fileno())
         unfinished.replace(self._directory / name)
 
-    def save_findings(self, findings: DataFrame, few: pa.Table | None) -> None:
+    def save_findings(self, findings: DataFrame, few: Any) -> None:
         """Write the findings as Spark would: a directory, with the mark that it is complete."""
         if few is None:
             self.save(FINDINGS_DIRECTORY, findings)
         else:
-            self._save_rows(FINDINGS_DIRECTORY, few.select(list(COLUMNS)), FINDINGS)
+            save_rows(few, self._directory / FINDINGS_DIRECTORY)
 
     def save(self, name: str, frame: DataFrame) -> None:
-        """
-        Write a frame; with Spark Connect this process writes it, because Spark may run on another
-        machine.
-        """
-        if is_remote():
-            self._save_rows(name, frame.toArrow(), frame.schema)
-        else:
-            frame.write.mode("overwrite").parquet(f"file://{self._directory / name}")
-
-    def _save_rows(self, name: str, rows: pa.Table, schema: StructType) -> None:
-        directory = self._directory / name
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir()
-        rows = rows.cast(to_arrow_schema(schema, timezone="UTC"))
-        pq.write_table(rows, directory / "part-0.parquet")
-        (directory / "_SUCCESS").touch()
-
-
-class _HadoopPlace:
-    """An output directory on any file system that Spark knows."""
-
-    def __init__(self, directory: str, spark: SparkSession) -> None:
-        self._directory = directory.rstrip("/")
-        jvm: Any = spark.sparkContext._jvm
-        self._path = jvm.org.apache.hadoop.fs.Path
-        configuration = spark._jsparkSession.sessionState().newHadoopConf()
-        self._files: Any = self._path(directory).getFileSystem(configuration)
-
-    def _uri(self, name: str) -> str:
-        return f"{self._directory}/{name}"
-
-    def begin(self) -> None:
-        self._files.mkdirs(self._path(self._directory))
-        self._files.delete(self._path(self._uri(SUMMARY)), False)
-
-    def write(self, name: str, text: str) -> None:
-        unfinished = self._path(self._uri(f".{name}.new"))
-        stream = self._files.create(unfinished, True)
-        stream.write(bytearray(text.encode("utf-8", "replace")))
-        stream.close()
-        self._files.delete(self._path(self._uri(name)), False)
-        self._files.rename(unfinished, self._path(self._uri(name)))
-
-    def save_findings(self, findings: DataFrame, few: pa.Table | None) -> None:
-        self.save(FINDINGS_DIRECTORY, findings)
-
-    def save(self, name: str, frame: DataFrame) -> None:
-        frame.write.mode("overwrite").parquet(self._uri(name))
-
-
-_Place = _LocalPlace | _HadoopPlace
+        frame.save(str(self._directory / name))

@@ -7,7 +7,7 @@ import click
 
 from rmq_ha.base.errors import WrongUsage
 from rmq_ha.lake.spark.result import JobResult
-from rmq_ha.lake.spark.running import Job, job_options_of_pairs, run_job
+from rmq_ha.lake.spark.running import Job, job_options_of_pairs, plain_command, run_job
 from rmq_ha.ops.offsets.command import OffsetOptions, limit_options, options_of, pair_options
 from rmq_ha.ops.offsets.pair_lists import Pair, pairs_in
 from rmq_ha.ops.offsets.places import SnapshotPlace, parse_place
@@ -92,7 +92,7 @@ def _verify_one_pair(
     )
     if record and past is not None:
         append_pairings(pairings, past)
-    result = verify(job.spark, pairings, limits.limits, past)
+    result = verify(job.get_engine, pairings, limits.limits, past)
     if limits.repair is not None:
         save(pairings, limits.repair, limits.limits.max_lag)
         job.note(f"a repair plan is in {limits.repair}; nothing was done")
@@ -107,7 +107,7 @@ def _verify_many_pairs(
     places = [[job.place(text) for text in pair] for pair in pairs]
     pair_work = PairWork(job.client, limits.patience, limits.limits, past if record else None)
     with job.progress(f"looking at {len(places)} pairs"):
-        return verify(job.spark, places, pair_work, past)
+        return verify(job.engine, places, pair_work, past)
 
 
 def _directory(history: str | None) -> str | None:
@@ -117,3 +117,6 @@ def _directory(history: str | None) -> str | None:
     if not isinstance(place, SnapshotPlace):
         raise WrongUsage(f"--history {history}: write snapshot:DIR")
     return place.uri
+
+
+plain_verify_offsets = plain_command(verify_offsets)

@@ -1,38 +1,72 @@
 """Finds in the snapshots of a history what happened over time."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from rmq_ha.base.errors import CannotDecide
-from rmq_ha.base.host.files import listing
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.columns import Column, Window
+from rmq_ha.lake.frames.frame import DataFrame, Engine
 from rmq_ha.lake.spark.findings import findings_of, meaning
 from rmq_ha.ops.offsets.codes import HISTORIC, MEANINGS
-from rmq_ha.ops.offsets.model import OFFSET, QUEUE, SLAVE_ROLE
+from rmq_ha.ops.offsets.model import OFFSET, QUEUE, SLAVE_ROLE, Snapshot
+from rmq_ha.ops.offsets.snapshot_history import SnapshotFile, snapshot_files
 
-ROWS = (
-    "place string, broker string, brokerId long, role string, resting boolean, began long,"
-    " ended long, kinds string, kind string, topic string, group string, queueId int, value long,"
-    " low long, text string"
+ROWS = pa.schema(
+    [
+        ("place", pa.string()),
+        ("broker", pa.string()),
+        ("brokerId", pa.int64()),
+        ("role", pa.string()),
+        ("began", pa.int64()),
+        ("ended", pa.int64()),
+        *((name, pa.string()) for name in ("kind", "topic", "group")),
+        ("queueId", pa.int32()),
+        ("value", pa.int64()),
+    ]
 )
-"""Columns of each line of `rmq_ha.ops.offsets.snapshot_history`."""
+"""A row for each fact of a snapshot."""
 NEAR_MS = 30_000
 """Ms before and after a master's reset in which the reset explains a change at its slave."""
 
 
-def read(spark: SparkSession, directory: str) -> DataFrame:
+def read(engine: Engine, directory: str) -> DataFrame:
     """
     Return all rows of a history.
 
     :raises CannotDecide: the history is empty.
     """
-    root = directory.rstrip("/")
-    if "://" not in root and not any(item.name.startswith("ts=") for item in listing(root)):
+    files: list[SnapshotFile] = []
+    for role in ("master", "slave"):
+        with suppress(CannotDecide):
+            files += snapshot_files(directory, role)
+    if not files:
         raise CannotDecide(
             f"snapshot:{directory} is empty: `rmqha-admin snapshot PLACE --to {directory}` fills it"
         )
-    return spark.read.schema(ROWS).json(f"{root}/ts=*/*.json.gz")
+
+    def work(some: Iterator[SnapshotFile]) -> Iterator[Any]:
+        for file in some:
+            yield pa.RecordBatch.from_pylist(list(_rows(file.read())), ROWS)
+
+    return engine.spread(files, work, ROWS)
+
+
+def _rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    about = {
+        "place": snapshot.place,
+        "broker": snapshot.broker,
+        "brokerId": snapshot.broker_id,
+        "role": snapshot.role,
+        "began": snapshot.began,
+        "ended": snapshot.ended,
+    }
+    for fact in snapshot.facts:
+        named = {"kind": fact.kind, "topic": fact.topic, "group": fact.group}
+        yield about | named | {"queueId": fact.queue_id, "value": fact.value}
 
 
 class HistoryFindings(NamedTuple):
@@ -51,7 +85,7 @@ class HistoryFindings(NamedTuple):
         return findings if self.findings is None else findings.unionByName(self.findings)
 
 
-def read_history(spark: SparkSession, directory: str | None) -> HistoryFindings:
+def read_history(engine: Engine, directory: str | None) -> HistoryFindings:
     """
     Read and judge a history.
 
@@ -59,7 +93,7 @@ def read_history(spark: SparkSession, directory: str | None) -> HistoryFindings:
     """
     if directory is None:
         return HistoryFindings()
-    over_time = offsets_over_time(read(spark, directory))
+    over_time = offsets_over_time(read(engine, directory))
     judged = findings(over_time)
     return HistoryFindings(
         judged, judged.filter(F.col("severity") == "ERROR").count(), trend(over_time)

@@ -1,14 +1,11 @@
 """Makes the job's answer from pairings."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
-
-from rmq_ha.lake.spark.findings import frame_of
-from rmq_ha.lake.spark.offsets import history
+from rmq_ha.lake.frames.frame import Engine
 from rmq_ha.lake.spark.offsets.report import sections_of
-from rmq_ha.lake.spark.result import JobResult
+from rmq_ha.lake.spark.result import Findings, JobResult
 from rmq_ha.ops.offsets.judgement import JudgedKey
 from rmq_ha.ops.offsets.model import OFFSET
 from rmq_ha.ops.offsets.pairing import Pairing
@@ -17,7 +14,7 @@ from rmq_ha.ops.offsets.verdict import Limits, answer
 
 
 def verify(
-    spark: SparkSession,
+    engine: Callable[[], Engine],
     pairings: Sequence[Pairing],
     limits: Limits,
     history_directory: str | None = None,
@@ -25,41 +22,39 @@ def verify(
     """
     Judge every slave.
 
+    :param engine: starts the engine, which one pair without a history does not need.
     :param history_directory: directory of a history of snapshots, to judge the past as well.
     """
-    past = history.read_history(spark, history_directory)
-    told = answer(pairings, limits, past.violations)
+    past = None
+    if history_directory is not None:
+        from rmq_ha.lake.spark.offsets.history import read_history
+
+        past = read_history(engine(), history_directory)
+    told = answer(pairings, limits, past.violations if past else 0)
     plans = [steps(item, limits.max_lag) for item in pairings]
+    findings: Findings = told.findings
+    if past is not None:
+        from rmq_ha.lake.spark.findings import frame_of
+
+        findings = past.added_to(frame_of(engine(), told.findings))
     return JobResult(
-        findings=past.added_to(frame_of(spark, told.findings)),
+        findings=findings,
         outcome=told.outcome,
         verdict=told.verdict,
         numbers=told.numbers,
-        sections=sections_of(pairings, told.by_slave, told.worst, past.trend, plans),
-        frames={"lag": spark.createDataFrame(lag(told.rows))},
+        sections=sections_of(
+            pairings, told.by_slave, told.worst, past.trend if past else None, plans
+        ),
+        frames=lambda: {"lag": engine().table(lag(told.rows))},
     )
 
 
-LAG = pa.schema(
-    [
-        ("slave", pa.string()),
-        ("topic", pa.string()),
-        ("group", pa.string()),
-        ("queueId", pa.int32()),
-        ("masterOffset", pa.int64()),
-        ("slaveOffset", pa.int64()),
-        ("slaveMinOffset", pa.int64()),
-        ("slaveMaxOffset", pa.int64()),
-        ("diff", pa.int64()),
-        ("repeats", pa.int64()),
-        ("skipped", pa.int64()),
-        ("status", pa.string()),
-    ]
-)
-
-
-def lag(rows: Sequence[JudgedKey]) -> pa.Table:
+def lag(rows: Sequence[JudgedKey]) -> Any:
     """Return a row for every group and queue, with the offsets of both sides."""
+    import pyarrow as pa
+
+    from rmq_ha.lake.spark.offsets.lag_schema import LAG
+
     lines = []
     for row in rows:
         case, ruling = row.case, row.ruling

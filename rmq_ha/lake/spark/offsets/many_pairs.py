@@ -7,20 +7,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.lake.spark.findings import FINDINGS, finding_row
+from rmq_ha.lake.frames import functions as F
+from rmq_ha.lake.frames.frame import Engine
+from rmq_ha.lake.spark.findings import FINDINGS, row_of
 from rmq_ha.lake.spark.host.threads import map_in_threads
 from rmq_ha.lake.spark.offsets import history
-from rmq_ha.lake.spark.offsets.job import LAG, lag
+from rmq_ha.lake.spark.offsets.job import lag
+from rmq_ha.lake.spark.offsets.lag_schema import LAG
 from rmq_ha.lake.spark.offsets.report import trend_of
 from rmq_ha.lake.spark.result import JobResult, Plot, Table
-from rmq_ha.lake.spark.spreading import spread
-from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
+from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.opening import look_at_pair
 from rmq_ha.ops.offsets.pairing import Forecast
 from rmq_ha.ops.offsets.places import Place
@@ -48,7 +47,7 @@ _ROWS = pa.schema(
     [
         ("number", pa.int64()),
         *PAIRS,
-        ("findings", pa.list_(pa.struct(to_arrow_schema(FINDINGS, timezone="UTC")))),
+        ("findings", pa.list_(pa.struct(FINDINGS))),
         ("lag", pa.list_(pa.struct(LAG))),
     ]
 )
@@ -85,15 +84,13 @@ class PairWork(NamedTuple):
             "safe": told.numbers["safe"],
             "exitCode": int(told.outcome),
             "verdict": told.verdict,
-            "findings": [
-                dict(zip(COLUMNS, finding_row(finding), strict=True)) for finding in told.findings
-            ],
+            "findings": list(map(row_of, told.findings)),
             "lag": lag(told.rows).to_pylist(),
         }
 
 
 def verify(
-    spark: SparkSession,
+    engine: Engine,
     pairs: Sequence[Sequence[Place]],
     pair_work: PairWork,
     history_directory: str | None = None,
@@ -108,10 +105,10 @@ def verify(
         rows = map_in_threads(lambda task: pair_work.row(*task), some, _AT_ONCE)
         yield pa.RecordBatch.from_pylist(rows, _ROWS)
 
-    frame = spread(spark, list(enumerate(pairs)), work, _ROWS, _AT_ONCE).persist()
+    frame = engine.spread(list(enumerate(pairs)), work, _ROWS, _AT_ONCE).keep()
     of_pairs = frame.orderBy("number").select(*PAIRS.names)
     rows = of_pairs.collect()
-    past = history.read_history(spark, history_directory)
+    past = history.read_history(engine, history_directory)
     outcome, verdict = decided(rows, past.violations)
     worst = sorted(rows, key=lambda row: (row.safe, row.exitCode))
     shown = [(row.master, ", ".join(row.slaves), row.verdict) for row in worst[:_SHOWN]]
@@ -129,11 +126,11 @@ def verify(
             "historyViolations": past.violations,
         },
         sections=sections,
-        frames={"pairs": of_pairs, "lag": frame.select(F.inline("lag"))},
+        frames=lambda: {"pairs": of_pairs, "lag": frame.select(F.inline("lag"))},
     )
 
 
-def decided(rows: Sequence[Row], past: int = 0) -> tuple[Outcome, str]:
+def decided(rows: Sequence[Any], past: int = 0) -> tuple[Outcome, str]:
     """Return one outcome for all pairs, and the line that says it: the worst pair counts."""
     codes = Counter(row.exitCode for row in rows)
     unsafe = [row for row in rows if not row.safe]

@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rmq_ha.lake.spark.offsets.history import Trend
 from rmq_ha.lake.spark.result import Plot, Table
 from rmq_ha.ops.offsets.judgement import WorstGroup
 from rmq_ha.ops.offsets.pairing import Pairing
 from rmq_ha.ops.offsets.repair import RepairStep
 from rmq_ha.ops.offsets.verdict import not_compared
+
+if TYPE_CHECKING:  # a pair without a history needs no Arrow
+    from rmq_ha.lake.spark.offsets.history import Trend
 
 _MOST = 300
 _BARS = 20
@@ -19,7 +21,7 @@ def sections_of(
     pairings: Sequence[Pairing],
     by_slave: Mapping[str, Any],
     worst: Sequence[WorstGroup],
-    trend: Trend | None,
+    trend: "Trend | None",
     plans: Sequence[Sequence[RepairStep]],
 ) -> list[Table | Plot]:
     """Return the sections in the order in which readers need them."""
@@ -88,7 +90,7 @@ def _bars(worst: Sequence[WorstGroup]) -> Plot:
     )
 
 
-def trend_of(trend: Trend | None) -> list[Plot]:
+def trend_of(trend: "Trend | None") -> list[Plot]:
     """Return a plot, if there is anything to show."""
     if trend is None or not trend.moments:
         return []

@@ -10,7 +10,7 @@ from rmq_ha.lake.scan.command import LEAST_WINDOW, Size
 from rmq_ha.lake.scan.replica.auditing import CHECKS
 from rmq_ha.lake.scan.replica.settings import WINDOW, Settings, StoreAt
 from rmq_ha.lake.spark.result import JobResult
-from rmq_ha.lake.spark.running import Job, job_options, run_job
+from rmq_ha.lake.spark.running import Job, job_options, plain_command, run_job
 from rmq_ha.ops.offsets.places import StorePlace
 
 
@@ -119,3 +119,6 @@ def _store(job: Job, text: str) -> str:
 
 def _log(directory: str | None) -> str | None:
     return directory and absolute(directory)
+
+
+plain_verify_replica = plain_command(verify_replica)

@@ -1,7 +1,7 @@
-"""Runs `rmq_ha.lake.scan.replica.verifying` with its tasks on Spark."""
+"""Runs `rmq_ha.lake.scan.replica.verifying` with its tasks on an engine."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from msgspec import msgpack
@@ -10,17 +10,17 @@ from rmq_ha.base.host.blocking import pause
 from rmq_ha.lake.scan.replica import verifying
 from rmq_ha.lake.scan.replica.settings import Settings
 from rmq_ha.lake.scan.replica.tasks import Answers, Run, Task, TaskResult, Work, run
-from rmq_ha.lake.spark.findings import frame_of
 from rmq_ha.lake.spark.replica.report import sections_of
 from rmq_ha.lake.spark.result import JobResult
-from rmq_ha.lake.spark.running import Job
-from rmq_ha.lake.spark.spreading import spread
 from rmq_ha.ops.offsets.findings import Outcome
+
+if TYPE_CHECKING:  # executors load this module, and have no click
+    from rmq_ha.lake.spark.running import Job
 
 _ANSWERS = pa.schema([("number", pa.int64()), ("answer", pa.binary())])
 
 
-def verify(job: Job, settings: Settings) -> JobResult:
+def verify(job: "Job", settings: Settings) -> JobResult:
     """
     Compare two stores.
 
@@ -28,7 +28,7 @@ def verify(job: Job, settings: Settings) -> JobResult:
     """
     told = verifying.verify(settings, _on_executors(job), job.note, pause)
     return JobResult(
-        frame_of(job.spark, told.findings),
+        told.findings,
         Outcome.VIOLATED if told.errors else Outcome.HOLDS,
         told.verdict,
         told.numbers,
@@ -36,10 +36,10 @@ def verify(job: Job, settings: Settings) -> JobResult:
     )
 
 
-def _on_executors(job: Job) -> Run:
+def _on_executors(job: "Job") -> Run:
     def run_tasks(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
         with job.progress(label):
-            rows = spread(job.spark, tasks, _work(work, is_apart), _ANSWERS).collect()
+            rows = job.engine.spread(tasks, _work(work, is_apart), _ANSWERS).collect()
         return {row.number: msgpack.decode(row.answer, type=TaskResult) for row in rows}
 
     return run_tasks

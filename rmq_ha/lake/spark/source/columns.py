@@ -5,12 +5,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from rmq_ha.lake.spark.compat import to_arrow_schema
+from rmq_ha.lake.spark.source.forms import KAFKA, ROCKETMQ
 from rmq_ha.lake.spark.source.schema import COLUMNS, MESSAGE_COLUMNS, check_schema, message_schema
 
-ROCKETMQ, KAFKA = "rocketmq", "kafka"
-FORMS = (ROCKETMQ, KAFKA)
 HEADERS = "headers"
 _KAFKA: dict[str, tuple[str, T.DataType]] = {
     "key": ("keys", T.BinaryType()),
@@ -65,7 +64,7 @@ class WantedColumns:
 
         :param batch: `pyarrow.RecordBatch` of `columns`.
         """
-        target = to_arrow_schema(self._schema, timezone="UTC")
+        target = to_arrow_schema(self._schema)
         if self._names != self.columns:
             arrays = [
                 _made(name, batch.column(source), field.type)

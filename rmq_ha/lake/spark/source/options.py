@@ -20,7 +20,8 @@ from rmq_ha.lake.spark.source.boundaries import (
     parse_offsets,
     parse_timestamps,
 )
-from rmq_ha.lake.spark.source.columns import FORMS, ROCKETMQ
+from rmq_ha.lake.spark.source.forms import FORMS, ROCKETMQ
+from rmq_ha.lake.spark.source.forms import TABLES as COLUMNS_OF_TABLES
 from rmq_ha.lake.spark.source.option_names import by_name
 from rmq_ha.lake.spark.source.option_values import (
     Bytes,
@@ -35,11 +36,10 @@ from rmq_ha.lake.spark.source.option_values import (
     read,
 )
 from rmq_ha.lake.spark.source.reading import Subscription
-from rmq_ha.lake.spark.source.schema import TABLE_COLUMNS
 from rmq_ha.ops.offsets.places import addresses_of
 
 MESSAGES = "messages"
-TABLES = (MESSAGES, *TABLE_COLUMNS)
+TABLES = (MESSAGES, *COLUMNS_OF_TABLES)
 SCANS = ("auto", "files", "queues")
 STRATEGIES = ("error", "latest")
 _CHOOSING = ("subscribe", "subscribePattern", "assign")

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from pyspark.sql import types as T
 
 from rmq_ha.base.errors import WrongUsage
+from rmq_ha.lake.spark.source.forms import MESSAGE, ON_REQUEST, TABLES
 
 _KINDS: dict[str, T.DataType] = {
     "string": T.StringType(),
@@ -22,42 +23,9 @@ def columns(text: str) -> dict[str, T.DataType]:
     return {name: _KINDS[kind] for name, _, kind in (word.partition(":") for word in text.split())}
 
 
-MESSAGE_COLUMNS = columns(
-    "topic:string queueId:int queueOffset:long commitLogOffset:long msgId:string keys:string"
-    " tags:string body:binary properties:map flag:int sysFlag:int bornTimestamp:timestamp"
-    " bornHost:string storeTimestamp:timestamp storeHost:string bodyCRC:int reconsumeTimes:int"
-    " brokerName:string"
-)
-"""The columns of a read, in this order; `properties` only with `includeProperties`."""
-ON_REQUEST = columns("storeSize:int crcOk:boolean uniqKey:string preparedTransactionOffset:long")
-"""Further columns that a user's schema may name."""
-COLUMNS = MESSAGE_COLUMNS | ON_REQUEST
-_OF_QUEUE = "brokerName:string topic:string queueId:int"
-_VERSION = "dataVersionTimestamp:long dataVersionCounter:long"
-TABLE_COLUMNS = {
-    "consumerOffsets": columns(
-        "brokerName:string group:string topic:string queueId:int offset:long"
-    ),
-    "topics": columns(
-        "brokerName:string topic:string readQueueNums:int writeQueueNums:int perm:int"
-        f" topicFilterType:string topicSysFlag:int order:boolean {_VERSION}"
-    ),
-    "groups": columns(
-        "brokerName:string group:string consumeEnable:boolean consumeFromMinEnable:boolean"
-        " consumeBroadcastEnable:boolean retryQueueNums:int retryMaxTimes:int brokerId:long"
-        f" whichBrokerWhenConsumeSlowly:long notifyConsumerIdsChangedEnable:boolean {_VERSION}"
-    ),
-    "delayOffsets": columns("brokerName:string delayLevel:int offset:long"),
-    "queues": columns(f"{_OF_QUEUE} minOffset:long maxOffset:long"),
-    "consumeQueue": columns(
-        f"{_OF_QUEUE} queueOffset:long commitLogOffset:long size:int tagsCode:long"
-    ),
-    "index": columns(
-        "brokerName:string file:string item:int slot:int keyHash:int commitLogOffset:long"
-        " storeTimestamp:timestamp previousItem:int"
-    ),
-}
-"""The columns of each table of a broker."""
+MESSAGE_COLUMNS = columns(MESSAGE)
+COLUMNS = MESSAGE_COLUMNS | columns(ON_REQUEST)
+TABLE_COLUMNS = {table: columns(text) for table, text in TABLES.items()}
 
 
 def message_schema(

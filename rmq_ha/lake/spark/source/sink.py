@@ -12,16 +12,13 @@ from random import SystemRandom
 from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from rmq_ha.base.errors import ConfigurationError, WrongUsage
 from rmq_ha.base.host.blocking import pause, seconds
 from rmq_ha.client.blocking import BlockingClient
+from rmq_ha.lake.spark.compat import DataSourceStreamArrowWriter, batches_of_rows
 from rmq_ha.lake.spark.host.telling import InSentences
 from rmq_ha.lake.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options
 from rmq_ha.lake.spark.source.sink_rows import SinkTask, messages_of
@@ -47,7 +44,7 @@ def make_stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> "RocketmqStreamWriter":
     """Return a writer for `df.writeStream`; raises like `make_writer`."""
-    return RocketmqStreamWriter(_checked(options, schema, overwrite))
+    return RocketmqStreamWriter(_checked(options, schema, overwrite), schema)
 
 
 def _checked(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkOptions:
@@ -84,15 +81,17 @@ class RocketmqWriter(InSentences, DataSourceArrowWriter):
 class RocketmqStreamWriter(InSentences, DataSourceStreamArrowWriter):
     """Writes the batches of a stream; see `RocketmqWriter`."""
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
+        self._schema = schema
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send the rows of one task of one batch; raises as `RocketmqWriter.write`."""
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_ID) if context else None
         batch = context.getLocalProperty(_BATCH_ID) if context else None
-        return send_rows(self._options, iterator, query or "", batch or "", _partition())
+        batches = batches_of_rows(iterator, self._schema)
+        return send_rows(self._options, batches, query or "", batch or "", _partition())
 
 
 def send_rows(

@@ -21,7 +21,8 @@ from pyspark.sql.types import (
 from rmq_ha.base.errors import WrongUsage
 from rmq_ha.base.model.topics import topic_fault
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
-from rmq_ha.lake.spark.source.columns import HEADERS, KAFKA, KAFKA_COLUMNS, columns_of
+from rmq_ha.lake.spark.source.columns import HEADERS, KAFKA_COLUMNS, columns_of
+from rmq_ha.lake.spark.source.forms import KAFKA
 from rmq_ha.lake.spark.source.option_names import by_name
 from rmq_ha.lake.spark.source.option_values import Small, SmallCount, names_of, one_of, read
 from rmq_ha.lake.spark.source.options import ACCOUNT, SOURCE_NAMES, client_config

@@ -9,33 +9,48 @@ Two cases need care for that:
   not where it began. So the first batch ends where it begins, and the second has a written start.
 - A queue that appears later begins at its first message. It enters a batch with that offset as its
   end, and is read from the next batch on.
+
+Until 4.1 Spark does not say where the query stands when it asks where the next batch ends. Then the
+reader remembers its last answer. After a restart it has none: it needs all brokers for the first
+one, and a queue that Spark's checkpoint does not have begins at its first message.
 """
 
 from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from rmq_ha.base.errors import CannotDecide, WrongUsage
+from rmq_ha.base.host.blocking import now_ms, pause
+from rmq_ha.lake.spark.compat import (
+    HAS_LIMITS,
+    LIMITS_SINCE,
+    InputPartition,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
+    refuse_limits,
 )
-from pyspark.sql.types import StructType
-
-from rmq_ha.base.errors import CannotDecide, WrongUsage
-from rmq_ha.base.host.blocking import now_ms, pause
 from rmq_ha.lake.spark.host.telling import InSentences
-from rmq_ha.lake.spark.source.batch import RangesPartition, partitions_of, queues_of
 from rmq_ha.lake.spark.source.boundaries import BoundaryKind
 from rmq_ha.lake.spark.source.columns import WantedColumns
 from rmq_ha.lake.spark.source.live import LiveQueues
+from rmq_ha.lake.spark.source.messages import RangesPartition, partitions_of, queues_of
 from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
 from rmq_ha.lake.spark.source.planning import Planner
-from rmq_ha.lake.spark.source.reading import Ends, QueueId, QueueRange, Queues, Subscription
+from rmq_ha.lake.spark.source.reading import (
+    Ends,
+    QueueId,
+    QueueRange,
+    Queues,
+    Subscription,
+    first_names,
+)
 from rmq_ha.lake.spark.source.streaming_offsets import (
     Offsets,
     from_json,
@@ -60,6 +75,12 @@ def make_stream_reader(
     """
     try:
         parsed = parse_options(options, streaming=True)
+        limits = {
+            "maxOffsetsPerTrigger": parsed.max_offsets,
+            "minOffsetsPerTrigger": parsed.min_offsets,
+            "maxBytesPerTrigger": parsed.max_bytes,
+        }
+        refuse_limits([name for name, value in limits.items() if value is not None])
         return RocketmqStreamReader(
             queues_of(parsed), parsed, WantedColumns(schema, parsed.columns)
         )
@@ -97,6 +118,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         self._reported: Offsets = {}
         self._kept: Offsets = {}
         self._found: Offsets = {}
+        self._told: Offsets | None = None
 
     # Planning
 
@@ -122,29 +144,36 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         """Fix the end of the query: messages that come later are for its next run."""
         self._until = self._tops(look(self._queues, self._options.subscription))
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
         """
         Return where the next batch ends; `start` if there is nothing to do.
 
+        :param start: where it begins; None: Spark is older than 4.2 and does not say it.
         :raises CannotDecide: with failOnDataLoss: messages that were not read yet are gone.
         """
-        begin = from_json(start)
-        self._check_name(begin)
         bounds = look(self._queues, self._options.subscription)
         self._reported = {queue: ends.max_offset for queue, ends in bounds.items()}
+        if start is None:
+            begin = self._told if self._told is not None else self._first_ends(bounds)
+        else:
+            begin = from_json(start)
+            self._check_name(begin)
         end, sizes = self._news(begin, bounds)
         begun, self._begun = self._begun, None
-        if begun == start and not self._start_is_known():
+        if start is not None and begun == start and not self._start_is_known():
             return start
-        if not isinstance(limit, ReadAllAvailable):
+        if limit is not None and not isinstance(limit, ReadAllAvailable):
             sizes = self._limited(end, sizes, limit)
         for queue, size in sizes.items():
             end[queue] += size
-        if end == begin:
+        if end == begin and (start is not None or self._told is not None):
             if self._until is None:
                 pause(IDLE_STORE_MS if self._options.is_offline else IDLE_MS)
-            return start
-        self._last_batch_ms = now_ms()
+        else:
+            self._last_batch_ms = now_ms()
+        self._told = end
         return to_json(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -197,6 +226,22 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
 
     # Parts
 
+    def _first_ends(self, bounds: Mapping[QueueId, Ends]) -> Offsets:
+        """
+        Return the ends of all queues, for a Spark that does not say where the query stands.
+
+        :raises CannotDecide: a broker does not answer. Its queues would later look like new ones,
+            and their messages would come again.
+        """
+        away = set(self._queues.queues(self._options.subscription)) - bounds.keys()
+        if away:
+            raise CannotDecide(
+                f"{first_names(away)}: no answer. Spark before {LIMITS_SINCE} does not say how far"
+                " a query came, so it can only begin while all brokers answer: start it again"
+                f" when they do, or take Spark {LIMITS_SINCE}"
+            )
+        return self._tops(bounds)
+
     def _tops(self, bounds: Mapping[QueueId, Ends]) -> Offsets:
         """Return up to where each queue may be read: to its end, or to the time in the options."""
         tops = {queue: ends.max_offset for queue, ends in bounds.items()}
@@ -227,6 +272,8 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         Either it was new then, and the batch has no message of it. Or the first batch of a query is
         repeated while a broker that was there the first time is away.
         """
+        if not HAS_LIMITS and self._begun is None:  # it appeared while the query was off
+            return min(stop, current(self._queues).bounds(queue)[0])
         boundary = self._options.start
         is_new = boundary.kind is BoundaryKind.OFFSETS and boundary.offset_of(queue) is None
         if is_new or not self._start_is_known():

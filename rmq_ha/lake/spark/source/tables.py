@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rmq_ha.base.errors import WrongUsage
+from rmq_ha.lake.spark.compat import to_arrow_schema
 from rmq_ha.lake.spark.host.telling import InSentences
 from rmq_ha.lake.spark.source.options import SourceOptions
 from rmq_ha.lake.spark.source.schema import TABLE_COLUMNS, check_schema, struct_of
@@ -51,8 +51,8 @@ class TableReader(InSentences, DataSourceReader):
         """Yield the rows of a partition; called in an executor, perhaps more than once."""
         if not isinstance(partition, TablePartition):
             return
-        target = to_arrow_schema(self._schema, timezone="UTC")
-        full = to_arrow_schema(struct_of(self._known), timezone="UTC")
+        target = to_arrow_schema(self._schema)
+        full = to_arrow_schema(struct_of(self._known))
         for batch in self._source().batches(partition.part, full):
             asked = batch.select(self._columns)
             if asked.num_rows:

@@ -15,8 +15,8 @@ from rmq_ha.base.wire.bodies import (
     decode_offset_table,
 )
 from rmq_ha.lake.scan.log.columns import snake_case
+from rmq_ha.lake.spark.source.forms import TABLES
 from rmq_ha.lake.spark.source.reading import QueueId, Subscription
-from rmq_ha.lake.spark.source.schema import TABLE_COLUMNS
 
 Row = tuple[Any, ...]
 
@@ -89,7 +89,7 @@ def _configurations(
     The value of a column is the attribute of the same name in snake_case. The table's data version
     follows.
     """
-    _, _, *named, _, _ = TABLE_COLUMNS[table]
+    _, _, *named, _, _ = (word.partition(":")[0] for word in TABLES[table].split())
     of = attrgetter(*map(snake_case, named))
 
     def rows(text: bytes) -> list[Row]:

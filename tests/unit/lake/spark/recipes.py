@@ -20,7 +20,7 @@ def recipes() -> Iterator[tuple[str, list[str]]]:
 
 
 def answer_of(job: str) -> str:
-    """The last line that the page has below `rmqha-spark JOB ...`."""
+    """The last line that the page has below `rmqha-admin JOB ...`."""
     return next(
-        answer[-1] for command, answer in recipes() if command.startswith(f"rmqha-spark {job} ")
+        answer[-1] for command, answer in recipes() if command.startswith(f"rmqha-admin {job} ")
     )

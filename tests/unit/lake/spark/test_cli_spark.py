@@ -15,6 +15,8 @@ from rmq_ha.lake.spark.cli import COMMANDS, main
 from rmq_ha.lake.spark.host import java, packing
 from rmq_ha.ops.admin import groups
 from rmq_ha.ops.admin.groups import Lazy
+from tests.kits.cluster_packages import link_cluster_packages
+from tests.unit.lake.spark.golden_stores import java_store
 
 ROOT = Path(__file__).parents[4]
 
@@ -166,3 +168,122 @@ def test_no_java_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_java", none)
     done = CliRunner().invoke(main, ["java-home"])
     assert (done.exit_code, done.output) == (4, "Error: no Java for Spark\n")
+
+
+JOBS = ("verify-offsets", "verify-replica", "verify-fleet", "audit-messages")
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_both_commands_have_the_same_options_but_those_of_spark(job: str) -> None:
+    from rmq_ha.lake.spark import cli
+    from rmq_ha.lake.spark.running import SparkOption
+    from rmq_ha.ops.admin import main as admin
+
+    def options(table: click.Group) -> dict[str, str]:
+        command = table.get_command(click.Context(table), job)
+        assert command is not None
+        return {param.opts[0]: getattr(param, "help", "") or "" for param in command.params
+                if not isinstance(param, SparkOption)}  # fmt: skip
+
+    assert options(admin.main) == options(cli.main)
+    assert "--findings" in options(admin.main)
+
+
+def test_small_work_needs_no_spark(tmp_path: Path) -> None:
+    """All four jobs in a Python that has no pyspark: verdicts, exit codes and --out are there."""
+    store = java_store("clean", tmp_path)
+    program = f"""
+import sys
+sys.modules["pyspark"] = None
+from rmq_ha.lake.scan.command import main as scan
+from rmq_ha.ops.admin.main import main
+def run(*line):
+    try:
+        main(line, prog_name="rmqha-admin")
+    except SystemExit as ended:
+        print(line[0], ended.code)
+run("verify-replica", {str(store)!r}, "-q")
+run("verify-replica", {str(store)!r}, "--from", "99999999", "-q")
+run("verify-offsets", "--master", {str(store)!r}, "--slave", {str(store)!r}, "-q")
+run("audit-messages", {str(store)!r}, "--out", {str(tmp_path / "out")!r}, "-q")
+try:
+    scan(["{store}", "--to", "{tmp_path / "facts"}", "--broker", "b"])
+except SystemExit:
+    pass
+run("verify-fleet", {str(tmp_path / "facts")!r}, "-q", "--alone", "b")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
+    )
+    lines = done.stdout.splitlines()
+    codes = [line for line in lines if line.startswith(JOBS)]
+    assert codes == [
+        "verify-replica 0", "verify-replica 3", "verify-offsets 2", "audit-messages 0",
+        "verify-fleet 0",
+    ], done.stdout + done.stderr  # fmt: skip
+    assert any(line.startswith("HOLDS: 189 messages in 16 queues") for line in lines)
+    assert (tmp_path / "out" / "windows" / "part-0.parquet").exists()
+    assert "HOLDS: 189 messages" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_pair_needs_nothing_but_rmq_ha_itself(tmp_path: Path) -> None:
+    """Whether a pair can fail over; of the other jobs it says what they need."""
+    master, slave = (java_store("clean", tmp_path / name) for name in ("m", "s"))
+    program = f"""
+import sys
+for name in ("pyspark", "numpy", "pyarrow", "pandas", "duckdb", "jinja2"):
+    sys.modules[name] = None
+from rmq_ha.ops.admin.main import main
+def run(*line):
+    try:
+        main(line, prog_name="rmqha-admin")
+    except SystemExit as ended:
+        print(ended.code)
+run("verify-offsets", "--master", {str(master)!r}, "--slave", {str(slave)!r}, "-q", "--findings")
+run("verify-replica", {str(master)!r})
+run("audit-messages", {str(master)!r}, "-q")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    said = done.stdout.splitlines()
+    assert said[0].startswith("safe to fail over: yes; 0 messages would be repeated"), done.stderr
+    assert said[1:3] == ["0", "4"], done.stderr
+    assert "Error: numpy is not installed: pip install 'rmq-ha[scan]'" in done.stderr
+    assert said[3].startswith("failed: pyarrow is not installed: pip install 'rmq-ha[scan]'") or (
+        said[3].startswith("failed: numpy is not installed: pip install 'rmq-ha[scan]'")
+    )
+    assert said[4:] == ["4"]
+
+
+TASKS = """
+lake.frames.functions lake.scan.fleet.judging lake.scan.replica.tasks lake.spark.audit.job
+lake.spark.fleet lake.spark.host.engine lake.spark.offsets.history lake.spark.offsets.many_pairs
+lake.spark.replica.job lake.spark.source.batch lake.spark.source.sink lake.spark.source.streaming
+lake.spark.source.tables_live lake.spark.source.tables_offline
+"""
+
+
+def test_the_zip_has_all_that_tasks_load(tmp_path: Path) -> None:
+    """On a Python of pyspark, pyarrow, numpy and pandas; the format is found, too."""
+    site = tmp_path / "site"
+    site.mkdir()
+    link_cluster_packages(site)
+    packing.write_zip(str(tmp_path / "rmq_ha.zip"))
+    program = f"""
+from importlib import import_module
+for name in {TASKS.split()!r}:
+    import_module("rmq_ha." + name)
+import msgspec, pyspark_rocketmq
+assert msgspec.json.decode(b"[1]") == [1]
+print(msgspec.__file__, pyspark_rocketmq.DefaultSource.name())
+"""
+    environ = {"TMPDIR": str(tmp_path), "PYTHONPATH": f"{tmp_path}/rmq_ha.zip:{site}"}
+    for _ in range(2):  # unpacked, and found
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", program], capture_output=True, text=True, check=False,
+            timeout=60, env=environ, cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"{tmp_path}/rmqha-")
+        assert done.stdout.endswith("rocketmq\n")

@@ -16,7 +16,7 @@ from rmq_ha.base.errors import WrongUsage
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.lake.scan.fleet import judging
 from rmq_ha.lake.scan.replica.settings import Settings
-from rmq_ha.lake.spark import fleet, running
+from rmq_ha.lake.spark import fleet, fleet_command, running
 from rmq_ha.lake.spark.archive import command as archive_command
 from rmq_ha.lake.spark.archive import job as archive_job
 from rmq_ha.lake.spark.archive import replay as replay_job
@@ -41,7 +41,7 @@ class Job:
     """What a command asks of a job, at a time that stands still."""
 
     client = ClientConfig(use_tls=True)
-    spark = "spark"
+    spark = engine = "engine"
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -51,6 +51,9 @@ class Job:
 
     def place(self, text: str) -> Any:
         return parse_place(text)
+
+    def get_engine(self) -> Any:
+        return self.engine
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -164,7 +167,7 @@ def test_an_audit_is_of_all_places_and_all_times_unless_some_are_named(
 def test_a_fleet_is_fetched_from_unless_somebody_forbids_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    command = Command(monkeypatch, fleet.verify_fleet, fleet, (fleet, "verify"))
+    command = Command(monkeypatch, fleet_command.verify_fleet, fleet_command, (fleet, "verify"))
     assert command("facts") == "facts"
     named = {"looks_for_ids": False}
     assert command.asked[1:] == (judging.JudgingLimits(20_000, DAY, True), NOW, named)
@@ -279,7 +282,7 @@ def test_what_is_seen_of_a_pair_is_added_to_its_history_where_that_is_asked_for(
             if is_added
             else []
         ),
-        ("job.verify", "spark", "<opening.look_at_pair>", LIMITS.limits, past),
+        ("job.verify", job.get_engine, "<opening.look_at_pair>", LIMITS.limits, past),
     ]
     assert job.notes == []
 
@@ -302,8 +305,8 @@ def test_many_pairs_are_looked_at_where_spark_works(
     asked: Any = job
     pairs = [["/m", "/s"], ["/n", "/t"]]
     offsets_command._verify_many_pairs(asked, pairs, LIMITS, "/past", record)
-    ((_, spark, places, work, past),) = pair.done
-    assert (spark, past) == ("spark", "/past")
+    ((_, engine, places, work, past),) = pair.done
+    assert (engine, past) == ("engine", "/past")
     assert places == [[StorePlace(text) for text in each] for each in pairs]
     assert work == many_pairs.PairWork(job.client, *LIMITS[:2], "/past" if record else None)
     assert job.notes == ["looking at 2 pairs"]

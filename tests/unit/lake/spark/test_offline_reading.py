@@ -14,7 +14,8 @@ import pytest
 
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.base.model.flags import TRANSACTION_PREPARED
-from rmq_ha.lake.spark.source.batch import RangesPartition, SplitPartition, make_reader, schema_of
+from rmq_ha.lake.spark.source.batch import make_reader, schema_of
+from rmq_ha.lake.spark.source.messages import RangesPartition, SplitPartition
 from rmq_ha.lake.spark.source.schema import COLUMNS, struct_of
 from tests.unit.lake.spark.golden_stores import java_store, rows_of_log
 

@@ -1,33 +1,34 @@
 """Many pairs: one answer for all."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import Row
 
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.lake.spark.offsets import history, many_pairs
-from rmq_ha.lake.spark.offsets.history import HistoryFindings, Trend
+from rmq_ha.lake.frames.frame import DataFrame
+from rmq_ha.lake.spark.host.duck import DuckEngine, Row
 from rmq_ha.lake.spark.offsets.job import lag
-from rmq_ha.lake.spark.offsets.many_pairs import PAIRS, PairWork, decided, verify
+from rmq_ha.lake.spark.offsets.many_pairs import PairWork, decided, verify
+from rmq_ha.lake.spark.source.messages import messages
 from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
+from rmq_ha.ops.offsets.model import OFFSET, Fact, Snapshot, queue_fact
 from rmq_ha.ops.offsets.opening import look_at_pair
 from rmq_ha.ops.offsets.pairing import Forecast
 from rmq_ha.ops.offsets.places import StorePlace
 from rmq_ha.ops.offsets.sampling import Patience
+from rmq_ha.ops.offsets.snapshot_history import append
 from rmq_ha.ops.offsets.verdict import Limits, answer
 from tests.unit.lake.spark.golden_stores import java_store
-from tests.unit.lake.spark.plans import Plan, Session, columns_without_java
-
-__all__ = ("columns_without_java",)
 
 
 def row(code: int, verdict: str = "v", repeats: int | None = 0) -> Any:
     numbers = dict.fromkeys(Forecast._fields, repeats)
-    return Row(master="m", slaves=["s"], safe=code == 0, exitCode=code, verdict=verdict, **numbers)
+    own = {"master": "m", "slaves": ["s"], "safe": code == 0, "exitCode": code, "verdict": verdict}
+    values: dict[str, Any] = own | numbers
+    return Row.make(list(values), list(values.values()))
 
 
 @pytest.mark.parametrize(
@@ -88,21 +89,17 @@ def test_a_pairs_row_is_what_the_command_would_say_of_it(tmp_path: Path, records
     assert len(list(tmp_path.glob("history/*/*"))) == (3 if records else 0)
 
 
-@pytest.mark.usefixtures("columns_without_java")
 @pytest.mark.parametrize(
     ("codes", "past", "outcome"),
     [
-        ([0, 0], 0, Outcome.HOLDS),
-        ([0, 3, 1], 0, Outcome.VIOLATED),
-        ([0, 0], 2, Outcome.VIOLATED),
+        ([0, 0], False, Outcome.HOLDS),
+        ([0, 3, 1], False, Outcome.VIOLATED),
+        ([0, 0], True, Outcome.VIOLATED),
     ],
 )
 def test_all_pairs_are_judged_by_tasks_and_the_worst_are_shown_first(
-    monkeypatch: pytest.MonkeyPatch, codes: list[int], past: int, outcome: Outcome
+    tmp_path: Path, codes: list[int], past: bool, outcome: Outcome
 ) -> None:
-    asked: list[Any] = []
-    made: list[Any] = []
-
     class Fixed(PairWork):
         def row(self, number: int, places: Sequence[Any]) -> dict[str, Any]:
             line = dict.fromkeys(Forecast._fields, 5) | {"findings": [], "lag": []}
@@ -110,46 +107,37 @@ def test_all_pairs_are_judged_by_tasks_and_the_worst_are_shown_first(
             code = codes[number]
             return line | {"safe": not code, "exitCode": code, "verdict": f"v{number}"}
 
-    def spread(
-        spark: Any, tasks: list[Any], work: Callable[[Iterator[Any]], Any], schema: Any, most: int
-    ) -> Plan:
-        asked.extend(tasks)
-        rows = [row for batch in work(iter(tasks)) for row in batch.to_pylist()]
-        made.extend(rows)
-        return Plan("pairs", [Row(**row) for row in rows])
-
-    monkeypatch.setattr(many_pairs, "spread", spread)
-    trend = Trend([5000], {"g": [1.0]})
-    there = HistoryFindings(Plan("then"), past, trend) if past else HistoryFindings()  # type: ignore[arg-type]
-    monkeypatch.setattr(
-        history, "read_history", lambda spark, where: there if where == "h" else None
-    )
+    if past:  # the master's offset was 50, and the slave's is 40 where it was 50
+        for at, value in ((60_000, 50), (120_000, 40)):
+            facts = (Fact(OFFSET, "t", "g", 0, value), queue_fact("t", 0, 0, 100))
+            taken = Snapshot("s", "b", 1, "SLAVE", False, at, at, frozenset([OFFSET]), facts)
+            append(taken, str(tmp_path))
     pairs: Any = [[f"m{at}", f"s{at}", f"t{at}"] for at in range(len(codes))]
-    session: Any = Session()
-    told = verify(session, pairs, Fixed(ClientConfig(), Patience(), Limits()), "h")
-    assert asked == list(enumerate(pairs))
-    assert (told.outcome, told.verdict) == decided([Row(**row) for row in made], past)
+    work = Fixed(ClientConfig(), Patience(), Limits())
+    told = verify(DuckEngine(messages), pairs, work, str(tmp_path) if past else None)
     assert told.outcome is outcome
-    table, *plots = told.sections
+    table = told.sections[0]
     order = sorted(range(len(codes)), key=lambda at: (codes[at] == 0, codes[at]))
     assert table.rows == [(f"m{at}", f"s{at}, t{at}", f"v{at}") for at in order]  # type: ignore[union-attr]
-    assert len(plots) == bool(past)
     assert told.numbers["safe"] is not any(codes)
     assert told.numbers["historyViolations"] == past
     assert [row["master"] for row in told.numbers["pairs"]] == [pair[0] for pair in pairs]
-    frames = {name: str(frame) for name, frame in told.frames.items()}
-    of_pairs = f"pairs.persist().orderBy(number).select({', '.join(PAIRS.names)})"
-    assert frames == {"pairs": of_pairs, "lag": "pairs.persist().select(inline(lag))"}
-    now = "pairs.persist().select(inline(findings))"
-    assert str(told.findings) == (f"{now}.unionByName(then)" if past else now)
+    frames = told.frames()
+    assert [row.master for row in frames["pairs"].collect()] == [pair[0] for pair in pairs]
+    assert frames["lag"].isEmpty()
+    assert isinstance(told.findings, DataFrame)
+    assert [row.code for row in told.findings.collect()] == ["ROLLBACK"] * past
 
 
-@pytest.mark.usefixtures("columns_without_java")
-def test_of_many_pairs_three_hundred_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [row(0, f"v{at}") for at in range(301)]
-    monkeypatch.setattr(many_pairs, "spread", lambda *given: Plan("pairs", rows))
-    session: Any = Session()
-    told = verify(session, [], PairWork(ClientConfig(), Patience(), Limits()))
+def test_of_many_pairs_three_hundred_are_shown() -> None:
+    class Fixed(PairWork):
+        def row(self, number: int, places: Sequence[Any]) -> dict[str, Any]:
+            line = dict.fromkeys(Forecast._fields, 0) | {"findings": [], "lag": []}
+            line |= {"number": number, "master": "m", "slaves": [], "safe": True}
+            return line | {"exitCode": 0, "verdict": "yes"}
+
+    work, pairs = Fixed(ClientConfig(), Patience(), Limits()), [()] * 301
+    told = verify(DuckEngine(messages), pairs, work)
     (table,) = told.sections
     assert len(table.rows) == 300  # type: ignore[union-attr]
     assert len(told.numbers["pairs"]) == 301

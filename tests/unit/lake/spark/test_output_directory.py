@@ -4,7 +4,6 @@ import errno
 import io
 import json
 import os
-import re
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark import StorageLevel
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from rmq_ha.base.errors import WrongUsage
 from rmq_ha.lake.spark.findings import FINDINGS
+from rmq_ha.lake.spark.host.duck import DuckEngine
+from rmq_ha.lake.spark.host.engine import SparkEngine, SparkFrame
 from rmq_ha.lake.spark.host.output import (
     AT_HAND,
     _count,
@@ -29,11 +29,10 @@ from rmq_ha.lake.spark.host.output import (
     write_refusal,
 )
 from rmq_ha.lake.spark.result import JobResult
-from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
+from rmq_ha.lake.spark.source.messages import messages
+from rmq_ha.ops.offsets.findings import COLUMNS, Finding, Outcome
 from rmq_ha.ops.offsets.summary import Timings
-from tests.unit.lake.spark.plans import columns_without_java
 
-__all__ = ("columns_without_java",)
 TIMINGS = Timings(1_700_000_000_000, 1.0, 2.0)
 
 
@@ -76,7 +75,7 @@ def test_few_findings_are_one_file_and_its_mark_and_replace_those_of_before(tmp_
     old = tmp_path / "findings"
     old.mkdir()
     (old / "part-7.parquet").touch()
-    few = to_arrow_schema(FINDINGS, timezone="UTC").empty_table()
+    few = FINDINGS.empty_table()
     _LocalPlace(tmp_path).save_findings(None, few)  # type: ignore[arg-type]
     assert sorted(path.name for path in old.iterdir()) == ["_SUCCESS", "part-0.parquet"]
     assert pq.read_table(old / "part-0.parquet").schema.names == list(COLUMNS)
@@ -123,9 +122,9 @@ def test_a_directory_that_cannot_be_looked_into_is_refused(
 
 
 def test_many_findings_are_written_by_spark(tmp_path: Path) -> None:
-    frame: Any = Frame([a_finding(1)])
-    _LocalPlace(tmp_path).save_findings(frame, None)
-    assert frame.told == ["overwrite", f"file://{tmp_path}/findings"]
+    rows: Any = Frame([a_finding(1)])
+    _LocalPlace(tmp_path).save_findings(SparkFrame(rows), None)
+    assert rows.told == ["overwrite", f"file://{tmp_path}/findings"]
 
 
 def test_a_directory_with_other_things_is_refused(tmp_path: Path) -> None:
@@ -146,29 +145,26 @@ def test_a_directory_with_other_things_is_refused(tmp_path: Path) -> None:
 
 
 class Frame:
-    """What writing asks of a DataFrame of these rows."""
+    """What writing asks of a frame of Spark with these rows."""
 
     def __init__(self, rows: list[dict[str, Any]], level: StorageLevel = StorageLevel.NONE) -> None:
-        self.table = pa.Table.from_pylist(rows, to_arrow_schema(FINDINGS, timezone="UTC"))
+        self.table = pa.Table.from_pylist(rows, FINDINGS)
         self.storageLevel = level
         self.told: list[Any] = []
-        self.sparkSession: Any = None
-        self.schema = FINDINGS
         self.write = self
 
-    def persist(self, _: StorageLevel) -> None:
+    def persist(self, _: StorageLevel) -> Any:
         self.told.append("persist")
+        return self
 
-    def unpersist(self) -> None:
+    def unpersist(self) -> Any:
         self.told.append("unpersist")
+        return self
 
     def limit(self, count: int) -> Any:
         few = Frame([])
         few.table = self.table.slice(0, count)
         return few
-
-    def select(self, *_: str) -> Any:
-        return self
 
     def toArrow(self) -> pa.Table:
         return self.table
@@ -187,16 +183,23 @@ def a_finding(number: int, severity: str = "ERROR") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def result_of(findings: Frame, **frames: Frame) -> JobResult:
-    frame: Any = findings
-    others: Any = frames
-    return JobResult(frame, Outcome.HOLDS, "All is well.", {"n": 1}, [], others)
+def result_of(findings: Any, **frames: Any) -> JobResult:
+    def wrapped(frame: Any) -> Any:
+        return SparkFrame(frame) if isinstance(frame, Frame) else frame
+
+    others = {name: wrapped(frame) for name, frame in frames.items()}
+    return JobResult(wrapped(findings), Outcome.HOLDS, "All is well.", {"n": 1}, [], lambda: others)
+
+
+def engine() -> Any:
+    return DuckEngine(messages)
 
 
 def test_what_a_job_found_is_written_whole_and_the_summary_last(tmp_path: Path) -> None:
     findings, more = Frame([a_finding(1), a_finding(2, "WARN")]), Frame([])
-    written = write_output("x", {"a": "b"}, result_of(findings, more=more), str(tmp_path), TIMINGS)
-    assert findings.told == ["persist", "unpersist"]  # computed once
+    result = result_of(findings, more=more)
+    written = write_output("x", {"a": "b"}, result, str(tmp_path), TIMINGS, engine)
+    assert findings.told == ["unpersist", "persist", "unpersist"]  # computed once
     assert more.told == ["overwrite", f"file://{tmp_path}/more"]
     assert (written.outcome, written.verdict) == (Outcome.HOLDS, "All is well.")
     assert written.findings.counts == {"GAP": 2}
@@ -211,11 +214,19 @@ def test_what_a_job_found_is_written_whole_and_the_summary_last(tmp_path: Path) 
     assert "it lacks some" in page
 
 
-def test_every_frame_of_a_job_is_written(tmp_path: Path) -> None:
-    frames = {"pairs": Frame([]), "lag": Frame([])}
-    write_output("x", {}, result_of(Frame([]), **frames), str(tmp_path), TIMINGS)
-    for name, frame in frames.items():
-        assert frame.told == ["overwrite", f"file://{tmp_path}/{name}"]
+def test_without_spark_the_same_is_written(tmp_path: Path) -> None:
+    """A list of findings, and frames of this process."""
+    findings = [Finding("ERROR", "GAP", "it lacks some", queue_offset=at) for at in (1, 2)]
+    more = engine().table(FINDINGS.empty_table()).where("code = 'GAP'")
+    written = write_output("x", {}, result_of(findings, more=more), str(tmp_path), TIMINGS, engine)
+    assert written.findings.counts == {"GAP": 2}
+    rows = pq.read_table(tmp_path / "findings").to_pylist()
+    assert [row["queueOffset"] for row in rows] == [1, 2]
+    assert pq.read_table(tmp_path / "more").schema.names == list(COLUMNS)
+    assert (tmp_path / "more" / "_SUCCESS").exists()
+    assert "it lacks some" in (tmp_path / "report.html").read_text()
+    with pytest.raises(WrongUsage, match="give a directory of this machine, or use rmqha-spark"):
+        write_output("x", {}, result_of(findings), "hdfs://n/out", TIMINGS, engine)
 
 
 def test_over_connect_frames_come_here_and_are_written_here(
@@ -223,14 +234,14 @@ def test_over_connect_frames_come_here_and_are_written_here(
 ) -> None:
     """Spark's machine may be another one, with another directory of that name."""
     monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-    frame: Any = Frame([a_finding(7)])
+    rows: Any = Frame([a_finding(7)])
+    frame, nobody = SparkFrame(rows), SimpleNamespace()
     _LocalPlace(tmp_path).save("more", frame)
-    assert frame.told == []
+    assert rows.told == []
     assert pq.read_table(tmp_path / "more").to_pylist()[0]["queueOffset"] == 7
     assert (tmp_path / "more" / "_SUCCESS").exists()
-    frame.sparkSession = "a session"
     with pytest.raises(WrongUsage, match="over Spark Connect, name a directory of this machine"):
-        write_output("x", {}, result_of(frame), "hdfs://n/out", TIMINGS)
+        SparkEngine(nobody).place("hdfs://n/out")  # type: ignore[arg-type]
 
 
 def test_what_a_machine_leaves_that_loses_its_power_is_whole(
@@ -296,12 +307,16 @@ class Address(str):
         return self.hadoop
 
 
+def of_spark(hadoop: Any) -> SparkEngine:
+    return SparkEngine(hadoop)
+
+
 def test_a_place_that_only_spark_reaches_gets_all_of_it_and_the_summary_last() -> None:
     hadoop, findings, more = Hadoop(), Frame([a_finding(1)]), Frame([])
-    findings.sparkSession = hadoop
-    written = write_output("x", {}, result_of(findings, more=more), "hdfs://n/out/", TIMINGS)
+    result = result_of(findings, more=more)
+    written = write_output("x", {}, result, "hdfs://n/out/", TIMINGS, lambda: of_spark(hadoop))
     assert hadoop.told == ["mkdirs hdfs://n/out"]
-    assert findings.told[1:3] == ["overwrite", "hdfs://n/out/findings"]
+    assert findings.told[2:4] == ["overwrite", "hdfs://n/out/findings"]
     assert more.told == ["overwrite", "hdfs://n/out/more"]
     assert sorted(hadoop.files) == ["hdfs://n/out/report.html", "hdfs://n/out/summary.json"]
     assert json.loads(hadoop.files["hdfs://n/out/summary.json"]) == written.summary
@@ -310,63 +325,36 @@ def test_a_place_that_only_spark_reaches_gets_all_of_it_and_the_summary_last() -
 
 def test_an_older_verdict_there_is_gone_first_and_replaced_by_a_refusal() -> None:
     hadoop: Any = Hadoop()
-    _place("hdfs://n/out", hadoop).begin()
+    _place("hdfs://n/out", of_spark(hadoop)).begin()
     assert hadoop.files == {}
     for reason in ("It moves.", "It \ud800 rests."):
-        write_refusal("x", {}, Outcome.UNDECIDED, reason, "hdfs://n/out", TIMINGS, hadoop)
+        write_refusal("x", {}, Outcome.UNDECIDED, reason, "hdfs://n/out", TIMINGS, of_spark(hadoop))
     assert json.loads(hadoop.files["hdfs://n/out/summary.json"])["verdict"] == "It ? rests."
 
 
-@pytest.mark.usefixtures("columns_without_java")
 def test_of_many_findings_the_counts_and_the_worst_come_here() -> None:
     """ERROR stands before WARN, and that before all else."""
-    findings = Frame([a_finding(number) for number in range(AT_HAND + 1)])
-    plan = Counted(findings)
-    asked: Any = plan
-    few, counted = _count(asked)
+    rows = [a_finding(number, "WARN") for number in range(AT_HAND)]
+    rows += [a_finding(7), {**a_finding(3), "code": "LAG"}]
+    few, counted = _count(engine().table(pa.Table.from_pylist(rows, FINDINGS)))
     assert few is None
-    assert (counted.counts, len(counted.top)) == ({"GAP": AT_HAND + 1, "LAG": 2}, 1)
-    assert plan.steps[:3] == [f"limit({AT_HAND + 1})", "groupBy(severity, code)", "count()"]
-    assert plan.steps[3] == (
-        "orderBy(CASE WHEN ==(severity, ERROR) THEN 0 WHEN ==(severity, WARN) THEN 1 ELSE 2 END,"
-        " code, topic, queueId, queueOffset)"
-    )
-    assert plan.steps[4:] == [f"limit({AT_HAND})"]
-
-
-class Counted:
-    """Findings of which more are there than come here: each step is noted."""
-
-    def __init__(self, findings: Frame) -> None:
-        self.findings, self.steps = findings, list[str]()
-
-    def __getattr__(self, step: str) -> Any:
-        def taken(*given: Any) -> Any:
-            shown = [re.sub("^Column<'(.*)'>$", r"\1", str(each)) for each in given]
-            self.steps.append(f"{step}({', '.join(shown)})")
-            return self
-
-        return taken
-
-    def toArrow(self) -> pa.Table:
-        if self.steps[-1] == "count()":
-            counts = [("ERROR", "GAP", AT_HAND + 1), ("WARN", "LAG", 2)]
-            names = ("severity", "code", "count")
-            return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in counts])
-        return self.findings.table.slice(0, 1 if len(self.steps) > 1 else AT_HAND + 1)
+    assert counted.counts == {"GAP": AT_HAND + 1, "LAG": 1}
+    assert len(counted.top) == AT_HAND
+    first = [(row["severity"], row["code"], row["queueOffset"]) for row in counted.top[:3]]
+    assert first == [("ERROR", "GAP", 7), ("ERROR", "LAG", 3), ("WARN", "GAP", 0)]
 
 
 def test_nothing_is_written_where_nobody_names_a_place(tmp_path: Path) -> None:
     kept = Frame([a_finding(1, "WARN")], StorageLevel.DISK_ONLY)
-    written = write_output("x", {}, result_of(kept), None, TIMINGS)
+    written = write_output("x", {}, result_of(kept), None, TIMINGS, engine)
     assert kept.told == []  # whoever kept it may go on with it
     assert (written.outcome, written.summary["exitCode"]) == (Outcome.HOLDS, 0)
-    strict = write_output("x", {}, result_of(kept), None, TIMINGS, strict=True)
+    strict = write_output("x", {}, result_of(kept), None, TIMINGS, engine, strict=True)
     assert strict.outcome is Outcome.VIOLATED
     assert strict.verdict == "All is well. (--strict: a warning is a violation)"
 
 
 def test_up_to_a_thousand_findings_come_here(tmp_path: Path) -> None:
     findings = Frame([a_finding(number) for number in range(AT_HAND)])
-    written = write_output("x", {}, result_of(findings), None, TIMINGS)
+    written = write_output("x", {}, result_of(findings), None, TIMINGS, engine)
     assert written.findings.total == len(written.findings.top) == AT_HAND

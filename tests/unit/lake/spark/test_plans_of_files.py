@@ -9,15 +9,13 @@ from pyspark.sql.types import StructType
 
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.lake.scan.store.scanning import Split
-from rmq_ha.lake.spark.source.batch import (
+from rmq_ha.lake.spark.source.batch import MessagesReader, make_reader, schema_of
+from rmq_ha.lake.spark.source.messages import (
     LEAST,
     FilePlan,
-    MessagesReader,
     _are_few,
     _plan_files,
     _splits,
-    make_reader,
-    schema_of,
 )
 from rmq_ha.lake.spark.source.offline import END_OF_LOG, OfflineQueues
 from rmq_ha.lake.spark.source.options import parse_options

@@ -37,7 +37,7 @@ def test_the_page_is_short_and_has_five_recipes() -> None:
     assert len(list(recipes())) == 5
 
 
-def test_each_recipe_without_spark_answers_what_the_page_says(
+def test_each_recipe_answers_what_the_page_says(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "lower_priority", lambda: None)  # it would be ours
@@ -45,11 +45,12 @@ def test_each_recipe_without_spark_answers_what_the_page_says(
     for line, answer in recipes():
         here = line.replace("s3://facts/prod", str(data / "facts")).replace("/data/", f"{data}/")
         program, *arguments = shlex.split(here)
-        if program in COMMANDS:
+        is_exact = not any("..." in text or "N messages" in text for text in answer)
+        if program in COMMANDS and is_exact:
             run += 1
             done = CliRunner().invoke(COMMANDS[program], arguments)
             assert done.output.splitlines() == answer, line
-    assert run == 2
+    assert run == 3
 
 
 def test_two_stores_that_are_the_same_answer_what_the_page_says(data: Path) -> None:

@@ -16,10 +16,10 @@ from pyspark.sql.types import IntegerType
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.spark.source import streaming
-from rmq_ha.lake.spark.source.batch import RangesPartition
 from rmq_ha.lake.spark.source.columns import ROCKETMQ, WantedColumns
 from rmq_ha.lake.spark.source.live import Ends, LiveQueues
 from rmq_ha.lake.spark.source.live_reading import BrokerAway
+from rmq_ha.lake.spark.source.messages import RangesPartition
 from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
 from rmq_ha.lake.spark.source.reading import QueueId, QueueRange, Subscription
 from rmq_ha.lake.spark.source.schema import struct_of
