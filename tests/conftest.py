@@ -4,6 +4,7 @@ draws the same examples in each run, so that a change is judged by what it chang
 `RMQ_HA_EXPLORE=1` draws new ones in each run, and more of the dear ones (`tox -e explore`).
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,14 @@ _ROOMS = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long rooms first; within a room the order of names stays."""
     items.sort(key=_place)
+
+
+def pytest_collection_finish() -> None:
+    """
+    The modules and items stay to the end, so the garbage collector does not look at them again and
+    again. It took a fourteenth of the processor time of 721 unit tests.
+    """
+    gc.freeze()
 
 
 def _place(item: pytest.Item) -> int:
