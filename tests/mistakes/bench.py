@@ -132,7 +132,9 @@ class Bench(ExitStack):
         """Type it, and wait for its end: what it said, with its exit code at the end."""
         running = self.start(*command, stdin=stdin, environ=environ)
         code = running.wait()
-        return f"{running.said}\nexit code {code}"
+        # Which maker of runs this machine has is no part of what was typed.
+        said = [line for line in running.said.splitlines() if "# runs of messages" not in line]
+        return "\n".join([*said, f"exit code {code}"])
 
     def start(
         self,

@@ -33,6 +33,11 @@ class Choice(NamedTuple):
     name: str
     reason: str
 
+    def text(self) -> str:
+        """Return which maker works, and why."""
+        where = "in Rust" if self.name == "native" else "in Python"
+        return f"runs of messages are made {where} ({self.name}): {self.reason}"
+
 
 def choose(switch: str, load: Callable[[str], Any] = import_module) -> Choice:
     """

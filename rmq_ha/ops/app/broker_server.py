@@ -19,6 +19,7 @@ from rmq_ha.base.config.ports import PlannedPort
 from rmq_ha.base.config.unserved_keys import Section
 from rmq_ha.base.model.host_port import HostPort
 from rmq_ha.base.model.networks import EVERYBODY, canonical
+from rmq_ha.base.runs.maker import CHOICE
 from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.options import TlsOptions
 from rmq_ha.ops.app.exposure import (
@@ -111,6 +112,7 @@ class BrokerServer:
         configuration = self._configuration
         own = configuration.ours
         self._warn_if_exposed()
+        self.log.info("{text}", text=CHOICE.text())
         if own.metrics_port:
             self._status = StatusServer(
                 self._host,

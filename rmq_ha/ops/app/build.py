@@ -4,6 +4,7 @@ import platform
 
 import rmq_ha
 import twisted
+from rmq_ha.base.runs.maker import CHOICE
 
 
 def build_labels() -> dict[str, str]:
@@ -12,6 +13,7 @@ def build_labels() -> dict[str, str]:
         "version": rmq_ha.__version__,
         "python": platform.python_version(),
         "twisted": str(twisted.__version__),
+        "kernel": CHOICE.name,
     }
 
 

@@ -14,6 +14,7 @@ from rmq_ha.base.config.plans import controller_port_plan, namesrv_port_plan, po
 from rmq_ha.base.config.settings import ConfigNotice, DoubtfulValue
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.base.runs.maker import CHOICE
 from rmq_ha.base.tls.files import expiry_notices
 from rmq_ha.base.tls.ha import HaTls
 from rmq_ha.base.tls.server import ServerTls
@@ -48,6 +49,8 @@ def check_report(
     lines = [f"# {text}" for text in known]
     lines += render_changed(configuration)
     lines += [f"# port {item.port}: {item.purpose}" for item in plan]
+    if isinstance(configuration, BrokerConfiguration):
+        lines.append(f"# {CHOICE.text()}")
     return lines
 
 

@@ -14,6 +14,7 @@ from rmq_ha.base.model.message import BrokerMessage, PutMessageResult
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
 from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.store_format.commitlog import store_timestamp_of
+from rmq_ha.server.broker.send_ways import SendWays
 from rmq_ha.server.broker.stat_items import SAMPLE_S, Figure, Growth, StatsTable, Window
 
 _LATENCY_LIMITS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
@@ -135,6 +136,7 @@ class BrokerStats:
     :param cluster_name: the key of BROKER_PUT_NUMS and BROKER_GET_NUMS.
     :param with_queues: count also each queue (`enableDetailStat`).
     :param log_end: returns the physical offset of the log's end.
+    :ivar ways: counts the ways that sends took.
     :ivar fall_behind: by `(topic, queue id, group)` the bytes from its last read to the log's end,
         and the age of the read message, ms (GROUP_GET_FALL_SIZE, GROUP_GET_FALL_TIME).
     """
@@ -155,6 +157,7 @@ class BrokerStats:
         self._log_end = log_end
         self._latencies = _Latencies()
         self._max_get_ms = 0
+        self.ways = SendWays()
         tables = self._tables = {name: StatsTable[Any](_MAX_ITEMS) for name, _ in NAMES.values()}
         self._topics, self._queues = tables["topics"], tables["queues"]
         self._groups, self._reads = tables["groups"], tables["reads"]

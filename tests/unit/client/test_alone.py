@@ -14,7 +14,7 @@ ROOT = Path(rmq_ha.__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "conf" / "rmq-ha-client" / "pyproject.toml").read_text())
 FILES = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
 OPTIONAL = {
-    *("OpenSSL", "cryptography", "service_identity", "lz4", "zstandard", "isal"),
+    *("OpenSSL", "cryptography", "service_identity", "lz4", "zstandard"),
     *("prometheus_client", "opentelemetry", "fastavro", "google"),
     *("click", "rich", "yaml", "numpy", "pytest"),
 }

@@ -124,6 +124,15 @@ BROKER = (
         "Counts messages that were sent again within duplicateWindowMillis, and not stored again",
     ),
     own_metric(
+        "sends_total",
+        _COUNTER,
+        "sends",
+        "Counts sends by the maker of runs (native or pure) and by way: `run`, or why they were "
+        "handled one by one: `unusual`, `queue`, `policy`, `repeated`, `limits`",
+        "maker",
+        "way",
+    ),
+    own_metric(
         "negative_answers_total",
         _COUNTER,
         "answers",

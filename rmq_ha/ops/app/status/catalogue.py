@@ -114,8 +114,9 @@ _PROCESS = (
         "rmqha_build_info",
         _GAUGE,
         "1",
-        (*PROCESS, "version", "python", "twisted"),
-        "Shows the versions of rmq-ha, Python and Twisted, as labels",
+        (*PROCESS, "version", "python", "twisted", "kernel"),
+        "Shows the versions of rmq-ha, Python and Twisted, as labels, and whether runs of messages "
+        "are made by the native kernel or in pure Python",
     ),
     MetricDescription(
         "rmqha_certificate_end_seconds",

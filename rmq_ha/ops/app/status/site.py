@@ -14,6 +14,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import Site
 
 from rmq_ha.base.model.printable import one_line
+from rmq_ha.base.runs.maker import CHOICE
 from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.ops.app.page.port import PagePort
@@ -113,6 +114,7 @@ class _Healthz(Resource):
         request.setResponseCode(200 if health.is_ready else 503)
         date = datetimeToString(self._now_ms() / 1000)  # type: ignore[no-untyped-call]
         request.responseHeaders.setRawHeaders(b"date", [date])
+        request.responseHeaders.setRawHeaders(b"x-rmqha-kernel", [CHOICE.text()])
         return _say(request, _TEXT, health.line().encode("utf-8", "replace"))
 
 

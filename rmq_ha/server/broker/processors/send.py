@@ -153,6 +153,7 @@ class SendMessageProcessor:
         Handle any send: check it in RocketMQ's order, store it, answer when the store has decided.
         """
         began_ms = self._stats.steady_ms()
+        self._stats.ways.general += 1
         try:
             header = decode_send_header(request)
             self._overload.check(channel)

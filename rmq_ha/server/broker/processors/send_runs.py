@@ -57,6 +57,7 @@ class SendRuns:
         self._broker = configuration.broker
         self._store = store
         self._stats = stats
+        self._ways = stats.ways
         self._answers = SendAnswers(configuration, store)
         self._overload = overload
         self._store_host = configuration.store_host
@@ -84,6 +85,7 @@ class SendRuns:
             # a single send is counted only if it goes the general way
             and self._overload.reason(channel, count if count > 1 else 0) is None
         ):
+            self._ways.policy += count
             for request in valid or [decode_frame(*frame) for frame in sends.frames()]:
                 self._general(channel, request)
             return
@@ -92,7 +94,7 @@ class SendRuns:
             queues: Sequence[Any] = tuple(map(ticket.queues.get, topics))
             if None in queues:
                 queues = tuple(map(self._tickets.ordinary_queues, topics))
-            fitting = sends.fit(queues)
+            fitting = known = sends.fit(queues)
             if self._window is not None:
                 fitting = self._new(self._window, sends, fitting, sender)
             if fitting:
@@ -102,8 +104,16 @@ class SendRuns:
                     done = self._window.watched(fit.uniq_keys(), done)
                 drafts = DraftsOfSends(fit, channel.remote, self._store_host, tail)
                 self._store.put_drafts(drafts, True, done, at, ticket.terms)
+                if drafts.is_listed:
+                    self._ways.limits += fitting
+                else:
+                    self._ways.run += fitting
             if fitting == count:
                 return
+            if fitting < known:
+                self._ways.repeated += 1
+            else:
+                self._ways.queue += 1
             # Earlier messages are appended first: answers keep the order of their requests.
             rest = sends.part(fitting, count)
             self._general(channel, valid[fitting] if valid else decode_frame(*rest.frames()[0]))

@@ -104,19 +104,22 @@ class DraftsOfSends(Sequence[Draft]):
     :ivar born: the client's address.
     :ivar store: this broker's address.
     :ivar tail: the properties that this broker adds; see `Sends.lay_out`.
+    :ivar is_listed: whether the drafts had to be made.
     """
 
-    __slots__ = ("_drafts", "born", "sends", "store", "tail")
+    __slots__ = ("_drafts", "born", "is_listed", "sends", "store", "tail")
 
     def __init__(self, sends: Sends, born: Address, store: Address, tail: str) -> None:
         self.sends, self.born, self.store, self.tail = sends, born, store, tail
-        self._drafts: list[Draft] | None = None
+        self._drafts: Sequence[Draft] = ()
+        self.is_listed = False
 
     def __len__(self) -> int:
         return len(self.sends)
 
     def __getitem__(self, place: Any) -> Any:
-        if self._drafts is None:
+        if not self.is_listed:
+            self.is_listed = True
             self._drafts = self.sends.drafts(self.born, self.store, self.tail)
         return self._drafts[place]
 

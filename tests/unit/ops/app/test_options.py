@@ -78,7 +78,8 @@ def test_check_prints_what_differs_and_the_ports(capsys: pytest.CaptureFixture[s
     assert "namesrvAddr=a:1" in lines
     assert "listenPort=20010" in lines
     assert not any(line.startswith("slaveTimeout") for line in lines)
-    assert lines[-3:] == [
+    assert lines[-1].startswith("# runs of messages are made in ")
+    assert lines[-4:-1] == [
         "# port 20010: clients (listenPort)",
         "# port 20008: clients' fast port, no pulls (listenPort - 2)",
         "# port 20011: replication (listenPort + 1)",

@@ -229,3 +229,14 @@ def test_a_disk_that_gets_full_in_a_run(ends) -> None:
     assert 1 < codes.count(0) < 6
     assert len(run.records()) == 1 + codes.count(0)
     assert run.store.max_offset_in_queue("TopicA", 1) == 1 + codes.count(0)
+
+
+def test_each_send_is_counted_once_by_the_way_it_took(ends) -> None:
+    """Whoever sends what the maker leaves out can see it, and why."""
+    end = Ends(mapped_file_size_commit_log=32_768)
+    ends.append(end)
+    end.answers(frames(False, {}, {"i": "DELAY\x011"}, {"e": "99"}, {}))
+    end.answers(frames(False, *[{"body": bytes(9000)}] * 4))
+    end.answers(frames(True, {}))
+    ways = end.broker.broker.stats.ways.counts()
+    assert ways == {"run": 2, "limits": 4, "policy": 0, "queue": 1, "repeated": 0, "unusual": 2}

@@ -1,0 +1,31 @@
+"""SendWays: counts by which way sends went, so that nobody takes the slow way unseen."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class SendWays:
+    """
+    Sends since the start.
+
+    :ivar run: sends that were laid out together with others of their chunk, or alone.
+    :ivar limits: sends of runs that had to be laid out one by one, at the end of a file or because
+        one of them was too large.
+    :ivar general: requests that were handled one by one. The next three are parts of it.
+    :ivar policy: sends of runs while the broker takes none, or is overloaded.
+    :ivar queue: sends of runs to a topic or queue that needs a closer look.
+    :ivar repeated: sends of runs that may be stored already (duplicateWindowMillis).
+    """
+
+    run: int = 0
+    limits: int = 0
+    general: int = 0
+    policy: int = 0
+    queue: int = 0
+    repeated: int = 0
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of sends by way; each is counted once."""
+        known = {"policy": self.policy, "queue": self.queue, "repeated": self.repeated}
+        unusual = self.general - sum(known.values())
+        return {"run": self.run, "limits": self.limits, **known, "unusual": unusual}
