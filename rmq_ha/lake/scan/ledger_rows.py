@@ -48,10 +48,11 @@ PARTS = pa.schema([("part", pa.int32()), ("data", pa.binary())])
 
 def keys_hashes(keys: Any) -> Any:
     """
-    Return a number for each text of keys, as an Arrow array; how many blanks are between the keys
-    does not matter. Null stays null.
+    Return a number for each text of keys, as an Arrow array. Null stays null.
+
+    Blanks, commas, quotes and brackets between the keys do not matter: ledgers also have lists.
     """
-    plain = pc.utf8_trim_whitespace(pc.replace_substring_regex(keys, r"\s+", " "))
+    plain = pc.utf8_trim_whitespace(pc.replace_substring_regex(keys, r'[\s,"\[\]]+', " "))
     hashes = text_hashes(plain.fill_null(""), np.zeros(len(plain), np.uint64)).view(np.int64)
     return pc.if_else(keys.is_valid(), pa.array(hashes), None)
 

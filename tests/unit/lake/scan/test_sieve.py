@@ -154,6 +154,8 @@ def test_keys_are_those_of_the_producer() -> None:
     keys = keys_hashes(pa.array(["k1 k2", " k1   k2", "k1", "", None])).to_pylist()
     assert keys[0] == keys[1] != keys[2] != keys[3]
     assert keys[4] is None
+    lists = keys_hashes(pa.array(["k1,k2", '["k1", "k2"]'])).to_pylist()
+    assert lists == [keys[0]] * 2
     assert kinds([record(keysHash=keys[2]), sent(keysHash=keys[0])]) == [("REKEYED", "a")]
     assert kinds([record(keysHash=keys[3]), sent(keysHash=keys[0])]) == [("REKEYED", "a")]
     for stored, said in ((keys[1], keys[0]), (keys[2], None), (None, keys[0])):
