@@ -51,7 +51,7 @@ class UnservedKey(Key):
 
     @property
     def sentence(self) -> str | None:
-        """What a key that 4.9 does not know means here; None: nothing is to be said."""
+        """The notice for a key that 4.9 does not know; None: there is nothing to say about it."""
         if not self.why or self.section is not None:
             return None
         reader = (
@@ -64,7 +64,7 @@ class UnservedKey(Key):
 
 class UnservedValues(SimpleNamespace):
     """
-    The values that one file gives to these keys, by name: for answers that show all settings.
+    The values that one file gives to keys without effect, for answers that show all settings.
 
     :ivar rows: the keys, by name.
     """

@@ -1,5 +1,5 @@
 """
-From a selector's text to its tree.
+Makes the tree of a selector from its text, by this grammar:
 
 ::
 

@@ -12,7 +12,7 @@ from rmq_ha.base.host.process import process_id
 T = TypeVar("T")
 
 new_lock = RLock
-"""For who is called by several threads."""
+"""Makes a lock for an object that several threads call."""
 this_thread = get_ident
 """Returns the number of the calling thread."""
 
