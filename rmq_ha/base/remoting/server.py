@@ -58,7 +58,7 @@ class RemotingServer:
         self._tls = tls
         self._refusals = Refusals(host.clock)
         self.frames = frames or UnfinishedFrames(server_config, host.clock)
-        self.turns = turns or Turns(host.clock, server_config)
+        self.turns = turns or Turns(host.clock, server_config, host.soon)
         self._ports: list[IListeningPort] = []
         self._protocols: dict[ServerProtocol, None] = {}
         self.accepted = 0

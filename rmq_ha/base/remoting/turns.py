@@ -5,6 +5,7 @@ Spec: remoting.md, section 1.2.
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.remoting.quotas import Quotas
+from rmq_ha.base.seams import Soon
 
 _WINDOW_S = 0.05
 """After this time used shares are forgotten, as turns are not counted while no peer uses much."""
@@ -42,8 +44,12 @@ class Turns:
     :ivar charging: 0 while no quota is set; a new number each time that quotas are set again.
     """
 
-    def __init__(self, clock: IReactorTime, config: NettyServerConfig) -> None:
+    def __init__(
+        self, clock: IReactorTime, config: NettyServerConfig, soon: Soon | None = None
+    ) -> None:
+        """:param soon: `Host.soon`; None: the clock's timers of 0 seconds."""
         self._clock = clock
+        self._soon: Soon = partial(clock.callLater, 0) if soon is None else soon
         self._config = config
         self._used: dict[str, float] = {}
         self._since = 0.0
@@ -103,7 +109,7 @@ class Turns:
     def _arm(self) -> None:
         if not self._is_armed:
             self._is_armed = True
-            self._clock.callLater(0, self._next)
+            self._soon(self._next)
 
     def _begin(self, now: float) -> None:
         self._since = now

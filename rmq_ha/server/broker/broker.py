@@ -372,7 +372,7 @@ class Broker:
         # Both ports share the budget of unfinished frames and the order of turns. A client gains
         # nothing by connecting to both.
         frames = UnfinishedFrames(configuration.server, self.host.clock)
-        turns = Turns(self.host.clock, configuration.server)
+        turns = Turns(self.host.clock, configuration.server, self.host.soon)
         self.main_server, self.fast_server = (
             RemotingServer(self.host, configuration.server, item, self._server_tls, frames, turns)
             for item in (self.dispatcher, self.fast_dispatcher)
