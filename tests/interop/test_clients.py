@@ -2,23 +2,64 @@
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rmq_ha.base.runs.maker import SWITCH
 from tests.interop.rig import Rig
+
+_SENDS = re.compile(r'^rmqha_sends_total\{[^}]*maker="(\w+)"[^}]*way="(\w+)"[^}]*\} (\d+)', re.M)
+KERNEL = find_spec("rmq_ha_kernel") is not None
 
 
 @pytest.fixture(scope="module")
 def pair(shared_rig: Rig) -> Iterator[Any]:
-    """Our name server, our SYNC_MASTER and our slave."""
+    """Our name server, our SYNC_MASTER and our slave, with the kernel if it is installed."""
+    before = dict(shared_rig.environment)
+    if KERNEL:
+        shared_rig.environment[SWITCH] = "1"
     namesrv = shared_rig.namesrv()
-    master = shared_rig.broker("master-sync.conf", "m", namesrv=namesrv)
+    port = shared_rig.ports(1)
+    master = shared_rig.broker("master-sync.conf", "m", namesrv=namesrv, metricsPort=port)
     slave = shared_rig.broker("slave.conf", "s", namesrv=namesrv)
+    shared_rig.environment = before
     shared_rig.wait_sync(master)
-    return SimpleNamespace(rig=shared_rig, ns=namesrv, master=master, slave=slave)
+    return SimpleNamespace(rig=shared_rig, ns=namesrv, master=master, slave=slave, status=port)
+
+
+def ways(pair: Any) -> dict[str, int]:
+    """How many sends the master has handled by each way since its start."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{pair.status}/metrics", timeout=10) as answer:
+        found = _SENDS.findall(answer.read().decode())
+    assert {maker for maker, _, _ in found} == {"native" if KERNEL else "pure"}
+    return {way: int(count) for _, way, count in found}
+
+
+@contextmanager
+def in_runs(pair: Any, count: int) -> Iterator[None]:
+    """
+    Check that of so many sends none is unusual to the maker of runs.
+
+    The first sends to a topic come before the topic exists, and one at the end of a log file is
+    laid out alone.
+    """
+    before = ways(pair)
+    yield
+
+    def are_counted() -> bool:  # the page of metrics is kept for half a second
+        return sum(ways(pair).values()) >= sum(before.values()) + count
+
+    pair.rig.until(are_counted, 10, f"{count} sends in the metrics", pair.master)
+    sends = {way: total - before.get(way, 0) for way, total in ways(pair).items()}
+    assert sends.pop("run") >= count - 20, sends
+    assert not {way for way, total in sends.items() if total} - {"queue", "limits"}, sends
 
 
 def produce(pair: Any, topic: str, count: int, *more: Any) -> dict[str, Any]:
@@ -47,7 +88,8 @@ def consume(pair: Any, topic: str, group: str, count: int, *more: Any) -> dict[s
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_java_producer_and_consumer(pair: Any, mode: str) -> None:
     """Every message of a Java producer is SEND_OK and reaches a Java push consumer once."""
-    produce(pair, f"Plain-{mode}", 200, "--mode", mode, "--inflight", 8)
+    with in_runs(pair, 200):
+        produce(pair, f"Plain-{mode}", 200, "--mode", mode, "--inflight", 8)
     consume(pair, f"Plain-{mode}", f"g-{mode}", 200)
 
 
@@ -193,4 +235,12 @@ def test_read_from_the_slave(pair: Any) -> None:
 
 def test_go_client(pair: Any) -> None:
     """The Go client sends and consumes."""
-    pair.rig.peer("go", "both", "--namesrv", pair.ns, "--topic", "Go", "--count", 100)
+    with in_runs(pair, 100):
+        pair.rig.peer("go", "both", "--namesrv", pair.ns, "--topic", "Go", "--count", 100)
+
+
+def test_the_load_generator(pair: Any) -> None:
+    """Its JSON has white space between tokens."""
+    load = ("load", "send", "--addr", pair.master.address, "--create", "--topic", "Load")
+    with in_runs(pair, 500):
+        pair.rig.peer(*load, "--conns", 2, "--inflight", 8, "--count", 500)

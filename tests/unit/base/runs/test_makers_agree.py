@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from rmq_ha.base.runs import pure
 from rmq_ha.base.runs.face import FACE_VERSION
+from rmq_ha.base.wire.frame import encode_frame
+from rmq_ha.client.lookup.requests import send_request
 from tests.kits.draws import EXPLORES
 from tests.unit.base.runs.agreement import agree_on_chunk, agree_on_stretch, same_sends
 from tests.unit.base.runs.odd_records import stretch
@@ -129,6 +131,11 @@ def test_what_stock_clients_send_is_taken(client):
     assert len(pure.cut(data, 0, 65_536)) == 3
     native = kernel.cut(data, 0, 65_536)
     assert is_cpp or len(native) == 3
+
+
+def test_what_our_own_client_sends_is_taken():
+    request = send_request("g", "TopicA", 0, b"body", "UNIQ_KEY\x017F\x02TAGS\x01标签", 5)
+    assert len(kernel.cut(encode_frame(request) * 3, 0, 65_536)) == 3
 
 
 @given(SEEDS)
