@@ -19,6 +19,7 @@ class FakeJob:
 
     def __init__(self, engine: Any, now_ms: int | None = None) -> None:
         self.engine = engine
+        self.spark = getattr(engine, "spark", engine)
         self.client = ClientConfig()
         self.notes: list[str] = []
         self._now_ms = now_ms

@@ -15,6 +15,8 @@ import pyarrow as pa
 from rmq_ha.base.errors import WrongUsage
 
 __all__ = [
+    "HAS_LIMITS",
+    "LIMITS_SINCE",
     "DataSourceStreamArrowWriter",
     "InputPartition",
     "ReadAllAvailable",

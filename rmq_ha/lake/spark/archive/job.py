@@ -21,6 +21,7 @@ from rmq_ha.lake.spark.archive.forms import (
 )
 from rmq_ha.lake.spark.archive.table import assigned, joint, lasts_of, nested
 from rmq_ha.lake.spark.audit.stored_rows import source_options
+from rmq_ha.lake.spark.compat import HAS_LIMITS
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.lake.spark.running import Job
 from rmq_ha.lake.spark.source.messages import queues_of
@@ -108,7 +109,9 @@ def _stream(job: Job, asked: ArchiveRequest, options: Mapping[str, str]) -> tupl
     """
     Archive as a stream. Return the number of rows, and of those whose body did not fit its CRC.
     """
-    given = {**options, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(asked.most)}
+    given = {**options, "startingOffsets": "earliest"}
+    if HAS_LIMITS:  # without limits one batch takes all
+        given["maxOffsetsPerTrigger"] = str(asked.most)
     if asked.before_ms is not None:
         given["endingTimestamp"] = str(asked.before_ms)
     rows = job.spark.readStream.format("rocketmq").schema(STORED).options(**given).load()
