@@ -9,8 +9,10 @@ from twisted.logger import Logger
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.message import Row
+from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.runs.log_walk import READ_SIZE
-from rmq_ha.base.runs.row_list import rows_of
+from rmq_ha.base.runs.maker import concat, walk
+from rmq_ha.base.runs.row_list import NO_ROWS, rows_of
 from rmq_ha.base.runs.run import SLICE, SLICE_WORK, PendingRuns, Run
 from rmq_ha.base.store_format.commitlog import row_at
 from rmq_ha.base.store_format.dledger import BLANK, BLANK_MAGIC, BLANK_SIZE, decode_header
@@ -77,14 +79,20 @@ class LedgerTail:
         source = self._source
         end = source.max_offset
         data = source.read(position, min(READ_SIZE, end - position))
-        rows: list[Row] = []
-        at = work = 0
-        for _ in range(SLICE):
-            if work >= SLICE_WORK:
-                break
+        parts: list[Rows] = []
+        at = work = count = 0
+        next_file: int | None = None
+        while count < SLICE and work < SLICE_WORK:
+            records = self._records(data, at, position, SLICE - count, SLICE_WORK - work)
+            if records is not None:
+                parts.append(records)
+                count += len(records)
+                work += records.work
+                at = records.end - position
+                continue
             if len(data) - at >= BLANK_SIZE and BLANK.unpack_from(data, at)[0] == BLANK_MAGIC:
                 next_file = position - position % source.file_size + source.file_size
-                return Run(position, next_file, rows_of(rows))
+                break
             if len(data) - at < ENTRY_HEADER_SIZE:
                 break
             size = decode_header(data, at).size
@@ -96,16 +104,35 @@ class LedgerTail:
                 data = source.read(position, size)
                 if len(data) < size:
                     raise unreadable(position)
-            work += self._take(rows, data, at, size, position)
+            row = self._row(data, at, size, position)
+            if row is not None:
+                work += len(row[7])
+                if row[0] != TERM_TOPIC:
+                    parts.append(rows_of([row]))
+            count += 1
             at += size
-        if not at:
+        if next_file is None and not at:
             raise unreadable(position)
-        return Run(position, position + at, rows_of(rows))
+        rows = concat(parts) if parts else NO_ROWS
+        return Run(position, position + at if next_file is None else next_file, rows)
 
-    def _take(self, rows: list[Row], data: bytes, at: int, size: int, position: int) -> int:
+    @staticmethod
+    def _records(data: bytes, at: int, position: int, max_count: int, max_work: int) -> Rows | None:
         """
-        Add the record of an entry to the rows, if it has one. Return the work of dispatching it.
+        Return the ordinary records at the front of some entries, up to the first of a new term;
+        None if there is none.
+
+        :param at: place of the first entry in `data`, which begins at `position`.
         """
+        gap = ENTRY_HEADER_SIZE
+        rows = walk(data, at + gap, position + at + gap, max_count, max_work, False, gap)
+        if rows is None or TERM_TOPIC not in rows.topics:
+            return rows
+        count = [row[0] for row in rows].index(TERM_TOPIC)
+        return rows.part(0, count) if count else None
+
+    def _row(self, data: bytes, at: int, size: int, position: int) -> Row | None:
+        """Return the row of any entry; None if it holds no record that belongs there."""
         start = at + ENTRY_HEADER_SIZE
         row = row_at(data, start, at + size, self._source.delay_levels)
         if isinstance(row, int) or row[2] != position + start:
@@ -113,10 +140,8 @@ class LedgerTail:
                 "the entry at {position} holds no record that belongs there; it is left out",
                 position=position + at,
             )
-            return 0
-        if row[0] != TERM_TOPIC:
-            rows.append(row)
-        return len(row[7])
+            return None
+        return row
 
 
 def unreadable(position: int) -> StoreError:
