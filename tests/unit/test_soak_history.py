@@ -126,7 +126,7 @@ def test_a_bit_that_no_checksum_covers(tmp_path, what, unchecked):
     host = Address(bytes([127, 0, 0, 1]), 10911)
     message = BrokerMessage("T", 0, b"a body", host, host, properties_string="name\x01value\x02")
     group = GroupEncoder(1 << 16, []).encode([draft_of(message)], 0, 1 << 16, 1)
-    sound = b"".join(group.segments[0].parts).ljust(1 << 16, b"\0")
+    sound = group.segments[0].data.ljust(1 << 16, b"\0")
     damaged = sound
     for word in what.split(b"|"):
         damaged = damaged.replace(word, word.upper()[:1] + word[1:])

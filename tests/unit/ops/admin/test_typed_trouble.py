@@ -175,7 +175,7 @@ def test_a_broker_that_says_yes_and_does_nothing_is_named(typed: Typist) -> None
     told = typed("group clone g other --topic Orders --yes")
     assert (told.code, told.lines[-1]) == (FAILED, {"done": False})
     assert complaints(told) == [
-        f"two has None for queue {queue} of Orders, not 1: did other start meanwhile?"
+        f"two has no offset for queue {queue} of Orders, not 1: did other start meanwhile?"
         for queue in (0, 1)
     ]
 
@@ -265,7 +265,7 @@ def test_a_name_server_that_says_yes_and_does_nothing_is_named(typed: Typist) ->
     ):
         routes[code] = lambda *_: DONE
     for line, complaint in (
-        ("kv set colour green --yes", f"{server} has colour=None"),
+        ("kv set colour green --yes", f"{server} has no colour"),
         ("kv delete size --yes", f"{server} has size=large"),
         (
             "namesrv config set orderMessageEnable=true --yes",
