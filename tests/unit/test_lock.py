@@ -14,7 +14,7 @@ PINNED = re.compile(
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 NEEDED = {
-    "release.txt": [*PROJECT["dependencies"], *EXTRAS["fast"], *EXTRAS["compression"]],
+    "release.txt": [*PROJECT["dependencies"], *EXTRAS["compression"]],
     "spark.txt": [*PROJECT["dependencies"], *EXTRAS["spark"]],
     "build.txt": (ROOT / "requirements/build.in").read_text().split(),
 }
