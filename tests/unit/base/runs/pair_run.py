@@ -104,7 +104,7 @@ class PairRun:
         told: dict[str, Any] = {"answers": self.answers.hexdigest(), "sends": self.sends}
         for name, machine in self.machines.items():
             store = machine.store
-            assert store.dispatcher.behind <= 0, (name, store.dispatcher.behind)
+            assert store.dispatcher.bytes_behind <= 0, (name, store.dispatcher.bytes_behind)
             told[f"{name}.end"] = store.log.max_offset
             store.close()
         return told
