@@ -52,23 +52,6 @@ def decode_properties(text: str) -> dict[str, str]:
     return properties
 
 
-def sought_properties(text: str) -> tuple[str, str, str]:
-    """
-    Return KEYS, UNIQ_KEY and TAGS, by which messages are sought; read as `decode_properties` does.
-    """
-    keys = uniq_key = tags = ""
-    for piece in text.split("\x02"):
-        name, _, value = piece.partition("\x01")
-        if value:
-            if name == UNIQ_KEY:
-                uniq_key = value
-            elif name == KEYS:
-                keys = value
-            elif name == TAGS:
-                tags = value
-    return keys, uniq_key, tags
-
-
 def encode_properties(properties: Mapping[str, str]) -> str:
     """Join properties as 4.9.7 does, without a separator at the end."""
     return "\x02".join([f"{name}\x01{value}" for name, value in properties.items()])

@@ -73,7 +73,7 @@ class Rows(Sequence[Row]):
     ====  =================================================================================
 
     Of a property that is there twice the last one counts; one with an empty value is not there
-    (`rmq_ha.base.model.properties.sought_properties`).
+    (`rmq_ha.base.model.properties.decode_properties`).
 
     Rows wait until they are dispatched and answered, thousands of them beside a slow slave. So a
     maker keeps no bodies alive with them: it copies what it needs of each record.
