@@ -274,6 +274,7 @@ class Forks:
             for _, module, _ in self._faults:  # some are imported by their users only: plugins
                 with suppress(ImportError):  # what is not installed is skipped, and not reached
                     import_module(module.dotted)
+            gc.unfreeze()  # `tests/conftest.py` hides what was collected, and patches look for it
             self._patches = Patches()
             for fault, module, section in self._faults:
                 chosen = [
