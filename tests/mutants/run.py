@@ -118,6 +118,7 @@ TESTS = {
     "lake/scan/": ["lake/scan", "lake/spark"],
     "base/spans.py": ["base/test_spans.py"],
     "lake/spark/": ["lake/spark"],
+    "lake/frames/": ["lake/spark"],
     "server/store/": ["server/store"],
     "base/timing/": ["base/timing"],
     "base/tls/": ["base/tls", "base/remoting", "server/replication"],
