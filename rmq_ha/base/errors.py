@@ -36,7 +36,7 @@ class PluginNotFound(ConfigurationError):
 
 
 class ProtocolViolation(RmqHaError):
-    """A peer sent bytes that its protocol does not allow; the shell closes the connection."""
+    """A peer sent bytes that its protocol does not allow. The owner of the connection closes it."""
 
 
 class ReplicationError(RmqHaError):

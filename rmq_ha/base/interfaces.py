@@ -212,7 +212,8 @@ class IJournalPlugin(IBrokerPlugin):
 
 
 class IDispatcherPlugin(IBrokerPlugin):
-    """Chosen by `dispatcherPlugIn`; gets records after consume queue and index."""
+    """A plugin that the key `dispatcherPlugIn` names. Its dispatcher gets each record after the
+    consume queues and the index have it."""
 
     def make_dispatcher(broker: IBrokerContext) -> ICommitLogDispatcher:
         """

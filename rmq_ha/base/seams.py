@@ -243,10 +243,11 @@ class Host:
     :ivar connections: counts connections; None if they are not limited.
     :ivar open_files: how many files may be open at once, besides connections.
     :ivar soon: has a function called once, at the end of this turn of the reactor, when all bytes
-        that have arrived are read. Between two turns, or within such a function, it means the end
-        of the next turn, which then waits for nothing. Functions are called in the order in which
-        they were given, and an exception of one is logged. Nobody can cancel a call. Without
-        another implementation it is `callLater` of `clock` with 0 seconds.
+        that have arrived are read. A call between two turns, or from such a function, has its
+        function called at the end of the next turn, before which the reactor does not wait.
+        Functions are called in the order in which they were given, and an exception of one is
+        logged. Nobody can cancel a call. Without another implementation it is `callLater` of
+        `clock` with 0 seconds.
     """
 
     clock: IReactorTime

@@ -144,7 +144,11 @@ class Broker:
 
 
 class Pair:
-    """A name server and `broker-a`: a master and a slave, which may change roles."""
+    """
+    A name server and `broker-a`: a master and a slave, which may change roles.
+
+    :ivar topic_numbers: numbers for topics that no other test of this pair uses.
+    """
 
     def __init__(
         self,
@@ -153,6 +157,7 @@ class Pair:
         java: bool = False,
         role: str = "SYNC_MASTER",
     ) -> None:
+        self.topic_numbers = itertools.count()
         self._role = role
         self.namesrv = f"127.0.0.1:{free_base()}"
         self._directory = directory

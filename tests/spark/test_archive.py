@@ -189,7 +189,7 @@ def test_what_cannot_be_joined_or_told_apart_is_refused(
         table(spark, str(ahead), live)
     result = run(spark, store, ahead, topics=("TopicC",), broker_name="broker-a")
     assert result.outcome is Outcome.VIOLATED
-    assert {row["code"] for row in result.findings.collect()} == {"ARCHIVE_AHEAD"}
+    assert {row["code"] for row in result.findings} == {"ARCHIVE_AHEAD"}
     result = run(spark, store, ahead, topics=("TopicC",), broker_name="broker-a")
     assert result.outcome is Outcome.HOLDS, result.verdict
     # An archive of before 0.2 is not gone on with, nor is one of the other form.
@@ -224,7 +224,7 @@ def test_what_was_deleted_or_damaged_before_it_was_archived_is_told(
     data[at + 88] ^= 1
     file.write_bytes(data)
     result = run(spark, late, to, topics=("TopicC",))
-    told = result.findings.collect()
+    told = result.findings
     assert result.outcome is Outcome.VIOLATED
     assert {row["code"] for row in told} == {"EXPIRED", "BAD_CRC"}
     (bad,) = [row for row in told if row["code"] == "BAD_CRC"]

@@ -19,6 +19,7 @@ from rmq_ha.lake.spark.archive.job import ArchiveRequest, archive
 from rmq_ha.lake.spark.archive.table import table
 from rmq_ha.lake.spark.audit.job import audit
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest as AuditAsked
+from rmq_ha.lake.spark.host.engine import SparkEngine
 from rmq_ha.lake.spark.source.schema import COLUMNS, struct_of
 from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.places import parse_place
@@ -70,7 +71,7 @@ def test_archive_and_live_topic_are_one_table(
     spark: Any, cluster: Cluster, tmp_path: Path, form: str
 ) -> None:
     """Sent, archived, sent again: the table has each message once, and the audit loses none."""
-    job: Any = FakeJob(spark)
+    job: Any = FakeJob(SparkEngine(spark))
     place = parse_place(f"namesrv://{cluster.namesrv}/broker-a")
     to = str(tmp_path / "archive")
     sent = send(cluster, 0, 30)

@@ -56,7 +56,7 @@ class Trial:
         self.pair = pair
         self.number = number
         self.random = random
-        self.topic = f"trial{number}x{random.randrange(1 << 30)}"
+        self.topic = f"trial{next(pair.topic_numbers)}x{number}"
         self.groups = [f"{self.topic}-g{index}" for index in range(4)]
         self.client = pair.client()
         self.ends: dict[int, int] = {}

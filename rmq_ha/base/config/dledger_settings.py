@@ -1,4 +1,5 @@
-"""The settings of a DLedger member: the members of its group, and the times of its work."""
+"""The settings of a DLedger member: the members of its group, and its timeouts,
+intervals and limits."""
 
 import re
 from collections.abc import Mapping

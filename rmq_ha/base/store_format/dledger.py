@@ -22,9 +22,9 @@ Where an entry does not fit, the rest of a file is a blank: int32 -1, int32 its 
 
 An index entry, at 32 times the index: int32 magic, int64 pos, int32 size, int64 index, int64 term.
 
-Ours alone, in files of their own that upstream does not look at: at 8 times the index the CRC-32 of
-the 48 bytes and the term of the entry before, and that of the body. So a torn or rotten body is
-found, and an entry that a crash brought back behind one that it never followed.
+rmq-ha also writes checksum files, which Java does not read. At 8 times the index they have two
+CRC-32 values: of the 48 bytes with the term of the previous entry, and of the body. They show a
+torn or changed body, and an old entry that a crash left behind an entry of another history.
 
 Big-endian. Spec: dledger.md, chapter 3.
 """

@@ -12,7 +12,8 @@ class StdCheck(NamedTuple):
     """
     The names in the other end's certificate.
 
-    :ivar identity: its subject; empty if the context does not check certificates.
+    :ivar identity: its subject, or without one its subjectAltNames; empty if the context does not
+        check certificates.
     :ivar names: its subjectAltNames.
     """
 

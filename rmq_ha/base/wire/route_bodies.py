@@ -66,7 +66,8 @@ class Rival(NamedTuple):
 
 
 class _Rivals(Body):
-    """The field `RIVALS`: an array with one row for each rival."""
+    """The ext field `brokerIdRivals` (`RIVALS`): each broker that claims a broker name and id which
+    another living broker holds."""
 
     rivals: list[Rival] = field(default_factory=list)
 

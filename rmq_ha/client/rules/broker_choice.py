@@ -73,7 +73,8 @@ class BrokerChoice:
         Choose the address for the next pull of a queue.
 
         The choice is that of `choose_address`, but an address that could not be reached is passed
-        over if another address is left.
+        over if `addresses` has another one that could be reached. The choice of the user
+        (`connect_broker_by_user`) is kept.
 
         :param addresses: from broker id to address, for the broker name of the queue.
         :returns: the address and its broker id; None if `addresses` is empty.

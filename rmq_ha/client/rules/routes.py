@@ -84,7 +84,7 @@ def borrowed_route(route: TopicRoute, default_queue_nums: int) -> TopicRoute:
 
 
 def is_changed(old: TopicRoute | None, new: TopicRoute) -> bool:
-    """Whether two routes differ in more than the order of their parts."""
+    """Whether two routes differ in more than the order of their parts and their filter servers."""
     return old is None or _sorted(old) != _sorted(new)
 
 

@@ -38,10 +38,10 @@ _CLASSIC = (
 @common_options
 def handover(which: str, to: str | None, yes: bool, dry_run: bool, **named: Any) -> None:
     """
-    Have the leader of a DLedger group, or the master of a pair with a controller, hand over, say
-    before its machine is taken down.
+    Give the lead of a DLedger group, or of a pair with a controller, to another member, for example
+    before a machine is taken down.
 
-    The group is that of BROKER, or as --group and --peers or --config name it. For about a second
+    BROKER names the group, or --group with --peers, or --config. For about a second
     no message is taken. A classic pair has `promote` and `demote` instead.
 
     Exit code 0: the other leads; 1: it came to nothing; 4: too few members answer.

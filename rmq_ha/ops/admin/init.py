@@ -107,7 +107,7 @@ def init(
     With --hosts, each server shows its health, metrics and page to other machines; a pageToken
     that is made here guards the pages. Beside the files comes one for Prometheus.
 
-    Nothing that is there is changed: exit code 1.
+    If one of the files exists, nothing is written, and the exit code is 1.
     """
     directory = os.path.abspath(directory)
     place = Site(

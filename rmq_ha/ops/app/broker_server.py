@@ -70,7 +70,7 @@ class BrokerServer:
         return Deferred.fromCoroutine(self._start())
 
     def stop(self) -> Deferred[Any]:
-        """Stop the broker first, because it unregisters from its name server."""
+        """Stop the broker before the name server of this process, from which it unregisters."""
         return Deferred.fromCoroutine(self._stop())
 
     def ports(self) -> list[PlannedPort]:

@@ -85,10 +85,10 @@ def pair(
     masters: Sequence[Snapshot], slave: Snapshot, skew_ms: int, *, is_first: bool = True
 ) -> Pairing:
     """
-    Choose the samples of the master.
+    Choose the master's samples with which a slave's sample can be compared.
 
     :param masters: samples in the order in which they were taken.
-    :param skew_ms: how old a slave's tables may be, in ms.
+    :param skew_ms: by how many ms a slave's tables may be older than its sample.
     """
     old = [index for index, item in enumerate(masters) if item.ended <= slave.began - skew_ms]
     if skew_ms <= 0 and not old:

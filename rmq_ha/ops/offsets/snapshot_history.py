@@ -192,9 +192,10 @@ def kept_pairing(of_master: str, of_slave: str, skew_ms: int) -> Pairing:
     """
     Choose the newest snapshot of a slave that is followed by a snapshot of its master.
 
-    The master's snapshots before and after it come with it.
+    The result also has the master's snapshots before and after it. If no snapshot of the slave is
+    followed by one of the master, the slave's newest snapshot is taken.
 
-    :raises CannotDecide: there are none.
+    :raises CannotDecide: the master or the slave has no snapshot.
     """
     masters, slaves = of_one_broker(
         snapshot_files(of_master, "master"), snapshot_files(of_slave, "slave")

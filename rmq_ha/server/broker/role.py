@@ -122,8 +122,8 @@ class RoleSwitch:
     Carries out role changes one after the other; of several waiting changes only the last one
     counts.
 
-    Differs from 4.9.7 on purpose: a slave looks for its master at once, and copies its tables as
-    soon as it knows it.
+    Differs from 4.9.7 on purpose: a slave looks for its master at once, and copies the master's
+    tables as soon as it has found the master.
     """
 
     log = Logger()

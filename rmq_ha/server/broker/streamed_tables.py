@@ -276,8 +276,8 @@ class StreamedTables:
         """
         See `Tables`.
 
-        A master that crashed and came back has older tables, and would send them to a slave that
-        fetches them.
+        The slave stops fetching tables itself. A master that crashed and came back may have older
+        tables than the slave, and a fetch would overwrite the slave's tables with them.
         """
         self._slave.is_streamed = True
 

@@ -372,7 +372,8 @@ class ReplicasInfoManager:
         return Decision(ControllerResponseCode.SUCCESS, None, header, encode_elected(body), event)
 
     def notices(self, broker_name: str, now: int) -> list[RoleChangeNotice]:
-        """Return request 1008 for all living brokers, with the present state of the set."""
+        """Return a NOTIFY_BROKER_ROLE_CHANGED (1008) for each living broker of the set, with the
+        present state of the set."""
         broker_set = self._sets.get(broker_name)
         if broker_set is None:
             return []

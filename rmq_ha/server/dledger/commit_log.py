@@ -250,8 +250,8 @@ class DLedgerCommitLog:
 
     def _tell_refused(self, reason: str) -> None:
         """
-        Log a reason once, not for every put. The ledger takes entries again as soon as the disk
-        does.
+        Log a reason once, not for every put. Nothing has to be reset: the ledger takes entries
+        again as soon as the disk can be written.
         """
         if reason != self._refused:
             self._refused = reason

@@ -207,7 +207,7 @@ class _PutUnderWay:
 
 
 class _GroupUnderWay(_PutUnderWay):
-    """A group of drafts under way."""
+    """A group of drafts that is in the log, and of which nobody knows yet whether it is kept."""
 
     __slots__ = ("_done", "_group")
 

@@ -1,10 +1,10 @@
 """
-Compares the bytes of two stores up to the common offset, and each one's queues and index with its
-log.
+Compares the bytes of two logs up to the common offset, and the queues and index of each store with
+the store's own log.
 
-First queues and index files are read by themselves, to learn how far the queues were built. Then
-tasks go over the log, a stretch each: bytes against bytes, and, where they are the same, each
-record once for both sides. The stores may be in use: the bounds are fixed first, and faults of an
+First it reads queues and index files alone, to learn how far the queues were built. Then each task
+takes a stretch of the log. It compares the bytes of both stores. Where they are equal, it decodes
+each record once for both. The stores may be in use: the bounds are fixed first, and faults of an
 open store are looked at again before they are reported.
 """
 

@@ -25,7 +25,8 @@ class LedgerDifferences:
     The differences between log and ledgers.
 
     :ivar rows: rows with the schema `ledger_compare.SCHEMA`.
-    :ivar kinds: the kinds of these rows, with their sides.
+    :ivar kinds: the pairs of kind and side that occur in `rows`. The side is the ledger that the
+        difference concerns.
     """
 
     rows: DataFrame

@@ -29,8 +29,8 @@ def stage(spark: Any, uri: str) -> str:
     :returns: a place for `files_of`, the same on the driver and on executors.
     :raises WrongUsage: Spark is used over Spark Connect, which gives no access to Hadoop's file
         systems.
-    :raises CannotDecide: Hadoop cannot read the store either; or, on a cluster, another store has
-        its name.
+    :raises CannotDecide: Hadoop cannot read the store; or, on a cluster, a store with the same last
+        name was copied before.
     """
     if is_remote():
         raise WrongUsage(

@@ -1,5 +1,6 @@
 """
-Judges many pairs: a task looks at each one and judges it, as `rmqha-admin verify-offsets` would.
+Judges many pairs by Spark, as `rmqha-admin verify-offsets` judges one: a task looks at several
+pairs, one after the other.
 """
 
 from collections import Counter

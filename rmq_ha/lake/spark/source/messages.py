@@ -52,7 +52,7 @@ class SplitPartition(InputPartition):
     """
     A part of a file.
 
-    :ivar spans: the wanted offsets; None: all.
+    :ivar spans: the wanted queue offsets of each queue; None: all.
     """
 
     def __init__(self, split: Split, spans: Spans | None) -> None:
@@ -122,7 +122,7 @@ class FilePlan(NamedTuple):
     """
     The parts of files to be read.
 
-    :ivar spans: the wanted offsets; None: all.
+    :ivar spans: the wanted queue offsets of each queue; None: all.
     :ivar low: no wanted message starts before this offset of the log.
     :ivar high: no wanted message starts at or after this offset.
     """

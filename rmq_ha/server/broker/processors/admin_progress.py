@@ -75,10 +75,11 @@ class ProgressStore(QueueBounds, Protocol):
 
 class AdminProgressProcessor:
     """
-    Compares the progress of groups with queues and with each other.
+    Answers how far each group is behind the ends of its queues, and how the offsets of two groups
+    differ.
 
     :param broker_name: broker name of the queues in answers.
-    :param now_ms: ms since the epoch.
+    :param now_ms: returns ms since the epoch.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class CheckProgress:
         self._waiting: dict[int, tuple[int, dict[str, int]]] = {}
 
     def begin(self) -> None:
-        """Forget the progress in memory, so that the table counts."""
+        """Forget the progress in memory, so that the offset table's is used."""
         self._known.clear()
         self._waiting.clear()
 

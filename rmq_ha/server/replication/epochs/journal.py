@@ -67,7 +67,7 @@ class EpochJournal(LocalJournal):
         return self.service.is_following or holds_nothing(self.log)
 
     def info(self) -> dict[str, Any]:
-        """Return a master's `slaves`, or how a slave follows its `master`; see `Journal`."""
+        """Return a master's slaves as `slaves`, or a slave's link as `master`; see `Journal`."""
         told = self.service.statistics()
         if told.leads:
             return {"slaves": told.slaves_info()}

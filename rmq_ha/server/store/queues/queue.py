@@ -52,8 +52,9 @@ class ConsumeQueue(QueueRepair):
         """
         Add one unit for each record that the queue does not have.
 
-        A record may come after all that the queue knows, but with a queue offset that is used. Then
-        a new life begins: the topic was deleted and created again, or the master numbered again.
+        A record may lie behind all known records in the log, but have a queue offset that one of
+        them has. Then a new life of the queue begins: the topic was deleted and created again,
+        or the master gave out queue offsets anew.
         From there on the old units are dropped, as the master does not have them either. If only
         one record has such a wrong number, its unit just comes next.
 

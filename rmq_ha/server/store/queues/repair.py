@@ -103,7 +103,7 @@ class QueueRepair(QueueUnits):
             self.damage = self.damage or f"has a file, {self._path(start)}, that {what}"
 
     def _walk(self, first: int) -> None:
-        """Find the end of the valid units from a file on."""
+        """Find the end of the valid units, beginning with the file of number `first`."""
         self.max_physical_offset = -1
         for start in self._starts[first:]:
             valid, reached = valid_part(partial(self._files.read, self._path(start)), self._size)

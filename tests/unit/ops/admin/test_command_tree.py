@@ -68,6 +68,7 @@ TABLE = {
     "acl show": looks(),
     "acl version": looks(),
     "acl white": changes("10.1.1.1"),
+    "audit-messages": looks(),
     "backup": Row(Kind.OWN, True),
     "broker clean": changes("b files"),
     "broker config get": looks(),
@@ -129,7 +130,9 @@ TABLE = {
     "topic list": looks(),
     "topic status": looks(),
     "topic update": changes("T"),
+    "verify-fleet": looks(),
     "verify-offsets": looks(),
+    "verify-replica": looks(),
 }
 SHOWS_ITSELF = {"store dump", "consume", "tail", "top"}
 """What they do is what comes out, line by line."""
