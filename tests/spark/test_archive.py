@@ -189,7 +189,7 @@ def test_what_cannot_be_joined_or_told_apart_is_refused(
         table(spark, str(ahead), live)
     result = run(spark, store, ahead, topics=("TopicC",), broker_name="broker-a")
     assert result.outcome is Outcome.VIOLATED
-    assert {row["code"] for row in result.findings} == {"ARCHIVE_AHEAD"}
+    assert {finding.code for finding in result.findings} == {"ARCHIVE_AHEAD"}
     result = run(spark, store, ahead, topics=("TopicC",), broker_name="broker-a")
     assert result.outcome is Outcome.HOLDS, result.verdict
     # An archive of before 0.2 is not gone on with, nor is one of the other form.
@@ -226,14 +226,14 @@ def test_what_was_deleted_or_damaged_before_it_was_archived_is_told(
     result = run(spark, late, to, topics=("TopicC",))
     told = result.findings
     assert result.outcome is Outcome.VIOLATED
-    assert {row["code"] for row in told} == {"EXPIRED", "BAD_CRC"}
-    (bad,) = [row for row in told if row["code"] == "BAD_CRC"]
-    assert (bad["physicalOffset"], bad["severity"]) == (damaged["commitLogOffset"], "WARN")
+    assert {finding.code for finding in told} == {"EXPIRED", "BAD_CRC"}
+    (bad,) = [finding for finding in told if finding.code == "BAD_CRC"]
+    assert (bad.physical_offset, bad.severity) == (damaged["commitLogOffset"], "WARN")
     there = [row["commitLogOffset"] for row in rows_in(spark, to)]
     behind = [row for row in log if row["commitLogOffset"] >= 65536]
     assert sorted(there)[first:] == [row["commitLogOffset"] for row in behind]
     gone = len(log) - len(behind) - first
-    expired = [row["detail"] for row in told if row["code"] == "EXPIRED"]
+    expired = [finding.detail for finding in told if finding.code == "EXPIRED"]
     assert sum(int(text.split()[0]) for text in expired) == gone
     assert run(spark, late, to, topics=("TopicC",)).outcome is Outcome.HOLDS
 
