@@ -17,14 +17,14 @@ RUNS_ONCE = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.python.daemon.module": "tests.spark.warm_daemon",
 }
-NEEDED = ("pyspark", "pyarrow", "pandas", "numpy")
+NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "duckdb")
 
 
 def reason_to_skip() -> str:
     """Empty: Spark can run here."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        return f"no {', '.join(missing)}: pip install 'rmq-ha[spark]'"
+        return f"no {', '.join(missing)}: pip install 'rmq-ha[scan,spark]'"
     from rmq_ha.lake.spark.host.java import NoJava, find_java
 
     try:

@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
-from mypy import api
+import pytest
 
 from tests.kits.pages import REPO
+
+api = pytest.importorskip("mypy.api", reason="pip install 'rmq-ha[dev]'")
 
 _SAMPLE = """
 from dataclasses import dataclass
