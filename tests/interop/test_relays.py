@@ -219,19 +219,22 @@ def test_reset_of_a_group_that_is_not_online(world: Any) -> None:
 def test_traces_are_found(world: Any) -> None:
     """Producer and consumer with tracing switched on; mqadmin finds both halves by message id."""
     command = compiled_java("Traced", world.rig.directory / "traced")
-    done = subprocess.run(
-        [*command, world.ns, TOPIC], capture_output=True, text=True, timeout=60, check=True
-    )
-    told = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
-    assert told["arrived"]
+    # The clients live until their traces are found: traces that wait when a client ends are lost.
+    with subprocess.Popen(
+        [*command, world.ns, TOPIC], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as clients:
+        assert clients.stdout is not None
+        told = json.loads(next(line for line in clients.stdout if line.startswith("{")))
+        assert told["arrived"]
 
-    def found() -> bool:
-        text = world.rig.mqadmin("queryMsgTraceById", "-n", world.ns, "-i", told["id"])
-        return "Pub" in text and "Sub" in text
+        def are_found() -> bool:
+            text = world.rig.mqadmin("queryMsgTraceById", "-n", world.ns, "-i", told["id"])
+            return "Pub" in text and "Sub" in text
 
-    deadline = time.monotonic() + 20
-    while not found():
-        assert time.monotonic() < deadline
+        try:
+            world.rig.until(are_found, 60, "both traces", world.master)
+        finally:
+            clients.communicate(timeout=30)
 
 
 def test_reset_while_consuming(world: Any) -> None:

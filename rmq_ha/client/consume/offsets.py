@@ -61,7 +61,11 @@ class OffsetStore(Protocol):
         """Persist the offsets of these queues and forget the offsets of all others; never fails."""
 
     async def persist(self, queue: MessageQueue) -> None:
-        """Persist the offset of one queue; never fails."""
+        """
+        Persist the offset of one queue that this member gives up; never fails.
+
+        A broker has confirmed the offset when this returns, or it is logged that no broker did.
+        """
 
     def remove_offset(self, queue: MessageQueue) -> None:
         """Forget the offset of a queue that another member gets now."""
@@ -133,7 +137,7 @@ class RemoteBrokerOffsetStore(_Memory):
             if start:
                 await self._calls.next_turn()
             some = known[start : start + _QUEUES_A_TURN]
-            await DeferredList([Deferred.fromCoroutine(self.persist(queue)) for queue in some])
+            await DeferredList([Deferred.fromCoroutine(self._tell(queue)) for queue in some])
 
     async def persist_surely(self, queues: Collection[MessageQueue]) -> None:
         """
@@ -147,11 +151,16 @@ class RemoteBrokerOffsetStore(_Memory):
                 await self._calls.commit(self._group, queue, offset, wait=True)
 
     async def persist(self, queue: MessageQueue) -> None:
+        # The next member reads this offset as soon as it has the queue; after a reset that is this
+        # member. A Java broker may handle that read before an offset that was sent one-way.
+        await self._tell(queue, wait=True)
+
+    async def _tell(self, queue: MessageQueue, *, wait: bool = False) -> None:
         offset = self._table.get(queue)
         if offset is None:
             return
         try:
-            await self._calls.commit(self._group, queue, offset)
+            await self._calls.commit(self._group, queue, offset, wait=wait)
         except RmqHaError as error:
             self.log.warn(
                 "the offset {offset} of {queue} is not persisted: {reason}",

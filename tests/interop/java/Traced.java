@@ -8,7 +8,7 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 
-/** One message whose way is traced at both ends; prints its id when it was consumed. */
+/** One message whose way is traced at both ends; prints its id when it was consumed, and ends with its standard input. */
 public final class Traced {
     public static void main(String[] args) throws Exception {
         CountDownLatch consumed = new CountDownLatch(1);
@@ -32,10 +32,10 @@ public final class Traced {
         producer.start();
         String id = producer.send(new Message(args[1], "traced".getBytes(StandardCharsets.UTF_8))).getMsgId();
         boolean arrived = consumed.await(30, TimeUnit.SECONDS);
-        Thread.sleep(500);
+        System.out.println("{\"event\":\"traced\",\"id\":\"" + id + "\",\"arrived\":" + arrived + "}");
+        System.in.read(); // until the traces were found, and the standard input is closed
         producer.shutdown();
         consumer.shutdown();
-        System.out.println("{\"event\":\"traced\",\"id\":\"" + id + "\",\"arrived\":" + arrived + "}");
         System.exit(0);
     }
 }

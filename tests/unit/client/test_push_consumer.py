@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.queue_calls import QueueCalls
 from rmq_ha.client.consume.offsets import RemoteBrokerOffsetStore
@@ -262,6 +263,25 @@ def test_an_operator_sets_the_offset_back_and_it_is_consumed_again() -> None:
     cluster.run(5)
     assert sorted(cluster.got["c1"][8:]) == [sent[1], sent[5], sent[6]]
     assert len(of_topic(consumer)) == 4
+
+
+def test_a_reset_holds_at_a_broker_that_takes_one_way_offsets_late() -> None:
+    """A Java broker handles the requests of one connection in several threads."""
+    cluster = Consuming("a")
+    sent = cluster.send("a", 8)
+    client = cluster.client("c1")
+    consumer = cluster.consumer(client=client)
+    cluster.run(6)
+    one_way = client._calls.oneway
+
+    def late(address: str, command: RemotingCommand) -> Any:
+        cluster.hosts["c1"].clock.callLater(0.2, one_way, address, command)
+        return succeed(None)
+
+    client._calls.oneway = late  # type: ignore[method-assign]
+    consumer.reset_offsets(TOPIC, {queue("a", number): 0 for number in range(4)})
+    cluster.run(5)
+    assert cluster.all_got() == dict.fromkeys(sent, 2)
 
 
 def test_suspended_it_pulls_nothing() -> None:

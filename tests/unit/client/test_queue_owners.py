@@ -95,7 +95,8 @@ class Base:
             raise first
         return int(first)
 
-    async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+    async def commit(self, group: str, queue: MessageQueue, offset: int, *, wait: bool) -> None:
+        assert wait  # whoever gets the queue next reads the offset at once
         self.told.append(("commit", queue, offset))
 
     async def lock(self, group: str, client_id: str, broker: str, queues: Any) -> Any:
