@@ -21,7 +21,7 @@ mod rmq_ha_kernel {
 
     /// The version of the face for which this package is made.
     #[pymodule_export]
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 
     /// Return the ordinary sends at the front of a chunk, or None.
     #[pyfunction]

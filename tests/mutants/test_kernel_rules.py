@@ -51,6 +51,7 @@ WHERE = {
     "WaitIsOdd": "odd_wait",
     "ClusterIsOdd": "property_CLUSTER",
     "SenderIsOdd": "property_RMQHA_SENT_BY",
+    "TimerSourceIsOdd": "property_TIMER_SRC",
     "ServiceOfRocketMq5IsOdd": "property___LITE_TOPIC",
     "KeysAreFew": "many_keys",
     "QueueExists": "other_queue",

@@ -148,6 +148,7 @@ fn is_odd(name: &[u8]) -> bool {
         b"WAIT" => Rule::WaitIsOdd,
         b"CLUSTER" => Rule::ClusterIsOdd,
         b"RMQHA_SENT_BY" => Rule::SenderIsOdd,
+        b"TIMER_SRC" => Rule::TimerSourceIsOdd,
         b"TIMER_DELAY_SEC"
         | b"TIMER_DELAY_MS"
         | b"TIMER_DELIVER_MS"
@@ -235,6 +236,7 @@ mod tests {
             "A\x01b\x02WAIT\x01trueX",
             "CLUSTER\x01c",
             "RMQHA_SENT_BY\x01x",
+            "TIMER_SRC\x0110-2",
             "TIMER_DELAY_SEC\x011",
             "__LITE_TOPIC\x01t",
             "A",

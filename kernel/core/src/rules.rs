@@ -42,6 +42,7 @@ rules! {
     WaitIsOdd,
     ClusterIsOdd,
     SenderIsOdd,
+    TimerSourceIsOdd,
     ServiceOfRocketMq5IsOdd,
     KeysAreFew,
     QueueExists,

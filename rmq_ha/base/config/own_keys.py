@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from rmq_ha.base.config.every_server import EveryServerConfig
 from rmq_ha.base.config.fields import EMBEDDED_NAMESRV, Local, key_of_5, own_key
 from rmq_ha.base.config.text_rules import HOSTS, NETWORKS, SECRET
+from rmq_ha.base.config.timer_keys import TimerConfig
 from rmq_ha.base.model.host_port import MOST_PORT
 from rmq_ha.base.model.numbers import MOST_ITEMS
 
 
 @dataclass(slots=True, kw_only=True)
-class RmqHaConfig(EveryServerConfig):
+class RmqHaConfig(TimerConfig):
     """Extension points by name, and the settings by which rmq-ha differs from 4.9.7 on purpose."""
 
     journal_plug_in: str = own_key(
@@ -111,9 +111,9 @@ class RmqHaConfig(EveryServerConfig):
     refuse_unserved_properties: bool = own_key(
         "refuseUnservedProperties",
         True,
-        "refuse messages (code 13) with properties of RocketMQ 5 that nothing here acts on, "
-        "such as TIMER_DELAY_SEC, a priority or a lite topic; false: store them and deliver "
-        "them at once, as RocketMQ 4.9 does",
+        "refuse messages with properties of RocketMQ 5 that nothing here acts on: a priority, a "
+        "lite topic (code 13), and without timerWheelEnable a timer (code 1). false: store and "
+        "deliver them at once, as RocketMQ 4.9 does",
         mutable=True,
     )
     time_search_nearest: bool = own_key(

@@ -288,7 +288,7 @@ _OF_3 = {
 """Keys in many a broker.conf that was copied since 3.x; RocketMQ 4.9 reads none of them."""
 
 _OF_5 = {
-    "messages with a delay of their own are refused (refuseUnservedProperties)": """
+    "timer messages wait in the commit log here, without files and threads of their own": """
         allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey
         mappedFileSizeTimerLog recallMessageEnable timerCheckMetricsWhen
         timerColdDataCheckIntervalMs timerCongestNumEachSlot timerEnableCheckMetrics
@@ -296,7 +296,7 @@ _OF_5 = {
         timerGetMessageThreadNum timerInterceptDelayLevel timerMaxDelaySec
         timerMetricSmallThreshold timerPrecisionMs timerProgressLogIntervalMs
         timerPutMessageThreadNum timerRollWindowSlot timerSkipUnknownError timerStopDequeue
-        timerStopEnqueue timerWarmEnable timerWheelEnable
+        timerStopEnqueue timerWarmEnable
     """,
     "consumers pull here, and there is no pop consumption": """
         ackMessageThreadPoolNums ackThreadPoolQueueCapacity appendAckAsync appendCkAsync

@@ -28,6 +28,20 @@ TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 CHECK_IMMUNITY_TIME_IN_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 
+TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
+"""A message with it asks to recall another one: the value is `<topic>+<unique key>`."""
+TIMER_OUT_MS = "TIMER_OUT_MS"
+TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
+TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
+TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
+TIMER_SRC = "TIMER_SRC"
+"""A property of rmq-ha: the waiting record that a delivery, a recall or a later copy settles."""
+TIMER_ASKS = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+"""The properties by which a client asks for a timer; the first one that is there counts."""
+
 MAX_PROPERTIES_SIZE = 32767
 
 

@@ -14,6 +14,10 @@ DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 BENCHMARK_TOPIC = "BenchmarkTest"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+"""The topic in which timer messages wait, and in which their recalls are stored."""
+TIMER_PROGRESS_TOPIC = "rmq_sys_rmqha_timer"
+"""A topic of rmq-ha: its records say up to which due time the timer messages are delivered."""
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
@@ -41,6 +45,8 @@ SYSTEM_TOPICS = frozenset(
         TRANS_CHECK_MAX_TIME_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT,
+        TIMER_TOPIC,
+        TIMER_PROGRESS_TOPIC,
     }
 )
 NOT_FOR_CLIENTS = frozenset(
@@ -51,6 +57,8 @@ NOT_FOR_CLIENTS = frozenset(
         TRANS_CHECK_MAX_TIME_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT,
+        TIMER_TOPIC,
+        TIMER_PROGRESS_TOPIC,
     }
 )
 BUILT_IN_GROUPS = (
@@ -87,8 +95,8 @@ def is_of_rocketmq_5(topic: str) -> bool:
     """
     Return whether brokers of RocketMQ 5 keep pending work in this topic.
 
-    `rmq_sys_wheel_timer` is one. A record there that no broker wrote stops all timers of a Java
-    replica for good.
+    `TIMER_TOPIC` is one. A record there that no broker wrote stops all timers of a Java replica for
+    good.
     """
     return topic.startswith(SYSTEM_PREFIX) and not topic.startswith(TRACE_DATA_PREFIX)
 

@@ -1,19 +1,26 @@
 """Properties by which messages ask for a service of RocketMQ 5 that RocketMQ 4.9 does not have.
 
 A broker of 4.9 stores such a message as any other one. A message that shall be delivered in an hour
-is delivered at once, and its producer is told that all is well.
+is delivered at once, and its producer is told that all is well. Timers are served while
+`timerWheelEnable` is true, the other services never.
 """
 
 from collections.abc import Mapping
 
-from rmq_ha.base.model.properties import DELAY
+from rmq_ha.base.model.properties import (
+    DELAY,
+    TIMER_DEL_UNIQKEY,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+)
 
 _OWN_DELAY = "a delay of its own"
 UNSERVED = {
-    "TIMER_DELAY_SEC": _OWN_DELAY,
-    "TIMER_DELAY_MS": _OWN_DELAY,
-    "TIMER_DELIVER_MS": _OWN_DELAY,
-    "TIMER_DEL_UNIQKEY": "the recall of a delayed message",
+    TIMER_DELAY_SEC: _OWN_DELAY,
+    TIMER_DELAY_MS: _OWN_DELAY,
+    TIMER_DELIVER_MS: _OWN_DELAY,
+    TIMER_DEL_UNIQKEY: "the recall of a delayed message",
     "_SYS_MSG_PRIORITY_": "a priority",
     "__LITE_TOPIC": "a lite topic",
 }
@@ -21,20 +28,30 @@ UNSERVED = {
 MARKS = ("TIMER_DEL", "_SYS_MSG_PRIORITY_", "__LITE_TOPIC")
 """Each of the names contains one of these texts."""
 TIMERS = frozenset(name for name in UNSERVED if name.startswith("TIMER_"))
-"""The properties among them that say when a message shall be delivered."""
+"""The properties among them that belong to timers."""
 
 
-def unserved_property(properties: Mapping[str, str]) -> str | None:
+def has_level(properties: Mapping[str, str]) -> bool:
     """
-    Return the first property, by name, that asks for a service that this broker does not have; None
-    if there is none.
+    Return whether a message has a delay level, which wins over timers: RocketMQ 5 removes them from
+    such a message.
+    """
+    try:
+        return int(properties.get(DELAY, "0")) > 0
+    except ValueError:
+        return False
 
-    A delay level wins over the timers of RocketMQ 5, which removes them from such a message.
+
+def unserved_property(properties: Mapping[str, str], *, serves_timers: bool = False) -> str | None:
+    """
+    Return the first property, by name, that asks for a service that a broker does not have; None if
+    there is none.
+
+    :param serves_timers: whether the broker delivers timer messages.
     """
     if UNSERVED.keys().isdisjoint(properties):
         return None
     names = UNSERVED.keys() & properties.keys()
-    level = properties.get(DELAY, "")
-    if level.isdecimal() and int(level) > 0:
+    if serves_timers or has_level(properties):
         names -= TIMERS
     return min((name for name in names if properties[name]), default=None)

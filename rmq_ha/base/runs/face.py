@@ -19,11 +19,11 @@ from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from rmq_ha.base.model.message import Address, Draft, Row
-from rmq_ha.base.model.properties import CLUSTER, DELAY, SENT_BY, TRAN_MSG, WAIT
+from rmq_ha.base.model.properties import CLUSTER, DELAY, SENT_BY, TIMER_SRC, TRAN_MSG, WAIT
 from rmq_ha.base.model.unserved_properties import UNSERVED
 from rmq_ha.base.wire.frame import Frame
 
-FACE_VERSION = 1
+FACE_VERSION = 2
 """Goes up when a function here changes its arguments, its result or its meaning."""
 
 QueueKey = tuple[str, int]
@@ -358,5 +358,5 @@ class Maker(Protocol):
         """
 
 
-UNUSUAL_PROPERTIES = frozenset({DELAY, TRAN_MSG, WAIT, CLUSTER, SENT_BY, *UNSERVED})
+UNUSUAL_PROPERTIES = frozenset({DELAY, TRAN_MSG, WAIT, CLUSTER, SENT_BY, TIMER_SRC, *UNSERVED})
 """A message with one of these is stored elsewhere, differently, or not at all."""

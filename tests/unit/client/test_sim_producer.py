@@ -431,7 +431,7 @@ def test_properties_that_only_rocketmq_5_acts_on_are_not_sent(bench: Callable[..
         it.instance, ProducerConfig(producer_group="PG5", refuse_unserved_properties=False)
     )
     it.wait(asked.start())
-    with pytest.raises(BrokerRefused, match="refuseUnservedProperties=false"):
+    with pytest.raises(SendFailed, match="refuseUnservedProperties=false"):
         it.wait(asked.send(Message("T", b"x", properties=later)))
     assert it.stored("a") == []
     it.cluster.brokers["a"].configuration.ours.refuse_unserved_properties = False

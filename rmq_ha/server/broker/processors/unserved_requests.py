@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.properties import decode_properties
-from rmq_ha.base.model.unserved_properties import MARKS, UNSERVED, unserved_property
+from rmq_ha.base.model.unserved_properties import MARKS, TIMERS, UNSERVED, unserved_property
 from rmq_ha.base.wire.batch import BatchMember
 from rmq_ha.base.wire.codes import ResponseCode
 
@@ -47,14 +47,22 @@ class UnservedProperties:
             self._check(decode_properties(text), f"message {number} of the batch")
 
     def _check(self, properties: Mapping[str, str], subject: str) -> None:
-        name = unserved_property(properties)
-        if name is None or not self._config.refuse_unserved_properties:
+        config = self._config
+        name = unserved_property(properties, serves_timers=config.timer_wheel_enable)
+        if name is None or not config.refuse_unserved_properties:
             return
         self.refused[name] += 1
+        if name in TIMERS:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR,
+                "accurate timer message is not enabled, timerWheelEnable is false: "
+                f"{subject} asks for {UNSERVED[name]} ({name}). Set timerWheelEnable=true at the "
+                "broker, or delay by level (DELAY); refuseUnservedProperties=false at the broker "
+                "delivers such messages at once",
+            )
         raise RequestRejected(
             ResponseCode.MESSAGE_ILLEGAL,
             f"{subject} asks for {UNSERVED[name]} ({name}), which RocketMQ 5 knows and this broker "
-            "does not: consumers would get it at once, as any other message. Leave the property "
-            "out, or delay by level (DELAY); refuseUnservedProperties=false at the broker delivers "
-            "such messages at once",
+            "does not: consumers would get it as any other message. Leave the property out; "
+            "refuseUnservedProperties=false at the broker stores such messages as any other",
         )

@@ -187,7 +187,7 @@ def test_other_servers_are_asked_the_same(
         ("storeCheckpoint=/a", "the checkpoint is always the file checkpoint in storePathRootDir"),
         ("abortFile=/a", "the file abort is always in storePathRootDir"),
         ("maxCommitLogFilesNumber=9", "files of the log are kept for fileReservedTime hours"),
-        ("timerWheelEnable=true", "messages with a delay of their own are refused (refuseUnserved"),
+        ("timerPrecisionMs=100", "timer messages wait in the commit log here, without files and"),
         ("popPollingSize=9", "there is no pop consumption"),
         ("enableSlaveActingMaster=true", "enableControllerMode elects one of them"),
         ("metricsExporterType=PROM", "metricsPort serves /metrics to Prometheus"),

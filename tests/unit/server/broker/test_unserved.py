@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_ha.base.model.topic_config import TopicConfig
-from rmq_ha.base.model.unserved_properties import UNSERVED
+from rmq_ha.base.model.unserved_properties import TIMERS, UNSERVED
 from rmq_ha.base.wire.batch import encode_batch
 from rmq_ha.base.wire.command import RemotingCommand
 from tests.unit.server.broker.sim_broker import SimBroker
@@ -20,6 +20,9 @@ LATER = {
     "_SYS_MSG_PRIORITY_": "3",
     "__LITE_TOPIC": "orders-7",
 }
+
+NOT_ENABLED = "accurate timer message is not enabled, timerWheelEnable is false"
+"""What a broker of RocketMQ 5 answers, with code 1, while its timers are off."""
 
 
 @pytest.fixture
@@ -37,7 +40,8 @@ def test_a_message_is_refused(broker: SimBroker, name: str, code: int) -> None:
     text = f"KEYS\x01k\x02{name}\x01{LATER[name]}"
     for more, topic in (("", "TopicA"), ("\x02TRAN_MSG\x01true", "TopicA"), ("", "New")):
         answer = send(broker, text + more, code=code, topic=topic)
-        assert answer.code == 13
+        assert answer.code == (1 if name in TIMERS else 13)
+        assert answer.remark.startswith(NOT_ENABLED) == (name in TIMERS)
         assert f"the message asks for {UNSERVED[name]} ({name})" in answer.remark
         assert "refuseUnservedProperties=false" in answer.remark
     assert broker.broker.unserved.refused[name] == 3
@@ -61,7 +65,7 @@ def test_a_delay_level_wins_over_timers(broker: SimBroker) -> None:
     answer = send(broker, "TIMER_DELAY_SEC\x013600\x02DELAY\x013")
     assert answer.code == 0
     assert stored(broker, answer).topic == "SCHEDULE_TOPIC_XXXX"
-    assert send(broker, "TIMER_DELAY_SEC\x013600\x02DELAY\x010").code == 13
+    assert send(broker, "TIMER_DELAY_SEC\x013600\x02DELAY\x010").code == 1
     assert send(broker, "_SYS_MSG_PRIORITY_\x013\x02DELAY\x013").code == 13
 
 
@@ -80,7 +84,7 @@ def test_a_batch_says_which_message(broker: SimBroker) -> None:
     assert send(broker, batch="true", body=encode_batch(members[:100])).code == 0
     members[600] = (0, b"b", "TIMER_DELIVER_MS\x011893456000123")
     answer = send(broker, batch="true", body=encode_batch(members))
-    assert answer.code == 13
+    assert answer.code == 1
     assert "message 600 of the batch asks for a delay of its own (TIMER_DELIVER_MS)" in (
         answer.remark
     )
@@ -90,7 +94,12 @@ def test_a_batch_says_which_message(broker: SimBroker) -> None:
     assert broker.broker.store.max_offset_in_queue("TopicA", 1) == 100
 
 
-SYSTEM = ("rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_DefaultCluster", "rmq_sys_anything")
+SYSTEM = (
+    "rmq_sys_wheel_timer",
+    "rmq_sys_rmqha_timer",
+    "rmq_sys_REVIVE_LOG_DefaultCluster",
+    "rmq_sys_anything",
+)
 
 
 @pytest.mark.parametrize("topic", SYSTEM)

@@ -1,0 +1,23 @@
+"""The keys of timer messages: delays of any length, and their recall.
+
+Spec: timer.md, sections 11 and 15.
+"""
+
+from dataclasses import dataclass
+
+from rmq_ha.base.config.every_server import EveryServerConfig
+from rmq_ha.base.config.fields import key_of_5
+
+
+@dataclass(slots=True, kw_only=True)
+class TimerConfig(EveryServerConfig):
+    """The settings of timer messages, with the names that RocketMQ 5 uses where it has them."""
+
+    timer_wheel_enable: bool = key_of_5(
+        "timerWheelEnable",
+        False,
+        "take messages with a delay of any length (TIMER_DELAY_SEC, TIMER_DELAY_MS, "
+        "TIMER_DELIVER_MS) and deliver them when they are due; false: refuse them with code 1. "
+        "RocketMQ 5: true",
+        same_in_set=True,
+    )
