@@ -63,11 +63,13 @@ class HAPair:
 
     :ivar findings: what the watching found.
     :ivar judge: who remembers what was promised.
+    :ivar is_parted: the slave does not follow its master at the end, with or without a good reason.
     """
 
     def __init__(
         self, seed: int, options: PairOptions | None = None, trace: Trace | None = None
     ) -> None:
+        self.is_parted = False
         self.world = World(seed, trace)
         self.options = options or PairOptions()
         self.findings = Findings()
@@ -334,7 +336,9 @@ class HAPair:
 
     def check_end(self) -> None:
         """After a quiet time, with both running: do they agree, and is all in place?"""
-        Ending(self.findings, self.judge, self.now).check(self.master, self.slave)
+        ending = Ending(self.findings, self.judge, self.now)
+        ending.check(self.master, self.slave)
+        self.is_parted = ending.is_parted
         for failure in self.world.clock.failures:
             self.findings.violation(self.now, "exception", failure.getTraceback())
 
