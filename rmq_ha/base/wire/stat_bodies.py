@@ -20,6 +20,10 @@ from a broker of rmq-ha: JSON about the pair. mqadmin sends no such field and se
 """
 ASIDE = "stands_aside_for"
 """A key in that JSON: the address of the broker that took this broker's place, if one did."""
+PROMOTIONS = "promotions"
+"""
+A key in that JSON, for brokers of classic pairs: how many promotions of the pair the broker knows.
+"""
 
 
 class Connection(msgspec.Struct, rename="camel", frozen=True, order=True):

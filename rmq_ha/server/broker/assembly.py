@@ -9,7 +9,7 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.model.broker_identity import BrokerIdentity
 from rmq_ha.base.properties_file import PropertiesFile
 from rmq_ha.base.seams import Host
-from rmq_ha.base.wire.stat_bodies import ASIDE
+from rmq_ha.base.wire.stat_bodies import ASIDE, PROMOTIONS
 from rmq_ha.server.broker.frame_limits import FrameLimits
 from rmq_ha.server.broker.processors.admin_acl import AdminAclProcessor
 from rmq_ha.server.broker.processors.admin_cleaning import AdminCleaningProcessor
@@ -44,6 +44,7 @@ from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.server.broker.tables.promotions import Promotions
 from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.transactions.producers import ProducerAsker
@@ -81,6 +82,7 @@ class BrokerParts(Protocol):
     access_controls: list[Any]
     registration: Registration
     standing: Standing
+    promotions: Promotions
     slave_synchronize: SlaveSynchronize
     transaction_checks: TransactionalMessageCheckService
     config_file: PropertiesFile
@@ -218,6 +220,7 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
                     broker.journal,
                     broker.slave_synchronize,
                     broker.standing,
+                    broker.promotions,
                 ),
                 partial(_missing_groups, broker),
             ),
@@ -278,16 +281,20 @@ def replication_info(
     journal: Journal,
     slave_synchronize: SlaveSynchronize,
     standing: Standing,
+    promotions: Promotions,
 ) -> dict[str, Any]:
     """
     Return `role`, and the facts of the journal: `slaves` of a master, `master` of a slave.
 
     A slave also has `tables_seconds`: the age in seconds of its oldest copy of a master's table;
-    None if a table was never copied. A broker that stands aside also has `ASIDE`.
+    None if a table was never copied. A broker that stands aside also has `ASIDE`, and a broker
+    whose master is not elected has `PROMOTIONS`.
     """
     info: dict[str, Any] = {"role": configuration.store.broker_role.name, **journal.info()}
     if standing.successor:
         info[ASIDE] = standing.successor
+    if not standing.is_elected:
+        info[PROMOTIONS] = promotions.count
     if journal.role.is_slave:
         copies = slave_synchronize.statistics().tables.values()
         ages = [copy.age_seconds for copy in copies if copy.age_seconds is not None]

@@ -85,6 +85,7 @@ from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.server.broker.tables.promotions import Promotions
 from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.vanished_topics import QueuesOfTopics
@@ -190,6 +191,7 @@ class Broker:
         self.consumer_filters = ConsumerFilterManager(
             host.disk, host.worker, f"{folder}/consumerFilter.json", broker, host.now_ms
         )
+        self.promotions = Promotions(host.disk, host.worker, folder)
         self.consumers = ConsumerManager(self.consumer_filters.unregister)
         self.producers = ProducerManager()
         self.queue_locks: RebalanceLockManager[Any] = RebalanceLockManager(
@@ -284,6 +286,7 @@ class Broker:
             self.standing,
             self.masters.trusts,
             self.store.statistics.boot_ms,
+            self.promotions,
         )
         self.registration = Registration(
             host.clock,
@@ -294,7 +297,7 @@ class Broker:
             self.succession,
             MasterCallbacks(
                 self.masters.only_trusted(self.journal.set_master_address),
-                self.masters.only_trusted(self.slave_synchronize.set_master_address),
+                self.masters.only_trusted(self._take_master),
             ),
         )
         self.topics.on_creation(self.registration.register_new_topic)
@@ -302,6 +305,10 @@ class Broker:
         # would not have it.
         for table in (self.topics, self.groups):
             table.check_creation = self.standing.check
+
+    def _take_master(self, address: str | None) -> None:
+        self.slave_synchronize.set_master_address(address)
+        self.succession.heard_of(address)
 
     def _streamed_tables(self) -> StreamedTables:
         return StreamedTables(
@@ -429,7 +436,13 @@ class Broker:
     async def _start_all(self) -> None:
         server = self.configuration.server.listen_port
         interface = self.configuration.ours.bind_address
-        for table in (self.topics, self.consumer_offsets, self.groups, self.consumer_filters):
+        for table in (
+            self.topics,
+            self.consumer_offsets,
+            self.groups,
+            self.consumer_filters,
+            self.promotions,
+        ):
             table.load()
         self.role_keeper.prepare()
         self.store.load()
@@ -438,9 +451,11 @@ class Broker:
         self._undo.append(("groups", self.groups.persist_if_dirty))
         self._undo.append(("consumer offsets", self.consumer_offsets.persist_if_dirty))
         self._undo.append(("consumer filters", self._persist_filters))
+        self._undo.append(("promotions", self.promotions.persist_if_dirty))
         self._undo.append(("store", self.store.stop))
         self._undo.append(("client", self.client.stop))
         await self.succession.look(self.registration.name_servers, is_start=True)
+        await self.succession.begin()
         await self.store.start()
         self.role_keeper.store_is_open()
         self.store.tell_unused_topics(self.topics.table)

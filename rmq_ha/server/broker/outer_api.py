@@ -25,7 +25,7 @@ from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.pages import FIRST, next_page
 from rmq_ha.base.wire.route_bodies import ALL_TOPICS, HOLDER, TAKES_OVER, TopicRoute, body_crc32
-from rmq_ha.base.wire.stat_bodies import ASIDE, REPLICATION_KEY
+from rmq_ha.base.wire.stat_bodies import ASIDE, PROMOTIONS, REPLICATION_KEY
 from rmq_ha.server.broker.tables.delay_offsets import check_delay_offsets
 
 SLAVE_TIMEOUT_MS = 3000
@@ -75,12 +75,14 @@ class ToldStanding(NamedTuple):
 
     :ivar since_ms: time of its start, ms.
     :ivar stands_aside: another broker took its place.
+    :ivar promotions: its count of the pair's promotions.
     """
 
     broker_name: str | None = None
     role: str | None = None
     since_ms: int | None = None
     stands_aside: bool = False
+    promotions: int | None = None
 
 
 class BrokerOuterAPI:
@@ -179,11 +181,14 @@ class BrokerOuterAPI:
         settings = {item.key: item.value for item in properties.parse(text)}
         table = decode_kv_table(more.body or b"{}")
         since = table.get("bootTimestamp", "")
+        more_told = read_body(table.get(REPLICATION_KEY, "{}").encode(), dict)
+        promotions = more_told.get(PROMOTIONS)
         return ToldStanding(
             settings.get("brokerName"),
             settings.get("brokerRole"),
             int(since) if since.isdecimal() else None,
-            bool(read_body(table.get(REPLICATION_KEY, "{}").encode(), dict).get(ASIDE)),
+            bool(more_told.get(ASIDE)),
+            promotions if isinstance(promotions, int) else None,
         )
 
     async def topic_configs(self, master: str) -> TopicTable:

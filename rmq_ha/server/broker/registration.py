@@ -286,12 +286,12 @@ class Registration:
         if self._is_stopped:
             raise RemotingError("registration has ended")
         identity = self._presented
-        dead = self._succession.dead
-        result = await self._register_at(name_server, body, dead.pop(name_server, ""))
+        overruled = self._succession.overruled
+        result = await self._register_at(name_server, body, overruled.pop(name_server, ""))
         if result.holder:
             await self._succession.refused(name_server, result.holder)
-            if name_server in dead and name_server in self._targets:
-                result = await self._register_at(name_server, body, dead.pop(name_server))
+            if name_server in overruled and name_server in self._targets:
+                result = await self._register_at(name_server, body, overruled.pop(name_server))
         if identity.broker_id == MASTER_ID and self._presented.broker_id != MASTER_ID:
             self._told_id = None  # the name server may keep the old id: register again
         return result

@@ -16,6 +16,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.remoting.audit import OwnActs
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.standing import Standing
+from rmq_ha.server.broker.tables.promotions import Promotions
 
 
 class Peer(NamedTuple):
@@ -24,27 +25,34 @@ class Peer(NamedTuple):
 
     :ivar leads: it answers, and does not say that it is no master.
     :ivar since_ms: time of its start by its own clock, ms; None if it does not tell.
+    :ivar promotions: its count of promotions; None if it does not tell, as brokers of Java.
     """
 
     address: str
     leads: bool
     since_ms: int | None = None
+    promotions: int | None = None
 
 
 class Succession:
     """
-    Of two masters of one name, lets the one that started later continue and the other one stand
-    aside.
+    Of two masters of one name, lets the one that was promoted last continue and the other one
+    stand aside.
 
-    A starting broker stands aside whenever another one leads: a machine that reboots does not know
-    that its slave was promoted. A running broker stands aside when name servers send clients to a
-    broker that started later, or when a name server refuses its registration for such a broker. It
-    never continues by itself, as its log may lack messages that the other broker has acknowledged.
+    An operator decides by a promotion which broker is the master, and each broker keeps its count
+    of promotions on its disk. So the count decides before anything else. If the counts are equal,
+    or a broker of Java tells none, a starting broker stands aside whenever another one leads. A
+    running broker then stands aside when name servers send clients to a broker that started later,
+    or when a name server refuses its registration for another broker that leads.
+
+    A broker that stands aside never continues by itself, as its log may lack messages that the
+    other broker has acknowledged.
 
     :param trusts: returns whether an address may be a master of this name.
     :param boot_ms: time when this broker started, ms.
     :ivar standing: the role in which this broker appears to others.
-    :ivar dead: by name server, the address that it has as the master, and that does not lead.
+    :ivar overruled: by name server, the address that it has as the master, and that is none: its
+        broker does not lead, or this broker was promoted later.
     """
 
     log = Logger()
@@ -57,14 +65,16 @@ class Succession:
         standing: Standing,
         trusts: Callable[[str], bool],
         boot_ms: int,
+        promotions: Promotions,
     ) -> None:
-        self.dead: dict[str, str] = {}
+        self.overruled: dict[str, str] = {}
         self._configuration = configuration
         self._identity = identity
         self._api = api
         self.standing = standing
         self._trusts = trusts
         self._boot_ms = boot_ms
+        self._promotions = promotions
         self._told = ""
         self._audit = OwnActs()
 
@@ -93,28 +103,51 @@ class Succession:
             return
         named = await self._named(name_servers)
         peers = await self._ask(named.values())
-        self.dead = {
+        masters = {item.address: item for item in peers.values() if self._is_master(item)}
+        self.overruled = {
             name_server: address
             for name_server, address in named.items()
-            if not peers[address].leads or not self._trusts(address)
+            if address not in masters or self._compare(masters[address]) > 0
         }
-        for peer in peers.values():
-            if not peer.leads or not self._trusts(peer.address):
-                continue
-            if is_start or self._is_newer(peer):
-                self._stand_aside(peer.address, is_start=is_start)
+        for peer in masters.values():
+            if self._compare(peer) < 0 or (
+                self._compare(peer) == 0 and (is_start or self._is_newer(peer))
+            ):
+                await self._stand_aside(peer, is_start=is_start)
                 return
-            self._tell(peer.address)
+            self._tell(peer)
 
     async def refused(self, name_server: str, holder: str) -> None:
-        """Stand aside if the broker leads for which a name server keeps this broker's id."""
+        """
+        Stand aside if the broker leads for which a name server keeps this broker's id, unless this
+        broker was promoted later.
+        """
         if not self.is_needed or self.standing.successor:
             return
         peer = (await self._ask([holder]))[holder]
-        if peer.leads and self._trusts(holder):
-            self._stand_aside(holder, is_start=False)
+        if self._is_master(peer) and self._compare(peer) <= 0:
+            await self._stand_aside(peer, is_start=False)
         else:
-            self.dead[name_server] = holder
+            self.overruled[name_server] = holder
+
+    async def begin(self) -> None:
+        """Note on the disk in which role this broker serves clients from now on."""
+        if self.standing.is_elected or self.standing.successor:
+            return
+        if self._configuration.store.broker_role is BrokerRole.SLAVE:
+            await self._promotions.follow()
+        else:
+            await self._promotions.lead()
+
+    def heard_of(self, master: str | None) -> None:
+        """Ask the master that this slave follows for its count of promotions, and note it."""
+        if master is not None and not self.standing.is_elected:
+            Deferred.fromCoroutine(self._copy_count(master))
+
+    async def _copy_count(self, master: str) -> None:
+        peer = await self._peer(master)
+        if peer.leads and peer.promotions is not None:
+            await self._promotions.follow(peer.promotions)
 
     async def _named(self, name_servers: Iterable[str]) -> dict[str, str]:
         """
@@ -147,7 +180,22 @@ class Succession:
             return Peer(address, leads=False)
         is_ours = told.broker_name in (None, self._identity.broker_name)
         is_slave = told.role == BrokerRole.SLAVE.value or told.stands_aside
-        return Peer(address, is_ours and not is_slave, told.since_ms)
+        return Peer(address, is_ours and not is_slave, told.since_ms, told.promotions)
+
+    def _is_master(self, peer: Peer) -> bool:
+        return peer.leads and self._trusts(peer.address)
+
+    def _compare(self, peer: Peer) -> int:
+        """
+        Return below 0 if the peer was promoted last, above 0 if this broker was promoted last, and
+        0 if nobody knows.
+
+        This broker's count tells of a promotion of its own only if it did not follow a master, or
+        stand aside for one, since then.
+        """
+        own = self._promotions
+        difference = 0 if peer.promotions is None else own.count - peer.promotions
+        return difference if own.is_own else min(difference, 0)
 
     def _is_newer(self, peer: Peer) -> bool:
         if peer.since_ms is None:
@@ -159,20 +207,23 @@ class Succession:
         place = f"{own.broker_name}/{MASTER_ID}"
         return f"TWO MASTERS: {own.address} and {other} both register as {place}"
 
-    def _tell(self, older: str) -> None:
+    def _tell(self, peer: Peer) -> None:
+        older = peer.address
         if older != self._told:
             self._told = older
             self.log.error(
-                "{both}; this broker, {own}, started later and goes on. Stop {older}, or make it a "
-                "slave: rmqha-admin demote",
+                "{both}; this broker, {own}, {reason} later and goes on. Stop {older}, or make it "
+                "a slave: rmqha-admin demote",
                 both=self._two_masters(older),
                 own=self._identity.address,
+                reason="was promoted" if self._compare(peer) > 0 else "started",
                 older=older,
             )
 
-    def _stand_aside(self, successor: str, *, is_start: bool) -> None:
+    async def _stand_aside(self, peer: Peer, *, is_start: bool) -> None:
         if self.standing.successor:
             return
+        successor = peer.address
         self.standing.stand_aside(successor)
         own = self._identity
         self._audit.tell("stands aside for", "master", own.broker_name, at=successor)
@@ -185,3 +236,6 @@ class Succession:
             begin=begin if is_start else self._two_masters(successor),
             successor=successor,
         )
+        # The operator who starts this broker again, as the line says, wants it to be the master.
+        # Then its start counts as a promotion.
+        await self._promotions.follow(peer.promotions or 0)

@@ -539,6 +539,7 @@ def test_runtime_info_of_a_whole_broker() -> None:
     assert told == {
         "role": "ASYNC_MASTER",
         "slaves": [],
+        "promotions": 0,
         "now_ms": broker.world.hosts["broker"].now_ms(),
         "release": rmq_ha.__version__,
     }

@@ -25,6 +25,7 @@ from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.registration import MasterCallbacks, Registration
 from rmq_ha.server.broker.standing import Standing
 from rmq_ha.server.broker.succession import Succession
+from rmq_ha.server.broker.tables.promotions import Promotions
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.store.journal import Role
 from rmq_ha.testing.disk import SimDisk
@@ -84,13 +85,16 @@ class RegistrationTests(SynchronousTestCase):
         configuration, api = BrokerConfiguration(broker=config), BrokerOuterAPI(self.client)
         configuration.ours.start_beside_another_master = True
         standing = Standing(self, RunningFlags())  # type: ignore[arg-type]
+        promotions = Promotions(disk, AtOnce(), "/c")
         self.registration = Registration(
             self.clock,
             config,
             identity,
             self.topics,
             api,
-            Succession(configuration, identity, api, standing, lambda address: True, 1000),
+            Succession(
+                configuration, identity, api, standing, lambda address: True, 1000, promotions
+            ),
             MasterCallbacks(
                 lambda address: self.learned.append(("ha", address)),
                 lambda address: self.learned.append(("master", address)),

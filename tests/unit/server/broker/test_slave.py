@@ -18,6 +18,8 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.assembly import replication_info
 from rmq_ha.server.broker.slave import SlaveCopies, TableCopy, fast_address
 from rmq_ha.server.broker.standing import Standing
+from rmq_ha.server.broker.tables.promotions import Promotions
+from rmq_ha.testing.worker import AtOnce
 from tests.unit.server.broker.slave_tables import DELAYS, FAST, GROUPS, MAIN, TOPICS, TableSet
 
 
@@ -384,19 +386,22 @@ def test_fast_address() -> None:
 
 def test_the_age_of_the_oldest_copy_is_told_of_a_slave() -> None:
     """None until each table was copied once; a master has no copies."""
-    made, role = TableSet(), SimpleNamespace(is_slave=True)
+    made, role = TableSet(), SimpleNamespace(is_slave=True, electorate=None)
     journal: Any = SimpleNamespace(role=role, info=lambda: {"slaves": []})
     configuration, standing = BrokerConfiguration(), Standing(journal, RunningFlags())
+    promotions = Promotions(made.disk, AtOnce(), "/c")
+    promotions.count = 3
 
     def told() -> dict[str, Any]:
-        return replication_info(configuration, journal, made.slave, standing)
+        return replication_info(configuration, journal, made.slave, standing, promotions)
 
-    assert told() == {"role": "ASYNC_MASTER", "slaves": [], "tables_seconds": None}
+    both = {"role": "ASYNC_MASTER", "slaves": [], "promotions": 3}
+    assert told() == {**both, "tables_seconds": None}
     made.slave.set_master_address(MAIN)
     made.slave.synchronize()
     made.clock.advance(4.26)
     assert told()["tables_seconds"] == 4.3
     role.is_slave = False
-    assert told() == {"role": "ASYNC_MASTER", "slaves": []}
+    assert told() == both
     standing.stand_aside(MAIN)
     assert told()["stands_aside_for"] == MAIN
