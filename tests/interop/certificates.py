@@ -68,8 +68,8 @@ def stranger(
     port: int, pair: tuple[Path, Path] | None, first: bytes, *, is_plain: bool = False
 ) -> bytes:
     """Connect, show a certificate or none, say something; all that came back."""
-    with socket.create_connection(("127.0.0.1", port), 5) as plain:
-        plain.settimeout(5)
+    with socket.create_connection(("127.0.0.1", port), 30) as plain:
+        plain.settimeout(30)
         try:
             if is_plain:
                 plain.sendall(first)
@@ -87,7 +87,7 @@ def stranger(
 def shown_certificate(port: int) -> bytes:
     """The certificate that a port shows to anybody, DER."""
     with (
-        socket.create_connection(("127.0.0.1", port), 5) as plain,
+        socket.create_connection(("127.0.0.1", port), 30) as plain,
         _believing().wrap_socket(plain) as secured,
     ):
         return secured.getpeercert(binary_form=True) or b""

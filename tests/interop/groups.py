@@ -56,7 +56,7 @@ class Member(NamedTuple):
     peer: str
     server: Server
 
-    def ask(self, code: int, request: GroupMessage, kind: type[R], timeout: float = 5) -> R:
+    def ask(self, code: int, request: GroupMessage, kind: type[R], timeout: float = 30) -> R:
         """
         One request to the group's port.
 

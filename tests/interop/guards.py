@@ -115,7 +115,7 @@ class Guard:
         """
         found = {}
         for name, port in self.metrics.items():
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
                 page = answer.read().decode()
             samples = [
                 (metric, reason, int(count))

@@ -88,7 +88,7 @@ class Tools:
     def close(self) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(10)
+        self._process.wait(30)
 
 
 @dataclass
@@ -179,7 +179,7 @@ class Side:
             lambda: re.search(
                 r"broker-a +0 +0 +2 ", self.mqadmin("topicStatus", "-t", TRANSACTIONS)
             ),
-            10,
+            30,
             "two committed transactions",
         )
         ask("@stop", OFFLINE)

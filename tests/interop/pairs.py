@@ -95,7 +95,7 @@ class Pair:
         """Until the master answers SEND_OK: its slave has what was sent."""
 
         def is_ok() -> bool:
-            with contextlib.suppress(OSError), Wire(self.master.address) as wire:
+            with contextlib.suppress(OSError), Wire(self.master.address, 10) as wire:
                 (answer,) = wire.exchange([send_request("warm", "warm", 0, b"warm", "", 1)])
                 return answer.code == 0
             return False

@@ -175,7 +175,7 @@ def test_the_blocking_client(java: JavaBroker) -> None:
         queue = first.message_queue
         client.send_batch([Message("Script", b"%d" % n) for n in range(4)], queue=queue)
         java.rig.until(
-            lambda: client.max_offset(queue) >= first.queue_offset + 5, 10, "the queue", java.broker
+            lambda: client.max_offset(queue) >= first.queue_offset + 5, 30, "the queue", java.broker
         )
         assert [m.body for m in client.messages(queue, 0, 5)] == [
             b"y" * 9000, b"0", b"1", b"2", b"3",

@@ -36,7 +36,7 @@ def pair(shared_rig: Rig) -> Iterator[Any]:
 
 def ways(pair: Any) -> dict[str, int]:
     """How many sends the master has handled by each way since its start."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{pair.status}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{pair.status}/metrics", timeout=30) as answer:
         found = _SENDS.findall(answer.read().decode())
     assert {maker for maker, _, _ in found} == {"native" if KERNEL else "pure"}
     return {way: int(count) for _, way, count in found}
@@ -56,7 +56,7 @@ def in_runs(pair: Any, count: int) -> Iterator[None]:
     def are_counted() -> bool:  # the page of metrics is kept for half a second
         return sum(ways(pair).values()) >= sum(before.values()) + count
 
-    pair.rig.until(are_counted, 10, f"{count} sends in the metrics", pair.master)
+    pair.rig.until(are_counted, 30, f"{count} sends in the metrics", pair.master)
     sends = {way: total - before.get(way, 0) for way, total in ways(pair).items()}
     assert sends.pop("run") >= count - 20, sends
     assert not {way for way, total in sends.items() if total} - {"queue", "limits"}, sends

@@ -40,7 +40,7 @@ _REASON = missing()
 pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
 
 
-def ask(address: str, request: RemotingCommand, seconds: float = 5.0) -> RemotingCommand:
+def ask(address: str, request: RemotingCommand, seconds: float = 30.0) -> RemotingCommand:
     """One request over a connection of its own."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), seconds) as connection:
@@ -135,7 +135,7 @@ def role(server: Server) -> dict[str, Any]:
 def sends(address: str) -> bool:
     """A message is accepted."""
     try:
-        return ask(address, send_request("p", "Failover", 0, b"body", "", 1)).code == 0
+        return ask(address, send_request("p", "Failover", 0, b"body", "", 1), 5).code == 0
     except OSError:
         return False
 

@@ -82,7 +82,7 @@ def test_levels(brokers: Brokers) -> None:
     brokers.peer("produce", "Level-1", "--count", 4, "--delay", 1)
     for level, least_ms in delays.items():
         topic, count = f"Level-{level}", 4 if level == 1 else 1
-        brokers.until(lambda of=topic, n=count: len(brokers.records(of)) == n, 10, topic)
+        brokers.until(lambda of=topic, n=count: len(brokers.records(of)) == n, 30, topic)
         for record in brokers.records(topic):
             assert record.properties[DELAY] == str(min(level, 18))
             assert record.properties[REAL_TOPIC] == topic
@@ -133,7 +133,7 @@ def test_dead_letters(brokers: Brokers) -> None:
         topics = wire.table(RequestCode.GET_ALL_TOPIC_CONFIG)["topicConfigTable"]
         config = topics["%DLQ%g-dead"]
         assert (config["perm"], config["writeQueueNums"]) == (PERM_RW, 1)
-    brokers.until(lambda: len(brokers.records("%DLQ%g-dead", 1)) == 2, 10, "the second one")
+    brokers.until(lambda: len(brokers.records("%DLQ%g-dead", 1)) == 2, 30, "the second one")
     assert brokers.records("%DLQ%g-dead", 1)[1].reconsume_times == 1
 
 

@@ -45,9 +45,9 @@ class RawSlave:
 
     def __init__(self, server: Server) -> None:
         port = int(server.address.rpartition(":")[2]) + 1
-        self.socket = socket.create_connection(("127.0.0.1", port), 5)
+        self.socket = socket.create_connection(("127.0.0.1", port), 30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.settimeout(10)
+        self.socket.settimeout(30)
 
     def frames(self, end: int) -> list[tuple[int, bytes]]:
         """What comes until the log's end is there."""

@@ -114,7 +114,7 @@ def send(wire: Wire, topic: str, wanted: list[dict[str, str]]) -> None:
         text = encode_properties(properties)
         (answer,) = wire.exchange([send_request("p", topic, 0, b"x", text, 1)])
         assert answer.code == 0, answer
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while wire.max_offset(topic, 0) < before + len(wanted):
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -34,7 +34,7 @@ def test_every_message_of_a_java_store(rig: Rig, name: str, expectation: str) ->
     settings: dict[str, Any] = {**expected["settings"], "haMasterAddress": "127.0.0.1:9"}
     broker = rig.broker("slave.conf", "b", **settings)
     # Java's answer is an error until it has its first statistics.
-    rig.until(lambda: log_end(broker.address) >= 0, 10, "the end of the log", broker)
+    rig.until(lambda: log_end(broker.address) >= 0, 30, "the end of the log", broker)
     assert log_end(broker.address) == expected["commitLogMaxOffset"]
     with Wire(broker.address) as wire:
         topics = json.loads((broker.store / "config" / "topics.json").read_text())

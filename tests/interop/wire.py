@@ -40,7 +40,7 @@ class Wire:
     """
 
     def __init__(
-        self, address: str, timeout: float = 10, credentials: Credentials | None = None
+        self, address: str, timeout: float = 30, credentials: Credentials | None = None
     ) -> None:
         host, _, port = address.rpartition(":")
         self._credentials = credentials

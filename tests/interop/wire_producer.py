@@ -69,5 +69,5 @@ class WireProducer(Wire):
                         ext = question.ext or {}
                         found[ext["msgId"]] += 1
                         self.commit({**ext, "fromTransactionCheck": "true"})
-        self._socket.settimeout(10)
+        self._socket.settimeout(30)
         return found

@@ -78,12 +78,12 @@ class Broker:
     def kill(self, how: int = signal.SIGKILL) -> None:
         if self.process is not None:
             self.process.send_signal(how)
-            self.process.wait(20)
+            self.process.wait(30)
 
     def output(self) -> str:
         return (self.directory / f"output-{self.runs}.log").read_text()
 
-    def until(self, condition: Callable[[], object], what: str, seconds: float = 20) -> None:
+    def until(self, condition: Callable[[], object], what: str, seconds: float = 40) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"{what}\n{self.output()[-4000:]}"
@@ -92,7 +92,7 @@ class Broker:
     def get(self, path: str) -> tuple[int, str]:
         url = f"http://127.0.0.1:{self.metrics}{path}"
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=20) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -111,7 +111,7 @@ class Broker:
 
     def exchange(self, requests: list[RemotingCommand]) -> list[RemotingCommand]:
         answers: list[RemotingCommand] = []
-        with socket.create_connection(("127.0.0.1", self.port), 10) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), 30) as connection:
             reader = FrameReader()
             for request in requests:
                 connection.sendall(encode_frame(request))

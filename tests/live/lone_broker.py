@@ -69,7 +69,7 @@ class LoneBroker:
     def metric(self, name: str) -> dict[str, float]:
         """By the value of the label `reason`, or by nothing."""
         url = f"http://127.0.0.1:{self.metrics}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as response:
+        with urllib.request.urlopen(url, timeout=30) as response:
             text = response.read().decode()
         return {
             sample.labels.get("reason", ""): sample.value

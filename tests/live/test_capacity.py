@@ -60,7 +60,7 @@ def run(*words: str, seconds: float = 60.0) -> str:
 
 
 def is_shown(url: str, name: str) -> bool:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=30) as answer:
         shown = answer.read().decode()
     return re.search(rf"^{name}", shown, re.MULTILINE) is not None
 

@@ -99,7 +99,7 @@ class Machine:
         assert route.code == 0, f"{route.remark}\n{self.text()}"
         assert f"127.0.0.1:{broker}".encode() in route.body, self.text()
         url = f"http://127.0.0.1:{metrics}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=30) as answer:
             for family in text_string_to_metric_families(answer.read().decode()):
                 if family.name == "rmqha_namesrv_registration_age_seconds":
                     self.ages += [
@@ -157,7 +157,7 @@ def test_an_hour_back_and_an_hour_forward(machines: tuple[Machine, Machine]) -> 
     ]
     _until_all_is_well(looks)
     client = back.start(store, [CLIENT, f"127.0.0.1:{names}", TOPIC, GROUP])
-    idle = [socket.create_connection(("127.0.0.1", where[0]), 5) for _, where in looks]
+    idle = [socket.create_connection(("127.0.0.1", where[0]), 30) for _, where in looks]
     commit = {"consumerGroup": "other", "topic": TOPIC, "queueId": "0", "commitOffset": "1"}
     request = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext=commit)
     assert back.ask(alone + 2, request).code == 0

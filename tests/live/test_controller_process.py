@@ -49,7 +49,7 @@ class Controller:
     def health(self) -> tuple[int, str]:
         """The status code and the line of /healthz; 0: nobody answers."""
         try:
-            with urllib.request.urlopen(self.health_url, timeout=2) as answer:
+            with urllib.request.urlopen(self.health_url, timeout=10) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -58,8 +58,8 @@ class Controller:
 
     def ask(self, code: int, ext: dict[str, str] | None = None) -> RemotingCommand:
         host, _, port = self.address.rpartition(":")
-        with socket.create_connection((host, int(port)), 5) as connection:
-            connection.settimeout(10)
+        with socket.create_connection((host, int(port)), 30) as connection:
+            connection.settimeout(30)
             connection.sendall(encode_frame(RemotingCommand(code, ext)))
             reader = FrameReader()
             while True:
@@ -81,7 +81,7 @@ def three(tmp_path: Path) -> Iterator[list[Controller]]:
         for controller in found:
             if controller.process.poll() is None:
                 controller.process.kill()
-            controller.process.wait(10)
+            controller.process.wait(30)
 
 
 def until(is_so: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
@@ -106,7 +106,7 @@ def test_three_processes_outlive_one(three: list[Controller]) -> None:
     assert leader.ask(1013, taken).code == 0
 
     leader.process.kill()
-    leader.process.wait(10)
+    leader.process.wait(30)
     until(lambda: any(map(leads, others)), "another leader")
     second = next(filter(leads, others))
     assert (second.ask(1005).ext or {})["controllerLeaderAddress"] == second.address

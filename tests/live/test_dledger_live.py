@@ -49,7 +49,7 @@ storePathRootDir=store
 BASES = range(24500, 24680, 4)
 
 
-def call(port: int, request: RemotingCommand, timeout: float = 4) -> RemotingCommand:
+def call(port: int, request: RemotingCommand, timeout: float = 20) -> RemotingCommand:
     """:raises OSError: no answer."""
     with socket.create_connection(("127.0.0.1", port), timeout) as connection:
         connection.sendall(encode_frame(request))
@@ -175,7 +175,7 @@ class Group:
                 continue
             with contextlib.suppress(OSError):
                 request = send_request("p", "TBW102", 0, body, "", 1)
-                if call(self.port(name), request).code == 0:
+                if call(self.port(name), request, 4).code == 0:
                     return name
         return None
 

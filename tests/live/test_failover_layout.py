@@ -36,7 +36,7 @@ SECONDS = 60.0
 def ask(address: str, request: RemotingCommand) -> RemotingCommand:
     """One request over a connection of its own."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), 5) as connection:
+    with socket.create_connection((host, int(port)), 10) as connection:
         connection.settimeout(10)
         connection.sendall(encode_frame(request))
         reader = FrameReader()
@@ -67,7 +67,7 @@ class Process:
     def health(self) -> tuple[int, str]:
         """Status and line; 0: nobody answers."""
         try:
-            with urllib.request.urlopen(self.health_url, timeout=2) as answer:
+            with urllib.request.urlopen(self.health_url, timeout=10) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -149,7 +149,7 @@ def layout(tmp_path: Path) -> Iterator[Layout]:
         for server in made.servers.values():
             if server.process.poll() is None:
                 server.process.kill()
-            server.process.wait(10)
+            server.process.wait(30)
 
 
 def test_one_machine_goes_with_its_broker_name_server_and_controller(layout: Layout) -> None:
@@ -236,7 +236,7 @@ def test_the_replication_port_of_a_set_is_closed_to_strangers(tmp_path: Path) ->
         for server in layout.servers.values():
             if server.process.poll() is None:
                 server.process.kill()
-            server.process.wait(10)
+            server.process.wait(30)
 
 
 def test_one_process_is_name_server_controller_and_broker(tmp_path: Path) -> None:
@@ -260,4 +260,4 @@ def test_one_process_is_name_server_controller_and_broker(tmp_path: Path) -> Non
     finally:
         if server.process.poll() is None:
             server.process.kill()
-            server.process.wait(10)
+            server.process.wait(30)

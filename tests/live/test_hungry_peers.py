@@ -40,8 +40,8 @@ class Broker(LoneBroker):
 
     def stranger(self, port: int | None = None) -> socket.socket:
         """A connection that may stall."""
-        made = socket.create_connection(("127.0.0.1", port or self.port), 5)
-        made.settimeout(5)
+        made = socket.create_connection(("127.0.0.1", port or self.port), 30)
+        made.settimeout(30)
         return made
 
 

@@ -60,7 +60,7 @@ class Broker:
         """Status and text; 0 while nobody listens."""
         url = f"http://127.0.0.1:{self.metrics}{path}"
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=20) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -77,7 +77,7 @@ class Broker:
 
     def send(self) -> int:
         """Put one message; the answer's code."""
-        with socket.create_connection(("127.0.0.1", self.port), 5) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), 30) as connection:
             request = send_request("p", "TBW102", 0, b"x" * 100, "", 1)
             connection.sendall(encode_frame(request))
             reader = FrameReader()

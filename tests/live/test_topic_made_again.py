@@ -66,14 +66,14 @@ class Broker:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(30)
 
     def ask(self, *requests: RemotingCommand) -> list[RemotingCommand]:
         """The answers, in order; none while nobody listens."""
         answers: list[RemotingCommand] = []
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 5) as connection:
-                connection.settimeout(10)
+            with socket.create_connection(("127.0.0.1", self.port), 30) as connection:
+                connection.settimeout(30)
                 for request in requests:
                     connection.sendall(encode_frame(request))
                     answers.append(_receive(connection))
@@ -138,7 +138,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
     yield master, slave
     for broker in (master, slave):
         broker.process.kill()
-        broker.process.wait(10)
+        broker.process.wait(30)
 
 
 def test_the_new_life_on_both_sides(pair: tuple[Broker, Broker]) -> None:
