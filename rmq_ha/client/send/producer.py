@@ -45,6 +45,8 @@ class Producer:
 
     :ivar config: the producer's settings.
     :ivar group: the producer group, with its namespace.
+    :ivar on_wait: called with a topic and the reason when sends to the topic begin to wait for a
+        broker; once for each time of waiting.
     """
 
     log = Logger()
@@ -95,7 +97,15 @@ class Producer:
         kind = ComparedAttempts if config.idempotent else Attempts
         attempts = kind(instance, config, self.group, of_attempts, self._topics.look_again)
         self._requests = Requests(host.clock, host.random, instance.client_id)
-        self._sender = Sender(host.clock, host.random, self._topics, attempts, config)
+        self.on_wait: Callable[[str, Exception], object] = lambda topic, error: None
+        self._sender = Sender(
+            host.clock,
+            host.random,
+            self._topics,
+            attempts,
+            config,
+            lambda topic, error: self.on_wait(topic, error),
+        )
         self._state = "new"
 
     def __repr__(self) -> str:

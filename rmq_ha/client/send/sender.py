@@ -3,6 +3,7 @@
 Spec: remoting.md, section 11.1 (sendDefaultImpl).
 """
 
+from collections.abc import Callable
 from math import inf
 from random import Random
 from typing import Any
@@ -61,7 +62,12 @@ class Sender:
         topics: PublishTopics,
         attempts: Attempts,
         config: ProducerConfig,
+        on_wait: Callable[[str, Exception], object] = lambda topic, error: None,
     ) -> None:
+        """
+        :param on_wait: called with a topic and the reason when sends begin to wait for a broker.
+        """
+        self._on_wait = on_wait
         self._clock = clock
         self._topics = topics
         self._attempts = attempts
@@ -280,6 +286,8 @@ class Sender:
                 topic=send.topic.shown,
                 reason=send.error,
             )
+            if send.error is not None:
+                self._on_wait(send.topic.shown, send.error)
         self._arm_rest()
         self._leave(send)
 

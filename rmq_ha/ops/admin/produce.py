@@ -163,6 +163,10 @@ def produce(topic: str, words: tuple[str, ...], file: Any, **given: Any) -> None
             delivery_timeout_ms=int(given["wait"] * 1000),
         )
         producer = Producer(await session.client(), config)
+        producer.on_wait = lambda topic, error: session.output.warn(
+            f"no broker takes messages of {topic} now: {error}. produce tries again and again, for "
+            f"{given['wait']:g} s for each message (--wait)"
+        )
         await producer.start()
         sends = CountingSender(session, producer, given["shard"], quiet=given["quiet"])
         try:

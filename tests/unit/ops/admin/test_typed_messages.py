@@ -11,8 +11,10 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.message import Address, BrokerMessage
+from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.ops.admin.output import Output
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.typing_kit import Answer, Typist
@@ -354,3 +356,26 @@ def _away(typed: Typist, for_seconds: float) -> None:
             typed.cluster.add_later(name)
 
     typed.meanwhile(0.005, die)
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_send_without_a_master_says_soon_for_what_it_waits(
+    typed: Typist, monkeypatch: pytest.MonkeyPatch, *, power: bool
+) -> None:
+    """It said nothing for 63 s. `power`: the name server does not know yet that it is gone."""
+    cluster = typed.cluster
+    cluster.add("slave", BrokerRole.SLAVE, broker={"broker_name": "one", "broker_id": 1})
+    cluster.run(12)
+    warned: list[tuple[float, str]] = []
+    began = cluster.clock.seconds()
+    monkeypatch.setattr(
+        Output, "warn", lambda _, text: warned.append((cluster.clock.seconds() - began, text))
+    )
+    for name in ("one", "two"):
+        cluster.crash(name, power=power)
+    told = typed("produce Orders x --count 2 --wait 20")
+    assert (told.code, told.out) == (FAILED, "")
+    ((seconds, text),) = warned
+    assert seconds < (10 if power else 1)
+    assert "tries again and again, for 20 s for each message (--wait)" in text
+    assert text.startswith("no broker takes messages of Orders now: ")
