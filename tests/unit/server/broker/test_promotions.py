@@ -123,6 +123,22 @@ def test_a_slave_whose_file_is_changed_while_its_master_leads_stands_aside_at_ea
     assert cluster.count("b") == 0
 
 
+def test_a_count_that_was_copied_proves_no_promotion() -> None:
+    """The master has lost its file; its slave, started as a master by hand, must not replace it."""
+    cluster = AmnesicCluster()
+    died_and_promoted(cluster)
+    cluster.add("a", SLAVE)
+    cluster.run(12)
+    cluster.stop("b")
+    for end in ("", ".bak"):
+        cluster.hosts["b"].disk.damage(f"{ROOT}/config/promotions.json{end}", None)
+    cluster.add("b")
+    assert (cluster.count("a"), cluster.count("b")) == (1, 0)
+    cluster.stop("a")
+    cluster.add("a")
+    cluster.is_aside("a", "b")
+
+
 def test_a_peer_that_tells_nothing_of_itself_is_compared_as_before() -> None:
     """It may be a broker of Java that asks nobody: two masters would take messages for long."""
     cluster = AmnesicCluster()
