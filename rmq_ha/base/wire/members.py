@@ -81,7 +81,7 @@ class _Repair(NamedTuple):
     plain: type | None
     repair: Callable[[Any], Any]
 
-    def all(self, values: Any) -> list[Any]:
+    def repair_all(self, values: Any) -> list[Any]:
         """Repair several values, such as the items of a list; return them in the same order."""
         plain, repair = self
         return [item if type(item) is plain else repair(item) for item in values]
@@ -102,13 +102,13 @@ def _repair_of(kind: inspect.Type) -> _Repair:
             return _Repair(int, _number)
         case inspect.SetType(inspect.IntType()) | inspect.ListType():
             items = _repair_of(kind.item_type)
-            return _Repair(None, lambda value: items.all(value) if type(value) is list else value)
+            return _Repair(None, lambda value: items.repair_all(value) if type(value) is list else value)
         case inspect.DictType():
             keys, values = _repair_of(kind.key_type), _repair_of(kind.value_type)
             return _Repair(
                 None,
                 lambda value: (
-                    dict(zip(keys.all(value), values.all(value.values()), strict=True))
+                    dict(zip(keys.repair_all(value), values.repair_all(value.values()), strict=True))
                     if type(value) is dict
                     else value
                 ),

@@ -67,13 +67,13 @@ class SendMaker:
         check_message(message, self._config)
         properties = message.properties
         if UNIQ_KEY not in properties:
-            self._name(message)
+            self._give_unique_id(message)
         code, outgoing = outgoing_of(message, self._config)
         send = self._make(
             message.topic, code, outgoing, properties[UNIQ_KEY], (message,), timeout_ms
         )
         if queue is not None:
-            _direct(send, queue)
+            _fix_queue(send, queue)
         send.selector, send.arg = selector, arg
         return send
 
@@ -113,7 +113,7 @@ class SendMaker:
         for message in messages:
             check_properties(message.properties, self._config)
             if UNIQ_KEY not in message.properties:
-                self._name(message)
+                self._give_unique_id(message)
         return split(messages, self._config.max_batch_size)
 
     def of_part(
@@ -132,7 +132,7 @@ class SendMaker:
         code, topic = RequestCode.SEND_BATCH_MESSAGE, messages[0].topic
         send = self._make(topic, code, outgoing, part.message_ids, tuple(messages), timeout_ms)
         if queue is not None:
-            _direct(send, queue)
+            _fix_queue(send, queue)
         return send
 
     def _make(
@@ -152,13 +152,13 @@ class SendMaker:
         known, now = self._topic(topic), self._seconds()
         return Send(known, code, outgoing, msg_id, messages, now, now + total / 1000, limit)
 
-    def _name(self, message: Message) -> None:
+    def _give_unique_id(self, message: Message) -> None:
         message.properties[UNIQ_KEY] = self._ids.next(self._now_ms())
         if self._namespace:
             message.properties[INSTANCE_ID] = self._namespace
 
 
-def _direct(send: Send, queue: MessageQueue) -> None:
+def _fix_queue(send: Send, queue: MessageQueue) -> None:
     if queue.topic != send.topic.shown:
         raise IllegalMessage(
             f"the message is for {send.topic.shown}, but the queue is one of {queue.topic}"

@@ -15,7 +15,7 @@ from rmq_ha.base.host.files import absolute
 from rmq_ha.lake.frames import functions as F
 from rmq_ha.lake.frames.frame import DataFrame, Engine
 from rmq_ha.lake.scan.fleet.facts import IDS, SUMS, ReplicaFacts, replicas_in
-from rmq_ha.lake.scan.fleet.judging import JudgingLimits, judge, seen_twice
+from rmq_ha.lake.scan.fleet.judging import JudgingLimits, judge, scanned_twice
 from rmq_ha.lake.spark.findings import FINDINGS, findings_of, row_of
 from rmq_ha.lake.spark.result import JobResult, Table
 from rmq_ha.ops.offsets.findings import Outcome
@@ -54,7 +54,7 @@ def verify(
     """
     engine: Engine = job.engine
     replicas = replicas_in(absolute(directory))
-    twice = seen_twice(replicas)
+    twice = scanned_twice(replicas)
     brokers = [list(some) for _, some in groupby(replicas, key=lambda store: store.state.broker)]
 
     def work(some: Iterator[Sequence[ReplicaFacts]]) -> Iterator[Any]:

@@ -125,9 +125,9 @@ def config() -> None:
 @common_options
 def get(which: str, keys: tuple[str, ...]) -> None:
     """
-    What brokers run with: all, or only KEYS.
+    Show the settings with which brokers run: all of them, or only KEYS.
 
-    Exit code 3: they know none of the keys.
+    Exit code 3: no broker has any of the keys.
     """
 
     async def work(session: Session) -> None:
@@ -145,14 +145,15 @@ async def show_config(session: Session, which: str, keys: Iterable[str]) -> None
     """
     asker, brokers = await targets(session, which)
     only = set(keys)
-    known = False
+    has_found = False
     for target in session.output.track("asking brokers", brokers):
         config = await asker.run(broker_config(target.address))
         shown = {key: value for key, value in config.items() if not only or key in only}
-        known = known or bool(shown)
+        has_found = has_found or bool(shown)
         session.output.fields({"address": target.address, **shown})
-    if not known:
-        raise NothingFound(f"{which} has no {', '.join(sorted(only))} (or it is empty)")
+    if not has_found:
+        names = ", ".join(sorted(only)) or "settings"
+        raise NothingFound(f"the chosen brokers ({which}) have no {names}")
 
 
 def assignments(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:

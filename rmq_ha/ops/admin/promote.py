@@ -103,7 +103,7 @@ async def _promote(change: RoleChange, role: BrokerRole, less: bool) -> int | No
         change.warn(f"{known.problem}. No client finds a master that is in no name server")
     await _look_at_old_master(change, own, known)
     await _look_at_other_slaves(change, own, known, less)
-    _look_at_debts(change, own)
+    _refuse_unfetched_tail(change, own)
     change.plan(changes)
     if own.is_master and not changes:
         say(
@@ -266,7 +266,7 @@ async def _look_at_other_slaves(
             )
 
 
-def _look_at_debts(change: RoleChange, own: PairMember) -> None:
+def _refuse_unfetched_tail(change: RoleChange, own: PairMember) -> None:
     """
     Check that the slave has fetched again all messages that it set aside when its log was damaged.
 
@@ -274,12 +274,12 @@ def _look_at_debts(change: RoleChange, own: PairMember) -> None:
     """
     if own.role is None or own.is_master:
         return
-    for owed in RefetchLog(change.session.host.disk, own.root).open():
-        if owed.end <= own.end:
+    for missing in RefetchLog(change.session.host.disk, own.root).open():
+        if missing.end <= own.end:
             continue
         text = (
             f"this slave's log was damaged, and ends at {own.end}: it has not fetched anew all up"
-            f" to {owed.end}, as {owed.path} says. Start the old master again, if it still has its"
+            f" to {missing.end}, as {missing.path} says. Start the old master again, if it still has its"
             " disk"
         )
         if not change.file.configuration.ours.keep_damaged_log:

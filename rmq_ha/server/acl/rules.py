@@ -112,9 +112,9 @@ class Rules:
         is_signed = any(secret.timed.is_signed(signature, content) for secret in secrets)
         return is_signed and grant is not None and grant.is_admin
 
-    def administrator(self, request: RemotingCommand, host: str) -> Grant | None:
+    def check_administrator(self, request: RemotingCommand, host: str) -> Grant | None:
         """
-        Let a request pass that only administrators may send, whatever its code.
+        Refuse a request, whatever its code, that no administrator signed.
 
         :returns: the same as `check`.
         :raises RequestRejected: the same as `check`.

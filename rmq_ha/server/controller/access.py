@@ -106,7 +106,7 @@ class Administrators(PlainAccessControl):
     """Requires an administrator's signature or certificate, by the rules of the ACL files."""
 
     def _check(self, request: RemotingCommand, host: str) -> Grant | None:
-        return self._rules.administrator(request, host)
+        return self._rules.check_administrator(request, host)
 
 
 @implementer(IAccessValidator)

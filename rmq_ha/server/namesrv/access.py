@@ -113,7 +113,7 @@ class NamesrvAccess(PlainAccessControl):
     def _check(self, request: RemotingCommand, host: str) -> Grant | None:
         if request.code not in self._codes:
             return None
-        return self._rules.administrator(request, host)
+        return self._rules.check_administrator(request, host)
 
 
 def make_access(host: Host, config: NamesrvConfig, allowed: Networks) -> NamesrvAccess | None:

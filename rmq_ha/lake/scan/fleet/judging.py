@@ -84,7 +84,7 @@ class BrokerVerdict(NamedTuple):
         return Outcome.VIOLATED if self.is_safe is False else Outcome.HOLDS
 
 
-def seen_twice(replicas: Sequence[ReplicaFacts]) -> frozenset[str]:
+def scanned_twice(replicas: Sequence[ReplicaFacts]) -> frozenset[str]:
     """Return the directories of facts of stores that were scanned under several names."""
     twice = set()
     for replica, other in combinations(replicas, 2):
@@ -104,11 +104,11 @@ def judge(
     Compare the slaves of one broker with its master.
 
     :param replicas: the replicas of the broker, its master first.
-    :param twice: result of `seen_twice` for the whole fleet.
+    :param twice: result of `scanned_twice` for the whole fleet.
     """
     master, slaves = replicas[0], replicas[1:]
     looks = [replica.state.oldest_look for replica in replicas]
-    told = BrokerVerdict(
+    result = BrokerVerdict(
         master.state.broker,
         len(replicas),
         None,
@@ -118,17 +118,17 @@ def judge(
     )
     try:
         for replica in replicas:
-            more = [*replica.findings(), *_of_facts(replica, patience, now_ms)]
-            told = told._replace(findings=[*told.findings, *more])
-        told = told._replace(findings=[*told.findings, *_of_names(replicas, patience, twice)])
+            more = [*replica.findings(), *_age_findings(replica, patience, now_ms)]
+            result = result._replace(findings=[*result.findings, *more])
+        result = result._replace(findings=[*result.findings, *_name_findings(replicas, patience, twice)])
         if master.state.broker_id:
-            return told._replace(verdict="could not decide: there are no facts of the master")
+            return result._replace(verdict="could not decide: there are no facts of the master")
         for slave in slaves:
-            told = _compared(told, master, slave, patience)
-        safe, verdict, offsets = _offsets(master, slaves, limits, patience)
+            result = _add_log_comparison(result, master, slave, patience)
+        safe, verdict, offsets = _judge_failover(master, slaves, limits, patience)
     except CannotDecide as error:
-        return told._replace(verdict=f"could not decide: {error}")
-    findings = [*told.findings, *offsets]
+        return result._replace(verdict=f"could not decide: {error}")
+    findings = [*result.findings, *offsets]
     errors = [finding for finding in findings if finding.severity == Severity.ERROR]
     is_open = [finding.code for finding in findings if finding.code in _UNDECIDED]
     if errors:
@@ -136,19 +136,19 @@ def judge(
     elif is_open:
         verdict = f"could not decide: {', '.join(dict.fromkeys(is_open))}; {verdict}"
     elif slaves:
-        verdict += f"; {_looked(told.oldest_look, now_ms)}"
+        verdict += f"; {_last_look_text(result.oldest_look, now_ms)}"
     is_safe = False if errors else None if is_open else safe
-    return told._replace(findings=findings, is_safe=is_safe, verdict=verdict)
+    return result._replace(findings=findings, is_safe=is_safe, verdict=verdict)
 
 
-def _looked(oldest_look: int, now_ms: int) -> str:
+def _last_look_text(oldest_look: int, now_ms: int) -> str:
     if not oldest_look:
         return "it is not known when each window of the logs was read"
     days = max(0, now_ms - oldest_look) // DAY_MS + 1
     return f"each window of the logs was read in the last {days} d"
 
 
-def _of_facts(replica: ReplicaFacts, patience: JudgingLimits, now_ms: int) -> Iterator[Finding]:
+def _age_findings(replica: ReplicaFacts, patience: JudgingLimits, now_ms: int) -> Iterator[Finding]:
     """Yield findings about the age of facts."""
     state = replica.state
     age, host = now_ms - state.scanned_at, state.host or "an unnamed host"
@@ -163,12 +163,12 @@ def _of_facts(replica: ReplicaFacts, patience: JudgingLimits, now_ms: int) -> It
         yield finding("LOOK_OLD", f"A window was last read {days} days ago.", broker=state.place)
 
 
-def _of_names(
+def _name_findings(
     replicas: Sequence[ReplicaFacts], patience: JudgingLimits, twice: Collection[str]
 ) -> Iterator[Finding]:
     """Yield findings about the names under which the stores of a broker were scanned."""
     master = replicas[0].state
-    mine = seen_twice(replicas)
+    mine = scanned_twice(replicas)
     numbers = Counter(replica.state.broker_id for replica in replicas)
     for replica in replicas:
         state = replica.state
@@ -185,27 +185,27 @@ def _of_names(
         yield finding("ALONE" if is_alone else "NO_REPLICA", broker=master.broker)
 
 
-def _offsets(
+def _judge_failover(
     master: ReplicaFacts, slaves: Sequence[ReplicaFacts], limits: Limits, patience: JudgingLimits
 ) -> tuple[bool | None, str, Sequence[Finding]]:
     """Decide by the tables that both sides kept with their facts whether a failover is safe."""
     if not slaves:
         return None, "no slave", []
     seen = [f"{replica.directory}/snapshots" for replica in (master, *slaves)]
-    told = answer(
+    result = answer(
         [kept_pairing(seen[0], of_slave, patience.skew_ms) for of_slave in seen[1:]], limits
     )
-    is_open = told.outcome is Outcome.UNDECIDED
-    return None if is_open else bool(told.numbers["safe"]), told.verdict, told.findings
+    is_open = result.outcome is Outcome.UNDECIDED
+    return None if is_open else bool(result.numbers["safe"]), result.verdict, result.findings
 
 
 # The logs
 
 
-def _compared(
-    told: BrokerVerdict, master: ReplicaFacts, slave: ReplicaFacts, patience: JudgingLimits
+def _add_log_comparison(
+    result: BrokerVerdict, master: ReplicaFacts, slave: ReplicaFacts, patience: JudgingLimits
 ) -> BrokerVerdict:
-    findings = list(told.findings)
+    findings = list(result.findings)
     mine, theirs = master.state, slave.state
     names = mine.place, theirs.place
     if theirs.scanned_at <= mine.scanned_at or theirs.high <= mine.high:
@@ -213,25 +213,25 @@ def _compared(
         findings += judge_bounds(names, ranges, is_quorum=False)
     low, high = max(mine.low, theirs.low), min(mine.high, theirs.high)
     match = matching(master, slave, low, high)
-    findings += _uncompared(mine, theirs, match, low, high)
+    findings += _coverage_findings(mine, theirs, match, low, high)
     fetched, shifted = 0, False
     for number, span in enumerate(match.spans):
         if number >= _MOST_FETCHED or not patience.fetches:
-            findings.append(_named(names, span, "it was not fetched"))
+            findings.append(_digest_finding(names, span, "it was not fetched"))
             continue
-        more, why, shifted = _fetched(names, span, shifted)
+        more, why, shifted = _compare_in_stores(names, span, shifted)
         fetched += 0 if why else 2 * (span[1] - span[0])
-        findings += more or [_named(names, span, why)]
-    return told._replace(
+        findings += more or [_digest_finding(names, span, why)]
+    return result._replace(
         findings=findings,
-        compared=told.compared + match.compared,
-        differing=told.differing + len(match.spans),
-        fetched=told.fetched + fetched,
-        left=told.left + match.covered - match.compared,
+        compared=result.compared + match.compared,
+        differing=result.differing + len(match.spans),
+        fetched=result.fetched + fetched,
+        left=result.left + match.covered - match.compared,
     )
 
 
-def _uncompared(
+def _coverage_findings(
     mine: State, theirs: State, match: "Match", low: int, high: int
 ) -> Iterator[Finding]:
     """
@@ -311,7 +311,7 @@ def _columns(replica: ReplicaFacts, low: int, high: int) -> tuple[Any, Any, Any]
     return lows[kept], highs[kept], rows[kept]
 
 
-def _named(names: Sequence[str], span: tuple[int, int], why: str) -> Finding:
+def _digest_finding(names: Sequence[str], span: tuple[int, int], why: str) -> Finding:
     return finding(
         "DIGEST_DIFFERS",
         f"[{span[0]}, {span[1]}) of {names[0]} and {names[1]}; {why}.",
@@ -320,7 +320,7 @@ def _named(names: Sequence[str], span: tuple[int, int], why: str) -> Finding:
     )
 
 
-def _fetched(
+def _compare_in_stores(
     names: Sequence[str], span: tuple[int, int], was_shifted: bool
 ) -> tuple[list[Finding], str, bool]:
     """

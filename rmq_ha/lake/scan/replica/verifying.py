@@ -161,11 +161,11 @@ class _Verification:
             self._names[1] += " (again)"
         self._ranges = [(replica.low, replica.high) for replica in pair]
         self._common = common_of(pair, settings.start)
-        self._told: list[Finding] = list(
+        self._store_findings: list[Finding] = list(
             judge_bounds(self._names, self._ranges, any(replica.is_quorum for replica in pair))
         )
         for name, replica in zip(self._names, pair, strict=True):
-            self._told += judge_holes(name, replica.store.holes)
+            self._store_findings += judge_holes(name, replica.store.holes)
         self._compared = self._common
         names = self._names[0], self._names[1]
         logs = Sides(pair[0].log, pair[1].log, *names, settings.window)
@@ -173,47 +173,47 @@ class _Verification:
         if parted is not None:
             self._compared = self._common[0], parted.offset
             ahead = ("SLAVE_AHEAD", "MASTER_AHEAD")
-            self._told = [finding for finding in self._told if finding.code not in ahead]
-            self._told.append(parting_finding(parted, self._names[1]))
+            self._store_findings = [finding for finding in self._store_findings if finding.code not in ahead]
+            self._store_findings.append(parting_finding(parted, self._names[1]))
 
     def run(self) -> ReplicaComparison:
-        survey = self._survey()
+        survey = self._survey_stores()
         ends = survey.ends if QUEUES in self._settings.checks else {}
-        known = [
+        queue_ends = [
             max((ends[key].end for key in ends if key[0] == side), default=0) for side in (0, 1)
         ]
-        work = self._work(known)
-        sums = self._stretches(work)
-        self._add_tails(ends)
+        work = self._work(queue_ends)
+        sums = self._compare_logs(work)
+        self._judge_tails(ends)
         queues = self._queue_sums(ends, sums)
-        self._told += judge_queues(list(queues.values()), self._deleted(queues))
-        self._told += judge_delays(
+        self._store_findings += judge_queues(list(queues.values()), self._deleted_topics(queues))
+        self._store_findings += judge_delays(
             [
                 DelaySum(self._names[side], level, delay, *numbers)
                 for (side, level, delay), numbers in sums.delays.items()
             ]
         )
-        self._told += judge_keys(
+        self._store_findings += judge_keys(
             (self._names[side], numbers[2]) for side, numbers in sums.keys.items()
         )
-        self._told += self._checkpoints()
-        self._told += judge_index(self._indexes(known))
-        aligned = self._aligned(work, sums)
-        doubts = self._doubts(work, queues)
+        self._store_findings += self._checkpoint_findings()
+        self._store_findings += judge_index(self._index_states(queue_ends))
+        aligned = self._align_logs(work, sums)
+        doubts = self._check_doubtful_queues(work, queues)
         self._refuse_vanished(ends)
-        findings = self._findings([*survey.findings, *sums.findings, *doubts.findings], aligned)
-        return self._verified(findings, sums, list(queues.values()))
+        findings = self._every_finding([*survey.findings, *sums.findings, *doubts.findings], aligned)
+        return self._make_comparison(findings, sums, list(queues.values()))
 
-    def _work(self, known: Sequence[int]) -> Work:
+    def _work(self, queue_ends: Sequence[int]) -> Work:
         sides = tuple(
             replica.side(name, min(end, replica.high))
-            for name, replica, end in zip(self._names, self._pair, known, strict=True)
+            for name, replica, end in zip(self._names, self._pair, queue_ends, strict=True)
         )
         return Work(sides, self._settings.checks, self._settings.window)
 
     # The stores by themselves
 
-    def _survey(self) -> TaskResult:
+    def _survey_stores(self) -> TaskResult:
         tasks: list[Survey] = []
         for side, replica in enumerate(self._pair):
             low = max(replica.low, self._settings.start)
@@ -237,7 +237,7 @@ class _Verification:
                 break
             self._note(f"looking again at {len(bad)} of {len(tasks)} parts: a store is open")
             self._pause(self._settings.pause_ms)
-            moves = self._moves()
+            moves = self._has_any_grown()
             again = set(bad)
             some = [task for task in tasks if task.number in again]
             answers |= self._run_tasks(label, work, some, True)
@@ -250,16 +250,16 @@ class _Verification:
             raise CannotDecide(sums.failed)
         return sums
 
-    def _moves(self) -> bool:
-        return any(self._moved_on(side) for side in (0, 1))
+    def _has_any_grown(self) -> bool:
+        return any(self._has_grown(side) for side in (0, 1))
 
-    def _moved_on(self, side: int) -> bool:
+    def _has_grown(self, side: int) -> bool:
         at = (self._settings.master, self._settings.slave)[side]
         return opened(at, self._settings.index_sizes).high > self._pair[side].high
 
     # The log
 
-    def _stretches(self, work: Work) -> TaskResult:
+    def _compare_logs(self, work: Work) -> TaskResult:
         start = self._settings.start
         bases = [
             file.base
@@ -276,9 +276,9 @@ class _Verification:
 
     # The sums
 
-    def _add_tails(self, ends: Mapping[tuple[int, str, int], ScannedEnd]) -> None:
+    def _judge_tails(self, ends: Mapping[tuple[int, str, int], ScannedEnd]) -> None:
         for side, replica in enumerate(self._pair):
-            if replica.store.abort and self._moved_on(side):
+            if replica.store.abort and self._has_grown(side):
                 continue
             mine = [(end, key[1:]) for key, end in ends.items() if key[0] == side]
             last, queue = max(mine, key=lambda pair: pair[0].end, default=_NO_QUEUE)
@@ -291,7 +291,7 @@ class _Verification:
                 replica.store.abort,
                 self._has_residue(replica),
             )
-            self._told += judge_tail(state)
+            self._store_findings += judge_tail(state)
 
     @staticmethod
     def _has_residue(replica: OpenedStore) -> bool:
@@ -312,7 +312,7 @@ class _Verification:
             queues[key] = queue._replace(first=end.first)
         return queues
 
-    def _deleted(
+    def _deleted_topics(
         self, queues: Mapping[tuple[int, str, int], QueueSum]
     ) -> frozenset[tuple[str, str]]:
         """
@@ -321,13 +321,13 @@ class _Verification:
         A slave takes the table over from its master. So a topic that only the slave's table lacks
         was not deleted.
         """
-        known = [_topics_of(replica) for replica in self._pair]
+        tables = [_topics_of(replica) for replica in self._pair]
         return frozenset(
             (self._names[side], topic)
             for side, topic, _ in queues
             if not is_system(topic)
             and not topic.startswith(_LIGHT)
-            and not any(table is None or topic in table for table in known[: side + 1])
+            and not any(table is None or topic in table for table in tables[: side + 1])
         )
 
     def _refuse_vanished(self, ends: Mapping[tuple[int, str, int], ScannedEnd]) -> None:
@@ -341,7 +341,7 @@ class _Verification:
                 if not store.files.list(directory):
                     raise CannotDecide(f"{directory} vanished while it was read: compare again")
 
-    def _doubts(self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]) -> TaskResult:
+    def _check_doubtful_queues(self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]) -> TaskResult:
         # Light queues have no records of their own: they always have a surplus, and so they come
         # last.
         doubted = sorted(
@@ -351,7 +351,7 @@ class _Verification:
         tasks = [Doubt(number, *key) for number, key in enumerate(doubted[:_MOST_DOUBTS])]
         return self._run("entries in doubt", work, tasks)
 
-    def _aligned(self, work: Work, sums: TaskResult) -> RegionAlignment:
+    def _align_logs(self, work: Work, sums: TaskResult) -> RegionAlignment:
         """
         Align the logs. Nothing is looked at again here, because that would take as long as before.
         """
@@ -359,17 +359,17 @@ class _Verification:
         shifts = Shifts(self._run_tasks, work, self._settings.split)
         return shifts.aligned(self._plan, sums.apart, is_whole=is_whole)
 
-    def _checkpoints(self) -> Iterator[Finding]:
+    def _checkpoint_findings(self) -> Iterator[Finding]:
         for side, (name, replica) in enumerate(zip(self._names, self._pair, strict=True)):
-            told = list(
+            findings = list(
                 judge_checkpoint(name, replica.store.checkpoint(), replica.log.newest_time())
             )
-            if told and not (replica.store.abort and self._moved_on(side)):
-                yield from told
+            if findings and not (replica.store.abort and self._has_grown(side)):
+                yield from findings
 
-    def _indexes(self, known: Sequence[int]) -> list[IndexState]:
+    def _index_states(self, queue_ends: Sequence[int]) -> list[IndexState]:
         states = []
-        for name, replica, end in zip(self._names, self._pair, known, strict=True):
+        for name, replica, end in zip(self._names, self._pair, queue_ends, strict=True):
             files, faults = replica.store.index_parts()
             headers = [file.header for file in files if file.count]
             spans = [(head.begin_physical_offset, head.end_physical_offset) for head in headers]
@@ -380,7 +380,7 @@ class _Verification:
                 )
         return states
 
-    def _findings(self, findings: Sequence[Finding], aligned: RegionAlignment) -> list[Finding]:
+    def _every_finding(self, findings: Sequence[Finding], aligned: RegionAlignment) -> list[Finding]:
         """
         Return each finding once; where the logs are out of step records are compared by content
         only.
@@ -395,12 +395,12 @@ class _Verification:
         mine = list(kept.values())
         if not self._is_alone:
             mine = blamed_on_the_log(mine, self._names)
-        every = [*mine, *self._told]
+        every = [*mine, *self._store_findings]
         if self._is_alone:  # a finding about the other side is about the same store
             every = [finding for finding in every if finding.broker != self._names[1]]
         return every
 
-    def _verified(
+    def _make_comparison(
         self, findings: Sequence[Finding], sums: TaskResult, queues: Sequence[QueueSum]
     ) -> ReplicaComparison:
         low, high = self._common

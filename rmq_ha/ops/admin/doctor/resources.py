@@ -53,11 +53,12 @@ def _disk_full(facts: ClusterFacts) -> Iterator[Observation]:
 def _disk_cleans(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         limits = [("diskSpaceCleanForciblyRatio", 85), ("diskSpaceWarningLevelRatio", 90)]
-        low, high = (_level(broker, key, default) for key, default in limits)
-        if low <= _ratio(broker) < high:
+        cleans_at, warns_at = (_level(broker, key, default) for key, default in limits)
+        if cleans_at <= _ratio(broker) < warns_at:
             yield Observation(
                 str(broker),
-                f"its disk is {_ratio(broker) * 100:.0f} % full, {low * 100:.0f} allowed",
+                f"its disk is {_ratio(broker) * 100:.0f} % full, and diskSpaceCleanForciblyRatio is "
+                f"{cleans_at * 100:.0f} %",
             )
 
 
@@ -71,19 +72,19 @@ def _disk_forecast(facts: ClusterFacts) -> Iterator[Observation]:
         begin = number(broker.info, "commitLogMinOffset")
         free, total = broker.free_bytes, broker.total_bytes
         age_s = facts.now_ms / 1000 - oldest / 1000
-        low = _level(broker, "diskSpaceCleanForciblyRatio", 85)
+        cleans_at = _level(broker, "diskSpaceCleanForciblyRatio", 85)
         if oldest <= 0 or begin is None or free is None or total is None:
             continue
-        if not _LEAST_S <= age_s < broker.reserved_s or _ratio(broker) >= low:
+        if not _LEAST_S <= age_s < broker.reserved_s or _ratio(broker) >= cleans_at:
             continue
         rate = (broker.end - begin) / age_s
-        room = free - (1 - low) * total
+        room = free - (1 - cleans_at) * total
         hours = max(room, 0) / max(rate, 1) / _HOUR_S
         if rate > 0 and room < rate * (broker.reserved_s - age_s):
             yield Observation(
                 str(broker),
                 f"its log grew by {rate * _HOUR_S / _GB:.1f} GB an hour over "
-                f"{age_s / _HOUR_S:.0f} h; its disk is {low * 100:.0f} % full in {hours:.1f} h, "
+                f"{age_s / _HOUR_S:.0f} h; its disk is {cleans_at * 100:.0f} % full in {hours:.1f} h, "
                 f"before messages are {broker.reserved_s / _HOUR_S:.0f} h old",
             )
 

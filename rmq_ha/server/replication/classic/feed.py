@@ -110,13 +110,13 @@ class Feed(FeedBase):
         self._greeting = GreetingReader()
         self._doubt: AheadOfMaster | None = None
         self._doubted_until = 0.0
-        self._beats_left = 0
+        self._end_beats_to_send = 0
         self._store = configuration.store
         self._ours = configuration.ours
         self._reader = ReportReader()
         self._last_frame_start = 0
         self._gathers_until = 0.0
-        self._was_all = False
+        self._last_frame_reached_end = False
 
     @property
     def is_introduced(self) -> bool:
@@ -240,7 +240,7 @@ class Feed(FeedBase):
         """
         place, window = greeting.place, greeting.window
         low, end = max(int(self._log.min_offset), 0), int(self._log.max_offset)
-        self._beats_left = _END_BEATS
+        self._end_beats_to_send = _END_BEATS
         self.has_sent_all = False
         if place <= end and place - window < low:
             return
@@ -265,7 +265,7 @@ class Feed(FeedBase):
         self.has_sent_all = False
         if self.requested is None or self._paused:
             return b""
-        if self._beats_left and self.is_stranded:
+        if self._end_beats_to_send and self.is_stranded:
             return self._stranded_beat(now)
         if now >= self._last_write + self._store.ha_send_heartbeat_interval / 1000:
             self._last_write = now
@@ -273,7 +273,7 @@ class Feed(FeedBase):
         unsent = self._log.max_offset - self.sent
         self._gathers_until = 0.0
         if unsent <= 0:
-            return self._end_beat(now) if self._beats_left else b""
+            return self._end_beat(now) if self._end_beats_to_send else b""
         # haTransferBatchSize, unless it has its default; then rmq-ha's haTransferBatchMax
         limit = self._store.ha_transfer_batch_size
         if limit == _JAVA_BATCH_SIZE:
@@ -286,20 +286,20 @@ class Feed(FeedBase):
             until = self._last_write
             if role is BrokerRole.SYNC_MASTER and self.acked < self._last_frame_start:
                 until += GATHER_SECONDS
-            elif self._was_all:
+            elif self._last_frame_reached_end:
                 until += ASYNC_SECONDS if is_async else SOON_SECONDS
             if now < until:
                 self._gathers_until = until
                 limit = 0
         body = self._log.read(self.sent, limit) if limit else b""
         if not body:
-            return self._end_beat(now) if self._beats_left else b""
+            return self._end_beat(now) if self._end_beats_to_send else b""
         self._last_frame_start = self.sent
         frame = encode_frame(self.sent, body)
         size = len(body)
         self.sent += size
-        self._was_all = size == unsent
-        self.has_sent_all = self._was_all and not self._beats_left
+        self._last_frame_reached_end = size == unsent
+        self.has_sent_all = self._last_frame_reached_end and not self._end_beats_to_send
         self._last_write = now
         return frame
 
@@ -307,15 +307,15 @@ class Feed(FeedBase):
         """
         Tell a rmq-ha slave with two heartbeats where this broker's log begins and where it ends.
         """
-        self._beats_left -= 1
+        self._end_beats_to_send -= 1
         self._last_write = now
-        return encode_frame(int(self._log.min_offset if self._beats_left else self._log.max_offset))
+        return encode_frame(int(self._log.min_offset if self._end_beats_to_send else self._log.max_offset))
 
     def _end_beat(self, now: float) -> bytes:
         """Tell a slave that compares, with a heartbeat, that this broker's log ends here."""
         if self.sent != self._log.max_offset:
             return b""
-        self._beats_left -= 1
+        self._end_beats_to_send -= 1
         self._last_write = now
         return encode_frame(self.sent)
 

@@ -99,11 +99,11 @@ class EpochLink(MasterLink[EpochReplica]):
         self.ha_address = ""
         self._client = client
         self._owner = owner
-        self._slower = 1.0
+        self._pause_factor = 1.0
         self._is_stranded = False
-        self._stays_for = ""
-        self._begins = self._end = 0
-        self._is_doubted = False
+        self._logged_subject = ""
+        self._master_begins = self._master_end = 0
+        self._asks_where_log_begins = False
 
     @property
     def state(self) -> str:
@@ -128,8 +128,8 @@ class EpochLink(MasterLink[EpochReplica]):
 
     async def _ask_and_connect(self) -> ReplicaProtocol[EpochReplica]:
         self._owner.comes_back()
-        asked = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO)
-        answer = await self._client.invoke(self.master, asked, ASK_TIMEOUT_MS)
+        request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        answer = await self._client.invoke(self.master, request, ASK_TIMEOUT_MS)
         address = (answer.ext or {}).get("masterHaAddress", "")
         if not address:
             raise RemotingError(f"{self.master} does not say that it is master yet")
@@ -140,29 +140,29 @@ class EpochLink(MasterLink[EpochReplica]):
             )
             raise RemotingError(self.fault)
         self.ha_address = address
-        told = answer.ext or {}
-        self._end = _place(told.get("masterFlushOffset"))
-        self._begins = await self._look_where_it_begins(told)
+        fields = answer.ext or {}
+        self._master_end = _place(fields.get("masterFlushOffset"))
+        self._master_begins = await self._find_master_begin(fields)
         host, port = parse_host_port(address)
-        made: ReplicaProtocol[EpochReplica] = await self._connector.open(host, port, self._build)
-        return made
+        opened: ReplicaProtocol[EpochReplica] = await self._connector.open(host, port, self._build)
+        return opened
 
-    async def _look_where_it_begins(self, told: dict[str, str]) -> int:
+    async def _find_master_begin(self, fields: dict[str, str]) -> int:
         """
         Return the physical offset at which the master's log begins; 0: not known. A Java master is
         asked for it only after a handshake that did not end.
         """
-        text = told.get(MASTER_BEGINS)
-        if text is None and self._is_doubted:
-            asked = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO)
-            answer = await self._client.invoke(self.master, asked, ASK_TIMEOUT_MS)
+        text = fields.get(MASTER_BEGINS)
+        if text is None and self._asks_where_log_begins:
+            request = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO)
+            answer = await self._client.invoke(self.master, request, ASK_TIMEOUT_MS)
             if answer.code == ResponseCode.SUCCESS and answer.body:
                 text = decode_kv_table(answer.body).get("commitLogMinOffset")
         return _place(text)
 
     def _build(self) -> ReplicaProtocol[EpochReplica]:
         replica = self._owner.make_replica()
-        replica.master_begins, replica.master_end = self._begins, self._end
+        replica.master_begins, replica.master_end = self._master_begins, self._master_end
         return ReplicaProtocol(replica, self, self._host.clock)
 
     def _failed(self, failure: Failure) -> None:
@@ -173,8 +173,8 @@ class EpochLink(MasterLink[EpochReplica]):
 
     def _connect_soon(self) -> None:
         """Connect again, each time a little later, until the master is followed."""
-        seconds = self._host.random.uniform(*RETRY_SECONDS) * self._slower
-        self._slower = min(self._slower * 1.5, MOST_SECONDS / RETRY_SECONDS[0])
+        seconds = self._host.random.uniform(*RETRY_SECONDS) * self._pause_factor
+        self._pause_factor = min(self._pause_factor * 1.5, MOST_SECONDS / RETRY_SECONDS[0])
         self._connect_after(min(seconds, MOST_SECONDS))
 
     def flushed(self) -> None:
@@ -188,15 +188,15 @@ class EpochLink(MasterLink[EpochReplica]):
         """See `ReplicaOwner`. No more is read until the replica's task is done."""
         replica = connection.replica
         if replica.is_following:
-            self._follow_on(replica.confirm_offset)
+            self._note_following(replica.confirm_offset)
         task = replica.task
         if task is not None and not connection.is_held:
             connection.hold(lambda: self._run_task(self._owner.fulfil(task)), replica.done)
 
-    def _follow_on(self, confirm_offset: int) -> None:
+    def _note_following(self, confirm_offset: int) -> None:
         """Take note that the master is followed, and that the log below an offset may be read."""
-        self._slower, self.fault, self._last_reason, self._stays_for = 1.0, "", "", ""
-        self._is_stranded = self._is_doubted = False
+        self._pause_factor, self.fault, self._last_reason, self._logged_subject = 1.0, "", "", ""
+        self._is_stranded = self._asks_where_log_begins = False
         self._alone.end()
         self._owner.confirmed(confirm_offset)
 
@@ -206,7 +206,7 @@ class EpochLink(MasterLink[EpochReplica]):
         """See `ReplicaOwner`."""
         connection.replica.closed()
         has_no_end = connection.replica.is_comparing
-        self._is_doubted = has_no_end or isinstance(error, NothingInCommon)
+        self._asks_where_log_begins = has_no_end or isinstance(error, NothingInCommon)
         super().lost(connection, error, why)
 
     def _come_back(
@@ -256,9 +256,9 @@ class EpochLink(MasterLink[EpochReplica]):
         """
         self.fault = why
         self._connect_after(MENDED_SECONDS)
-        if about and about == self._stays_for:
+        if about and about == self._logged_subject:
             return
-        self._stays_for = about
+        self._logged_subject = about
         self.log.error(
             "this broker does not follow the master at {peer}: {error}",
             peer=self.master,

@@ -102,12 +102,14 @@ class LookBack:
 
     # The queue offset where a level begins
 
-    def is_settled(self, level: DelayLevel) -> bool:
+    def find_beginning(self, level: DelayLevel) -> bool:
         """
-        Find the queue offset where the level has to begin, which may be below the recorded one.
+        Search for the queue offset where the level begins, and set `level.offset` when it is found.
 
-        :returns: whether the level's `offset` is decided; if not, deliver nothing and ask again in
-            the next turn.
+        It may be below the offset that the progress file records. Each call looks at one message.
+
+        :returns: whether `level.offset` is set. If not, deliver nothing and call again in the next
+            turn.
         :raises StoreError: the disk refuses.
         """
         walk, queue = self._walks.get(level.number), self._queue(level)
@@ -115,10 +117,10 @@ class LookBack:
             return True
         offset = max(level.recorded - walk.below, queue.min_offset - 1)
         if offset >= queue.min_offset:
-            seen = self._look(self._copies, level, queue, offset)
-            if seen is None:
+            place = self._look(self._copies, level, queue, offset)
+            if place is None:
                 return False
-            if not self._is_over(walk, level, offset, seen):
+            if not self._note_copy(walk, level, offset, place):
                 return False
         elif not walk.places:
             walk.top = queue.min_offset
@@ -126,8 +128,8 @@ class LookBack:
         self._begin_at(level, queue, walk)
         return True
 
-    def _is_over(self, walk: _LevelSearch, level: DelayLevel, offset: int, place: int) -> bool:
-        """Note what a look found; return whether the search is over."""
+    def _note_copy(self, walk: _LevelSearch, level: DelayLevel, offset: int, place: int) -> bool:
+        """Note where the copy of a message is, if there is one; return whether the search is over."""
         if place > ABSENT:
             if not walk.places:
                 walk.top = offset + 1
@@ -193,7 +195,7 @@ class LookBack:
         Return whether a message was delivered before this start; None: not known yet, so ask again
         in the next turn.
 
-        :param offset: queue offset of the message; `is_settled` has returned True for the level.
+        :param offset: queue offset of the message; `find_beginning` has returned True for the level.
         :raises StoreError: the disk refuses.
         """
         if offset >= level.unsure_until or self._copies is None:

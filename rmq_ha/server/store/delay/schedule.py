@@ -247,7 +247,7 @@ class ScheduleMessageService:
 
         :returns: seconds until the next look; None if another event will wake the level.
         """
-        if not self._look_back.is_settled(level):
+        if not self._look_back.find_beginning(level):
             return 0.0
         queue = self._queue(level.number)
         level.offset = self._corrected(level.number, level.offset)

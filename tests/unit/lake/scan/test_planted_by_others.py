@@ -22,7 +22,7 @@ import pytest
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.scan.fleet.facts import replicas_in
-from rmq_ha.lake.scan.fleet.judging import BrokerVerdict, JudgingLimits, judge, seen_twice
+from rmq_ha.lake.scan.fleet.judging import BrokerVerdict, JudgingLimits, judge, scanned_twice
 from rmq_ha.lake.scan.replica.settings import Settings, StoreAt
 from rmq_ha.lake.scan.replica.verifying import verify
 from rmq_ha.ops.offsets.findings import Outcome
@@ -116,7 +116,7 @@ class Run:
 
     def verdicts(self) -> list[BrokerVerdict]:
         found = replicas_in(str(self.facts))
-        twice = seen_twice(found)
+        twice = scanned_twice(found)
         of_broker = [list(some) for _, some in groupby(found, key=lambda one: one.state.broker)]
         patience = JudgingLimits(0)
         return [judge(some, Limits(), patience, self.now + 1000, twice) for some in of_broker]

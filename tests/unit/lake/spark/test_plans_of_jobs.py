@@ -225,7 +225,7 @@ class Fleet:
         ]
         monkeypatch.setattr(fleet, "replicas_in", lambda directory: self.replicas)
         monkeypatch.setattr(fleet, "_row", self.row)
-        monkeypatch.setattr(fleet, "seen_twice", lambda replicas: ())
+        monkeypatch.setattr(fleet, "scanned_twice", lambda replicas: ())
 
     def row(
         self, replicas: Sequence[Any], patience: Any, now_ms: int, twice: Any

@@ -128,13 +128,13 @@ def test_white_addresses_are_asked_for_nothing() -> None:
 
 def test_what_only_administrators_may_is_theirs_by_signature_or_by_address() -> None:
     made, request = rules(), command(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-    assert made.administrator(request, "10.9.9.1") is None
-    grant = made.administrator(sign(request, ADMIN), "10.0.0.1")
+    assert made.check_administrator(request, "10.9.9.1") is None
+    grant = made.check_administrator(sign(request, ADMIN), "10.0.0.1")
     assert grant is not None
     assert grant.is_admin
     for asked in (request, sign(request, USER)):
         with pytest.raises(AccessRefused):
-            made.administrator(asked, "10.0.0.1")
+            made.check_administrator(asked, "10.0.0.1")
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -130,7 +130,7 @@ def settled(made: DelayedStore, number: int, recorded: int) -> DelayLevel:
     level = DelayLevel(number, store.delay_levels[number - 1], recorded)
     look_back = LookBack(store.queues, store.record_at, lambda level, unit: unit[2])
     look_back.begin([level], store.log.last_store_timestamp)
-    while not look_back.is_settled(level):
+    while not look_back.find_beginning(level):
         pass
     return level
 
@@ -165,7 +165,7 @@ def test_what_is_delivered_is_asked_for_no_more() -> None:
 
         look_back = LookBack(store.queues, noted, lambda level, unit: unit[2])
         look_back.begin([level], store.log.last_store_timestamp)
-        while not look_back.is_settled(level):
+        while not look_back.find_beginning(level):
             pass
         assert (level.unsure_until == 0) == (level.recorded == 10)
         look_back.reached(level, 9)
@@ -212,7 +212,7 @@ def test_steps_back_grow() -> None:
     look_back = LookBack(made.store.queues, made.store.record_at, lambda level, unit: unit[2])
     look_back.begin([level], made.store.log.last_store_timestamp)
     turns = 0
-    while not look_back.is_settled(level):
+    while not look_back.find_beginning(level):
         turns += 1
     assert level.offset == 0
     assert turns < 30
@@ -488,7 +488,7 @@ def looked_back(
     level = DelayLevel(1, store.delay_levels[0], recorded)
     look_back = LookBack(store.queues, record_at or store.record_at, lambda level, unit: unit[2])
     look_back.begin([level], store.log.last_store_timestamp)
-    while not look_back.is_settled(level):
+    while not look_back.find_beginning(level):
         pass
     return look_back, level
 
@@ -538,13 +538,13 @@ def test_after_the_end_nothing_is_asked_and_a_new_beginning_is_one() -> None:
     look_back, level = looked_back(made, 0)
     assert level.unsure_until == 4
     look_back.end()
-    assert look_back.is_settled(level)
+    assert look_back.find_beginning(level)
     assert look_back.is_delivered(level, 0, delayed(made, 1, 0)) is False
     made.store.put_message(message_of(delayed(made, 1, 2)))
     made.run(0.1)
     again = DelayLevel(1, level.delay_ms, 0)
     look_back.begin([again], made.store.log.last_store_timestamp)
-    while not look_back.is_settled(again):
+    while not look_back.find_beginning(again):
         pass
     found = []
     for offset in range(4):

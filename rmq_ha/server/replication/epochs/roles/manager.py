@@ -137,7 +137,7 @@ class ReplicasManager:
         self._step_at = self._beat_at = self._leader_at = 0.0
         self._is_registered = False
         self._wants_election = True
-        self._is_doubted = self._is_rumoured = False
+        self._doubts_own_lead = self._heard_of_election = False
         self._refused_with = 0
         self._uncertain_until = 0.0
         self._heard_before: float | None = None
@@ -208,7 +208,7 @@ class ReplicasManager:
                 code=ask.code,
                 error=error,
             )
-        if is_step and self._is_rumoured and self._busy is None:
+        if is_step and self._heard_of_election and self._busy is None:
             self._step_at = now
 
     def write_done(self, now: float) -> None:
@@ -243,13 +243,13 @@ class ReplicasManager:
         """
         if (header.master_epoch or 0) <= self.epoch:
             return
-        self._is_rumoured = True
+        self._heard_of_election = True
         if self._busy is None:
             self._step_at = now
 
     def propose(self, proposal: SyncStateSet, now: float) -> None:
         """Ask, as master, for a change of the set, unless an earlier change is under way."""
-        if self.role is not SetRole.MASTER or self._altering is not None or self._is_doubted:
+        if self.role is not SetRole.MASTER or self._altering is not None or self._doubts_own_lead:
             return
         if self.leader is None or self.identity is None:
             return
@@ -320,7 +320,7 @@ class ReplicasManager:
 
     def _step(self, now: float) -> None:
         """Ask the next question that is missing or due."""
-        self._is_rumoured = False
+        self._heard_of_election = False
         if self.leader is None or now >= self._leader_at:
             self._turn += 1
             address = self._settings.controllers[self._turn % len(self._settings.controllers)]
@@ -495,9 +495,9 @@ class ReplicasManager:
             self._is_registered = answer.code != ControllerResponseCode.METADATA_NOT_EXIST
             return
         header = decode_header(GetReplicaInfoResponse, answer.ext)
-        is_final = self._is_doubted and ask.sent >= self._uncertain_until
+        is_final = self._doubts_own_lead and ask.sent >= self._uncertain_until
         self._take_leader_answer(ask, header, decode_set(answer.body), now, is_final=is_final)
-        if self._is_doubted:
+        if self._doubts_own_lead:
             self._retry_later(now)
 
     def _altered(self, ask: AskController, answer: ControllerAnswer | None, now: float) -> None:
@@ -517,7 +517,7 @@ class ReplicasManager:
         if answer.code == ControllerResponseCode.NOT_LEADER:
             self.leader = None
         if answer.code in _REFUSALS:
-            self._is_doubted = True
+            self._doubts_own_lead = True
         else:
             self._uncertain_until = now + UNCERTAIN_SECONDS
         if self._busy is None:
@@ -546,7 +546,7 @@ class ReplicasManager:
         urgent.
         """
         self._step_at = now + self._settings.sync_broker_metadata_period / 1000
-        known = _LeadershipNews(
+        news = _LeadershipNews(
             header.master_epoch or 0,
             header.master_broker_id,
             header.master_address,
@@ -554,54 +554,54 @@ class ReplicasManager:
             is_final,
         )
         assert self.identity is not None
-        is_ours = known.master_id == self.identity.broker_id
-        self._learn(known, is_ours, now)
-        if is_ours and known.epoch == self.epoch and self.role is SetRole.MASTER:
+        is_ours = news.master_id == self.identity.broker_id
+        self._learn(news, is_ours, now)
+        if is_ours and news.epoch == self.epoch and self.role is SetRole.MASTER:
             self._lease.confirmed(ask.address, self._heard_before, now)
 
-    def _learn(self, known: _LeadershipNews, is_ours: bool, now: float) -> None:
+    def _learn(self, news: _LeadershipNews, is_ours: bool, now: float) -> None:
         """Take a controller's news of the leadership; older news are ignored."""
-        if known.epoch < self.epoch:
+        if news.epoch < self.epoch:
             return
-        if known.epoch == self.epoch and self.role is not SetRole.NONE:
-            self._learn_same_epoch(known, is_ours)
+        if news.epoch == self.epoch and self.role is not SetRole.NONE:
+            self._learn_same_epoch(news, is_ours)
             return
-        self.is_standing_back = is_ours and known.epoch <= self._crashed_in
+        self.is_standing_back = is_ours and news.epoch <= self._crashed_in
         if self.is_standing_back:
-            self._stand_back(known, now)
+            self._stand_back(news, now)
             return
-        if known.master_id is None or known.master_address is None:
-            self._orphaned(known, now)
+        if news.master_id is None or news.master_address is None:
+            self._orphaned(news, now)
             return
-        self.epoch = known.epoch
+        self.epoch = news.epoch
         self.awaited = ()
-        self._wants_election = self._is_doubted = False
+        self._wants_election = self._doubts_own_lead = False
         self._altering = None
-        self._master_address = known.master_address
+        self._master_address = news.master_address
         self._lease.reset()
         if is_ours:
             self.role = SetRole.MASTER
-            self._outbox.append(Lead(known.epoch, known.members))
+            self._outbox.append(Lead(news.epoch, news.members))
             self._beat(now)
         else:
             self.role = SetRole.SLAVE
-            self._outbox.append(Follow(known.master_id, known.master_address, known.epoch))
+            self._outbox.append(Follow(news.master_id, news.master_address, news.epoch))
 
-    def _learn_same_epoch(self, known: _LeadershipNews, is_ours: bool) -> None:
+    def _learn_same_epoch(self, news: _LeadershipNews, is_ours: bool) -> None:
         if is_ours and self.role is SetRole.MASTER:
-            if known.is_final:
-                self._is_doubted = False
+            if news.is_final:
+                self._doubts_own_lead = False
             lacks_heartbeat = self._refused_with == ControllerResponseCode.BROKER_NOT_ALIVE
-            self._outbox.append(Adopt(known.members, known.is_final, lacks_heartbeat))
+            self._outbox.append(Adopt(news.members, news.is_final, lacks_heartbeat))
             return
-        address = known.master_address
-        if is_ours or self.role is not SetRole.SLAVE or known.master_id is None:
+        address = news.master_address
+        if is_ours or self.role is not SetRole.SLAVE or news.master_id is None:
             return
         if address is not None and address != self._master_address:
             self._master_address = address
-            self._outbox.append(Follow(known.master_id, address, known.epoch))
+            self._outbox.append(Follow(news.master_id, address, news.epoch))
 
-    def _stand_back(self, known: _LeadershipNews, now: float) -> None:
+    def _stand_back(self, news: _LeadershipNews, now: float) -> None:
         """
         Let the epoch end in which this broker crashed as master.
 
@@ -610,22 +610,22 @@ class ReplicasManager:
         offsets. Differs from 5.3.3 on purpose, which goes on in the epoch.
         """
         self._retry_later(now)
-        if known.epoch > self.epoch:
-            self.epoch = known.epoch
+        if news.epoch > self.epoch:
+            self.epoch = news.epoch
             self.log.warn(
                 "this broker was the master of epoch {epoch} when it crashed, and may have lost "
                 "what others have: it says nothing until the controllers take it for dead, and "
                 "another one, or itself anew, is elected",
-                epoch=known.epoch,
+                epoch=news.epoch,
             )
 
-    def _orphaned(self, known: _LeadershipNews, now: float) -> None:
+    def _orphaned(self, news: _LeadershipNews, now: float) -> None:
         """Take note that nobody leads; a former master has been deposed (14.1)."""
-        self.awaited = known.members.members
+        self.awaited = news.members.members
         if self.role is SetRole.MASTER:
             self.role = SetRole.NONE
             self._outbox.append(
-                StepDown(f"epoch {known.epoch} has no master, and ours was {self.epoch}")
+                StepDown(f"epoch {news.epoch} has no master, and ours was {self.epoch}")
             )
         self._wants_election = True
         if self._may_stand():

@@ -42,7 +42,7 @@ def filled(share: float) -> Fleet:
 def test_a_disk_that_is_nearly_full() -> None:
     """Messages go before their time; with a larger disk that is over, and told still."""
     fleet = filled(0.87)
-    assert "87 % full, 85 allowed" in fleet.finds("disk-cleans")
+    assert "87 % full, and diskSpaceCleanForciblyRatio is 85 %" in fleet.finds("disk-cleans")
     fleet.hosts["a"].disk.capacity = 1 << 40
     fleet.is_well()
 

@@ -467,7 +467,7 @@ def test_the_end_is_not_told_while_something_is_held_back() -> None:
     feed = make_feed(log, BrokerRole.SYNC_MASTER, limit=600)
     feed.receive_data(greeting_of(log, 1900), 0.0)
     assert drain(feed, 0.0) == [(1900, 600), (2500, 500), (3000, 0), (3000, 0)]
-    feed._beats_left = 2
+    feed._end_beats_to_send = 2
     log.put(b"x" * 10)
     assert drain(feed, 0.05) == []
     assert drain(feed, 0.2) == [(3000, 10), (3010, 0), (3010, 0)]
