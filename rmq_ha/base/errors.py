@@ -40,7 +40,7 @@ class ProtocolViolation(RmqHaError):
 
 
 class ReplicationError(RmqHaError):
-    """The other end of a replication connection broke its rules; the shell closes it."""
+    """The other end broke a rule of replication, so this end closes the connection."""
 
 
 class SlaveSilent(ReplicationError):
@@ -96,9 +96,9 @@ class StrandedLog(DivergedLog):
 
     def __init__(self, end: int, begins: int, length: int) -> None:
         super().__init__(
-            f"our log ends at {end}, and the master's first file begins at {begins}: it has "
-            "deleted the messages in between, as this slave was away for longer than the master "
-            "keeps messages (fileReservedTime) or has room for"
+            f"this slave's log ends at {end}, and the master's first file begins at {begins}: the "
+            "master has deleted the messages in between, as the slave was away for longer than it "
+            "keeps messages (fileReservedTime) or has room for them"
         )
         self.end = end
         self.begins = begins

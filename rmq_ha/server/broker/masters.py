@@ -54,9 +54,9 @@ class TrustedMasters:
         if address != self._told:
             self._told = address
             self.log.error(
-                "{named_by} says that our master is at {address}, which is not in "
-                "haTrustedMasters={trusted}: it is neither followed nor asked. Add it there if it "
-                "is ours; if not, somebody registers at {named_by} in its name",
+                "{named_by} says that this broker's master is at {address}, which is not in "
+                "haTrustedMasters={trusted}: it is neither followed nor asked. Add the address if "
+                "it is the master's; if not, somebody registers at {named_by} in its name",
                 named_by=named_by,
                 address=address,
                 trusted=self._trusted.text,

@@ -38,7 +38,9 @@ class _Guard(Protocol):
         self.inner: IProtocol | None = None
 
     def _wait(self, seconds: float) -> None:
-        """Wait anew: the rest of an earlier wait does not count any more."""
+        """
+        Start the timer anew: `_on_time` is called after so many seconds, and no earlier wait ends.
+        """
         end = self._clock.seconds() + seconds
         self._timer = rearm(self._clock, self._timer, None, self._on_time)
         self._timer = rearm(self._clock, self._timer, end, self._on_time)

@@ -37,7 +37,8 @@ class FeedBase:
 
     :ivar requested: the physical offset in the first report; None: no report has come.
     :ivar sent: end of the bytes that were sent; the next frame starts here.
-    :ivar has_sent_all: see `FeedCore`. The slave can then be sent all that it needs.
+    :ivar has_sent_all: whether another call of `next_frame` at the same time would return nothing,
+        because the slave was sent the whole log.
     :ivar acked: physical offset up to which the slave says that it holds the log.
     """
 
@@ -55,7 +56,7 @@ class FeedBase:
 
     @property
     def broker_id(self) -> int | None:
-        """Return the id of the slave in its set; None: it has told none."""
+        """Return the id of the slave in its set; None: the slave has not told its id."""
         return None
 
     @property

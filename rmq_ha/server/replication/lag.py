@@ -70,7 +70,8 @@ class AppendTimes:
 
     def _keep(self, share: float, now: float) -> None:
         """
-        Drop samples, beginning with the newest: one stays if the next kept one is too far from it.
+        Drop samples, beginning with the newest: a sample stays if the next newer one that stays is
+        too far from it.
         """
         offsets, times = [self._offsets[-1]], [self._times[-1]]
         pairs = zip(reversed(self._offsets[:-1]), reversed(self._times[:-1]), strict=True)

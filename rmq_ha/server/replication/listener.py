@@ -23,9 +23,10 @@ F = TypeVar("F", bound=Any)
 
 class _OpenSockets:
     """
-    Counts a master's open sockets. A connection that counts no more stays open for a moment.
+    Counts a master's open sockets. The socket of a closed connection stays open for a moment, until
+    its last bytes are sent.
 
-    A service has stopped when all sockets are closed; until then their timers could still fire.
+    A service waits at its stop until all sockets are closed, because their timers could still fire.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class _OpenSockets:
                 closed.callback(None)
 
     async def wait(self) -> None:
-        """Wait until all sockets are closed; call it only when nobody is let in any more."""
+        """Wait until all sockets are closed; call it only after the port is closed."""
         if self._count:
             closed: Deferred[None] = Deferred()
             self._waiting.append(closed)
@@ -55,12 +56,13 @@ class ReplicationListener(Factory, Generic[F]):
     Listens on listenPort + 1 and makes a feed for each slave that passes the entrance.
 
     :param make_feed: makes the dialect's feed for one slave.
-    :param owner: hears of the connections; its `slave_left` takes them out of `connections`.
+    :param owner: is called for each event of a connection; its `slave_left` removes the connection
+        from `connections`.
     :param is_open: returns whether this broker feeds slaves at all at the moment.
     :ivar tls: decides who may connect, and how a slave's link connects.
     :ivar secrets: the secrets that both ends may have to prove.
     :ivar entrance: checks each new connection.
-    :ivar connections: the connections that count, the oldest first.
+    :ivar connections: the connections whose slaves have not left, the oldest first.
     :ivar times: when the log grew; note the log's end there once a turn.
     """
 
@@ -136,7 +138,7 @@ class ReplicationListener(Factory, Generic[F]):
             connection.close(why)
 
     async def wait_closed(self) -> None:
-        """Wait until every socket is closed; call it only when nobody is let in any more."""
+        """Wait until every socket is closed; call it only after the port is closed."""
         await self._sockets.wait()
 
     def statistics(self) -> list[SlaveStatistics]:

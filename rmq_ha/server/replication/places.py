@@ -29,11 +29,11 @@ records.
 
 class LastRecord(NamedTuple):
     """
-    Records side by side, up to a certain offset.
+    The last whole record in front of a certain offset.
 
     :ivar last: start of the last whole record.
-    :ivar end: end of that record; it is before the certain offset if the next record was cut off
-        there.
+    :ivar end: end of that record; it is below the certain offset if that offset lies within the
+        next record.
     """
 
     last: int
@@ -77,7 +77,7 @@ def record_size(data: bytes | bytearray, position: int, physical_offset: int, ro
 
     :param physical_offset: physical offset of `position`.
     :param room: number of bytes from there to the end of the file.
-    :returns: 0 if neither is there; -1 if the head is cut off.
+    :returns: 0 if neither a record nor a blank is there; -1 if the head is cut off.
     """
     if position + BLANK_SIZE > len(data):
         return -1
@@ -95,8 +95,8 @@ def chain_to(log: LogBytes, low: int, end: int) -> LastRecord | None:
     """
     Find the records that lead up to `end`, from as early as possible.
 
-    Bytes that look like a record within a message's body do not lead there, unless somebody made
-    them so.
+    Bytes in a message's body that look like a record are not found, since no records lead from them
+    to `end`. Only bytes made for that purpose could pass.
 
     :param low: offset at which the search begins at the earliest.
     :returns: None if no whole record leads there.
@@ -112,10 +112,10 @@ def chain_to(log: LogBytes, low: int, end: int) -> LastRecord | None:
 
 def whole_records_end(log: LogBytes, place: int) -> int | None:
     """
-    Return the end of the last whole record, if that is `place` or the log's end.
+    Return the offset where the log's whole records end: `place`, or the log's end if that is lower.
 
-    All records before `place` must be whole, and only a piece of a record may follow: the part of a
-    frame that a killed master had sent.
+    The caller knows that all records before `place` are whole. Only a piece of a record may follow:
+    the part of a frame that a killed master had sent.
 
     :returns: None if whole records, or other bytes, follow on `place`.
     :raises StoreError: the disk cannot read the log.

@@ -34,7 +34,9 @@ TLS_HELLO = b"\x16\x03"
 SPEAKS_TLS = "it speaks TLS, and tls.ha.mode=disabled"
 
 FRAMES_PER_TURN = 4
-"""Number of frames after which a feed lets others have their turn."""
+"""
+Number of frames that a feed sends in one turn of the reactor, so that other connections are served.
+"""
 
 CLOSE_SECONDS = 1.0
 """How long a closed connection may take to send its last bytes, in seconds."""
@@ -132,7 +134,10 @@ class _TimedConnection(Protocol):
         self._last_turn = LastTurn()
 
     def _see_to_timer(self, deadline: float | None) -> None:
-        """Have the timer fire at a deadline, or earlier; `_due` is later or invalid."""
+        """
+        Set the timer to a deadline, if `_due`, the time of the running timer, is later or there is
+        none.
+        """
         self._timer = rearm(self._clock, self._timer, deadline, self._on_time)
         self._due = inf if deadline is None else deadline
 
@@ -156,7 +161,7 @@ class FeedOwner(Interface):
 
     def slave_left(self, connection: Any, error: ReplicationError | None, why: str) -> None:
         """
-        The connection counts no more; this is called once.
+        The connection was closed or lost; this is called once for each connection.
 
         :param error: the error for which this end closed the connection; None: no error of the
             slave.
@@ -168,12 +173,12 @@ class FeedProtocol(_TimedConnection, Generic[F]):
     """
     The master's end of a connection, around its core.
 
-    It is a push producer, since the transport writes eagerly: the transport asks for a pause as
-    soon as a frame cannot be sent at once. So a slow slave slows only itself.
+    It is a push producer: the transport asks for a pause as soon as it cannot send a frame at once.
+    So a slow slave does not make this broker keep bytes for it.
 
     :param closed: called when the socket is closed, which may be after the owner was told.
     :ivar peer: `host:port` of the slave.
-    :ivar is_open: whether the connection still counts.
+    :ivar is_open: whether neither end has closed the connection.
     """
 
     log = Logger()
@@ -257,7 +262,7 @@ class FeedProtocol(_TimedConnection, Generic[F]):
         Close the connection and log the fault in full, since this broker's own disk is at fault.
         """
         self.log.failure("cannot read the log for slave {peer}", peer=self.peer)
-        self.close(f"our log cannot be read: {error}")
+        self.close(f"this broker's log cannot be read: {error}")
 
     def _on_time(self) -> None:
         self._due = inf

@@ -1,4 +1,4 @@
-"""Decides whether a slave gives its store up and copies all of its master's log anew.
+"""Decides whether a slave may give its store up and copy its master's whole log.
 
 Spec: ha.md, section 9; controller.md, chapter 14, hazard 14.
 """

@@ -1,7 +1,8 @@
 """The shared secret (`haSecret`), and how two rmq-ha ends prove to each other that they know it.
 
 The master's bytes look like transfer frames at impossible offsets. So a slave that does not know
-this exchange leaves, and its log says why. Nobody sends anything else before the exchange is over.
+this exchange closes the connection, and its log says why. Nobody sends anything else before the
+exchange is over.
 
 ===============  ==========================================================
 master to slave  int64 CHALLENGE, int32 32, its nonce (32 bytes)
@@ -64,7 +65,7 @@ class MasterProof:
         """
         self._data += data
         if self._data[:8] != PROOF.to_bytes(8, "big", signed=True)[: len(self._data)]:
-            raise ReplicationError("it does not answer the challenge: it needs our haSecret")
+            raise ReplicationError("it does not answer the challenge: it needs this broker's haSecret")
         if len(self._data) < _TO_MASTER.size:
             return b""
         if len(self._data) > _TO_MASTER.size:

@@ -9,7 +9,7 @@ from rmq_ha.server.store.journal_statistics import JournalStatistics
 STRANDED = "stranded"
 """Stage of a slave that needs bytes which its master has deleted; also the state of its link."""
 FOLLOWING = "following"
-"""State of a link whose slave appends what its master sends."""
+"""State of a link whose slave appends the bytes that its master sends."""
 _MOST_SLAVES = 100
 
 
@@ -24,7 +24,8 @@ class SlaveStatistics:
     :ivar acked: physical offset up to which the slave says that it holds the log.
     :ivar lag: bytes of the log that the slave has not acknowledged.
     :ivar lag_seconds: seconds for which the log has been longer than `acked`.
-    :ivar broker_id: id of the slave in its set; None: it has said none, as in a pair.
+    :ivar broker_id: id of the slave in its set; None: the slave has not told it. Slaves of a pair
+        never do.
     """
 
     address: str
@@ -80,8 +81,8 @@ class MasterStatistics:
     @classmethod
     def from_replication(cls, told: Mapping[str, Any]) -> "MasterStatistics | None":
         """
-        Make statistics from the JSON in which a broker tells `rmqha-admin` of its replication;
-        None: it tells of no master.
+        Make statistics from the JSON with which a broker answers `rmqha-admin`; None: the answer
+        names no master.
 
         :param told: the whole object; facts that are missing in its member `master` keep their
             defaults.
@@ -109,12 +110,15 @@ class ReplicationStatistics(JournalStatistics):
     :ivar slaves: connections to the replication port.
     :ivar master: None: this broker follows nobody and shall follow nobody.
     :ivar verified: slaves whose checksum was equal to that of this log.
-    :ivar different: slaves whose checksum was another one.
+    :ivar different: slaves whose checksum differed from that of this log.
     :ivar within_record: slaves that began in the middle of a record of this log.
-    :ivar refused_ahead: machines of slaves that were refused, as their logs were longer.
-    :ivar turned_away: connections that had to leave because of `haMaxSlaves`.
+    :ivar refused_ahead: machines of slaves that were refused because their logs were longer than
+        this one.
+    :ivar turned_away: number of connections that were closed because there were more than
+        `haMaxSlaves`.
     :ivar unacknowledged: bytes that no slave has acknowledged since the start; None: no slave came.
-    :ivar unacknowledged_seconds: seconds for which the log has been longer than that.
+    :ivar unacknowledged_seconds: seconds for which the log has had bytes that no slave
+        acknowledged.
     """
 
     replicated_offset: int = 0
@@ -130,7 +134,7 @@ class ReplicationStatistics(JournalStatistics):
 
     @property
     def follows_master(self) -> bool:
-        """This broker is a slave that appends what its master sends."""
+        """Whether this broker is a slave that appends the bytes that its master sends."""
         return self.master is not None and self.master.is_followed
 
     @property
@@ -161,12 +165,14 @@ class SetStatistics(ReplicationStatistics):
     """
     The facts of a broker in controller mode.
 
-    :ivar broker_id: as the controllers gave it; None: not yet.
+    :ivar broker_id: the id that the controllers gave this broker; None: they have not given one
+        yet.
     :ivar epoch: the newest epoch in the log; -1: the log has none.
-    :ivar leads: this broker is the elected master.
-    :ivar has_lease: nobody else can have been elected.
+    :ivar leads: whether this broker is the elected master.
+    :ivar has_lease: whether no other broker can have been elected.
     :ivar elections: number of role changes since the start.
-    :ivar in_sync: ids of the set, as the controllers have it; empty: this broker does not lead.
+    :ivar in_sync: ids of the brokers in the sync state set that the controllers have; empty: this
+        broker does not lead.
     :ivar confirm_offset: physical offset up to which the log may be read.
     :ivar unconfirmed: bytes of the log that may not be read yet.
     :ivar stranded_ids: ids of the slaves that need bytes which this master has deleted.

@@ -31,8 +31,10 @@ def status_without_waiting(
 
 
 _WaitingOffset = tuple[int, float, W, int]
-"""Of one waiter: offset, deadline, the waiter, and the start of its bytes. A class would take two
-calls more for each run of puts."""
+"""
+The offset and the deadline of one waiter, the waiter, and the start of its bytes. A class instead
+of a tuple would cost two more calls for each run of puts.
+"""
 
 
 class GroupTransfer(Generic[W]):
@@ -40,8 +42,9 @@ class GroupTransfer(Generic[W]):
     The waiters for offsets, each with a deadline.
 
     Offsets and deadlines both rise with time, so one queue serves all and its head is always the
-    next. An entry that comes out of order (slaveTimeout was lowered while others wait) is inserted
-    by its offset. From then on deadlines are searched for until the queue is empty again.
+    next. If slaveTimeout is lowered while puts wait, a new entry has an earlier deadline than
+    entries before it. From then on the next deadline is searched for in the whole queue, until the
+    queue is empty.
     """
 
     def __init__(self) -> None:
@@ -92,7 +95,8 @@ class GroupTransfer(Generic[W]):
 
     def take_kept(self, is_kept: Callable[[int], bool]) -> list[W]:
         """
-        Return the waiters whose bytes are kept, where more than one slave decides that.
+        Return the waiters whose bytes are kept. It is for controller mode, where several slaves
+        decide that.
 
         :param is_kept: whether enough brokers hold the log up to an offset.
         """

@@ -53,7 +53,8 @@ class StartSearch:
 
     def go_back(self, start: int) -> bool:
         """
-        Let the next connection compare from further back: nothing equal was found from `start` on.
+        Let the next connection compare from further back, since no equal record was found from
+        `start` on.
 
         :returns: whether this slave's log has anything before `start`.
         """
@@ -124,7 +125,8 @@ class LogComparison:
 
         :returns: the bytes after the end of this slave's log.
         :raises DivergedTail: the master has another record at `place`.
-        :raises NothingInCommon: the same, and no whole record before `place` was equal.
+        :raises NothingInCommon: the master has another record at `place`, and no whole record
+            before it was equal.
         :raises DamagedMaster: the master's bytes at `place` are no record.
         :raises StoreError: the disk cannot read this slave's log.
         """
@@ -138,7 +140,7 @@ class LogComparison:
             self.place += len(own)
             rest = body[len(own) :]
             if rest and not self.is_done:
-                raise NothingInCommon(self.start, f"our log has nothing at {self.place}")
+                raise NothingInCommon(self.start, f"this slave's log has nothing at {self.place}")
             return rest
         pairs = zip(own, body, strict=False)
         same = next(at for at, (ours, theirs) in enumerate(pairs) if ours != theirs)
@@ -164,7 +166,8 @@ class LogComparison:
         Take a heartbeat. A master may send one before data, but not two.
 
         :raises DivergedTail: the master has nothing at `place`, where this slave has something.
-        :raises NothingInCommon: the same, and no whole record before `place` was equal either.
+        :raises NothingInCommon: the master has nothing at `place`, and no whole record before it
+            was equal.
         """
         self._beats += 1
         self._quiet_since = now
@@ -173,7 +176,7 @@ class LogComparison:
             raise DivergedTail(end, f"the master's log ends at {self.place}, before ours")
 
     def deadline(self) -> float | None:
-        """Return when to call `on_time`, in seconds; None: no need."""
+        """Return when to call `on_time`, in seconds; None: it need not be called."""
         nothing_yet = self._beats == 1 and self.place == self.start
         if not nothing_yet or self._quiet_since is None:
             return None
@@ -189,12 +192,12 @@ class LogComparison:
         """
         Return the start of the record that holds `place`, if a whole record before it is equal.
 
-        :raises NothingInCommon: none is.
+        :raises NothingInCommon: no whole record before `place` is equal.
         """
         chain = chain_to(self._log, begins_at(self.start), self.place)
         if chain is None:
             raise NothingInCommon(
-                self.start, f"the master has something else than we from {self.place} on"
+                self.start, f"the master's log differs from this slave's from {self.place} on"
             )
         return chain.end
 
@@ -208,10 +211,10 @@ class LogComparison:
         if size < 0 or (size > len(theirs) and not _is_blank(theirs)):
             return
         if size and (_is_blank(theirs) or _is_record(theirs)):
-            raise DivergedTail(cut, f"from {cut} on the master's log is another than ours")
+            raise DivergedTail(cut, f"from {cut} on the master's log differs from this slave's")
         raise DamagedMaster(
-            f"at {cut} the master sends what is no whole record, and we have something else: our "
-            "copy is kept, nothing is taken; look at the master's disk"
+            f"at {cut} the master sends bytes that are no whole record, and this slave has other "
+            "bytes there: the slave keeps its copy; look at the master's disk"
         )
 
 

@@ -49,7 +49,10 @@ class Common(Enum):
     """The relation between a slave's log and this broker's, as far as it is known."""
 
     UNKNOWN = "unknown"
-    """The slave told nothing of its log, or the bytes that it told of are deleted here."""
+    """
+    The slave sent no checksum of its log, or this broker has deleted the bytes that the checksum
+    covers.
+    """
     VERIFIED = "verified"
     """The checksum that the slave sent for the bytes before its first report is right."""
     DIFFERENT = "different"
@@ -74,11 +77,12 @@ class Feed(FeedBase):
     taken bytes that were sent here.
 
     A slave of rmq-ha greets with a checksum (`greeting`). If the checksum is right, the slave is
-    believed. If it is wrong, or the slave is ahead, the log is sent from before that place, so that
-    the slave finds where the two logs part. Two heartbeats at the end of this log tell the slave at
-    once that there is no more. If the slave needs deleted bytes, the first heartbeat tells where
-    this log begins and the second where it ends. A broker that is itself a slave sends no slave
-    bytes to compare with: that slave would set aside messages that only it may have.
+    believed. If it is wrong, or the slave's log is longer, the log is sent from an earlier offset
+    on, so that the slave finds where the two logs differ first. Two heartbeats at the end of this
+    log tell the slave at once that the log ends there. If the slave needs deleted bytes, the first
+    heartbeat tells where this log begins and the second where it ends. A broker that is itself a
+    slave sends no other slave bytes for comparison: that slave might set aside messages that no
+    other broker has.
 
     While a frame that held all new bytes is unacknowledged, a master gathers the next puts, up to a
     full frame, and sends them at the acknowledgement (group commit): a frame costs both ends more
@@ -146,7 +150,7 @@ class Feed(FeedBase):
         """
         Take bytes that the slave sent.
 
-        Only a whole report is a sign of life; no slave sends single bytes now and then.
+        Only a whole report counts as a sign of life, since every slave sends a report at once.
 
         :returns: whether the bytes completed a report.
         :raises ReplicationError: a report that cannot be true.
@@ -252,9 +256,9 @@ class Feed(FeedBase):
             self.base = place - window
         elif self._store.broker_role is BrokerRole.SLAVE:
             raise ReplicationError(
-                f"the slave has {place}, and we have not the same below it, up to {end}; but this "
-                "broker is a slave, too, and what it lacks proves nothing: a slave sets its tail "
-                "aside for a master only"
+                f"the slave's log ends at {place}, and differs from this broker's, which ends at "
+                f"{end}. This broker is a slave, too, so the difference proves nothing: a slave "
+                "sets its tail aside for a master only"
             )
         else:
             self.common = Common.DIFFERENT
@@ -305,14 +309,18 @@ class Feed(FeedBase):
 
     def _stranded_beat(self, now: float) -> bytes:
         """
-        Tell a rmq-ha slave with two heartbeats where this broker's log begins and where it ends.
+        Return the first heartbeat, which tells a rmq-ha slave where this broker's log begins, or
+        the second, which tells where it ends.
         """
         self._end_beats_to_send -= 1
         self._last_write = now
         return encode_frame(int(self._log.min_offset if self._end_beats_to_send else self._log.max_offset))
 
     def _end_beat(self, now: float) -> bytes:
-        """Tell a slave that compares, with a heartbeat, that this broker's log ends here."""
+        """
+        Return a heartbeat that tells a comparing slave where this broker's log ends; empty: more of
+        the log has to be sent first.
+        """
         if self.sent != self._log.max_offset:
             return b""
         self._end_beats_to_send -= 1
@@ -323,7 +331,8 @@ class Feed(FeedBase):
         """
         See `FeedBase.on_time`.
 
-        :raises AheadOfMaster: the too large first report has not turned out to be a greeting.
+        :raises AheadOfMaster: the first report was larger than this log, and no greeting followed
+            it in time.
         """
         if self._doubt is not None and now >= self._doubted_until:
             raise self._doubt

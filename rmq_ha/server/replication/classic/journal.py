@@ -24,7 +24,7 @@ class ClassicJournal(LocalJournal):
     SYNC_MASTER, by a slave.
 
     :param log: a commit log to use instead of the one in the configured directories.
-    :ivar service: feeds slaves, or follows the master.
+    :ivar service: sends the log to slaves, or follows the master.
     :raises ConfigurationError: the configuration wants another journal, or cannot be served.
     """
 

@@ -57,7 +57,7 @@ REJOIN_SECONDS = (0.05, 0.3)
 
 
 class LinkFault(Enum):
-    """The reason why a slave stays away from its master until somebody mends it."""
+    """The fault for which a slave does not follow its master until somebody mends it."""
 
     DIVERGED = "diverged"
     UNREADABLE = "unreadable"
@@ -109,9 +109,9 @@ class ClassicLink(MasterLink[ClassicReplica]):
     There is one connection at a time; a changed address takes effect at the next connect. A
     repeated reason for the end of a connection is logged once.
 
-    Where this slave's log and the master's part, the slave's tail is set aside and fetched anew.
-    In three cases the link stays away from the master and tells so (`fault`): the two logs have
-    nothing in common; or the slave's log cannot be read although the master has the same bytes; or
+    Where this slave's log and the master's part, the slave's tail is set aside and fetched anew. In
+    three cases the slave does not follow the master, and `fault` says why. The two logs have
+    nothing in common. Or the slave's log cannot be read although the master has the same bytes. Or
     the master has deleted the bytes that follow on the slave's log, and the slave may not set all
     of its log aside.
 
@@ -148,7 +148,10 @@ class ClassicLink(MasterLink[ClassicReplica]):
 
     @property
     def state(self) -> str:
-        """Return for operators: a fault, the connection's stage, or why there is none."""
+        """
+        Return for operators the fault, the stage of the connection, or the reason why there is no
+        connection.
+        """
         if self.fault is not None:
             return self.fault.value
         return self.connection.replica.stage.value if self.connection else self._state
@@ -311,9 +314,9 @@ class ClassicLink(MasterLink[ClassicReplica]):
             seconds = RETRY_SECONDS
         elif error is None and holds_nothing(self._commit_log) and self._commit_log.max_offset:
             why = (
-                f"{why}, and sent us nothing; our log holds no message and begins at "
-                f"{self._commit_log.max_offset}, which the master's may not reach. Were files of "
-                "it lost? Move commitlog, consumequeue, index and checkpoint away, and start again"
+                f"{why}, and sent nothing; this slave's log holds no message and begins at "
+                f"{self._commit_log.max_offset}, and the master's may end before. Were files of it "
+                "lost? Move commitlog, consumequeue, index and checkpoint away, and start again"
             )
             self._stay_away(LinkFault.DIVERGED, why)
             seconds = RETRY_SECONDS
@@ -334,10 +337,10 @@ class ClassicLink(MasterLink[ClassicReplica]):
             return
         low = self._commit_log.min_offset
         why = (
-            f"{error}; our log and the master's have nothing in common, down to our first byte at "
-            f"{low}. Is it another broker's store, or does the master's log begin behind it? Our "
-            "log is left as it is; to follow this master, move commitlog, consumequeue and index "
-            "away"
+            f"{error}; this slave's log and the master's have nothing in common, down to the "
+            f"slave's first byte at {low}. Is it another broker's store, or does the master's log "
+            "begin behind it? This slave's log is left as it is; to follow this master, move "
+            "commitlog, consumequeue and index away"
         )
         self._stay_away(LinkFault.DIVERGED, why)
         self._tell(why)
@@ -352,9 +355,10 @@ class ClassicLink(MasterLink[ClassicReplica]):
         set_aside = self.tail.set_aside
         if set_aside is None or not self._configuration.ours.ha_set_aside_diverged_tail:
             why = (
-                f"{error}; what we hold from {error.end} on stays (haSetAsideDivergedTail=false), "
-                "and we stay away: promote this broker if its data are the better ones, else move "
-                "commitlog, consumequeue and index away, or set haSetAsideDivergedTail=true"
+                f"{error}; this slave keeps its log from {error.end} on, since "
+                "haSetAsideDivergedTail=false, and does not follow the master: promote this broker "
+                "if its data are the better ones, else move commitlog, consumequeue and index "
+                "away, or set haSetAsideDivergedTail=true"
             )
             self._stay_away(LinkFault.DIVERGED, why)
             self._tell(why)
@@ -362,8 +366,8 @@ class ClassicLink(MasterLink[ClassicReplica]):
             return
         self._state = "setting aside"
         self.log.warn(
-            "{error}: what we hold from {physical_offset} to {end} is set aside, and fetched anew "
-            "from the master at {peer}",
+            "{error}: this slave's log from {physical_offset} to {end} is set aside, and fetched "
+            "anew from the master at {peer}",
             error=error,
             physical_offset=error.end,
             end=self._commit_log.max_offset,
@@ -396,7 +400,7 @@ class ClassicLink(MasterLink[ClassicReplica]):
 
     def _begin_at(self, _: object, physical_offset: int) -> None:
         """
-        Let the empty log begin at an offset. A log without one would get only the master's last
+        Let the empty log begin at an offset. Otherwise the slave would get only the master's last
         file, as in 4.9.
         """
         self._commit_log.append_raw(physical_offset, b"")
@@ -414,7 +418,7 @@ class ClassicLink(MasterLink[ClassicReplica]):
             return
         why = f"what the master does not have cannot be set aside: {failure.getErrorMessage()}"
         if not isinstance(failure.value, StoreError | OSError):
-            self.log.failure("setting the end of our log aside", failure)
+            self.log.failure("setting the end of this slave's log aside", failure)
         self._stay_away(LinkFault.DIVERGED, why)
         self._tell(why)
         self._connect_after(RETRY_SECONDS)

@@ -15,12 +15,13 @@ MOST_HOSTS = 256
 
 class RefusedSlaves:
     """
-    By machine, the largest first report that is accepted from a slave that was once ahead of this
-    broker.
+    Remembers the machines whose slaves had longer logs than this broker, and the largest first
+    report that is accepted from each.
 
     A larger report stays refused even when this broker's log outgrows it: the slave would be fed
     from the middle of bytes that are not this broker's. A rmq-ha slave that proves its log is not
-    concerned. The memory lasts for this run; the oldest entry goes when there are MOST_HOSTS.
+    concerned. The memory lasts for this run; the oldest entry is forgotten when there are more than
+    MOST_HOSTS.
     """
 
     def __init__(self) -> None:
@@ -49,8 +50,8 @@ class RefusedSlaves:
 
 class SentTo:
     """
-    By machine, the offset up to which it was sent the log in this run; at most MOST_HOSTS, the
-    oldest goes.
+    Remembers for at most MOST_HOSTS machines up to which offset they were sent the log in this run.
+    If there are more, the oldest is forgotten.
     """
 
     def __init__(self) -> None:
@@ -85,9 +86,9 @@ def whom_to_turn_away(connections: Sequence[F], most: int) -> F | None:
     """
     Return the connection that has to leave now that one more has come; None: all may stay.
 
-    Of the machines with the most connections, the oldest connection that never reported leaves, or
-    else the newest one. So nobody who opens many connections keeps out a slave that comes with one.
-    The newest may still report.
+    Only machines with the most connections lose one: the oldest connection that never reported, or
+    else the newest one. So a machine that opens many connections cannot keep out a slave that opens
+    one.
 
     :param connections: oldest first; the last one has just come.
     :param most: the number of connections that may stay.

@@ -18,8 +18,8 @@ from rmq_ha.server.store.log.journal_log import CopiedLog
 
 _MUCH = 1 << 17
 """
-Size of a chunk, in bytes, from which on pieces are appended one by one without a copy; such chunks
-come while a slave catches up.
+The pieces of a chunk that has at least this many bytes are appended one by one, without a copy.
+Such chunks come while a slave catches up.
 """
 
 
@@ -176,7 +176,7 @@ class ClassicReplica(ReplicaBase):
         if self._master_begins is not None:
             begins = self._master_begins
             if offset <= begins:
-                raise DivergedLog(f"the master sends from {offset}, behind the end of our log")
+                raise DivergedLog(f"the master sends from {offset}, behind the end of this slave's log")
             raise StrandedLog(int(self._log.max_offset), begins, offset - begins)
         self._master_begins = offset
 
@@ -190,11 +190,11 @@ class ClassicReplica(ReplicaBase):
             return
         if same:
             raise UnreadableLog(
-                f"what our log holds at {place} is no record, and the master has the same bytes: "
-                "nothing behind it can be served here; look at the master's log and disk"
+                f"this slave's log holds no record at {place}, and the master has the same bytes: "
+                "no later message can be served here; look at the master's log and disk"
             )
         if self._comparison is None:
-            raise UnreadableLog(f"what our log holds at {place} is no record")
+            raise UnreadableLog(f"this slave's log holds no record at {place}")
 
     def _append(self, physical_offset: int, pieces: list[memoryview], data: bytes) -> None:
         """
@@ -223,17 +223,14 @@ class ClassicReplica(ReplicaBase):
                 return end
         if offset != end:
             raise DivergedLog(
-                f"the master sends from {offset}, our log ends at {end}: were both started with "
-                "this store, and the same mappedFileSizeCommitLog?"
+                f"the master sends from {offset}, and this slave's log ends at {end}: were both "
+                "started with this store, and the same mappedFileSizeCommitLog?"
             )
         self._check_fits(offset, size)
         return end
 
     def _check_beginning(self, offset: int) -> None:
-        """
-        Check where an empty log is to begin. This is for good: a master's mistake or lie could not
-        be mended.
-        """
+        """Check where an empty log is to begin. A wrong beginning could not be changed later."""
         if offset > self._first_offset_max:
             raise DivergedLog(
                 f"the master's log begins at {offset}, beyond haFirstOffsetMax="
@@ -279,8 +276,8 @@ class ClassicReplica(ReplicaBase):
         Return when the next report is due, in seconds.
 
         While this slave compares, it reports only after two heartbeat intervals. A Java master
-        closes when it hears twice of a longer log than its own, and its heartbeats tell this slave
-        where it ends.
+        closes the connection at the second report that is larger than its log. Until then its
+        heartbeats can tell this slave where the master's log ends.
         """
         beats = 1 if self._comparison is None else 2
         return self.last_write + beats * self._intervals.ha_send_heartbeat_interval / 1000

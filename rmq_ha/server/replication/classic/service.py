@@ -1,4 +1,4 @@
-"""HAService feeds slaves, follows the master, and tells when a put is replicated.
+"""HAService sends the log to slaves, follows the master, and tells when a put is replicated.
 
 Spec: ha.md, sections 4 to 9 and 18.
 """
@@ -36,8 +36,8 @@ KNOWN_COMPLAINTS = 256
 
 class HAService:
     """
-    The replication of one broker: for every role the listener on listenPort + 1, since a slave may
-    feed further slaves, and on a slave the link to its master.
+    The replication of one broker. Each broker listens on listenPort + 1, also a slave, since it may
+    have slaves itself. A slave has a link to its master, too.
 
     Differs from 4.9.7 on purpose. A connection counts as a slave after its first valid report, but
     acknowledges only bytes that it was sent. The watermark counts live connections only, so it can
@@ -150,7 +150,8 @@ class HAService:
 
     def appended(self) -> None:
         """
-        Send new bytes after the log grew. Bytes that cannot be sent now go with the next report.
+        Send new bytes after the log grew. Bytes that cannot be sent now are sent at the slave's
+        next report.
         """
         if self._commit_log.max_offset != self._pushed:
             self._push(self._host.clock.seconds())
@@ -168,7 +169,7 @@ class HAService:
         Close the connections of slaves after this log became shorter; they begin anew, and compare.
         """
         for connection in self._feeds[:]:
-            connection.close("our log was cut")
+            connection.close("this broker's log was cut")
 
     def wait_replicated(
         self, next_offset: int, start_offset: int
@@ -315,8 +316,8 @@ class HAService:
             return
         self._different += 1
         self.log.warn(
-            "slave {peer} has another log than ours below {place}; ours ends at {end}. It is sent "
-            "what we have from {physical_offset} on, to compare",
+            "the log of slave {peer} differs from this broker's below {place}; this broker's ends "
+            "at {end}. The slave is sent this broker's log from {physical_offset} on, to compare",
             peer=connection.peer,
             place=feed.requested,
             end=self._commit_log.max_offset,
@@ -351,9 +352,10 @@ class HAService:
             return
         self._within += 1
         self.log.warn(
-            "slave {peer} asks for {physical_offset}, in the middle of a record, and was not sent "
-            "that in this run: the end of a frame before our restart, or its log is another than "
-            "ours, and unreadable there. If it was a master, or we lost messages, empty its store",
+            "slave {peer} asks for {physical_offset}, in the middle of a record, which it was not "
+            "sent since this broker started: either a frame ended there before the start, or the "
+            "slave's log differs and cannot be read there. If the slave was a master, or this "
+            "broker lost messages, empty the slave's store",
             peer=connection.peer,
             physical_offset=feed.requested,
         )
@@ -387,7 +389,7 @@ class HAService:
     def slave_left(
         self, connection: FeedProtocol[Feed], error: ReplicationError | None, why: str
     ) -> None:
-        """Count a slave no more, and log why it left."""
+        """Forget a slave whose connection is over, and log why it left."""
         self._feeds.remove(connection)
         host = connection.peer_host
         if isinstance(error, AheadOfMaster):

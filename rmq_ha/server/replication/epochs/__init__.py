@@ -1,4 +1,5 @@
-"""Replication in controller mode: the controllers elect the master, and each reign is an epoch.
+"""
+Replication in controller mode: the controllers elect the master, and each election begins an epoch.
 
 The entry points are `journal.EpochJournal`, which the plugin `controller` makes, and
 `service.AutoSwitchHAService`, which carries out the controllers' decisions one after the other.

@@ -30,8 +30,8 @@ class EpochCommitLog(CommitLog):
     :ivar leadership: the permission to append; None: nothing is appended.
     :ivar admits: whether the log takes clients' messages; the broker's role decides.
     :ivar confirm_offset: no election can lose messages below this offset, so they may be read.
-    :ivar is_whole: whether the last stop was clean. After a crash, this log may lack bytes that
-        other brokers have.
+    :ivar is_whole: whether the last stop was clean. After a crash, this log may lack bytes that it
+        had sent to other brokers.
     :ivar shared_end: the confirm offset of the last run, which only this mode writes.
     """
 
@@ -47,13 +47,19 @@ class EpochCommitLog(CommitLog):
         return min(self.max_offset, max(self.confirm_offset, self.min_offset))
 
     def confirmed(self, offset: int) -> None:
-        """Let more be read. The confirm offset falls only when the log is cut."""
+        """
+        Raise the confirm offset, so that consumers may read more. It falls only when the log is
+        cut.
+        """
         if offset > self.confirm_offset:
             self.confirm_offset = offset
             self.poke()
 
     def poke(self) -> None:
-        """Call the subscribers, which flush, send and dispatch the log."""
+        """
+        Call the subscribers of the log, which flush it to the disk, send it to slaves and dispatch
+        it.
+        """
         for callback in self._subscribers:
             callback()
 

@@ -42,7 +42,7 @@ class ReplicationParts:
     The parts of its broker that replication works with.
 
     :ivar client: calls controllers and masters; the broker stops it.
-    :ivar tables: are sent to rmq-ha slaves, and received from a rmq-ha master.
+    :ivar tables: the topics, groups and offsets. A rmq-ha master sends them to its rmq-ha slaves.
     :ivar on_master: called with the master's address for clients when that is known; with None when
         there is no other master.
     :ivar masters: decides which of the masters that controllers name may be followed.

@@ -81,8 +81,8 @@ class Epochs:
 
     def appended(self, epoch: int, start: int) -> "Epochs":
         """
-        Return the epochs with one more. Epochs that begin at `start` or later are empty now, and
-        left out.
+        Return these epochs and a new one, which begins at `start`. Epochs that begin at `start` or
+        later are left out, since nothing was written in them.
 
         :raises ProtocolViolation: the new epoch is not newer than all others.
         """
@@ -93,10 +93,12 @@ class Epochs:
 
     def led(self, epoch: int, end: int) -> "Epochs":
         """
-        Return the epochs for the time when this log's broker leads `epoch`, which begins at `end`.
+        Return these epochs and the one that this log's broker leads from now on, which begins at
+        `end`.
 
-        If the last epoch has this number from before a restart, it goes on. Other brokers may have
-        bytes that a crash took from this log; the handshake tells them so (`SyncState.led_from`).
+        A broker that restarts may still lead the last epoch, which then goes on. Other brokers may
+        have bytes that this log lost in a crash. The handshake tells them where the lost bytes
+        begin (`SyncState.led_from`).
 
         :param end: end of the log.
         :raises ProtocolViolation: the log has a newer epoch already.
@@ -125,7 +127,7 @@ class Epochs:
 
         :param end: end of this broker's log.
         :param other_end: end of the other log.
-        :returns: None: the logs have no epoch in common.
+        :returns: the offset; None: the logs have no epoch in common.
         """
         theirs = dict(other._with_ends(other_end))
         for entry, ours in reversed(list(self._with_ends(end))):
@@ -135,10 +137,10 @@ class Epochs:
 
     def is_proven(self, point: int) -> bool:
         """
-        Whether a common epoch below `point` proves that two logs are equal up to that offset.
+        Whether an election's epoch, which both logs have, proves that they are equal up to `point`.
 
-        It proves nothing in a log from before controller mode: the epoch number of such logs is
-        always the same, whatever they hold.
+        The epoch of a log from before controller mode proves nothing, because all such logs have
+        the same epoch number, `BEFORE_CONTROLLERS`.
         """
         holder = self.epoch_at(point - 1)
         return holder is None or holder[0].epoch != BEFORE_CONTROLLERS

@@ -25,7 +25,7 @@ from rmq_ha.server.replication.feed import FeedBase, Stage
 from rmq_ha.server.store.log.journal_log import LogBytes
 
 CONFIRM_SECONDS = 0.1
-"""How long an idle slave may lack the news that more may be read, in seconds."""
+"""Longest time until an idle slave is told of a higher confirm offset, in seconds."""
 
 
 class Report(NamedTuple):
@@ -183,8 +183,8 @@ class EpochFeed(FeedBase):
 
     def _begin(self, slave: SlaveHandshake, offset: int) -> None:
         """
-        Take a first report. The slave had these bytes before this epoch, or this broker has sent
-        them.
+        Take a first report. Each byte that it names, the slave had before this epoch, or this
+        broker has sent it.
 
         :raises ReplicationError: the report is larger than possible.
         """
@@ -199,7 +199,7 @@ class EpochFeed(FeedBase):
         self._goal = int(self._log.max_offset)
 
     def _known_to(self, slave: SlaveHandshake) -> int:
-        """Return the offset up to which the slave can have this log at most."""
+        """Return the highest offset up to which the slave can have this log."""
         known = max(self._term.led_from, self._term.sent_to(slave.broker_id))
         return min(known, int(self._log.max_offset))
 
@@ -310,8 +310,8 @@ class EpochFeed(FeedBase):
 
     def _heartbeat_time(self) -> float:
         """
-        Return when a heartbeat is due. It is due soon when the slave has bytes that may be read,
-        and does not know that.
+        Return when a heartbeat is due. It is due soon if the slave has bytes that may be read, and
+        was not told yet that they may be.
         """
         pause = self._settings.ha_send_heartbeat_interval / 1000
         if self._told < min(self.acked, self._term.confirm_offset):

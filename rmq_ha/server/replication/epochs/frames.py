@@ -10,8 +10,8 @@ master's transfer    int32 2; int32 size (0: heartbeat); int64 offset of the bod
 master's tables      int32 100; int32 size; int32 epoch; int64 number; the body
 ===================  ==================================================================
 
-Only rmq-ha has the last frame. It goes to slaves that wrote 2 as asyncLearner; a Java master treats
-2 like 0.
+Only rmq-ha masters send the last frame, and only to slaves that wrote 2 as asyncLearner. A Java
+master treats 2 like 0.
 
 Spec: controller.md, chapter 6.
 """
@@ -187,8 +187,8 @@ class SlaveReader:
         """
         Yield the slave's handshakes, and the offsets that it reports, in order.
 
-        :raises ReplicationError: no slave of controller mode sends these bytes; a slave of 4.9
-            begins so.
+        :raises ReplicationError: no slave of controller mode sends these bytes. A slave of a 4.9
+            pair sends such bytes first.
         """
         data = self._rest + data
         position = 0
@@ -288,4 +288,7 @@ _DECODERS: dict[int, tuple[int, _Decoder]] = {
     FrameState.TRANSFER: (TRANSFER_SIZE, _transfer),
     FrameState.TABLES: (TABLES_SIZE, _piece),
 }
-"""By the first number: size of the frame's head, and the function that decodes the frame."""
+"""
+For each first number of a frame: the size of the frame's head, and the function that decodes the
+frame.
+"""

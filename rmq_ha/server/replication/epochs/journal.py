@@ -25,10 +25,10 @@ _OF_THE_DISK = (Flag.DISK_FULL, Flag.COMMIT_LOG, Flag.CONSUME_QUEUE, Flag.INDEX_
 
 class EpochJournal(LocalJournal):
     """
-    The journal of a broker in a set. A message is kept by as many brokers as have to be in sync;
-    what all of them have may be read.
+    The journal of a broker in a set. A message counts as stored when as many brokers as the
+    configuration demands have it. Consumers may read a message that every broker in sync has.
 
-    :ivar service: listens, follows, and talks with the controllers.
+    :ivar service: the replication, and the conversation with the controllers.
     :raises ConfigurationError: the configuration cannot be served in this mode.
     """
 
@@ -85,7 +85,7 @@ class EpochJournal(LocalJournal):
         }
 
     def why_not_stored(self) -> str:
-        """Return why the disk takes no messages, whatever the role; empty: it takes them."""
+        """Return why the disk takes no messages; empty: it takes them. The role does not matter."""
         flags = self._store.flags
         is_wrong = any(flags.is_up(flag) for flag in _OF_THE_DISK)
         return self.log.fault or ("; ".join(flags.reasons) if is_wrong else "")
@@ -121,8 +121,8 @@ class EpochJournal(LocalJournal):
         Recover; see `Journal`. Records are confirmed if they were dispatched before, or if the
         checkpoint says so.
 
-        Recovery may build queues and index beyond that. These parts are removed again, and the
-        checkpoint does not vouch for them any more.
+        Recovery may build queue units and index entries of later records. They are removed again,
+        and the checkpoint is lowered.
         """
         log, queues, index = self.log, self._store.queues, self._store.index
         log.is_whole = left is LastExit.CLEAN
@@ -144,8 +144,8 @@ class EpochJournal(LocalJournal):
 
     def _vouch_for_queues(self) -> None:
         """
-        Lower the checkpoint to the end of the queues. Otherwise, after lost power, nobody would
-        build the rest anew.
+        Lower the checkpoint to the end of the queues. A start after a power loss then builds all
+        later units anew.
         """
         checkpoint, flusher = self._store.checkpoint, self._store.queue_flusher
         last = self._store.queues.last_record()

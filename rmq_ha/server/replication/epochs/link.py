@@ -37,7 +37,7 @@ MENDED_SECONDS = 5.0
 
 
 class LinkOwner(Protocol):
-    """The owner of the log that follows."""
+    """The log that a link makes equal to the master's, and the broker around it."""
 
     def comes_back(self) -> None:
         """
@@ -54,8 +54,8 @@ class LinkOwner(Protocol):
 
     def refetch_refusal(self, stranded: StrandedLog) -> str:
         """
-        Return why this log is not given up for the master's, and what to do; empty: it may be given
-        up.
+        Return why this log may not be replaced by the master's, and how an operator can mend that;
+        empty: it may be replaced.
         """
 
     def begin_anew(self, stranded: StrandedLog) -> "Deferred[None]":

@@ -1,4 +1,4 @@
-"""A broker's work while the controllers have it lead: it feeds slaves and ends puts.
+"""A broker's work while it is the elected master: it sends the log to slaves and ends puts.
 
 Spec: controller.md, chapters 7 and 8.
 """
@@ -22,7 +22,7 @@ from rmq_ha.server.replication.protocol import FeedProtocol
 from rmq_ha.server.replication.waiting import GroupTransfer
 
 _LOOK_AGAIN_S = 1.0
-"""How often to look again at a set that the controllers were asked for, in seconds."""
+"""Pause between two looks at a set that was proposed to the controllers, in seconds."""
 
 
 class _WaitingPut(NamedTuple):
@@ -38,13 +38,14 @@ class _WaitingPut(NamedTuple):
 
 class MasterRole:
     """
-    The master's side of controller mode; between two reigns it does nothing.
+    The master's side of controller mode; while another broker leads, it does nothing.
 
     A put is kept when as many brokers of the set hold it as the configuration says. A producer of
     RocketMQ takes FLUSH_SLAVE_TIMEOUT (12) for a success and does not send again. So a put gets 12
-    only while the controllers say that this broker leads: the message is in the log and stays there
-    unless this broker dies. All other puts that cannot be kept get SERVICE_NOT_AVAILABLE (14): the
-    next master cuts them off, and the producer sends again.
+    only while the controllers say that this broker leads: its message is in the log, and stays
+    there unless this broker dies. All other puts that too few brokers keep get
+    SERVICE_NOT_AVAILABLE (14). Their messages may be missing on the next master, and the producer
+    sends them again.
 
     :ivar state: the state of the epoch that this broker leads; None: it leads none.
     :ivar listener: the replication port; it lets slaves in while this broker leads.
@@ -76,7 +77,7 @@ class MasterRole:
         Lead an epoch, once the epoch is on the disk.
 
         :returns: false: a newer decision has come meanwhile.
-        :raises StoreError: the torn end of the log cannot be set aside.
+        :raises StoreError: the incomplete record at the log's end cannot be set aside.
         :raises OSError: the disk refuses.
         :raises ProtocolViolation: the log has a newer epoch already.
         """
@@ -105,8 +106,8 @@ class MasterRole:
 
     async def _drop_torn_record(self) -> None:
         """
-        Set aside a torn last record. A slave's log may end within a record, which nobody has
-        acknowledged.
+        Set aside a last record that is incomplete. A slave's log may end within a record, which
+        nobody has acknowledged.
         """
         journal, log = self._context.broker.journal, self._log
         end = int(log.max_offset)
@@ -205,7 +206,7 @@ class MasterRole:
             self.settle()
 
     def table_changed(self, entry: TableEntry) -> None:
-        """Send a change of a table to the slaves in time."""
+        """Tell each slave's feed of a changed entry, and send it when it is due."""
         now = self._context.now()
         for connection in self._feeds[:]:
             if connection.is_open and connection.feed.table_changed(entry, now):
@@ -249,7 +250,7 @@ class MasterRole:
         return None
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
-        """Whether as many brokers hold the log up to `next_offset` as have to."""
+        """Whether as many brokers as the configuration demands hold the log up to `next_offset`."""
         return self.state is not None and self.state.is_kept(next_offset)
 
     def replicated_offset(self) -> int:
@@ -262,7 +263,9 @@ class MasterRole:
         return len(self._puts)
 
     def settle(self) -> None:
-        """Act on any change: propose a new set, let more be read, and end puts that are kept."""
+        """
+        Act on any change: propose a new set, raise the confirm offset, and end puts that are kept.
+        """
         state, context = self.state, self._context
         if state is None:
             return  # the answer to a put has ended the leadership

@@ -7,7 +7,7 @@ from rmq_ha.server.replication.epochs.sync_state import SyncState
 
 def why_no_puts(context: RoleContext, state: SyncState | None, stranger: str | None) -> str:
     """
-    Return why this broker takes no messages, and what to do; empty: it takes them.
+    Return why this broker takes no messages, and how to mend that; empty: it takes them.
 
     :param state: the state of the epoch that this broker leads; None: it leads none.
     :param stranger: address of the elected master, if it may not be followed; otherwise None.
@@ -33,7 +33,7 @@ def why_no_puts(context: RoleContext, state: SyncState | None, stranger: str | N
 
 def why_not_kept(context: RoleContext, state: SyncState | None, stranger: str | None) -> str:
     """
-    Return why a put in the log was not kept in time, and what to do; empty: no reason is known.
+    Return why too few brokers kept a put in time, and how to mend that; empty: no reason is known.
     """
     why = why_no_puts(context, state, stranger)
     silent = 0.0 if why or state is None else context.now() - context.conversation.led_until

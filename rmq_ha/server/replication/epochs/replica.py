@@ -39,7 +39,7 @@ from rmq_ha.server.store.log.journal_log import CopiedLog
 
 class Cut(NamedTuple):
     """
-    A task to do before anything else: set the tail aside, and have it gone from the disk.
+    A task to do before anything else: set the tail aside, and remove it from the log on the disk.
 
     :ivar end: end of the log afterwards.
     :ivar epochs: content of the epoch file afterwards.
@@ -61,8 +61,8 @@ class _ComparisonTask(NamedTuple):
 
     :ivar start: start of one of this slave's records.
     :ivar at: offset of the next byte to compare; all bytes up to `end` have to be equal.
-    :ivar is_proven: whether the master's epochs say who wrote these bytes. Otherwise they are from
-        before controller mode, and different bytes are those of another pair.
+    :ivar is_proven: whether the master's epochs say who wrote these bytes. Otherwise the bytes are
+        from before controller mode; if they differ, the two logs are of different pairs.
     """
 
     master: MasterHandshake
@@ -82,11 +82,11 @@ class EpochReplica(ReplicaBase):
     the disk before a cut or an epoch counts, and refuses a log without epochs and a master whose
     epochs are older than its own.
 
-    Two logs from before controller mode are taken for one only if the last whole record that both
-    should have is equal; the master is asked for it again. It is also asked again for the bytes
-    after `sure_to`: lost power may have left other bytes there, in places that no CRC covers.
-    Tables count once the handshake is over, since those of a master that leads no more must not
-    count.
+    Two logs from before controller mode count as logs of one pair only if the last whole record
+    that both should have is equal; the master is asked to send it again. The master is also asked
+    again for the bytes after `sure_to`: a power loss may have left other bytes there, in places
+    that no CRC covers. Tables are taken over only after the handshake, since the tables of a master
+    that leads no more must not be.
 
     :param tables: takes the tables of a rmq-ha master; None: no tables are asked for.
     :ivar sure_to: up to this offset, this log is certainly as its masters wrote it; initially its
@@ -143,9 +143,9 @@ class EpochReplica(ReplicaBase):
         """
         if not self.epochs.entries and not holds_nothing(self._log):
             raise DivergedLog(
-                f"our log ends at {self._log.max_offset}, but epochFileCheckpoint says of no "
-                "master that wrote it: whether it is that of this set nobody can tell. Move the "
-                "store away to begin as a new replica"
+                f"this slave's log ends at {self._log.max_offset}, but epochFileCheckpoint names "
+                "no master that wrote it, so nobody can tell whether it is a log of this set. Move "
+                "the store away to begin as a new replica"
             )
         self.last_read = self.last_write = now
         settings = self._settings
@@ -185,12 +185,13 @@ class EpochReplica(ReplicaBase):
         self.epochs = task.epochs
         if isinstance(task, Cut):
             if self._log.max_offset != task.end:
-                raise ReplicationError(f"our log was to end at {task.end} by now")
+                raise ReplicationError(f"this slave's log should end at {task.end} by now")
             self.confirm_offset = min(self.confirm_offset, task.end)
         if self._begins_again:
             raise ReplicationError(
-                f"our log had other bytes than the master's behind {self._log.max_offset}, as lost "
-                "power leaves them: they are set aside, and replication begins again"
+                "this slave's log differed from the master's behind "
+                f"{self._log.max_offset}, as after lost power: the bytes behind are set aside, and "
+                "replication begins again"
             )
         self.is_following = True
         return self._go_on(now)
@@ -243,8 +244,8 @@ class EpochReplica(ReplicaBase):
             self._tables.absent()  # a rmq-ha master sends them before its handshake
         if master.last_epoch < self.epochs.last_epoch:
             raise ReplicationError(
-                f"the master is of epoch {master.last_epoch}, and we have heard of "
-                f"{self.epochs.last_epoch}: it leads no more"
+                f"the master leads epoch {master.last_epoch}, and this slave's log has epoch "
+                f"{self.epochs.last_epoch}: that master leads no more"
             )
         end = int(self._log.max_offset)
         if not self.epochs.entries:
@@ -260,8 +261,9 @@ class EpochReplica(ReplicaBase):
         if point is None:
             raise NothingInCommon(
                 max(int(self._log.min_offset), 0),
-                f"no epoch of our log ({self.epochs}) is in the master's ({master.epochs}): move "
-                "the store away to begin as a new replica, or look which of the two is right",
+                f"no epoch of this slave's log ({self.epochs}) is in the master's "
+                f"({master.epochs}): move the store away to begin as a new replica, or look which "
+                "of the two is right",
             )
         # An epoch that a controller gave proves that both logs are equal below `point`. Only bytes
         # that lost power may have changed are compared then. Without such a proof, and below, the
@@ -277,8 +279,9 @@ class EpochReplica(ReplicaBase):
         if chain is None or chain.end != point:
             raise NothingInCommon(
                 point,
-                f"no record of our log ends at {point}, where the master's has an epoch: whether "
-                "they are one log nobody can tell. Move the store away to begin as a new replica",
+                f"no record of this slave's log ends at {point}, where the master's has an epoch, "
+                "so nobody can tell whether the logs are of one set. Move the store away to begin "
+                "as a new replica",
             )
         self._comparison = _ComparisonTask(master, chain.last, chain.last, point, False)
 
@@ -304,11 +307,12 @@ class EpochReplica(ReplicaBase):
 
     def _is_nothing_kept(self) -> bool:
         """
-        Whether all of this log is here, and nobody was told that a message in it is kept.
+        Whether this log has its first byte, and no whole message of it is confirmed.
 
-        Then its master led before the whole set had a whole message. The set may have a part of the
-        first one, since reports and the confirm offset count bytes. A log without a file begins at
-        -1. The confirm offset says nothing about puts that a classic pair acknowledged.
+        Then none of its messages was acknowledged or read. The confirm offset may lie within the
+        first message, since it counts bytes. A log without a file begins at -1. The answer is false
+        for a log that a classic pair began: the confirm offset says nothing about puts that the
+        pair acknowledged.
         """
         if self.epochs.entries[0].epoch == BEFORE_CONTROLLERS:
             return False
@@ -317,8 +321,8 @@ class EpochReplica(ReplicaBase):
 
     def _compare(self, task: _ComparisonTask, frame: Transfer) -> None:
         """
-        Compare the master's bytes with this slave's. Different bytes prove another log, or come
-        from a crash of this slave.
+        Compare the master's bytes with this slave's. If they differ, the log is of another pair, or
+        a crash of this slave changed its bytes.
         """
         if frame.offset == NOWHERE:
             return
@@ -329,13 +333,13 @@ class EpochReplica(ReplicaBase):
         if ours != theirs:
             if not task.is_proven:
                 raise DivergedLog(
-                    f"the record of our log that ends at {task.end} is another one in the master's:"
-                    " these are not the logs of one pair. Look which of the two is right, and move"
-                    " the store of the other one away"
+                    f"the record that ends at {task.end} differs between this slave's log and the"
+                    " master's: these are not the logs of one pair. Look which of the two is right,"
+                    " and move the store of the other one away"
                 )
             pairs = enumerate(zip(ours, theirs, strict=True))
-            other = next(number for number, (our, their) in pairs if our != their)
-            self._give_up(task, task.at + other)
+            first = next(number for number, (own, other) in pairs if own != other)
+            self._give_up(task, task.at + first)
             return
         self._comparison = task._replace(at=task.at + size)
         if task.at + size < task.end:
@@ -351,7 +355,10 @@ class EpochReplica(ReplicaBase):
         self.task = Cut(end, self.epochs.cut(end))
 
     def _meet_at(self, point: int, master: MasterHandshake) -> None:
-        """Both logs are equal up to `point`: cut this slave's log if it is longer, then follow."""
+        """
+        Follow the master, since both logs are equal up to `point`; first cut this slave's log there
+        if it is longer.
+        """
         end = int(self._log.max_offset)
         if point < end:
             if point > self._log.min_offset:
@@ -381,8 +388,8 @@ class EpochReplica(ReplicaBase):
         if leads_there is None or leads_there.end != point:
             raise NothingInCommon(
                 point,
-                f"the master's epochs end ours at {point}, but no record of our log begins there: "
-                "move the store away to begin as a new replica",
+                f"by the master's epochs this slave's log should be cut at {point}, but no record "
+                "begins there: move the store away to begin as a new replica",
             )
 
     # ------------------------------------------------------------ tables
@@ -392,7 +399,7 @@ class EpochReplica(ReplicaBase):
         if piece.number != self._number + 1 or piece.epoch < last:
             raise ReplicationError(
                 f"the master sends piece {piece.number} of its tables in epoch {piece.epoch}, "
-                f"after piece {self._number}, and we have heard of epoch {last}"
+                f"after piece {self._number}, and this slave's log has epoch {last}"
             )
         self._number = piece.number
         self._pieces.append(piece.body)
@@ -422,7 +429,7 @@ class EpochReplica(ReplicaBase):
         end = int(log.max_offset)
         is_first = end == 0 and (log.min_offset < 0 or frame.offset != 0)
         if frame.offset != end and not is_first:
-            raise DivergedLog(f"the master sends from {frame.offset}, our log ends at {end}")
+            raise DivergedLog(f"the master sends from {frame.offset}, this log ends at {end}")
         self._check_fits(frame.offset, len(frame.body))
         if frame.body or not is_first:
             known = self._with_epoch(frame)
@@ -436,7 +443,7 @@ class EpochReplica(ReplicaBase):
         self._confirm(frame.confirm_offset)
 
     def _with_epoch(self, frame: Transfer) -> Epochs:
-        """Return this log's epochs with that of the frame."""
+        """Return this log's epochs, and that of the frame if it is new."""
         if frame.epoch == self.epochs.last_entry:
             return self.epochs
         try:

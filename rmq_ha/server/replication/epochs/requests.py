@@ -1,4 +1,6 @@
-"""Requests to a broker in controller mode that are not clients': codes 906, 907, 1007 and 1008.
+"""
+The requests of brokers, controllers and operators that only controller mode has: codes 906, 907,
+1007 and 1008.
 
 Spec: controller.md, section 5.2.
 """
@@ -19,7 +21,7 @@ MASTER_BEGINS = "masterMinOffset"
 
 
 class ReplicationAccess(Protocol):
-    """The access of these requests to replication."""
+    """The calls of replication that these requests need."""
 
     @property
     def epochs(self) -> Epochs:
@@ -34,7 +36,7 @@ class ReplicationAccess(Protocol):
 
 class ControllerModeRequests:
     """
-    Answers these requests.
+    Answers the codes 906, 907, 1007 and 1008.
 
     :param identity: returns this broker's present identity.
     """

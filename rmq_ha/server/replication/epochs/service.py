@@ -47,7 +47,7 @@ class AutoSwitchHAService:
     Replication of one broker in controller mode: it carries out the controllers' decisions.
 
     A change of role takes several steps, and each is on the disk before the next. A newer decision
-    stops an older one that is under way before that has an effect.
+    stops an older one that is under way, unless that has already taken effect.
 
     :ivar role: the broker's role, as the controllers decide it.
     :ivar master: does the work while this broker leads.
@@ -148,7 +148,7 @@ class AutoSwitchHAService:
 
     def stop(self) -> "Deferred[None]":
         """
-        Send nothing more, neither to controllers nor to slaves.
+        Stop: nothing more is sent, neither to controllers nor to slaves.
 
         :returns: fires when nothing writes to the log any more and every connection is closed; puts
             that still waited got SERVICE_NOT_AVAILABLE.
@@ -242,7 +242,7 @@ class AutoSwitchHAService:
 
     @property
     def may_append(self) -> bool:
-        """See `AppendPermission`."""
+        """Whether this broker may append messages to its log; see `AppendPermission`."""
         state = self.master.state
         return state is not None and state.has_enough and self._context.conversation.may_accept
 

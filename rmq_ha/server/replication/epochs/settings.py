@@ -17,9 +17,9 @@ class ReplicationSettings:
     Settings of replication. They are read at each use, since they may change while the broker runs.
     Times are in milliseconds.
 
-    :ivar all_ack_in_sync_state_set: whether a put waits for every member of the set.
-    :ivar in_sync_replicas: number of brokers that have to hold a put otherwise, including the
-        master.
+    :ivar all_ack_in_sync_state_set: whether a put waits until every member of the set has it.
+    :ivar in_sync_replicas: number of brokers, including the master, that have to hold a put if
+        all_ack_in_sync_state_set is false.
     :ivar min_in_sync_replicas: puts are refused while the set is smaller.
     :ivar ha_max_time_slave_not_catchup: a member that is behind leaves the set when it makes no
         progress for this time.
@@ -32,7 +32,8 @@ class ReplicationSettings:
     :ivar sync_from_last_file: whether this broker, as an empty slave, wants only the master's last
         file.
     :ivar async_learner: whether this broker, as a slave, never joins the set.
-    :ivar sync_flush: whether only the part of the log on the disk counts, here and in reports.
+    :ivar sync_flush: whether a broker counts only the part of the log that is on the disk, for
+        itself and in reports.
     """
 
     all_ack_in_sync_state_set: bool = False

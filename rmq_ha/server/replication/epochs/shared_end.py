@@ -16,13 +16,13 @@ class SharedEnd:
     The offset up to which the log is confirmed and held by another broker too.
 
     An elected master of the set has all of that part. A master that lacks a message of it was
-    elected from outside the set, has lost its disk, or is a stranger. RocketMQ's slave cuts its log
-    then; this one asks its operator. Messages that a broker confirmed alone do not count
-    (RocketMQ's default: allAckInSyncStateSet off and inSyncReplicas=1), nor messages that a crash
-    may have taken from its disk.
+    elected from outside the set, has lost its disk, or is a stranger. A slave of RocketMQ cuts its
+    log then; this slave asks its operator. Two kinds of messages are not in that part: those that a
+    broker confirmed alone (RocketMQ's default: allAckInSyncStateSet off and inSyncReplicas=1), and
+    those that a crash may have taken from this broker's disk.
 
     :param given_up: value of `haCutConfirmedTo`.
-    :ivar offset: messages below it are confirmed and shared.
+    :ivar offset: messages below it are confirmed, and another broker has them.
     """
 
     def __init__(self, log: EpochCommitLog, settings: ReplicationSettings, given_up: int) -> None:
@@ -42,8 +42,8 @@ class SharedEnd:
 
     def note_confirmed(self) -> None:
         """
-        Raise the offset to the confirmed part: the followed master has this log, and says what is
-        confirmed.
+        Raise the offset to the confirm offset that the followed master told, since the master has
+        this log, too.
         """
         self.offset = max(self.offset, self._log.readable_end)
 
@@ -65,7 +65,7 @@ class SharedEnd:
         Check that the log may be cut at `end`.
 
         :param master: address of the broker whose log ends there.
-        :raises StoreError: a whole message after `end` is confirmed and shared.
+        :raises StoreError: a whole message after `end` is confirmed, and another broker has it.
         """
         is_given_up = self._given_up != NEVER and self._given_up <= end
         if self.offset <= end or is_given_up or chain_to(self._log, end, self.offset) is None:

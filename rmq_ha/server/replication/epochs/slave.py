@@ -1,4 +1,4 @@
-"""A broker's work while the controllers have another one lead: it follows that one.
+"""A broker's work while another broker is the elected master: it follows that master.
 
 Spec: controller.md, sections 3.4, 7.3 and 7.5.
 """
@@ -58,7 +58,7 @@ class SlaveRole:
         self._log.poke()
 
     async def leave(self) -> None:
-        """Stop the link. Returns when nothing is done to the log any more."""
+        """Stop the link. Returns when no task works on the log any more."""
         self.stranger = None
         link, self.link = self.link, None
         if link is not None:
@@ -96,8 +96,8 @@ class SlaveRole:
 
     def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
         """
-        Do the task: first on the log, then in the epoch file, since an epoch without bytes does no
-        harm.
+        Do the task: first on the log, then in the epoch file. After a crash in between, the file
+        names an epoch without bytes, which does no harm.
         """
         return Deferred.fromCoroutine(self._fulfil(task))
 

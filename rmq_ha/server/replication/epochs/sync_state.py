@@ -148,10 +148,10 @@ class SyncState:
 
     def proposal(self, now: float) -> SyncStateSet | None:
         """
-        Return the set that the controller should have, until that is adopted or refused.
+        Return the set that the controllers should adopt, until they adopt or refuse it.
 
-        Puts wait for a joining broker first. The controller is asked for it only when it has all
-        messages that were acknowledged or read without it.
+        Puts wait for a joining broker first. The controller is asked to add that broker only when
+        it has all messages that were acknowledged or read before.
 
         :returns: the members, with the epoch of the set that they replace. None: the present set is
             right, or a joining broker lacks messages.
@@ -181,7 +181,7 @@ class SyncState:
         return (self.wanted or frozenset()) - frozenset(self.known.members)
 
     def _can_be(self, proposed: frozenset[int], now: float) -> bool:
-        """Whether no proposed broker left or got stuck while it was waited for."""
+        """Whether each proposed broker is still connected and makes progress."""
         return self._staying(proposed | frozenset(self.known.members), now) == proposed
 
     def _staying(self, members: frozenset[int], now: float) -> frozenset[int]:
@@ -194,8 +194,8 @@ class SyncState:
 
     def _has_all(self, broker_id: int) -> bool:
         """
-        Whether a joining broker has all messages that were acknowledged or read without it. In an
-        asynchronous set that is not required.
+        Whether a joining broker has all messages that were acknowledged or read before puts waited
+        for it. In an asynchronous set that is not required.
         """
         is_asynchronous = not self._waits_for_all and self._settings.in_sync_replicas <= 1
         return is_asynchronous or self._holds(broker_id, self.confirm_offset)
@@ -279,7 +279,9 @@ class SyncState:
 
     @property
     def _certain(self) -> frozenset[int]:
-        """Return the ids that are members whatever the controller decides about the proposal."""
+        """
+        Return the ids that are members whether the controller accepts the proposal or refuses it.
+        """
         members = frozenset(self.known.members)
         return members if self.wanted is None else members & self.wanted
 

@@ -50,7 +50,7 @@ class Tables(Protocol):
         """
 
     def awaited(self) -> None:
-        """Stop a slave's own polling of tables: a master is followed that may send them."""
+        """Stop a slave's own polling of tables, because it follows a master that may send them."""
 
     def absent(self) -> None:
         """Let a slave poll the tables, since this master sends none."""

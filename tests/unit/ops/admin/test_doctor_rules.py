@@ -186,7 +186,7 @@ def lone(facts: ClusterFacts) -> None:
 
 REPLICATION: dict[str, Spoil] = {
     "diverged": link(state="diverged", fault="nothing in common: empty the store"),
-    "slave-stranded": link(state="stranded", fault="our log ends at 109"),
+    "slave-stranded": link(state="stranded", fault="this slave's log ends at 109"),
     "log-unreadable": link(state="unreadable", fault="no record at 4390"),
     "not-following": link(state="unreachable", address=None),
     "master-silent": link(silent_ms=12_000),

@@ -58,9 +58,7 @@ class Apply(NamedTuple):
 
 
 class Accept(NamedTuple):
-    """
-    Write the identity to brokerIdentity, remove brokerIdentity-temp, and call `write_done`.
-    """
+    """Write the identity to brokerIdentity, remove brokerIdentity-temp, and call `write_done`."""
 
     identity: Identity
 
@@ -94,8 +92,7 @@ class Adopt(NamedTuple):
     """
     The controller has this set for this broker's epoch.
 
-    :ivar is_final: whether the controller will accept none of the sets that were proposed until
-        now.
+    :ivar is_final: whether the controller can no longer accept any set that was proposed until now.
     :ivar lacks_heartbeat: whether the controller refused the last proposal because a member had
         sent no heartbeat yet.
     """

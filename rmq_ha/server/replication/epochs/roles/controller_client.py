@@ -84,14 +84,14 @@ class ControllerClient:
 
     @property
     def may_accept(self) -> bool:
-        """Whether this broker leads, and no other can have been elected yet."""
+        """Whether this broker leads, and no other broker can have been elected yet."""
         return self._is_running and self.manager.may_accept(self._now())
 
     @property
     def led_until(self) -> float:
         """
-        See `ReplicasManager.led_until`; by the host's clock, which stops while the machine is
-        suspended.
+        Return `ReplicasManager.led_until` as a time of the host's clock, which stops while the
+        machine is suspended.
         """
         now = self._now()
         return self._host.clock.seconds() - now + self.manager.led_until(now)
@@ -99,8 +99,8 @@ class ControllerClient:
     @property
     def complaint(self) -> str:
         """
-        Return for operators what is wrong with controllers; empty: all that were asked have
-        answered.
+        Return for operators which controller did not answer, and why; empty: all that were asked
+        have answered.
         """
         told = "; ".join(f"{address} {why}" for address, why in self._complained.items())
         return f"controller {told}" if told else ""
@@ -114,9 +114,9 @@ class ControllerClient:
         """
         Send nothing more. For the controllers a stop looks like a death, as with Java's broker.
 
-        :returns: fires when no change of the set is on its way. After a restart this broker may
-            lead on in the same epoch, and its puts would not wait for a broker that such a change
-            lets in.
+        :returns: fires when no request for a change of the set is unanswered. After a restart this
+            broker may go on as master in the same epoch, and its puts would not wait for a broker
+            that such a change adds.
         """
         self._is_running = False
         self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
@@ -164,9 +164,7 @@ class ControllerClient:
         self._drain()
 
     def _drain(self) -> None:
-        """
-        Carry out the manager's actions. Actions that result from them are done in the same order.
-        """
+        """Carry out the manager's actions in order, and then the actions that result from them."""
         if self._is_draining:
             return
         self._is_draining = True

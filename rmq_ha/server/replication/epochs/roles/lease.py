@@ -21,10 +21,10 @@ class Lease:
     controller says that this broker leads, in answer to a question asked after a heartbeat had been
     answered.
 
-    With several controllers, a majority must have named the answering controller as their leader,
-    to questions asked after that. A deposed leader that does not know it would answer, too. A
-    rmq-ha controller that is elected later waits for this broker's time-out before it elects a
-    master.
+    With several controllers, a majority must also name the answering controller as their leader, in
+    answer to questions asked after the heartbeat. A controller that lost the lead without knowing
+    would answer heartbeats, too. A rmq-ha controller that is elected later waits for this broker's
+    time-out before it elects a master.
 
     :param controllers: number of controllers.
     :param timeout: the time-out that this broker's heartbeats tell, in seconds.

@@ -381,10 +381,7 @@ class ReplicasManager:
             self.leader = None
 
     def _note_awaited(self, answer: ControllerAnswer | None) -> None:
-        """
-        Note for operators which brokers could be elected, since this one was not. Nothing else
-        changes.
-        """
+        """Note for operators which brokers could be elected, since this one was not."""
         self._look = None
         if answer is not None and answer.code == ControllerResponseCode.SUCCESS:
             master = decode_header(GetReplicaInfoResponse, answer.ext).master_broker_id
@@ -542,8 +539,8 @@ class ReplicasManager:
         is_final: bool = False,
     ) -> None:
         """
-        Take the answer to this broker's own question, which may begin a lease. The next look is not
-        urgent.
+        Take the answer to this broker's own question, which may begin a lease. The next question is
+        asked after the usual period.
         """
         self._step_at = now + self._settings.sync_broker_metadata_period / 1000
         news = _LeadershipNews(
@@ -603,7 +600,7 @@ class ReplicasManager:
 
     def _stand_back(self, news: _LeadershipNews, now: float) -> None:
         """
-        Let the epoch end in which this broker crashed as master.
+        Wait until the epoch in which this broker crashed as master has ended.
 
         A crash may have taken bytes from this log that other brokers have. They would take new
         bytes at the same offsets for the same ones, since a handshake compares only epochs and

@@ -57,10 +57,11 @@ class FullMaster(Protocol):
 
 class MasterResignation:
     """
-    Has another broker of the set elected while this one leads and its disk refuses messages.
+    Asks the controllers to elect another broker of the set while this one leads and its disk
+    refuses messages.
 
-    Only a slave that has the whole log and room on its disk is named, so nothing is lost. Without
-    such a slave the master keeps its place: its messages can still be read.
+    It names only a slave that has the whole log and room on its disk, so no message is lost.
+    Without such a slave the master keeps its place: its messages can still be read.
 
     :param set_name: names of cluster and broker.
     :param is_full_from: a disk that is at least this full (0 to 1) has no room.
@@ -188,7 +189,7 @@ class MasterResignation:
         return True
 
     def _tell(self, reason: str, why: str) -> None:
-        """Log the obstacle once, until there is another one."""
+        """Log a reason why no slave can take over, once until the reason changes."""
         if why != self._told:
             self._told = why
             self.log.error(

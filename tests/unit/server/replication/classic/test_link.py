@@ -175,7 +175,7 @@ class ConnectingTests(LinkCase):
             self.attempts[-1].accept().lose()
             self.assertEqual(self.state(), "diverged")
             fault = self.service.statistics().master.fault
-            self.assertIn("it closed the connection, and sent us nothing", fault)
+            self.assertIn("it closed the connection, and sent nothing", fault)
             self.assertIn("holds no message and begins at 8192", fault)
             self.assertIn("Move commitlog", fault)
         self.clock.advance(5.0)

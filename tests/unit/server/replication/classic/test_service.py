@@ -209,7 +209,7 @@ class StatusTests(ServiceCase):
         with capturedLogs() as events:
             slave.send(encode_greeting(greeting))
         (warning,) = [item for item in events if item["log_level"] is LogLevel.warn]
-        self.assertIn("has another log than ours below 400", formatEvent(warning))
+        self.assertIn("differs from this broker's below 400", formatEvent(warning))
         found = self.service.statistics()
         self.assertEqual((found.verified, found.different), (0, 1))
         self.assertEqual(found.replicated_offset, 0)

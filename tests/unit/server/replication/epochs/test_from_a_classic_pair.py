@@ -96,7 +96,7 @@ def test_two_logs_of_the_same_length_are_not_one(where: int) -> None:
 
 def test_a_log_that_ends_within_a_record_is_not_taken() -> None:
     master, starts = record_log(BODIES)
-    with pytest.raises(NothingInCommon, match="no record of our log ends at"):
+    with pytest.raises(NothingInCommon, match="no record of this slave's log ends at"):
         follow(led(master), copy_of(master, starts[15] + 20))
 
 

@@ -516,7 +516,7 @@ def test_hazard_13_a_log_without_epochs_is_refused() -> None:
 def test_hazard_14_no_common_epoch_says_so() -> None:
     log, starts = record_log([b"one", b"two"])
     replica = follower(log, epochs((1, 0)), starts[1])
-    with pytest.raises(NothingInCommon, match="no epoch of our log"):
+    with pytest.raises(NothingInCommon, match="no epoch of this slave's log"):
         replica.receive_data(hello(900, (2, 0)), 0.0)
 
 
@@ -548,7 +548,7 @@ def test_who_heard_of_an_epoch_and_has_no_file_of_a_log_yet_forgets_it() -> None
 def test_hazard_14_a_cut_within_a_record_says_so() -> None:
     log, _ = record_log([b"one", b"two"])
     replica = follower(log, epochs((1, 0)))
-    with pytest.raises(NothingInCommon, match="no record of our log begins there"):
+    with pytest.raises(NothingInCommon, match="no record begins there"):
         replica.receive_data(hello(900, (1, 0), (2, 33)), 0.0)
 
 

@@ -361,7 +361,7 @@ def test_a_log_that_begins_later_has_nothing_to_give_up_for_a_master_of_other_ep
     """What was before is deleted here, so somebody was told that it is kept."""
     log, _ = record_log([b"one"], start=4096)
     replica = follower(log, epochs((1, 0)))
-    with pytest.raises(NothingInCommon, match="no epoch of our log"):
+    with pytest.raises(NothingInCommon, match="no epoch of this slave's log"):
         replica.receive_data(hello(9000, (2, 0)), 0.0)
 
 
@@ -474,7 +474,7 @@ def test_a_last_record_that_is_not_whole_can_be_compared_with_nothing() -> None:
     log, _ = record_log([b"one", b"two"])
     del log.data[-1:]
     replica = follower(log, epochs((0, 0)))
-    with pytest.raises(NothingInCommon, match="no record of our log ends"):
+    with pytest.raises(NothingInCommon, match="no record of this slave's log ends"):
         replica.receive_data(hello(9000, (0, 0)), 0.0)
 
 

@@ -245,7 +245,7 @@ def test_what_somebody_has_to_mend_is_a_fault_and_is_tried_each_five_seconds() -
     wire = it.following()
     wire.send(encode_transfer(Transfer(5, Epoch(1, 0), 0, b"x")))
     wire.lose()
-    assert "our log ends" in it.link.fault
+    assert "log ends" in it.link.fault
     assert it.pause() == pytest.approx(MENDED_SECONDS, abs=0.011)
     assert it.link.fault
     it.connected().send(hello(9000, (1, 0)))
