@@ -1,14 +1,15 @@
 """A broker: tables, request processors, timers, and the assembly of all its parts.
 
 Enter by `broker.Broker`: `start()` and `stop()` return Deferreds, and the attributes (`store`,
-`topics`, `groups`, `consumer_offsets` ...) are its parts. `assembly` gives the processors what they
-use; `routes` gives both ports their functions.
+`topics`, `groups`, `consumer_offsets` ...) are its parts. `assembly` builds the processors from
+these parts; `routes` adds their request handlers to both ports.
 
 - `processors/`: one class a subject, one method a request code.
 - `tables/`: topics, groups, offsets and filters, and the files that keep them.
 - `transactions/`: half messages, their decision, and the check-back.
 - `role`: makes this broker a master or a slave when an elector says so.
-- `hold`: pulls that wait for a message. `registration`: name servers. `slave`: a slave's copies.
+- `hold`: pulls that wait for a message. `registration`: the requests to name servers. `slave`: a
+  slave's copies of its master's tables.
 
 How `role.RoleSwitch` changes the role, one change at a time, as the elections of the journal say::
 
@@ -22,5 +23,5 @@ How `role.RoleSwitch` changes the role, one change at a time, as the elections o
 A change to the master that fails is tried again each second while the leadership lasts. A broker
 of a pair keeps the role in its configuration until the next start (`LastingRole`).
 
-What may change at run time is read where it is used, never copied.
+A setting that may change at run time is read where it is used, never copied.
 """

@@ -148,7 +148,7 @@ def transaction_checks(broker: BrokerParts) -> TransactionalMessageCheckService:
 
 
 def role_keeper(broker: BrokerParts) -> RoleKeeper:
-    """Build the object that makes the broker a slave or a master."""
+    """Build the keeper of the broker's role, which makes the broker a slave or a master."""
     parts = RoleParts(
         store=broker.store,
         topics=broker.topics,

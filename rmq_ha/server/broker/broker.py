@@ -101,7 +101,7 @@ HELD_PULLS = 100_000
 
 class Broker:
     """
-    One broker.
+    A broker of RocketMQ: all its parts, their start and their stop.
 
     :param find: see `load_plugins`.
     :raises PluginNotFound: the configuration names a plugin that is not installed.
@@ -507,7 +507,10 @@ class Broker:
         return self.consumer_filters.persist_if_dirty()
 
     def _bit_map_of(self, request: DispatchRequest) -> bytes | None:
-        """Return a bit map; None on a slave, whose filters and messages have different clocks."""
+        """
+        Return the bit map of a message's matching filters. On a slave return None: its own clock
+        registered the filters, and the master's clock stamped the messages.
+        """
         return None if self.is_slave else self.consumer_filters.bit_map(request)
 
     def delay_offset_table(self) -> dict[int, int]:

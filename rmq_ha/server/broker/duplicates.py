@@ -4,9 +4,9 @@ They get the answer of the first send, and are not stored again.
 
 RocketMQ compares no ids. With `duplicateWindowMillis` this broker does. The index knows each
 message by topic and unique key, and says where the first may be. The record and its queue then
-prove it. Nothing else is trusted: whatever happened to log, index or role in between, a message
-that is answered as stored can be read. A message that the index does not know yet is under way, and
-a repeated send waits until the index has it.
+prove it. So a message that is answered as stored can be read, whatever happened to log, index or
+role in between. A message that the index does not know yet is under way, and a repeated send waits
+until the index has it.
 
 If access control is on, a record says which account sent it. A message of another account is then
 no repetition. Otherwise an attacker who guesses the next id of a client could have the client's
@@ -147,8 +147,8 @@ class DuplicateWindow:
         Store a message with `put`, unless it is stored already.
 
         :param wait: whether to wait for flush and replication, as the message asks.
-        :returns: for a known message the present status of the first one: kept as promised, or why
-            not yet. Fails if the disk refuses to read it.
+        :returns: fires for a known message with the present status of the first one: kept as
+            promised, or why not yet. Fails if the disk refuses to read the first one.
         """
         if not self._store.is_writable:
             return put()  # `put` returns the reason

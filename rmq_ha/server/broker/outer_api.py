@@ -45,7 +45,7 @@ class RegisterBody(NamedTuple):
     """
     The body of a REGISTER_BROKER request, the same for every name server.
 
-    :ivar has_all: it holds all topics of this broker.
+    :ivar has_all: whether it holds all topics of this broker.
     """
 
     data: bytes
@@ -58,8 +58,8 @@ class RegisterBrokerResult(NamedTuple):
     The answer of one name server.
 
     :ivar ha_server_address: address of the master's HA listener; None if unknown, or for a master.
-    :ivar holder: the address for which an rmq-ha name server keeps our brokerId; empty if it keeps
-        it for no other broker.
+    :ivar holder: address of another broker for which an rmq-ha name server keeps this broker's id;
+        empty if there is none.
     :ivar order_topics: ORDER_TOPIC_CONFIG, topic to `broker:queues;...`; None without one.
     """
 
@@ -71,10 +71,10 @@ class RegisterBrokerResult(NamedTuple):
 
 class ToldStanding(NamedTuple):
     """
-    A broker's report on itself; None where it says nothing.
+    A broker's report on itself; a field is None if the report lacks it.
 
     :ivar since_ms: time of its start, ms.
-    :ivar stands_aside: another broker took its place.
+    :ivar stands_aside: whether it takes no messages because another broker took its place.
     :ivar promotions: its count of the pair's promotions.
     """
 
@@ -102,7 +102,8 @@ class BrokerOuterAPI:
         """
         REGISTER_BROKER.
 
-        :param takes_over: an address that had our brokerId, and whose broker does not lead.
+        :param takes_over: address of another broker that had this broker's id, and that does not
+            lead.
         :raises RemotingError: no answer, or an answer other than success.
         """
         command = self._register_command(broker, body, takes_over)

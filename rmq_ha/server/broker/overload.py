@@ -36,7 +36,7 @@ class LoadedStore(Protocol):
         """
         Return for how many ms sends of this turn may have waited in their socket.
 
-        :param sends: number of this sender's sends, to be counted; 0 only asks.
+        :param sends: number of this sender's sends, to be counted; 0: count none.
         """
 
 
@@ -59,7 +59,7 @@ class SendOverload:
 
         :param sender: its connection. A connection that waits for each answer has never waited too
             long.
-        :param sends: number of its sends in this turn; 0 only asks.
+        :param sends: number of its sends in this turn, to be counted; 0: count none.
         """
         store, config = self._store, self._config
         if store.slow_until and store.is_page_cache_busy():

@@ -37,7 +37,7 @@ class RoleKeeper(Protocol):
 
     def prepare(self) -> None:
         """
-        Prepare the role when the tables are loaded and the store is not.
+        Prepare the role, after the tables are loaded and before the store is.
 
         :raises StoreError: a table that a slave copied cannot be read.
         """
@@ -48,7 +48,9 @@ class RoleKeeper(Protocol):
     def start(self) -> None: ...
 
     def stop(self) -> "Deferred[None]":
-        """Change the role no more; fires when a change under way is over, and never fails."""
+        """
+        Begin no more changes of the role; fires when a change under way is over, and never fails.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +171,9 @@ class RoleSwitch:
         """See `RoleKeeper`. The group has elected nobody yet."""
 
     def start(self) -> None:
-        """Carry out the change that was wanted before the broker served, and all later ones."""
+        """
+        Carry out the change that was demanded before the broker served clients, and all later ones.
+        """
         self._is_started = True
         self._run_on()
 
@@ -246,7 +250,7 @@ class RoleSwitch:
                 self._try_again(term)
 
     def _try_again(self, term: int) -> None:
-        """Try again later, as the group has no master while its leader is none."""
+        """Try again later to become the master: the group has none while its leader is not."""
         if self._again is not None:
             self._again.cancel()
             self._again = None

@@ -31,8 +31,10 @@ OF_A_MASTER = frozenset(
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
     }
 )
-"""Requests that are refused by a broker that looks like the master and is not sure to be it, as
-their effect might be lost."""
+"""
+Requests that only a certain master serves. A broker that looks like the master, and is not sure to
+be it, refuses them, because their effect might be lost.
+"""
 
 
 class Processor(Protocol):

@@ -1,4 +1,7 @@
-"""SendWays: counts by which way sends went, so that nobody takes the slow way unseen."""
+"""
+SendWays: counts the sends that were handled in runs and one by one, so that operators see it if
+many take the slow way.
+"""
 
 from dataclasses import dataclass
 

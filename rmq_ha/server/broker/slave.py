@@ -66,7 +66,7 @@ class SlaveCopies:
     A slave's copies of its master's tables, as metrics and `rmqha-admin` show them.
 
     :ivar master: `host:port` of the broker that is asked for the tables; None: no broker is asked.
-    :ivar is_streamed: the master sends its tables itself.
+    :ivar is_streamed: whether the master sends its tables itself, on the replication connection.
     :ivar tables: the copy of each table, by the table's name.
     """
 
@@ -83,7 +83,7 @@ class SlaveSynchronize:
     copied. A table is replaced only by a whole and readable one. While the master sends its tables
     itself, nothing is fetched; a pass then writes the tables that came.
 
-    :ivar is_streamed: the master sends its tables itself.
+    :ivar is_streamed: whether the master sends its tables itself, on the replication connection.
     :param address: this broker's own address; a "master" at it is not asked.
     :param has_masters_log: returns whether this slave's log is a part of its master's, as far as
         they were compared. Otherwise no tables are copied.

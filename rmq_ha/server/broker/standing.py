@@ -14,7 +14,8 @@ _ANOTHER = "another broker may have been elected"
 
 class Standing:
     """
-    Decides whether this broker is the master, and says why not if it looks like one.
+    Decides whether this broker is the master. If it only looks like one, `why_not_master` says why
+    it is none.
 
     An elected broker is the master only while no other broker can have been elected. The master of
     a classic pair stands aside when another broker took its place.

@@ -116,8 +116,8 @@ class _QueueCounts(dict[tuple[str, int], list[int]]):
 
 class _Pulls(dict[tuple[str, int, str], list[int]]):
     """
-    Numbers of messages, their bytes, pulls, and the duration of these in ms, by topic, queue and
-    group.
+    Number and bytes of messages, number of pulls, and the duration of the pulls in ms, by topic,
+    queue and group.
     """
 
     def __missing__(self, key: tuple[str, int, str]) -> list[int]:
@@ -416,7 +416,8 @@ _QUEUE_FIRST = ("GROUP_GET_LATENCY", "GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME
 
 def _key(table: str, name: str, text: str) -> Any:
     """
-    Return our key for RocketMQ's text; for an invalid text a key that no item has.
+    Return the key of an item for RocketMQ's text; for an invalid text, return a key that no item
+    has.
 
     Topics hold no `@`.
     """

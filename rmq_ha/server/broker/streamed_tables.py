@@ -36,7 +36,8 @@ class _TablePage(msgspec.Struct, rename="camel", omit_defaults=True):
     Entries of one table, the content of a `TablePiece`.
 
     :ivar entries: by name as in the table's file; None for a removed entry.
-    :ivar is_whole: this body is a part of the whole table, which ends with the body that `is_last`.
+    :ivar is_whole: whether this body is a part of the whole table; the part that `is_last` ends the
+        table.
     """
 
     table: str
@@ -48,7 +49,7 @@ class _TablePage(msgspec.Struct, rename="camel", omit_defaults=True):
 
 class _StreamedTable(ABC):
     """
-    One table at master and slave; its entries as in JSON.
+    One table of a broker, whose entries are sent and received as values of JSON.
 
     :cvar precedes_log: see `TableEntry`.
     """

@@ -23,7 +23,7 @@ class Peer(NamedTuple):
     """
     A broker that name servers have as the master of this broker's name.
 
-    :ivar leads: it answers, and does not say that it is no master.
+    :ivar leads: whether it answers, and does not deny that it is a master.
     :ivar since_ms: time of its start by its own clock, ms; None if it does not tell.
     :ivar promotions: its count of promotions; None if it does not tell, as brokers of Java.
     """
@@ -151,8 +151,8 @@ class Succession:
 
     async def _named(self, name_servers: Iterable[str]) -> dict[str, str]:
         """
-        Return by name server the address that has this broker's name and id there, unless it is our
-        own.
+        Return by name server the address that has this broker's name and id there, unless it is
+        this broker's own.
         """
         named: dict[str, str] = {}
 

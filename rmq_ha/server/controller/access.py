@@ -1,6 +1,6 @@
 """Decides who may speak for a broker at a controller, and who may elect, forget and configure.
 
-RocketMQ 5.3.3's controllers check nobody: anyone who reaches the port may do all of it.
+The controllers of RocketMQ 5.3.3 check nobody: anyone who reaches the port may do all of these.
 """
 
 from collections.abc import Callable, Iterable
@@ -223,7 +223,7 @@ class ControllerAccess:
         self, name: str, number: int | None, claimed: str, peer: _RequestSender
     ) -> str:
         """
-        Return why a request is not accepted as that broker's; empty: it is.
+        Return why a request is not accepted as a request of that broker; empty: it is accepted.
 
         :param claimed: the address that an unknown broker claims to have; empty: an unknown broker
             is accepted here, since the decision will refuse it anyway.
@@ -268,7 +268,10 @@ class ControllerAccess:
         return reason
 
     def _is_foreign(self, name: str, number: int, peer: _RequestSender) -> bool:
-        """Whether the list alone lets this sender pass: the registered address is another one."""
+        """
+        Whether the registered address is not the sender's, so that only the list of hosts lets it
+        pass.
+        """
         known = self._broker(name, number)
         return known is not None and not self._is_at(peer, known.address)
 

@@ -179,7 +179,7 @@ class ControllerGroup:
 
     async def stop(self) -> None:
         """
-        Have another member lead, take no part any more, and wait until nothing is being written.
+        Hand the lead to another member, leave the group, and wait until nothing is being written.
 
         Entries that were promised to nobody may not be on the disk yet; they need no sync of their
         own.
@@ -428,7 +428,10 @@ def not_leader() -> RequestRejected:
 
 
 def _undecided(code: int) -> RequestRejected:
-    """Return the answer about an entry that lies in this log; the next leader may have it, too."""
+    """
+    Return the refusal for an entry that is in this log and not committed: the next leader may still
+    commit it.
+    """
     why = "too few controllers have answered in time"
     if code == DLedgerResponseCode.NOT_LEADER:
         why = "this controller leads no more"

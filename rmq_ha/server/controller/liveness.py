@@ -1,7 +1,7 @@
-"""Tells which brokers are alive, by their heartbeats to this controller.
+"""Tells from the heartbeats to this controller which brokers are alive.
 
-Spec: controller.md, sections 10.1 and 10.5. The log has none of it: each controller receives all
-heartbeats.
+Heartbeats are not in the log, since each controller receives all of them. Spec: controller.md,
+sections 10.1 and 10.5.
 """
 
 from collections.abc import Iterable
@@ -103,7 +103,8 @@ class Liveness:
 
     def may_live(self, broker_name: str, broker_id: int, now: int, silence_ms: int) -> bool:
         """
-        Whether the broker is alive, or nobody can know yet.
+        Whether the broker is alive, or may be alive because this controller has led too briefly to
+        know.
 
         :param silence_ms: time for which it may be silent, as far as the log tells, in
             milliseconds.

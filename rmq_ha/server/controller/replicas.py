@@ -516,7 +516,10 @@ class ReplicasInfoManager:
 
 
 def _still_there(broker_set: BrokerSet, name: str) -> Decision:
-    """Answer 2011, which brokers take for success. It has all fields of a success but the group."""
+    """
+    Answer 2011 (the old master is still alive), which brokers take for success. It has all fields
+    of a success but the group.
+    """
     header = ElectMasterResponse(
         master_broker_id=broker_set.master,
         master_address=broker_set.master_address,

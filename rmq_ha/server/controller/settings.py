@@ -1,4 +1,6 @@
-"""A controller's configuration: as settings of its group, and as requests show and change it.
+"""
+A controller's configuration: makes the settings of its Raft group from it, and shows and changes it
+for requests.
 
 Spec: controller.md, section 2.3; requests 1009 and 1010 of section 5.1.
 """

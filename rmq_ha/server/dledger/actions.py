@@ -1,4 +1,6 @@
-"""The actions that the consensus core wants done, in order, and the ledger that the core needs."""
+"""
+The actions that the consensus core demands, in order, and the interface of the ledger that it uses.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
@@ -47,7 +49,7 @@ class PutsCompleted(NamedTuple):
 
 
 class RoleChanged(NamedTuple):
-    """This member has another role, or follows another leader, from now on."""
+    """The news that this member has another role, or follows another leader, from now on."""
 
     role: MemberRole
     term: int
@@ -55,7 +57,7 @@ class RoleChanged(NamedTuple):
 
 
 class CommitIndexMoved(NamedTuple):
-    """The ledger's committed index has moved."""
+    """The news that the ledger's committed index has moved."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
 
@@ -66,7 +68,10 @@ Action = (
 
 
 class ILedger(Protocol):
-    """The log as far as the core uses it. A begin, end or committed index of -1 means: no entry."""
+    """
+    The methods of a ledger that the core uses. A begin, end or committed index of -1 means that
+    there is no entry.
+    """
 
     @property
     def begin_index(self) -> int:

@@ -1,4 +1,4 @@
-"""Make the parts of a DLedger member from a broker's configuration.
+"""Makes the parts of a DLedger member from a broker's configuration.
 
 Spec: dledger.md, chapter 1.
 """

@@ -42,8 +42,8 @@ class DurableIndex:
 
     def truncated(self, index: int) -> None:
         """
-        Entry `index` was rewritten and all later entries are gone. A sync that is running says
-        nothing about the entries that replace them.
+        Take note that entry `index` was rewritten and all later entries were cut. A sync that is
+        running says nothing about the entries that replace them.
         """
         self._synced = min(self._synced, index - 1)
         self._is_stale = self._is_syncing

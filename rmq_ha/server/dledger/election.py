@@ -43,7 +43,8 @@ class VoteTally:
 
     Spec: dledger.md, section 8.4
 
-    :ivar max_term: the largest term of the peers that refused because theirs is larger; -1: none.
+    :ivar max_term: the largest term among peers that refused because their term is larger; -1: no
+        peer did.
     """
 
     valid: int = 0

@@ -85,8 +85,8 @@ class Follower:
     @property
     def _trusted_index(self) -> int:
         """
-        The last entry that this follower takes for the leader's own. It is committed with the
-        leader's commit index, and not cut off.
+        Return the last entry that this follower believes to be equal to the leader's. Entries up to
+        it are committed with the leader's commit index, and not cut off.
         """
         return max(self.matched, self._assumed)
 
@@ -251,7 +251,8 @@ class Follower:
 
     def _append(self, request: PushEntryRequest, entries: tuple[Entry, ...]) -> int:
         """
-        Check that the entries which the ledger has already are equal, then write the new ones.
+        Check that entries which the ledger has already are equal to the pushed ones, then write the
+        new ones.
         """
         ledger, last = self._member.ledger, entries[-1].index
         known = ledger.end_index + 1 - entries[0].index
@@ -360,8 +361,8 @@ class Follower:
 
     def _is_another(self, request: PushEntryRequest, index: int) -> None:
         """
-        The leader has another entry at `index`. So an entry of the leader's term is no proof any
-        more that this ledger equals the leader's.
+        Take note that the leader has another entry at `index`. So an entry of the leader's term is
+        no proof any more that this ledger equals the leader's.
         """
         self._assumed = -1
         if index <= self._member.ledger.committed_index:

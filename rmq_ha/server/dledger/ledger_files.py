@@ -114,7 +114,7 @@ class DirtyRow:
 
     def opened(self) -> list[tuple[int, File]]:
         """
-        Open the files to sync and return them with their starts.
+        Return the start of each dirty file and the opened file, which a sync needs.
 
         :raises OSError: a file cannot be opened.
         """

@@ -42,7 +42,8 @@ class SyncJob:
 
     def cut(self, index: int) -> None:
         """
-        Entries after `index` are cut: this sync must not vouch for the entries that replace them.
+        Take note that entries after `index` are cut, so that this sync does not vouch for the
+        entries that replace them.
         """
         self.index = min(self.index, index)
 

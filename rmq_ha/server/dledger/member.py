@@ -36,7 +36,7 @@ class Member:
     :ivar wants_increase: whether the term shall be raised at once (upstream's
         `needIncreaseTermImmediately`).
     :ivar last_heard: time of the leader's last heartbeat.
-    :ivar last_quorum: time at which a quorum last answered this leader's heartbeats.
+    :ivar last_quorum: the last time at which a quorum answered this leader's heartbeats.
     :ivar alive: by peer, whether its last heartbeat call got an answer.
     :ivar observers: called after every change of role, leader or term, before `RoleChanged` goes
         out.
@@ -84,7 +84,7 @@ class Member:
 
     def become_candidate(self, term: int, *, increase: bool = False) -> None:
         """
-        Give up any role; this member's term stays.
+        Become a candidate, without a change of this member's term.
 
         :param term: a term that is in use in the group. A smaller or impossibly large one changes
             nothing.

@@ -24,9 +24,9 @@ class Members:
     The addresses of the members, and the rules for who may ask for what.
 
     A candidate or leader must be at the address that `dLegerPeers` has for its id, or at a host in
-    `dLegerPeerHosts`. METADATA is open
-    to everybody; all other requests are for members and operators. Members on one machine cannot be
-    told apart.
+    `dLegerPeerHosts`. METADATA is open to everybody; all other requests are for members and
+    operators. Members on one machine have the same address, so this class cannot tell one from the
+    other.
 
     :ivar names: by member, its host name to look up; members given by an address are not included.
     :ivar doubtful: members of `names` that may have sent a refused request from a new address.

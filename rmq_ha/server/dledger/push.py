@@ -79,20 +79,20 @@ class Pusher:
 
     def followed(self) -> None:
         """
-        The peer follows this leader, so pushing may begin; before that it would refuse pushes (17).
+        Begin to push, since the peer follows this leader; before that it would refuse pushes (17).
         """
         if self._state is _PushState.IDLE:
             self._compare(0)
 
     def tick(self) -> None:
-        """Pump if its time has come."""
+        """Call `pump` if its time has come."""
         if self._member.now >= self.wake:
             self.pump()
 
     def pump(self) -> None:
         """
-        Send the pushes that can be sent now. To be called after an append, after an answer and in
-        time.
+        Send the pushes that can be sent now. Call it after an append, after an answer, and at
+        `wake`.
         """
         try:
             if self._state is _PushState.APPEND:
@@ -188,8 +188,8 @@ class Pusher:
 
     def _is_equal(self, index: int, peer_end: int) -> None:
         """
-        The peer has this entry. Its later entries may be equal to the leader's too, so compare
-        those.
+        Take note that the peer has this entry. Its later entries may be equal to the leader's too,
+        so compare those.
         """
         mine = self._member.ledger.end_index
         if peer_end == index:

@@ -11,7 +11,7 @@ def why_no_puts(
     settings: DLedgerSettings, node: Node | None, silent: Mapping[str, str], pending: int
 ) -> str:
     """
-    Return which members answer, which do not, and what an operator has to do.
+    Return a text that says which members answer, which do not, and how an operator can mend that.
 
     :param node: None: this member does not take part yet.
     :param silent: by member, the error of its last call, if that failed.

@@ -65,14 +65,13 @@ _LAST_PUTS_S = 1.0
 
 class DLedgerService:
     """
-    Drives the core: passes requests, answers and the time to it, and carries out its actions in
-    order.
+    Passes requests, answers and the time to the core, and carries out the core's actions in order.
 
     No action that follows a term or vote is done before these are on the disk. For the store, this
     service is the replication: a put is replicated when a quorum has stored it.
 
     :param log: the commit log whose ledger the group agrees on; load it before `start`.
-    :param settings: replace those of the configuration; for tests.
+    :param settings: settings for tests, instead of those from the configuration.
     :ivar role: the broker's role, as the group decides it.
     :ivar node: the core; None until `start`.
     :ivar tls: decides who may connect, and how this member connects to the others.
@@ -526,8 +525,8 @@ class DLedgerService:
 
     def why_no_puts(self) -> str:
         """
-        Return which members answer, which do not and how to mend it, for clients whose puts are
-        refused.
+        Return the reason for clients whose puts are refused: which members answer, which do not,
+        and how an operator can mend that.
         """
         return why_no_puts(self.settings, self.node, self._silent, len(self._puts))
 

@@ -65,8 +65,8 @@ class LedgerTail:
 
     def next_slice(self, position: int, waits: bool) -> Run | None:
         """
-        Return the next slice as `rmq_ha.server.store.log.tail.Tail` does; a ledger never waits for
-        bytes.
+        Return the next slice; see `rmq_ha.server.store.log.tail.Tail`. `waits` has no effect, since
+        committed entries are complete.
         """
         classic = self._source.classic
         if position < classic.end:

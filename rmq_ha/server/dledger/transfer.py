@@ -1,4 +1,4 @@
-"""Handing leadership over, on an operator's order or to a preferred leader."""
+"""Hands the leadership over, on an operator's order or to a preferred leader."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol

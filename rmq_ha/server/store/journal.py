@@ -71,10 +71,12 @@ class RoleObserver(Protocol):
     def follow(self) -> None: ...
 
     def stand(self) -> None:
-        """No broker leads; this broker becomes a candidate."""
+        """Make this broker a candidate, since no broker leads."""
 
     def lead(self, term: int) -> None:
-        """This broker leads that term, as soon as the whole log is kept and dispatched."""
+        """
+        Make this broker the master of that term, as soon as the whole log is kept and dispatched.
+        """
 
 
 class Role:
@@ -84,7 +86,8 @@ class Role:
     Only `brokerRole` of the configuration stores it, as in Java.
 
     :ivar electorate: the elections; None if the configuration fixes the role.
-    :ivar may_begin: a master may deliver delayed messages and number messages from its start on.
+    :ivar may_begin: whether a master delivers and numbers messages from its start on, without being
+        elected first.
     """
 
     def __init__(self, config: MessageStoreConfig, electorate: Electorate | None = None) -> None:
@@ -117,7 +120,7 @@ class Role:
         return self.may_begin and not self.is_slave
 
     def observe(self, observer: RoleObserver) -> None:
-        """Tell `observer` from now on which role the electorate wants."""
+        """Tell `observer` now and at each change which role the electorate wants."""
         self._observer = observer
 
     def follow(self) -> None:
@@ -355,13 +358,13 @@ class Journal(Protocol):
 
     def why_no_puts(self) -> str:
         """
-        Return why no messages are taken, and what to do.
+        Return why no messages are taken, and how to mend that.
 
         Empty if other machines are not the reason.
         """
 
     def why_not_kept(self) -> str:
-        """Like `why_no_puts`, for a message that is in the log and was not kept in time."""
+        """Return why a message that is in the log was not kept in time, and how to mend that."""
 
     # Beginning and end
 
@@ -442,8 +445,8 @@ class Journal(Protocol):
         Whether a slave's log is a part of its master's log, as far as they were compared, or is
         empty.
 
-        Only then the master's tables belong to it. Tables of a master whose log is another or empty
-        would take the topics and groups of this slave's messages away.
+        Only then do the master's tables belong to the slave's log. Otherwise the slave would lose
+        the topics and groups of its own messages by taking the tables over.
         """
 
     def routes(self) -> dict[int, Any]:

@@ -233,14 +233,17 @@ class DefaultMessageStore(StoreMaintenance):
         Return for how many ms the sends of this turn may have waited in their socket.
 
         :param sender: identifies one connection; 0 is returned while it waits for each answer.
-        :param sends: number of sends in this turn, to be counted; 0 only asks.
+        :param sends: number of sends in this turn, to be counted; 0: count none.
         """
         if not self.turns.count_sends(sender, sends) or not self.turns.shortest:
             return 0
         return self.turns.waiting_ms(self.host.clock.seconds())
 
     def put_terms(self) -> PutTerms:
-        """Return what the store decides about puts until its flags or its configuration change."""
+        """
+        Return the answers of the store about puts; they hold until its flags or its configuration
+        change.
+        """
         config = self._configuration
         is_refused = not self.flags.is_writable or config.broker_role is BrokerRole.SLAVE
         return PutTerms(

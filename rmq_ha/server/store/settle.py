@@ -32,7 +32,7 @@ _NOT_ALL_REPLICATED = (PutMessageStatus.FLUSH_SLAVE_TIMEOUT, PutMessageStatus.SE
 
 class PutTerms(NamedTuple):
     """
-    What a store decides about puts until its flags or its configuration change.
+    The answers of a store about puts; they hold until its flags or its configuration change.
 
     :ivar refusal: the status of each put; None: puts are accepted.
     :ivar keeper: see `Journal.sole_keeper`.
@@ -144,7 +144,10 @@ class PutSettler:
     def tell_group(
         self, group: DraftGroup, done: Done, status: PutMessageStatus, now: float
     ) -> None:
-        """Call `done` with the status of a group of which a part is not stored, or less safely."""
+        """
+        Call `done` with the status of a group of which a part was not stored, or was stored less
+        safely than configured.
+        """
         others = dict(group.faults)
         rows: Sequence[Row | None] = group.rows
         if others:
@@ -237,7 +240,7 @@ class _GroupUnderWay(_PutUnderWay):
 
 
 class _BatchUnderWay(_PutUnderWay):
-    """A batch under way."""
+    """A batch that is in the log, and of which nobody knows yet whether it is kept."""
 
     __slots__ = ("_done", "_whole")
 

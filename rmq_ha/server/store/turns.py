@@ -35,7 +35,7 @@ class TurnWatch:
         """
         Count sends of this turn; return whether this sender has several of them in it.
 
-        :param sends: 0 only asks.
+        :param sends: number of sends, to be counted; 0: count none.
         """
         count = self._sends.get(sender, 0) + sends
         if sends:

@@ -139,7 +139,7 @@ class AdminConfigProcessor:
         """
         Answer GET_BROKER_RUNTIME_INFO (28) with a KVTable.
 
-        Queue sizes are 0, as no requests queue for our processors.
+        Queue sizes are 0, since requests to this broker do not wait in queues for threads.
         """
         broker, unserved = self._configuration.broker, self._configuration.unserved
         table = {

@@ -1,4 +1,4 @@
-"""PULL_MESSAGE (11).
+"""Answers PULL_MESSAGE (11): messages of a queue, at once or when one arrives.
 
 Spec: remoting.md, chapter 6; store.md, section 8.4.
 """

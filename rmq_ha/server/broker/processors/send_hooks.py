@@ -66,7 +66,8 @@ class SendHooks:
         """
         Show the hooks the answer.
 
-        An error of a hook does not change it, as the message is stored or refused already.
+        An error of a hook does not change the answer, since the message is stored or refused
+        already.
         """
         if not self._hooks:
             return

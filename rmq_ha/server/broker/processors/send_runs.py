@@ -34,7 +34,7 @@ GeneralWay = Callable[[Channel, RemotingCommand], None]
 
 class SendRuns:
     """
-    Handles the hot path of a master.
+    Stores ordinary sends in runs; this is the hot path of a master.
 
     :param tickets: the answers of the broker's policies.
     :param general: handles one request the general way.

@@ -19,7 +19,7 @@ from rmq_ha.server.store.settle import PutTerms
 @dataclass(frozen=True, slots=True)
 class SendTicket:
     """
-    The answers of the policies.
+    The answers of a broker's policies about ordinary sends.
 
     :ivar is_allowed: whether brokerPermission lets runs of sends in. If not, each message goes the
         general way.

@@ -69,7 +69,7 @@ class ClientOffsets:
         """
         Store a consumer's progress, lower values too.
 
-        :param by_member: a running consumer sent it, and not an operator's tool.
+        :param by_member: whether a running consumer sent it, and not an operator's tool.
         :returns: why it is not stored; None if it is.
         """
         fault = None

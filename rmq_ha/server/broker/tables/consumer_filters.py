@@ -57,7 +57,7 @@ class ConsumerFilterData:
 
     @property
     def size(self) -> int:
-        """The part of the capacity that it uses."""
+        """Number of characters of `CAPACITY` that the filter uses."""
         return ENTRY_SIZE + len(self.expression)
 
     def to_json(self) -> dict[str, Any]:

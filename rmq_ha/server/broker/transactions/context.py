@@ -52,8 +52,8 @@ class HalfLog:
     Access to half messages for reading.
 
     :ivar log_end: returns the end of the commit log.
-    :ivar newest_ms: returns the store time of the newest record; it is ahead of the clock if that
-        was set back.
+    :ivar newest_ms: returns the store time of the newest record; it is ahead of the clock if the
+        clock was set back.
     :ivar is_dispatched: brings the queues up to the end of the log; returns whether they are.
     """
 

@@ -21,7 +21,7 @@ class Verdict(Enum):
     """
     The decision about an open half message.
 
-    :ivar LATER: it and all later ones are too young: this round is over.
+    :ivar LATER: the half message and all later ones are too young: this round is over.
     :ivar IMMUNE: its producer asked for a longer rest: it moves to the end of the queue.
     :ivar CHECK: it moves to the end of the queue, and its producer is asked.
     :ivar DISCARD: its producer was asked too often, or it is too old.

@@ -1,4 +1,6 @@
-"""Finds that a store has lost its commit log: the disk is not mounted, or the folder was lost.
+"""
+Finds out whether a store has lost its commit log, because a disk is not mounted or a folder was
+deleted.
 
 Spec: store.md, section 5.2.
 """

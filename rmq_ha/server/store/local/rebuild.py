@@ -32,8 +32,8 @@ class QueueRebuild:
     """
     Finds queues that lack messages of the log, and writes the missing units.
 
-    Messages that a queue has already change nothing in it. Records whose body is damaged count, as
-    their queue offsets are taken; a stretch without a record is skipped.
+    Messages that a queue has already change nothing in it. A record whose body is damaged gets its
+    unit, too, since its queue offset is used; a stretch without a record is skipped.
 
     :param log: the commit log. The callers pass its end, as the log does not know it yet.
     :ivar begin: physical offset where the last `run` began.
@@ -72,7 +72,7 @@ class QueueRebuild:
 
     def compare(self, ends: QueueEnds, *, is_exact: bool) -> None:
         """
-        Note the queues that do not end where they ended.
+        Note the queues whose ends differ from those that the last stop noted.
 
         :param is_exact: nothing has changed since the ends were noted; else queues may be longer,
             but not shorter.

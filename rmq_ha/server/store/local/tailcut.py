@@ -169,7 +169,7 @@ class TailCut:
 
     def _vouch_for_nothing(self) -> None:
         """
-        Clear the checkpoint, else a start without log files would take them for lost.
+        Clear the checkpoint: otherwise a start would find no log files, and take them for lost.
 
         Runs in the worker.
         """

@@ -100,8 +100,8 @@ class DraftsOfSends(Sequence[Draft]):
     """
     The drafts of sends of one connection, which are made only where they are not laid out at once.
 
-    :ivar sends: what the client sent.
-    :ivar born: the client's address.
+    :ivar sends: the sends of the client, as `base.runs` found them.
+    :ivar born: the client's address, which becomes the born host of the records.
     :ivar store: this broker's address.
     :ivar tail: the properties that this broker adds; see `Sends.lay_out`.
     :ivar is_listed: whether the drafts had to be made.

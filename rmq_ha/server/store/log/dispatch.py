@@ -27,8 +27,10 @@ ENOUGH = 3 << 15
 _RETRY_S = 1.0
 _READ_PATIENCE = 3
 _BULK = 3 << 16
-"""Bytes in one turn that only a slave far behind its master gets: most of one read of its
-connection."""
+"""
+A slave whose log grows by so many bytes in one turn is far behind its master: they are most of one
+read of its connection.
+"""
 _BULK_SLICE_EVERY_S = 0.05
 
 Target = Callable[[Rows], bool | None]

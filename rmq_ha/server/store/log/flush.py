@@ -23,8 +23,10 @@ from rmq_ha.server.store.log.commitlog import CommitLog
 _PAGE = 4096
 _OPEN_AGAIN_S = 0.5
 _WHOLE_EVERY = 128 << 20
-"""After so many bytes of the log a round comes early. It is about what a start has to read after
-lost power."""
+"""
+When so many bytes were appended, a round of the queues begins early. A start after a power loss has
+to read about as many bytes.
+"""
 _ALL = 1 << 63
 """An offset above every physical offset."""
 

@@ -75,7 +75,7 @@ class QueueEnds(NamedTuple):
 
 
 def read_ends(disk: Disk, root: str) -> QueueEnds | None:
-    """Return the ends that our last clean stop wrote; None if they cannot be read."""
+    """Return the ends that the last clean stop of rmq-ha wrote; None if they cannot be read."""
     try:
         return QueueEnds.decode(disk.read_bytes(f"{root}/{FILE_NAME}"))
     except OSError:
