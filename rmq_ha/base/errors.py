@@ -21,12 +21,12 @@ class ConfigurationError(RmqHaError):
 
 
 class WrongUsage(Exception):
-    """A job has wrong arguments; the message says what to write instead. Exit code 2."""
+    """A job has wrong arguments; the message says how to write them. Exit code 2."""
 
 
 class CannotDecide(Exception):
     """
-    An input of a job is missing, unreadable or changing; the message says which, and what to do.
+    An input of a job is missing, unreadable or changing; the message names it and the next step.
     Exit code 3.
     """
 
@@ -58,7 +58,7 @@ class SlaveSilent(ReplicationError):
 
 
 class DivergedLog(ReplicationError):
-    """The two commit logs do not continue each other."""
+    """The master's commit log does not continue the slave's, so the slave cannot follow."""
 
 
 class DivergedTail(DivergedLog):
@@ -130,7 +130,7 @@ class RequestRejected(RmqHaError):
     A request that is answered with a response code other than success.
 
     :param code: the response code.
-    :param remark: what the person who reads it should know and do.
+    :param remark: the reason and the next step, for the person who reads it.
     """
 
     def __init__(self, code: int, remark: str) -> None:
@@ -236,5 +236,8 @@ class TlsRefused(RmqHaError):
 
 
 def may_pass(lost: BaseException | None) -> bool:
-    """Whether a new connection may succeed without any change, after one ended with this error."""
+    """
+    Whether a new connection may succeed without any change, after a connection ended with this
+    error.
+    """
     return not isinstance(lost, TlsRefused) or lost.retriable

@@ -2,7 +2,7 @@
 
 A plugin is an object in `twisted.plugins` that provides one of the `I...Plugin` interfaces; the
 properties file chooses it by its `name`. Built-in parts and extensions use the same interfaces.
-Plugins get an `IBrokerContext`, never the controller.
+Plugins get an `IBrokerContext`, never the `Broker` itself.
 """
 
 from typing import Any
@@ -101,7 +101,7 @@ class ISendMessageHook(Interface):
 
     def before_send(context: dict[str, Any]) -> None:
         """
-        Called before a message is stored.
+        See a message before it is stored, and perhaps refuse it.
 
         :param context: the producer's request: topic, queue_id, producer_group, born_host,
             body_size and properties. A hook may add values of its own for `after_send`.
@@ -111,7 +111,7 @@ class ISendMessageHook(Interface):
 
     def after_send(context: dict[str, Any]) -> None:
         """
-        Called when the send has ended. An exception is logged and does not change the answer.
+        See the result of the send. An exception is logged and does not change the answer.
 
         :param context: the dict of `before_send` with code, msg_id and queue_offset; the last two
             are None if the message is not stored.
@@ -182,13 +182,13 @@ class IAccessControl(IAccessValidator):
 
 
 class IBrokerPlugin(IPlugin):
-    """Anything that a broker's properties file can choose by name."""
+    """The base of all plugins that a broker's properties file can choose by name."""
 
     name = Attribute("What the properties file says; unique for its interface.")
 
 
 class IMessageStorePlugin(IBrokerPlugin):
-    """Chosen by `messageStorePlugIn`."""
+    """A plugin that the key `messageStorePlugIn` names."""
 
     def wrap_store(broker: IBrokerContext, store: IMessageStore) -> IMessageStore:
         """
@@ -199,7 +199,9 @@ class IMessageStorePlugin(IBrokerPlugin):
 
 
 class IJournalPlugin(IBrokerPlugin):
-    """Chosen by `journalPlugIn`; built in: `classic`, `dledger`, `controller`."""
+    """
+    A plugin that the key `journalPlugIn` names. `classic`, `dledger` and `controller` are built in.
+    """
 
     def make_journal(broker: IBrokerContext) -> Any:
         """
@@ -224,7 +226,7 @@ class IDispatcherPlugin(IBrokerPlugin):
 
 
 class IHookPlugin(IBrokerPlugin):
-    """Chosen by `hookPlugIn`."""
+    """A plugin that the key `hookPlugIn` names."""
 
     def make_hook(broker: IBrokerContext) -> Any:
         """
@@ -235,7 +237,7 @@ class IHookPlugin(IBrokerPlugin):
 
 
 class IAccessPlugin(IBrokerPlugin):
-    """Chosen by `aclPlugIn`."""
+    """A plugin that the key `aclPlugIn` names."""
 
     def make_validator(broker: IBrokerContext) -> IAccessValidator:
         """

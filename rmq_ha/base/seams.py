@@ -20,7 +20,9 @@ from twisted.internet.interfaces import (
 
 T = TypeVar("T")
 Soon = Callable[[Callable[[], object]], object]
-"""The type of `Host.soon`."""
+"""
+The type of `Host.soon`: takes a function, and calls it at the end of this turn of the reactor.
+"""
 
 
 class File(Protocol):
@@ -50,7 +52,7 @@ class File(Protocol):
         """Return where data may begin from `position` on; the bytes up to there are zeros."""
 
     def zero(self, position: int) -> None:
-        """Make all bytes from `position` to the end read as zero."""
+        """Set all bytes from `position` to the end of the file to zero."""
 
     def sync(self) -> None:
         """
@@ -132,8 +134,9 @@ class Disk(Protocol):
 
     def replace(self, path: str, data: bytes, *, backup: bool = False) -> None:
         """
-        Put `data` in the place of a small file: write `.tmp`, fsync, keep the old content as
-        `.bak` if asked, rename, fsync the directory. Blocks: use the worker when running.
+        Put `data` in the place of a small file: write `.tmp`, fsync, keep the old content as `.bak`
+        if `backup` is set, rename, fsync the directory. It blocks, so a running server calls it in
+        the worker.
         """
 
     def boot_id(self, path: str) -> bytes:
@@ -223,7 +226,7 @@ class Connections(Protocol):
 
 
 def _not_set(function: Callable[[], object]) -> object:
-    """Stand for a `Host.soon` that nobody gave."""
+    """The default of `Host.soon`, which `Host` replaces by a timer of 0 seconds."""
     raise NotImplementedError
 
 

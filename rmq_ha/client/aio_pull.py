@@ -100,9 +100,9 @@ class LitePullConsumer(Life):
     """
     A `rmq_ha.client.LitePullConsumer` for asyncio, with futures in the place of Deferreds.
 
-    `async for message in consumer` goes on until `stop`; a new loop goes on where the last one was
-    left. With `auto_commit` a message counts as consumed when a later message is asked for, so use
-    one loop at a time. Without `auto_commit` call `commit_sync`.
+    `async for message in consumer` goes on until `stop`; a new loop continues with the message
+    after the last loop's. With `auto_commit` a message counts as consumed when a later message is
+    asked for, so use one loop at a time. Without `auto_commit` call `commit_sync`.
 
     :ivar deferred: the consumer with Deferreds.
     """

@@ -83,12 +83,12 @@ class PushConsumer(Life):
 
     def processing(self, message: MessageExt) -> MessageBlock:
         """
-        Answer for a message of a loop by how its handling ends: `async with
+        Return a context manager that answers a message when its block ends: `async with
         consumer.processing(message):`.
 
-        At the end of the block the message is consumed. After an exception, which goes on to you,
-        it comes again as after `reconsume_later`; after a cancellation the next loop has it, and
-        that is no attempt.
+        At the end of the block the message is consumed. After an exception, which the block raises
+        again, the message comes again as after `reconsume_later`. After a cancellation the next
+        loop gets the message, and the cancelled handling does not count as an attempt.
         """
         return MessageBlock(message, self._loops().ended)
 
@@ -173,7 +173,7 @@ class PushConsumer(Life):
 
         It waits for messages that were taken, up to `await_termination_when_shutdown_ms`. Another
         member gets those that are not answered by then, and the attempt does not count. A message
-        of the task that calls this comes again, as after `reconsume_later`: answer it before.
+        that the calling task has taken and not answered comes again, as after `reconsume_later`.
         """
         if self._hand_over is not None:
             self._hand_over.close()

@@ -358,7 +358,8 @@ class BlockingClient:
 
     def reset_offset(self, group: str, topic: str, timestamp: int) -> Reset:
         """
-        Have a group go on at a time: tell its consumers or, if it has none, set its offsets.
+        Reset a group to a time: tell its connected consumers or, if there are none, set its
+        offsets.
 
         :param timestamp: the time, in ms since the epoch; 0 for the first message, -1 for the end.
         """

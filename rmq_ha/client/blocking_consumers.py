@@ -152,11 +152,12 @@ class BlockingConsumer(_ThreadedConsumer[PushConsumer]):
 
     def processing(self, message: MessageExt) -> MessageBlock:
         """
-        Answer for a message by how its handling ends: `with consumer.processing(message):`.
+        Return a context manager that answers a message when its block ends: `with
+        consumer.processing(message):`.
 
-        At the end of the block the message is consumed. After an exception, which goes on to you,
-        it comes again as after `reconsume_later`; after a KeyboardInterrupt the next loop has it,
-        and that is no attempt.
+        At the end of the block the message is consumed. After an exception, which the block raises
+        again, the message comes again as after `reconsume_later`. After a KeyboardInterrupt the
+        next loop gets the message, and the interrupted handling does not count as an attempt.
         """
         return MessageBlock(message, self._ended)
 

@@ -32,7 +32,7 @@ class BlockingTransactionListener(Protocol):
 
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
         """
-        Say how the work ended; the broker asks because it was not told or the answer was lost.
+        Return how the work ended; the broker asks because it was not told or the answer was lost.
         Called in another thread.
 
         :returns: how the work ended; after UNKNOW or an exception the broker will ask again.

@@ -1,4 +1,4 @@
-"""Reasons why requests are refused, and the decision which refusals are logged."""
+"""The reasons why requests are refused, and the limit of log lines about refusals."""
 
 from enum import StrEnum
 from typing import NamedTuple

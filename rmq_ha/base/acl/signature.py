@@ -22,7 +22,10 @@ _SHA1 = partial(sha1, usedforsecurity=False)
 _SHA256 = partial(sha256, usedforsecurity=False)
 _BLOCK = 64
 KNOWN_ORDERS = 256
-"""Most orders of keys that are kept. Clients send the same few sets of keys again and again."""
+"""
+Most sets of keys whose sorted order is remembered. Clients send the same few sets of keys again and
+again.
+"""
 _INNER, _OUTER = (
     bytes(byte ^ 0x36 for byte in range(256)),
     bytes(byte ^ 0x5C for byte in range(256)),

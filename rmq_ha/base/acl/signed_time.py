@@ -1,5 +1,6 @@
-"""A second signature between rmq-ha's clients and servers. It also covers code, names, time and
-number of a request.
+"""
+A second signature between rmq-ha's clients and servers. Besides values and body, it covers the code
+of a request, the names of its fields, the time, and a number.
 
 A signature of 4.9 covers the values of the header map and the body. It does not cover which request
 it is, the names of the values, or the time. So clients of rmq-ha add the field `SignedTime`:
@@ -62,7 +63,7 @@ def read_signed_time(value: str) -> tuple[Stamp, str] | None:
 
 class TimedContent:
     """
-    Makes the part of the signed bytes that comes before the body.
+    Makes the signed bytes of a request, except its body, which comes after them.
 
     Together with the body it can be read in one way only. Each name has its length before it, and
     each value a zero after it. If a value has a zero in it, the lengths of all values stand before

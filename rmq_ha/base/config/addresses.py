@@ -1,4 +1,4 @@
-"""Replaces host names by addresses where a key needs an address, once, before the start."""
+"""Replaces host names by addresses, once before the start, in keys that need an address."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""BrokerConfig: the keys that shape the broker.
+"""BrokerConfig: the keys of a broker that are not about its store.
 
 Spec: store.md, section 13.
 """

@@ -1,7 +1,9 @@
-"""Finds values that a server accepts although nobody can mean them. The start logs them, and
+"""
+Finds values that a server accepts although they are surely mistakes. The start logs them, and
 `--check` fails.
 
-RocketMQ takes them without a word: quotes become part of a name, `~` becomes a directory.
+RocketMQ takes such values without a word. For example, quotes become part of a name, and `~`
+becomes the name of a directory.
 """
 
 import re
@@ -119,7 +121,7 @@ def _check_own_ports(
     """
     Check that no address to connect to is a port of this broker itself.
 
-    :raises ConfigurationError: one is.
+    :raises ConfigurationError: an address to connect to is a port of this broker.
     """
     served = {"namesrvAddr": "name server", "controllerAddr": "controller"}
     purposes = {

@@ -1,4 +1,4 @@
-"""The keys of rmq-ha that each server reads: who may look at it, where it listens, how it logs."""
+"""The keys of rmq-ha that each server reads: its status port, its addresses, its log."""
 
 from dataclasses import dataclass
 

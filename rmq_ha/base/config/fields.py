@@ -28,7 +28,8 @@ class FirstReader(Enum):
 
 class Local(Enum):
     """
-    The reason why no request may change a key: with it another machine could take the server over.
+    The kinds of keys that no request may change, because another machine could take the server over
+    with them.
     """
 
     FILES = "says where files are read and written"
@@ -48,7 +49,7 @@ class TextRule(NamedTuple):
     """
     The texts that a key takes.
 
-    :ivar values: these texts in words, for the documentation.
+    :ivar values: a description of the texts, for the documentation.
     :ivar check: raises `ValueError`, with the reason, for any other text.
     """
 
@@ -64,19 +65,20 @@ class Key:
     :ivar name: the key in the properties file, in RocketMQ's spelling.
     :ivar attribute: the attribute of the configuration object that holds the value.
     :ivar kind: bool, int, str, or an `Enum` whose names are the values.
-    :ivar is_optional: an empty text means None: the start computes the value.
+    :ivar is_optional: whether an empty text means None, so that the start computes the value.
     :ivar default: RocketMQ's default; None where the start computes it.
     :ivar meaning: one line for the documentation.
-    :ivar since: which RocketMQ reads the key first.
+    :ivar since: the first version of RocketMQ that reads the key.
     :ivar least: smallest number.
     :ivar most: largest number.
     :ivar rule: the texts that the key takes; None: any text of one line.
-    :ivar is_mutable: a request may change the key while the server runs.
+    :ivar is_mutable: whether a request may change the key while the server runs.
     :ivar local: why no request may change the key; None: a request may.
-    :ivar is_secret: the value is never shown.
-    :ivar is_resolved: the start replaces a host name by its address.
-    :ivar is_dialled: the value holds addresses that this server connects to.
-    :ivar is_same_in_set: brokers of one name should agree, or other rules hold after a fail-over.
+    :ivar is_secret: whether the value is never shown.
+    :ivar is_resolved: whether the start replaces a host name by its address.
+    :ivar is_dialled: whether the value holds addresses that this server connects to.
+    :ivar is_same_in_set: whether the brokers of one name should have the same value, since the
+        key's rule would change at a fail-over otherwise.
     :ivar needs: the boolean key without which this key has no effect, or `EMBEDDED_NAMESRV`.
     """
 

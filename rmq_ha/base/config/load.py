@@ -1,4 +1,6 @@
-"""Makes the configuration of a broker or a name server from a properties file, and the text of it.
+"""
+Makes the configuration of a broker or a name server from a properties file, and the properties text
+from a configuration.
 
 Spec: store.md, section 13.
 """
@@ -324,7 +326,10 @@ def _check_timers(configuration: BrokerConfiguration, settings: Mapping[str, Set
 def _apply_batch_size(
     configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
-    """Let a haTransferBatchSize of the file count; note a haTransferBatchMax that does nothing."""
+    """
+    Let a haTransferBatchSize of the file replace haTransferBatchMax; note a haTransferBatchMax
+    beside it that has no effect.
+    """
     store, own = configuration.store, configuration.ours
     named, largest = settings.get("haTransferBatchSize"), settings.get("haTransferBatchMax")
     if named is None:
@@ -346,7 +351,7 @@ def _check_dledger_port(
     """
     Check that the port of the group is not a port for clients.
 
-    :raises ConfigurationError: it is.
+    :raises ConfigurationError: the two ports are the same.
     """
     *others, own = port_plan(configuration)[:3]
     for planned in others:

@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class LogFormat(Enum):
-    """The values of logFormat."""
+    """The values of the key `logFormat`: the forms of a log line."""
 
     text = "text"
     json = "json"

@@ -6,9 +6,10 @@ from typing import Any
 
 class ObservedSettings:
     """
-    The base of the configuration objects from whose values others derive something.
+    The base of configuration objects whose changes other objects have to know.
 
-    Whoever keeps what it derived, instead of reading a value at each use, watches the object.
+    An object that keeps a result computed from these values, instead of reading them at each use,
+    calls `watch`.
     """
 
     __slots__ = ("_watchers",)

@@ -29,7 +29,7 @@ def check_metrics_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setti
     """
     Check that metricsPort is not another port of the server.
 
-    :raises ConfigurationError: it is.
+    :raises ConfigurationError: two ports are the same.
     """
     if plan[-1].purpose != METRICS_PURPOSE:
         return

@@ -1,4 +1,5 @@
-"""Puts settings, each with the place it comes from, into configuration objects.
+"""
+Puts settings into configuration objects; each setting knows the file and line that it comes from.
 
 A wrong value stops the start. An odd one becomes a `ConfigNotice`.
 """
@@ -32,7 +33,7 @@ class ConfigNotice(NamedTuple):
 
 
 class DoubtfulValue(ConfigNotice):
-    """A value that nobody can mean. A server starts with it, and `--check` fails."""
+    """A value that is surely a mistake. A server starts with it, and `--check` fails."""
 
     __slots__ = ()
 
@@ -54,7 +55,7 @@ class Setting(NamedTuple):
 
 
 def reason_to_doubt(value: str) -> str | None:
-    """Return why nobody can mean a text as a value; None: nothing is odd about it."""
+    """Return why a text is surely no intended value; None: nothing is odd about it."""
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
         return "the quotes are part of the value: remove them"
     if _COMMENT.search(value):
@@ -200,7 +201,7 @@ def _value(setting: Setting, row: Key) -> Any:
 
 
 def _check_effect(setting: Setting, row: Key, notices: list[ConfigNotice]) -> None:
-    """Refuse, or note, a key that RocketMQ 4.9 acts on and rmq-ha does not."""
+    """Refuse or note a key that has an effect in RocketMQ 4.9 and none in rmq-ha."""
     if not isinstance(row, UnservedKey):
         return
     if row.is_refused:

@@ -1,4 +1,4 @@
-"""MessageStoreConfig: the keys that shape the store and replication.
+"""MessageStoreConfig: the keys of a broker that are about its store and replication.
 
 Spec: store.md, section 13.
 """

@@ -1,6 +1,7 @@
 """The `tls.` keys, which stand in the properties file or in `tls.config.file`.
 
-The default of some depends on others, so each meaning says what holds without the key.
+The defaults of some keys depend on other keys, so each meaning says which value holds if the key is
+missing.
 
 Spec: remoting.md, section 1.10.
 """

@@ -27,14 +27,14 @@ class Section(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnservedKey(Key):
     """
-    A key that nothing here acts on.
+    A key that has no effect in rmq-ha.
 
     :ivar section: where RocketMQ 4.9 declares the key; None: it does not know the key.
     :ivar why: why the key does nothing here; empty: nothing is known about the key.
-    :ivar advice: what to do instead; empty: remove the line.
-    :ivar is_silent: a start does not mention the key, as nobody can miss its effect.
-    :ivar is_refused: a value other than the default stops the start.
-    :ivar is_guard: who writes `true` expects that strangers are refused.
+    :ivar advice: how an operator gets the effect here; empty: the line can be removed.
+    :ivar is_silent: whether a start does not mention the key, since nobody misses its effect.
+    :ivar is_refused: whether a value other than the default stops the start.
+    :ivar is_guard: whether a user who writes `true` expects that strangers are refused.
     """
 
     section: Section | None = None
@@ -46,7 +46,7 @@ class UnservedKey(Key):
 
     @property
     def reason(self) -> str:
-        """Why the key does nothing here, and what to do."""
+        """Why the key does nothing here, and how to get its effect."""
         return f"{self.why}; {self.advice}" if self.advice else self.why
 
     @property
@@ -275,7 +275,10 @@ _ALONE = (
         for name in ("brokerConfigPath", "configStorePathName")
     ),
 )
-"""Keys with facts of their own. The last two RocketMQ refuses in requests, and reads nowhere."""
+"""
+Keys that share no reason with others. RocketMQ refuses the last two in requests, and reads them
+nowhere.
+"""
 
 _OF_3 = {
     "storePathConsumeQueue": "queues are always in the folder consumequeue of storePathRootDir",
@@ -436,4 +439,4 @@ def _rows() -> Iterator[UnservedKey]:
 
 
 UNSERVED: Mapping[str, UnservedKey] = {row.name: row for row in _rows()}
-"""All of them, by name."""
+"""Every key without effect in rmq-ha, by its name."""

@@ -12,8 +12,8 @@ Makes the tree of a selector from its text, by this grammar:
     unary       = ("+" | "-" | NOT)* primary
     primary     = literal | name | "(" selector ")"
 
-NOT binds tightest: `NOT a = 1` compares `NOT a` with 1. What follows a whole selector is not looked
-at, except that its first word has to be one.
+NOT binds tightest: `NOT a = 1` compares `NOT a` with 1. The text after a whole selector is ignored,
+except that its first word must be a valid token.
 
 Spec: remoting.md, section 6.2.
 """
@@ -62,7 +62,7 @@ _KINDS = {"decimal": DECIMAL, "whole": WHOLE, "string": STRING, "name": NAME}
 
 class Token(NamedTuple):
     """
-    One word.
+    One token of a selector.
 
     :ivar kind: NAME, STRING, WHOLE, DECIMAL, END, a keyword in capitals, or the sign itself.
     :ivar text: the word as it is written.
@@ -109,14 +109,10 @@ MAX_LENGTH = 65536
 """
 Most characters of an expression. A request can carry far more, and compiling that would slow down
 every pull.
-"""
-MAX_TERMS = 2000
-"""
+"""MAX_TERMS = 2000"""
 Most names and values of an expression, which are evaluated for each message. The texts of an IN
 count as one lookup.
-"""
-MAX_DEPTH = 100
-"""
+"""MAX_DEPTH = 100"""
 Most levels of brackets in each other, and of the tree. Chains of AND and OR are flat, however long.
 """
 

@@ -95,8 +95,8 @@ def order(left: Any, right: Any) -> int:
 
 def equal(left: Any, right: Any) -> bool | None:
     """
-    Return whether both values are the same; None if exactly one of them is unknown and it is the
-    left one.
+    Return whether both values are the same. None: the left one is unknown, and the right one is
+    known.
 
     :raises Incomparable: a text is no number of the other value's class, or a truth value stands
         left of a text.

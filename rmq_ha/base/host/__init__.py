@@ -1,8 +1,8 @@
 """The real `Host`: clock, network, disk, worker thread and random numbers of this machine.
 
-Nobody else imports the reactor, reads a clock, opens a file, starts a thread or draws a random
-number; `tests/test_house.py` checks it. `real.make_host` makes one. `rmq_ha.testing` has the
-simulated one, and `tests/contract` runs the same rules over both.
+No other package imports the reactor, reads a clock, opens a file, starts a thread or draws a random
+number; `tests/test_house.py` checks it. `real.make_host` makes a host. `rmq_ha.testing` has the
+simulated host, and `tests/contract` runs the same rules over both.
 
 Time is of two kinds. `clock` and `steady_ms` measure durations, and nobody can set them. `now_ms`
 is wall time: it is stored, sent, shown, or compared with a stamp of the same kind. The difference

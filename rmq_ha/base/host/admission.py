@@ -68,7 +68,7 @@ class Admission:
 
     def why_not(self, host: str) -> str | None:
         """
-        Decide about a new connection, and count it if it is refused.
+        Decide whether a new connection is accepted, and count it if it is refused.
 
         :returns: the configuration key of the limit that refuses it; None to accept it.
         """

@@ -35,8 +35,8 @@ def make_steady(reactor: Any) -> None:
     """
     Let a reactor of this program use the monotonic clock, also for its sockets' timers.
 
-    `callLater`, `timeout` and `runUntilCurrent` all ask the instance. Timers that are armed already
-    keep what is left of their time; a second call changes nothing.
+    `callLater`, `timeout` and `runUntilCurrent` all read the instance's clock. Timers that are set
+    already fire after the time that was left; a second call changes nothing.
     """
     ahead = monotonic() - reactor.seconds()
     reactor.seconds = monotonic
@@ -121,7 +121,10 @@ class SteadyClock:
         heappush(self._heap, (call.time, next(self._numbers), call))
 
     def _queue(self, call: DelayedCall) -> None:
-        """Put a timer into the heap; one that moves to a later time keeps its place until then."""
+        """
+        Put a timer into the heap. A timer that was put off keeps its old place there, and is put in
+        again when that place comes up.
+        """
         self._push(call)
         if self._heap[0][2] is call:
             self._wake_at(call.time)
@@ -191,7 +194,10 @@ class _Alarm:
             self._poke()
 
     def end(self) -> None:
-        """Stop ringing; the thread ends, as closing one socket wakes it at the other."""
+        """
+        Stop ringing and end the thread: closing this socket wakes it, since it waits at the other
+        one.
+        """
         self._is_over = True
         self._pokes.close()
 

@@ -80,7 +80,7 @@ class RealFile:
             raise
 
     def zero(self, position: int) -> None:
-        """Write zeros over whatever data there is from `position` on; holes stay holes."""
+        """Write zeros over all data from `position` on; holes stay holes."""
         while (position := self.next_data(position)) < self._size:
             hole = os.lseek(self._fd, position, os.SEEK_HOLE)
             data = os.pread(self._fd, min(_CHUNK, hole - position), position)

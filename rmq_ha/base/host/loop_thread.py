@@ -40,8 +40,8 @@ class LoopThread:
     @property
     def is_ours(self) -> bool:
         """
-        Whether the calling process made this thread. In a fork of that process the thread does not
-        run.
+        Whether the calling process made this thread. The thread does not run in a fork of that
+        process.
         """
         return process_id() == self._pid
 

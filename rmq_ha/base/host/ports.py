@@ -1,4 +1,4 @@
-"""Finds free ports."""
+"""Finds ports of this machine that a server can take."""
 
 import socket
 from random import SystemRandom

@@ -62,7 +62,7 @@ def make_host(
     Return clock, network, disk, worker and random numbers of this machine.
 
     :param reactor: a reactor of this program uses the monotonic clock already (`make_steady`).
-    :param admission: limits the connections that are taken; None: nothing does.
+    :param admission: limits the connections that are taken; None: there is no limit.
     :param are_files_private: see `RealDisk`.
     """
     clock = steady_clock(reactor)

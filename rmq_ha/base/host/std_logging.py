@@ -39,9 +39,8 @@ def begin_logging() -> None:
     Pass events on to `logging`, unless this process logs by Twisted already. A second call changes
     nothing.
 
-    Until some log begins, Twisted keeps the events, and prints failures to stderr. `twistd` and
-    `startLogging` begin one before anything runs. Printed text and the display of warnings stay the
-    application's.
+    Until a log begins, Twisted keeps the events, and prints failures to stderr. `twistd` and
+    `startLogging` begin a log before anything runs. Printed text and warnings are not redirected.
     """
     if globalLogBeginner._temporaryObserver is None:
         return  # there is no public way to ask

@@ -1,4 +1,4 @@
-"""Bits of sysFlag, permissions and pull flags.
+"""The bits of a record's sysFlag, of a topic's permissions, and of a pull's flags.
 
 Spec: remoting.md, sections 4.4, 5.3 and 6.1; store.md, section 2.3.
 """

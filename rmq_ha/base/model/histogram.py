@@ -1,4 +1,4 @@
-"""Counts values into buckets."""
+"""A histogram: counts values, such as waiting times, by buckets with upper limits."""
 
 from bisect import bisect_left
 from math import inf

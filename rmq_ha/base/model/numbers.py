@@ -1,4 +1,7 @@
-"""Numbers as Java has them, for declared members, and the number of items that a body may have."""
+"""
+Java's kinds of numbers, for declared members of bodies, and the number of items that a body may
+have.
+"""
 
 from typing import Annotated
 
@@ -6,11 +9,11 @@ from msgspec import Meta
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 """
-An `int`. Larger integers of a peer are refused before they become keys: any number of them have
-the same hash in Python, and a set of them takes the square of its size.
+Java's `int`. Larger integers of a peer are refused before they become keys: many large integers
+have the same hash in Python, and making a set of them takes quadratic time.
 """
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""A `long`: an integer of 64 bits; a larger one of a peer is refused."""
+"""Java's `long`: an integer of 64 bits; a larger one of a peer is refused."""
 
 MOST_ITEMS = 5000
 """Most groups, subscriptions or queues of one request; no setting raises this."""

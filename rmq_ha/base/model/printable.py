@@ -25,7 +25,8 @@ def one_line(text: str) -> str:
 
 def in_json(text: str) -> str:
     """
-    Return a JSON document with its control characters escaped as JSON does; it means the same.
+    Return a JSON document with its control characters escaped as JSON escapes them; its meaning
+    stays.
     """
     return _UNFIT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 

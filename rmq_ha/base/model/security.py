@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 class Security(NamedTuple):
     """
-    How far a connection can be trusted.
+    The facts by which a server decides how far to trust a connection.
 
     :ivar is_tls: whether the connection is encrypted.
     :ivar names: the names in the client's certificate, if a trust root of this server vouches for

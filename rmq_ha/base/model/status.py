@@ -23,7 +23,7 @@ class FlushDiskType(Enum):
 
 
 class PutMessageStatus(Enum):
-    """The end of a put. The first four statuses mean that the message is stored."""
+    """The result of a put. The first four statuses mean that the message is stored."""
 
     PUT_OK = 0
     FLUSH_DISK_TIMEOUT = 1

@@ -75,7 +75,10 @@ TRACE_DATA_PREFIX = "rmq_sys_TRACE_DATA_"
 """The prefix of topics into which clients of a cloud write traces."""
 
 HOLD_OTHERS = NOT_FOR_CLIENTS - {SELF_TEST_TOPIC}
-"""Topics in which messages of all topics wait, or in which their fate is written."""
+"""
+Topics that hold messages of other topics until they are due, or notes on the outcome of
+transactions.
+"""
 _FOR_ALL = frozenset({BENCHMARK_TOPIC, SELF_TEST_TOPIC})
 
 _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")

@@ -24,9 +24,9 @@ UNSERVED = {
     "_SYS_MSG_PRIORITY_": "a priority",
     "__LITE_TOPIC": "a lite topic",
 }
-"""By name of a property: the service for which it asks."""
+"""For each property that this broker does not serve, the service for which it asks."""
 MARKS = ("TIMER_DEL", "_SYS_MSG_PRIORITY_", "__LITE_TOPIC")
-"""Each of the names contains one of these texts."""
+"""Each of the names in `UNSERVED` contains one of these texts."""
 TIMERS = frozenset(name for name in UNSERVED if name.startswith("TIMER_"))
 """The properties among them that belong to timers."""
 

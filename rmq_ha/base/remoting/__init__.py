@@ -8,7 +8,8 @@ no answer. It refuses with `RequestRejected(code, remark)`; any other exception 
   (a *run*) go to the handler of runs as one call. Validators see each request before either does.
 - `channel.Channel` is one connection as handlers see it. `is_full` says that the peer does not
   read; code that pushes messages leaves such a peer out.
-- `calls.Calls` is a client that a caller is given; `SigningCalls` around it signs requests.
+- `calls.Calls` is the interface of a client, as its callers use it; `SigningCalls` signs the
+  requests to another `Calls`.
 
 Spec: remoting.md.
 """

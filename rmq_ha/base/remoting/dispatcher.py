@@ -63,8 +63,8 @@ class RequestDispatcher:
         """
         Give a run to its handler; if the handler raises, each request is answered with code 1.
 
-        All requests of one call are signed by the account in `channel.account`. A request that a
-        validator refuses, or might read differently than the handler, parts the run.
+        All requests of one call are signed by the account in `channel.account`. The run is divided
+        at a request that a validator refuses, or might read differently than the handler.
 
         :raises ProtocolViolation: a header cannot be read; the requests before it are served.
         """

@@ -27,7 +27,7 @@ FACE_VERSION = 2
 """Goes up when a function here changes its arguments, its result or its meaning."""
 
 QueueKey = tuple[str, int]
-"""Topic and queue id."""
+"""The key of a queue of a broker: topic and queue id."""
 
 UnitRun = tuple[QueueKey, int, bytes, int, int]
 """
@@ -52,7 +52,7 @@ The JSON header of an answer, cut at the four places where its numbers go: queue
 
 class Rows(Sequence[Row]):
     """
-    Records that follow each other in the log, in log order. Makers return at least one.
+    Records that follow each other in the log, in log order; at least one, unless a caller made it.
 
     It is a sequence of `Row`: tuples of 12 values in this order. A maker may make a row only when
     somebody asks for it. A slice is any sequence of rows.
@@ -72,8 +72,8 @@ class Rows(Sequence[Row]):
     11    all properties as stored, `str`
     ====  =================================================================================
 
-    Of a property that is there twice the last one counts; one with an empty value is not there
-    (`rmq_ha.base.model.properties.decode_properties`).
+    If a property is there twice, the last one counts. A property with an empty value counts as
+    missing (`rmq_ha.base.model.properties.decode_properties`).
 
     Rows wait until they are dispatched and answered, thousands of them beside a slow slave. So a
     maker keeps no bodies alive with them: it copies what it needs of each record.
@@ -99,9 +99,7 @@ class Rows(Sequence[Row]):
     @property
     @abstractmethod
     def work(self) -> int:
-        """
-        Characters of all KEYS (the sum of `len(row[7])`), which bounds the work of the index.
-        """
+        """Characters of all KEYS (the sum of `len(row[7])`), which bounds the work of the index."""
 
     @property
     @abstractmethod
@@ -187,7 +185,7 @@ class Rows(Sequence[Row]):
 
 class Sends(Protocol):
     """
-    Ordinary sends that arrived one behind the other: at least one.
+    Ordinary sends that arrived directly one after the other; at least one.
 
     They may keep the chunk alive that they were cut from, as they live until they are appended.
 
@@ -255,7 +253,7 @@ class Sends(Protocol):
 
     def drafts(self, born: Address, store: Address, tail: str) -> list[Draft]:
         """
-        Return what the general encoder takes, for sends that `lay_out` does not lay out.
+        Return the sends as drafts for `records.lay_out`, if `lay_out` here cannot lay them out.
 
         :param tail: see `lay_out`.
         """
@@ -359,4 +357,7 @@ class Maker(Protocol):
 
 
 UNUSUAL_PROPERTIES = frozenset({DELAY, TRAN_MSG, WAIT, CLUSTER, SENT_BY, TIMER_SRC, *UNSERVED})
-"""A message with one of these is stored elsewhere, differently, or not at all."""
+"""
+Properties of unusual messages. A message with one of them is stored in another topic or form, or
+not at all.
+"""

@@ -33,8 +33,8 @@ class Walk(NamedTuple):
     The records in a part of the log.
 
     :ivar run: the records, in order.
-    :ivar verdict: what follows them: `MORE` (read again from there), `BLANK`, `UNREADABLE`, or the
-        size of a record whose parts do not add up.
+    :ivar verdict: the kind of the bytes after the records: `MORE` (read again from there), `BLANK`,
+        `UNREADABLE`, or the size of a record whose parts do not add up.
     :ivar needed: with `MORE`: how many bytes the next read must have to get any further.
     """
 
@@ -112,7 +112,8 @@ def _unreadable(data: bytes, position: int, limit: int, physical_offset: int) ->
 
 def _belongs(data: bytes, position: int, physical_offset: int) -> bool:
     """
-    Return whether the record at `position` names its own place in the log; see `IDENTITY_SIZE`.
+    Return whether the record at `position` names that position as its physical offset; see
+    `IDENTITY_SIZE`.
     """
     said = int.from_bytes(data[position + 28 : position + IDENTITY_SIZE], "big")
     return said == physical_offset + position

@@ -1,5 +1,5 @@
 """
-The maker of runs that this process uses, chosen once, when this module is imported.
+The maker of runs that this process uses; it is chosen once, when this module is imported.
 
 `RMQ_HA_KERNEL` says which: `0` the pure one; `1` the native one, or an error; unset or empty: the
 native one if the package `rmq_ha_kernel` is installed and of the right version, else the pure one.
@@ -22,7 +22,7 @@ _HOW = "pip install ./kernel"
 
 class Choice(NamedTuple):
     """
-    A maker, and why it was chosen.
+    A maker, and the reason why it was chosen.
 
     :ivar module: has the functions of `rmq_ha.base.runs.face.Maker`.
     :ivar name: `native` or `pure`.
@@ -45,8 +45,8 @@ def choose(switch: str, load: Callable[[str], Any] = import_module) -> Choice:
 
     :param switch: the value of `RMQ_HA_KERNEL`.
     :param load: imports a module by its name.
-    :raises ConfigurationError: the switch is none of its values, or it demands a kernel that is not
-        there.
+    :raises ConfigurationError: the switch is none of the values `0`, `1` and empty, or it demands a
+        kernel that is not installed.
     """
     if switch not in ("", "0", "1"):
         raise ConfigurationError(f"{SWITCH}={switch} is not known; set it to 0 or 1, or unset it")
@@ -82,7 +82,7 @@ _concat: Callable[[Sequence[Rows]], Rows | None] = CHOICE.module.concat
 
 
 def concat(parts: Sequence[Rows]) -> Rows:
-    """Return the rows of all parts as one, whichever way each was made."""
+    """Return the rows of all parts as one, whichever maker made each part."""
     if len(parts) == 1:
         return parts[0]
     rows = _concat(parts)

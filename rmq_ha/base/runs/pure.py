@@ -141,7 +141,7 @@ class SendList(list[_Send]):
 
 
 def cut(data: bytes, at: int, max_header: int) -> Sends | None:
-    """See `rmq_ha.base.runs.face.Maker`."""
+    """Return the ordinary sends at the front of a chunk; see `face.Maker.cut`."""
     sends = SendList()
     topics = dict[str, None]()
     decode: Callable[[bytes], Any]
@@ -216,7 +216,7 @@ def walk(
     check_crc: bool,
     gap: int,
 ) -> Rows | None:
-    """See `rmq_ha.base.runs.face.Maker`."""
+    """Return the ordinary records at the front of a stretch of the log; see `face.Maker.walk`."""
     rows = RowList()
     topics, names = dict[str, None](), dict[QueueKey, None]()
     limit, first = len(data), position

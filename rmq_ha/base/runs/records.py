@@ -1,5 +1,6 @@
 """
-Lays drafts out as records of the log: the pure maker's way, and the general way of both makers.
+Lays drafts out as records of the log. The pure maker uses it for all sends, and both makers for
+unusual messages.
 
 Spec: store.md, sections 2.1 to 2.8.
 """
@@ -35,9 +36,9 @@ _ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 
 LaidOut = tuple[bytes, RowList, bool, PutMessageStatus | None]
 """
-Records of the first drafts, up to one that cannot be the next record: their bytes, with the gaps
-between them; their rows; whether these are all; else why the next draft cannot be stored, or None
-if there is only no room for it.
+The result of `lay_out`: the bytes of the records, with the gaps between them; their rows; whether
+all drafts became records. If not, the fourth value is the reason why the next draft cannot be
+stored, or None if only the room is missing.
 """
 
 
@@ -148,7 +149,10 @@ def undo_numbers(rows: Sequence[Row], numbers: dict[tuple[str, int], int]) -> No
 
 @lru_cache(maxsize=65536)
 def storable_topic(topic: str) -> bytes:
-    """Return the topic as it is stored; empty if it must not be stored."""
+    """
+    Return the topic as it is stored, with its length in front; empty if no message of it may be
+    stored.
+    """
     encoded = topic.encode("utf-8", "replace")
     fits = len(encoded) <= MAX_TOPIC_SIZE and topic_fault(topic) is None
     return topic_part(encoded) if fits else b""

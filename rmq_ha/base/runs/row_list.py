@@ -1,5 +1,5 @@
 """
-Rows as a list of tuples: those of the pure maker, and those of the general way of both makers.
+Rows as a list of tuples. The pure maker returns them, and so does the code for unusual messages.
 
 Spec: store.md, sections 3.2, 4.2 and 4.3; remoting.md, section 4.2.
 """
@@ -28,7 +28,7 @@ _WORDS = Struct(">ii")
 
 
 class RowList(list[Row], Rows):
-    """Rows that are made already. `filled` or a maker sets the variables; see `Rows`."""
+    """A list of rows; see `Rows`. `rows_of` or a maker sets the variables."""
 
     __slots__ = ("end", "names", "size", "start", "topics", "work")
     start: int

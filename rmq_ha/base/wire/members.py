@@ -102,13 +102,17 @@ def _repair_of(kind: inspect.Type) -> _Repair:
             return _Repair(int, _number)
         case inspect.SetType(inspect.IntType()) | inspect.ListType():
             items = _repair_of(kind.item_type)
-            return _Repair(None, lambda value: items.repair_all(value) if type(value) is list else value)
+            return _Repair(
+                None, lambda value: items.repair_all(value) if type(value) is list else value
+            )
         case inspect.DictType():
             keys, values = _repair_of(kind.key_type), _repair_of(kind.value_type)
             return _Repair(
                 None,
                 lambda value: (
-                    dict(zip(keys.repair_all(value), values.repair_all(value.values()), strict=True))
+                    dict(
+                        zip(keys.repair_all(value), values.repair_all(value.values()), strict=True)
+                    )
                     if type(value) is dict
                     else value
                 ),

@@ -187,7 +187,7 @@ class HeartbeatRounds:
         return ended.addCallback(lambda _: leave())
 
     def stop(self) -> None:
-        """Begin no waiting rounds any more; later calls of `begin` still begin a round."""
+        """Drop rounds that wait; a later call of `begin` still begins a round."""
         self._is_stopped = True
         if self._soon is not None and self._soon.active():
             self._soon.cancel()

@@ -55,7 +55,7 @@ class ConsumerPart(Protocol):
         """Rebalance soon, as a member has joined or left the group."""
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on at the offsets that an operator wants."""
+        """Continue at the offsets to which an operator resets the group."""
 
     def consume_status(self, topic: str) -> Mapping[MessageQueue, int]:
         """Return the consumer's offsets in its queues of a topic."""

@@ -27,7 +27,7 @@ class ActivePart:
     ) -> None:
         """
         :param group_changed: called when a member joins or leaves the group of a running consumer.
-        :param reset: called with the offsets from which an operator wants the group to go on.
+        :param reset: called with the offsets to which an operator resets the group.
         """
         self._base = base
         self._config = config

@@ -50,8 +50,10 @@ class _QueueLane:
     """
     The state of one queue, for which at most one call of the listener runs at a time.
 
-    :ivar busy: whether the queue is with the listener, waits for its turn, or rests.
-    :ivar left: set when the queue was given up during a call; fires when that call has ended.
+    :ivar busy: whether a call of the listener has the queue's messages, the queue waits for its
+        turn, or it rests.
+    :ivar left: a Deferred, set when the queue was given up during a call; it fires when that call
+        has ended.
     """
 
     __slots__ = ("busy", "left", "process_queue", "queue", "timer")

@@ -124,7 +124,7 @@ class FailedMessageFate(NamedTuple):
     """
     What happens next with a message that was not consumed.
 
-    :ivar text: says it in words, for log lines.
+    :ivar text: the next step in words, for log lines.
     :ivar is_last: whether the group will not see the message again.
     """
 
@@ -134,7 +134,7 @@ class FailedMessageFate(NamedTuple):
 
 def fate_of(times: int, most: int, group: str) -> FailedMessageFate:
     """
-    Say whether a message is tried again or goes to the dead-letter queue.
+    Return whether a message is tried again or goes to the dead-letter queue.
 
     :param times: how many times the message was tried before the attempt that just failed.
     :param most: how many times a message is tried again at most.
@@ -340,7 +340,7 @@ class Caller:
         return self._later
 
     def _tell_the_end(self, call: ListenerCall, outcome: Any) -> None:
-        """Log that a message is not tried again, since a listener that asks for it cannot know."""
+        """Log that a message is not tried again, although its listener asked for that."""
         if not isinstance(outcome, type(self._success)):
             return  # `_status` has logged the fate
         fate = self._fate(call)

@@ -130,8 +130,8 @@ class ConsumeTracer:
 
     def _is_traced(self, message: MessageExt) -> bool:
         """
-        Say whether a message wants a trace. Messages of the trace topic want none: tracing how
-        traces are consumed would never end.
+        Whether a message is traced. Messages of the trace topic are not: traces of consumed traces
+        would never end.
         """
         if message.topic == self._tracer.topic:
             return False

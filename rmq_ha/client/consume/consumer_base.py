@@ -206,7 +206,7 @@ class ConsumerBase:
 
     def must_go_on(self) -> None:
         """
-        Check, after each wait of a start, that the consumer is still to start.
+        Check, after each wait during a start, that nobody has stopped the consumer meanwhile.
 
         :raises NotStarted: the consumer was stopped during the wait.
         """

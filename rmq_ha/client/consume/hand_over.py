@@ -61,7 +61,9 @@ class HandOver:
         self._closed = False
 
     def listen(self, messages: Sequence[MessageExt], context: Any) -> "Future[Any]":
-        """Be the consumer's listener; the loop that takes the message gives the answer."""
+        """
+        Take messages as the consumer's listener; the loop that takes a message gives the answer.
+        """
         if self._closed:
             raise NotTaken
         (message,) = messages
@@ -165,7 +167,8 @@ class HandOver:
 
     def ended(self, message: MessageExt, error: BaseException | None) -> None:
         """
-        Answer a message by how its handling ended, if it was not answered before.
+        Answer a message whose handling has ended, with or without an exception, if it was not
+        answered before.
 
         :param error: the exception that ended the handling. After an `Exception` the message comes
             again later; after a cancellation or an interrupt the next loop that asks gets it.
@@ -192,7 +195,7 @@ class HandOver:
 
     def close(self, is_gone: Callable[[object], bool] | None = None) -> None:
         """
-        Give out no message any more, as the consumer stops.
+        Give no further message to loops, since the consumer stops.
 
         Messages that were taken may still be answered, and the consumer waits for these answers.
 
@@ -241,8 +244,8 @@ def refuse_batches(config: PushConsumerConfig) -> None:
 
 def is_over(owner: object) -> bool:
     """
-    Say whether an owner will answer no message any more: it is no task, has ended, or is the task
-    that calls this function.
+    Whether an owner will answer no further message: it is no task, has ended, or is the task that
+    calls this function.
     """
     return not isinstance(owner, Task) or owner.done() or owner is current_task()
 

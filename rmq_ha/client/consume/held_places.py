@@ -1,5 +1,6 @@
-"""HeldPlaces: logs a line when hanging listener calls hold all places of a consumer, so that it
-shows no further message.
+"""
+HeldPlaces: logs a line when hanging listener calls hold all places of a consumer, so that it gets
+no further message.
 """
 
 from collections.abc import Collection

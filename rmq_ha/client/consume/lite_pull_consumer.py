@@ -438,7 +438,7 @@ class LitePullConsumer:
         self._instance.heartbeat_now()
 
     def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Let polls go on at the offsets that an operator wants."""
+        """Let polls continue at the offsets to which an operator resets the group."""
         for queue, offset in offsets.items():
             if self._queues.has_queue(queue):
                 self._queues.seek(queue, offset)

@@ -23,8 +23,9 @@ FULL_SECONDS = 0.05
 PAUSED_SECONDS = 1.0
 FLOW_CONTROL_SECONDS = 0.02
 NOT_HELD_MS = 1000
-"""An answer without progress that comes sooner, in ms, was not held by the broker. Asking again at
-once would ask without end.
+"""
+If an answer without messages comes sooner than this time in ms, the broker did not hold the pull. A
+loop that asked again at once would ask without a pause.
 """
 NOT_HELD_SECONDS = 0.1
 WARN_AFTER_FAILURES = 3
@@ -51,8 +52,8 @@ class PullOwner(Protocol):
 
     def may_pull(self, queue: MessageQueue, process_queue: ProcessQueue) -> float:
         """
-        Return 0 if the queue may be pulled now. Else it is paused or not locked: return in how many
-        seconds the loop asks again.
+        Return 0 if the queue may be pulled now. If it is paused or not locked, return after how
+        many seconds the loop shall ask again.
         """
 
     def limits(self, queue: MessageQueue) -> FlowLimits:
@@ -80,8 +81,8 @@ class PullOwner(Protocol):
 
     def unknown_subscription(self) -> None:
         """
-        Tell brokers what is subscribed. A broker does not know it, because it was restarted or has
-        not been told yet.
+        Tell brokers the subscriptions, since one broker does not know them: it was restarted, or no
+        heartbeat has reached it yet.
         """
 
     def pulled(self, topic: str, count: int, took_ms: int) -> None:

@@ -96,7 +96,7 @@ class PushQueues:
         return dict(self._ours)
 
     def versions_told(self, version: int) -> None:
-        """Note that brokers know this version of the subscriptions, so that pulls may name it."""
+        """Note that brokers have this version of the subscriptions, so that pulls may name it."""
         self._told_version = max(self._told_version, version)
 
     def reset(self, offsets: Mapping[MessageQueue, int]) -> None:

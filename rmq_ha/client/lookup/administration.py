@@ -84,7 +84,8 @@ class ConnectedMembers(NamedTuple):
     """
     The members of a consumer group, as one broker knows them.
 
-    :ivar how: the values of consumeType, messageModel and consumeFromWhere.
+    :ivar how: the group's way to consume: the values of consumeType, messageModel and
+        consumeFromWhere.
     """
 
     connections: list[Connection]

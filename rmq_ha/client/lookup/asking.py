@@ -72,7 +72,8 @@ def drive_at_once(asking: Generator[S, R, T], answer: Callable[[S], R]) -> T:
 
 class InTurn:
     """
-    Name servers, of which one is asked as long as it answers, and then the next.
+    Name servers in turn: each request goes to the one that answered last, and to the next one if it
+    does not answer.
 
     :ivar addresses: the addresses of all name servers; they may change at any time.
     """

@@ -149,7 +149,7 @@ class Reset(NamedTuple):
 
 def reset_offset(group: str, topic: str, timestamp: int, *, apply: bool = True) -> Asking[Reset]:
     """
-    Have a group go on at a time: tell its connected consumers or, without any, set its offsets.
+    Reset a group to a time: tell its connected consumers or, if there are none, set its offsets.
 
     :param timestamp: the time, in ms since the epoch; or EARLIEST or LATEST.
     :param apply: False to return the result without changing anything.
@@ -210,8 +210,8 @@ def _tell(
     address: str, group: str, topic: str, timestamp: int
 ) -> Asking[Mapping[MessageQueue, int] | None]:
     """
-    Have a broker tell a group's consumers to go on at a time; return their new offsets, or None if
-    no consumer is connected.
+    Have a broker tell a group's consumers to continue at a time; return their new offsets, or None
+    if no consumer is connected.
     """
     connections = RemotingCommand(
         RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}

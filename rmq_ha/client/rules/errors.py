@@ -1,4 +1,4 @@
-"""Errors of the client's calls. Each says why the call failed and what to do about it.
+"""Errors of the client's calls. Each says why the call failed and how to mend that.
 
 Spec: remoting.md, chapter 3 and section 11.1.
 """
@@ -54,7 +54,7 @@ class NoNameServer(MQClientError):
 
 class NoRoute(MQClientError):
     """
-    No broker serves the topic, as far as the name servers know.
+    The name servers know no broker that serves the topic.
 
     :ivar topic: the topic, with its namespace.
     :ivar retriable: whether the topic has brokers, none of which takes messages at the moment.

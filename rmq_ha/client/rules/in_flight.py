@@ -9,7 +9,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class SendAdmission(Enum):
-    """What a new send has to do: go, wait for a place, or be refused."""
+    """The decision about a new send: it goes, waits for a place, or is refused."""
 
     GO = 0
     WAIT = 1

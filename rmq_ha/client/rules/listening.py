@@ -100,8 +100,8 @@ def _warn_of_old_name() -> None:
 
 class NotTaken(Exception):
     """
-    A listener was never shown these messages. They are neither consumed nor failed, and the next
-    owner of their queue gets them.
+    The outcome of a call whose messages no listener got. They count as neither consumed nor failed,
+    and the next owner of their queue gets them.
     """
 
 

@@ -21,7 +21,7 @@ class FlowLimits:
 
     :ivar messages: how many messages.
     :ivar size: how many bytes their bodies have.
-    :ivar span: how far the first and the last of their queue offsets are apart; 0 for no limit.
+    :ivar span: the largest difference between their queue offsets; 0 for no limit.
     """
 
     messages: int = 1000
@@ -61,7 +61,7 @@ class ProcessQueue:
 
     @property
     def span(self) -> int:
-        """How many offsets the first and the last waiting message are apart."""
+        """The difference between the offsets of the last and the first waiting message."""
         first = self._first_offset()
         return 0 if first is None else self._order[-1] - first
 

@@ -1,4 +1,6 @@
-"""Resting: sends that wait for a broker to come back. One of them tries; the others wait for it.
+"""
+Resting: sends that wait for a broker to come back. One of them tries; the others wait for its
+result.
 
 If each of thousands of sends tried for itself, processor and network would be busy while no broker
 answers, and a starting broker would get all sends at once.
@@ -73,7 +75,9 @@ class Resting(Generic[T]):
         return len(self._keys)
 
     def holds(self, item: T, key: Hashable) -> bool:
-        """Whether an item has to wait, because another one tries the key or is due to."""
+        """
+        Whether an item has to wait, because another item tries the key now or will try it next.
+        """
         return key in self.rests and self._triers.get(item) != key
 
     def add(self, item: T, key: Hashable, now: float) -> bool:
@@ -91,7 +95,7 @@ class Resting(Generic[T]):
         return is_first
 
     def forget(self, item: T) -> bool:
-        """Take an item out of the waiting ones; return False if it did not wait."""
+        """Remove an item; return False if it did not wait."""
         key = self._keys.pop(item, None)
         if key is None:
             return False

@@ -12,12 +12,18 @@ from rmq_ha.client.rules.errors import BrokerRefused, DuplicatesPossible
 from rmq_ha.client.send.send import Send
 
 _MARGIN = 2
-"""How many times longer than a send a broker must remember ids: it may read a repetition late."""
+"""
+A broker must remember ids for this many times the time of a send, because it may read a repetition
+late.
+"""
 _MOST_BROKERS = 10_000
 
 
 class ComparingBrokers:
-    """For how long each broker compares ids, by address; forgotten when a send fails there."""
+    """
+    Remembers, by address, for how long each broker compares ids. An entry is forgotten when a send
+    to it fails.
+    """
 
     def __init__(self, client_id: str) -> None:
         self._question = HeartbeatData(client_id, [], []).encode()

@@ -121,7 +121,10 @@ def _may_rest(send: Send, error: BaseException, now: float, config: ProducerConf
 
 
 def _may_retry(error: Exception) -> bool:
-    """Whether another broker might take the message: after no answer or a code in RETRY_CODES."""
+    """
+    Whether another broker might take the message: no broker has answered, or the answer's code is
+    in RETRY_CODES.
+    """
     if isinstance(error, BrokerRefused):
         return error.code in RETRY_CODES and not error.is_access
     return isinstance(error, RemotingError | MQClientError) and not isinstance(

@@ -202,7 +202,7 @@ class Send:
 
     @property
     def stands_on(self) -> Hashable:
-        """A key for what the send needs: any broker of its topic, or the broker of its queue."""
+        """The key under which the send waits for brokers: its topic, or the broker of its queue."""
         if not self.is_fixed:
             return self.topic
         queue = self.fixed_queue or self.queue

@@ -37,7 +37,7 @@ _MOST_TOPICS = 10_000
 
 class ThreadTimes(NamedTuple):
     """
-    The time as a thread reads it and waits for it.
+    The clocks of a thread, and its way to wait.
 
     :ivar seconds: returns the time of the clock for deadlines, in seconds.
     :ivar sleep: waits for a number of seconds.

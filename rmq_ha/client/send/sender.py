@@ -369,7 +369,7 @@ class Sender:
             send.current.cancel()
 
     def _forget(self, send: Send) -> bool:
-        """Take a send out of the waiting and resting ones; return False if it is in neither."""
+        """Remove a send from those that wait or rest; return False if it did neither."""
         if self._in_flight.forget(send):
             self._resting.ended(send, self._clock.seconds())  # it may have been the one to try
         elif not self._resting.forget(send):

@@ -54,7 +54,7 @@ class TransactionListener(Protocol):
 
     def check_local_transaction(self, message: MessageExt) -> StateOrLater:
         """
-        Say how the work ended; the broker asks because it was not told or the answer was lost.
+        Return how the work ended; the broker asks because it was not told or the answer was lost.
 
         :returns: how the work ended; after UNKNOW or an exception the broker will ask again.
         """

@@ -279,8 +279,8 @@ def _refuse_unfetched_tail(change: RoleChange, own: PairMember) -> None:
             continue
         text = (
             f"this slave's log was damaged, and ends at {own.end}: it has not fetched anew all up"
-            f" to {missing.end}, as {missing.path} says. Start the old master again, if it still has its"
-            " disk"
+            f" to {missing.end}, as {missing.path} says. Start the old master again, if it still has"
+            " its disk"
         )
         if not change.file.configuration.ours.keep_damaged_log:
             change.warn(f"{text}; keepDamagedLog=false does without: take it out again afterwards")

@@ -65,7 +65,9 @@ class MasterProof:
         """
         self._data += data
         if self._data[:8] != PROOF.to_bytes(8, "big", signed=True)[: len(self._data)]:
-            raise ReplicationError("it does not answer the challenge: it needs this broker's haSecret")
+            raise ReplicationError(
+                "it does not answer the challenge: it needs this broker's haSecret"
+            )
         if len(self._data) < _TO_MASTER.size:
             return b""
         if len(self._data) > _TO_MASTER.size:

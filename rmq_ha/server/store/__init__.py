@@ -18,8 +18,9 @@ A put goes through these steps, each in one module::
                                      +-> log/dispatch -> queues, index -> held pulls wake
 
 The records that one reactor turn appended are handled together in the next turn: one replication
-frame, one dispatch, one fdatasync (`turns`). Every record is judged before it is handed out (`reading/damage`); a unit
-that leads to no record is mended from the log or left out alone, and counted.
+frame, one dispatch, one fdatasync (`turns`). Every record is judged before it is handed out
+(`reading/damage`); a unit that leads to no record is mended from the log or left out alone, and
+counted.
 
 The folders stand on each other in the order of `ROOMS` in `tests/test_house.py`. The store knows
 replication only as a `journal.Journal`. Spec: store.md.

@@ -120,7 +120,9 @@ def judge(
         for replica in replicas:
             more = [*replica.findings(), *_age_findings(replica, patience, now_ms)]
             result = result._replace(findings=[*result.findings, *more])
-        result = result._replace(findings=[*result.findings, *_name_findings(replicas, patience, twice)])
+        result = result._replace(
+            findings=[*result.findings, *_name_findings(replicas, patience, twice)]
+        )
         if master.state.broker_id:
             return result._replace(verdict="could not decide: there are no facts of the master")
         for slave in slaves:

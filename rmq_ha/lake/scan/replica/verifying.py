@@ -173,7 +173,9 @@ class _Verification:
         if parted is not None:
             self._compared = self._common[0], parted.offset
             ahead = ("SLAVE_AHEAD", "MASTER_AHEAD")
-            self._store_findings = [finding for finding in self._store_findings if finding.code not in ahead]
+            self._store_findings = [
+                finding for finding in self._store_findings if finding.code not in ahead
+            ]
             self._store_findings.append(parting_finding(parted, self._names[1]))
 
     def run(self) -> ReplicaComparison:
@@ -201,7 +203,9 @@ class _Verification:
         aligned = self._align_logs(work, sums)
         doubts = self._check_doubtful_queues(work, queues)
         self._refuse_vanished(ends)
-        findings = self._every_finding([*survey.findings, *sums.findings, *doubts.findings], aligned)
+        findings = self._every_finding(
+            [*survey.findings, *sums.findings, *doubts.findings], aligned
+        )
         return self._make_comparison(findings, sums, list(queues.values()))
 
     def _work(self, queue_ends: Sequence[int]) -> Work:
@@ -341,7 +345,9 @@ class _Verification:
                 if not store.files.list(directory):
                     raise CannotDecide(f"{directory} vanished while it was read: compare again")
 
-    def _check_doubtful_queues(self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]) -> TaskResult:
+    def _check_doubtful_queues(
+        self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]
+    ) -> TaskResult:
         # Light queues have no records of their own: they always have a surplus, and so they come
         # last.
         doubted = sorted(
@@ -380,7 +386,9 @@ class _Verification:
                 )
         return states
 
-    def _every_finding(self, findings: Sequence[Finding], aligned: RegionAlignment) -> list[Finding]:
+    def _every_finding(
+        self, findings: Sequence[Finding], aligned: RegionAlignment
+    ) -> list[Finding]:
         """
         Return each finding once; where the logs are out of step records are compared by content
         only.

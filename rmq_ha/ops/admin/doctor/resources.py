@@ -57,8 +57,8 @@ def _disk_cleans(facts: ClusterFacts) -> Iterator[Observation]:
         if cleans_at <= _ratio(broker) < warns_at:
             yield Observation(
                 str(broker),
-                f"its disk is {_ratio(broker) * 100:.0f} % full, and diskSpaceCleanForciblyRatio is "
-                f"{cleans_at * 100:.0f} %",
+                f"its disk is {_ratio(broker) * 100:.0f} % full, and diskSpaceCleanForciblyRatio "
+                f"is {cleans_at * 100:.0f} %",
             )
 
 
@@ -84,8 +84,8 @@ def _disk_forecast(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(
                 str(broker),
                 f"its log grew by {rate * _HOUR_S / _GB:.1f} GB an hour over "
-                f"{age_s / _HOUR_S:.0f} h; its disk is {cleans_at * 100:.0f} % full in {hours:.1f} h, "
-                f"before messages are {broker.reserved_s / _HOUR_S:.0f} h old",
+                f"{age_s / _HOUR_S:.0f} h; its disk is {cleans_at * 100:.0f} % full in "
+                f"{hours:.1f} h, before messages are {broker.reserved_s / _HOUR_S:.0f} h old",
             )
 
 

@@ -314,7 +314,9 @@ class Feed(FeedBase):
         """
         self._end_beats_to_send -= 1
         self._last_write = now
-        return encode_frame(int(self._log.min_offset if self._end_beats_to_send else self._log.max_offset))
+        return encode_frame(
+            int(self._log.min_offset if self._end_beats_to_send else self._log.max_offset)
+        )
 
     def _end_beat(self, now: float) -> bytes:
         """

@@ -176,7 +176,9 @@ class ClassicReplica(ReplicaBase):
         if self._master_begins is not None:
             begins = self._master_begins
             if offset <= begins:
-                raise DivergedLog(f"the master sends from {offset}, behind the end of this slave's log")
+                raise DivergedLog(
+                    f"the master sends from {offset}, behind the end of this slave's log"
+                )
             raise StrandedLog(int(self._log.max_offset), begins, offset - begins)
         self._master_begins = offset
 

@@ -129,7 +129,7 @@ class LookBack:
         return True
 
     def _note_copy(self, walk: _LevelSearch, level: DelayLevel, offset: int, place: int) -> bool:
-        """Note where the copy of a message is, if there is one; return whether the search is over."""
+        """Note the place of a message's copy, if it has one; return whether the search is over."""
         if place > ABSENT:
             if not walk.places:
                 walk.top = offset + 1
@@ -195,7 +195,8 @@ class LookBack:
         Return whether a message was delivered before this start; None: not known yet, so ask again
         in the next turn.
 
-        :param offset: queue offset of the message; `find_beginning` has returned True for the level.
+        :param offset: queue offset of the message; call this only after `find_beginning` has
+            returned True for the level.
         :raises StoreError: the disk refuses.
         """
         if offset >= level.unsure_until or self._copies is None:

@@ -69,7 +69,9 @@ def test_it_sets_its_store_aside_and_fetches_all_anew() -> None:
         assert brokers.in_sync() is first
     assert len(said(events, "cannot follow: it holds the log up to")) == 1, "at the master"
     (line,) = said(events, "sets its store aside and fetches all")
-    assert f"this slave's log ends at {old_end}, and the master's first file begins at {SIZE}" in line
+    assert (
+        f"this slave's log ends at {old_end}, and the master's first file begins at {SIZE}" in line
+    )
     assert brokers.send(first, b"new") == 0
     brokers.run(2.0)
     assert second.store.log.min_offset == SIZE
