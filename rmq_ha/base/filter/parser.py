@@ -109,7 +109,9 @@ MAX_LENGTH = 65536
 """
 Most characters of an expression. A request can carry far more, and compiling that would slow down
 every pull.
-"""MAX_TERMS = 2000"""
+"""
+MAX_TERMS = 2000
+"""
 Most names and values of an expression, which are evaluated for each message. The texts of an IN
 count as one lookup.
 """MAX_DEPTH = 100"""

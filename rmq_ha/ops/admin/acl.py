@@ -56,7 +56,10 @@ _show_secrets = click.option(
 @click.group()
 @common_options
 def acl() -> None:
-    """Accounts of brokers with access control; needs an admin's account."""
+    """
+    Show and change the accounts of brokers with access control. This needs an administrator's
+    account.
+    """
 
 
 acl.add_command(set_white_addresses)
@@ -68,9 +71,9 @@ acl.add_command(set_white_addresses)
 @common_options
 def list_(which: str, show_secrets: bool) -> None:
     """
-    All accounts, broker by broker; a warning where brokers do not have the same.
+    Show all accounts of each broker, and warn where the accounts of brokers differ.
 
-    Exit code 3: there are none.
+    Exit code 3: no broker has accounts.
     """
 
     async def work(session: Session) -> None:
@@ -92,7 +95,7 @@ def list_(which: str, show_secrets: bool) -> None:
 @common_options
 def show(account: str, which: str, show_secrets: bool) -> None:
     """
-    One account with all its permissions.
+    Show one account with all its permissions.
 
     Exit code 3: no broker has it.
     """
@@ -228,9 +231,11 @@ def set_(
     account: str, which: str, new_secret: str | None, yes: bool, dry_run: bool, **given: Any
 ) -> None:
     """
-    Create or change an account on all brokers, slaves too: each has files of its own.
+    Create or change an account on all brokers, including slaves, since each broker has files of its
+    own.
 
-    What is not given stays. Exit code 1: a broker refuses, or has something else afterwards.
+    Values for which no option is given stay. Exit code 1: a broker refuses, or its account differs
+    afterwards.
     """
     must_be_askable(yes=yes, dry_run=dry_run)
     changes = {**given, "secret_key": new_secret}
@@ -329,7 +334,7 @@ def delete(account: str, which: str, **sure: bool) -> None:
     """
     Delete an account on all brokers that have it.
 
-    Exit code 3: none has.
+    Exit code 3: no broker has the account.
     """
     must_be_askable(**sure)
 
@@ -369,7 +374,7 @@ async def remove_account(session: Session, name: str, which: str, **sure: bool) 
 @click.argument("which", metavar="[BROKER|CLUSTER|HOST:PORT]", default="")
 @common_options
 def version(which: str) -> None:
-    """Files of accounts: how often each was changed, and when last."""
+    """Show how often each file of accounts was changed, and when last."""
 
     async def work(session: Session) -> None:
         await show_versions(session, which)

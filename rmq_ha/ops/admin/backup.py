@@ -37,10 +37,11 @@ _TARGET = click.Path(file_okay=False)
 @common_options
 def backup(directory: str, config: str) -> None:
     """
-    Copy a broker's store into DIRECTORY, or what came to it since the last time.
+    Copy a broker's store into DIRECTORY; a second run copies only new messages.
 
-    On the broker's machine, while it runs or not. Consumers go on from offsets that are some
-    seconds old at most. What the broker deletes stays in the backup: begin a new one now and then.
+    Run it on the broker's machine; the broker may run. The copied offsets of consumers are some
+    seconds old at most. Messages that the broker deletes stay in the backup, so begin a new backup
+    now and then.
     """
     output, target = Output(current_options().as_json), os.path.abspath(directory)
     try:
@@ -67,8 +68,8 @@ def restore_command(directory: str, config: str, dry_run: bool) -> None:
     """
     Make the store of a broker's properties file from the backup in DIRECTORY.
 
-    Nothing may be there. The next start of the broker looks at every record and builds queues and
-    index, which takes as long as reading the log.
+    The directories of the store must be empty. The next start of the broker reads every record and
+    builds queues and index, which takes as long as reading the log.
     """
     output, target, disk = Output(current_options().as_json), os.path.abspath(directory), RealDisk()
     try:

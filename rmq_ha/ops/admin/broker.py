@@ -1,4 +1,7 @@
-"""`rmqha-admin broker`: which brokers there are, how they are, settings, and orders."""
+"""
+`rmqha-admin broker`: lists brokers, shows their state, changes their settings, and cleans their
+disks.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -41,7 +44,7 @@ SET_COLUMNS = ("broker", "address", "key", "before", "after")
 @click.group()
 @common_options
 def broker() -> None:
-    """Which brokers there are, how they are, and their settings."""
+    """List brokers, and show their state and settings."""
 
 
 @broker.command(name="list")
@@ -49,9 +52,9 @@ def broker() -> None:
 @common_options
 def list_(which: str) -> None:
     """
-    Every broker with its role, rates and disk.
+    List all brokers with role, rates and disk.
 
-    Exit code 4: one does not answer.
+    Exit code 4: a broker does not answer.
     """
 
     async def work(session: Session) -> int | None:
@@ -100,7 +103,7 @@ def rate(text: str) -> float | None:
 @click.argument("which", metavar="BROKER|HOST:PORT")
 @common_options
 def status(which: str) -> None:
-    """Everything that brokers say of themselves (mqadmin brokerStatus)."""
+    """Show all values in which brokers report their own state (mqadmin brokerStatus)."""
 
     async def work(session: Session) -> None:
         asker, brokers = await targets(session, which)
@@ -116,7 +119,7 @@ def status(which: str) -> None:
 @broker.group()
 @common_options
 def config() -> None:
-    """Settings of running brokers."""
+    """Show and change the settings of running brokers."""
 
 
 @config.command(name="get")
@@ -185,12 +188,13 @@ def assignments(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
 @common_options
 def set_(which: str, changes: dict[str, str], drop_old: bool, **sure: bool) -> None:
     """
-    Change settings of running brokers, and in their files; a name means master and slaves.
+    Change settings of running brokers and in their files. A broker's name stands for its master and
+    its slaves.
 
-    A shorter fileReservedTime says which messages it deletes.
+    If fileReservedTime gets shorter, the command first says which messages that deletes.
 
-    Exit code 1: a broker does not have the new values afterwards (Java takes unknown keys in
-    silence; ours says which need a restart).
+    Exit code 1: a broker does not have the new values afterwards. Java ignores unknown keys without
+    a word; rmq-ha names the keys that need a restart.
     """
     must_be_askable(**sure)
 
@@ -276,11 +280,12 @@ WRITES_CHANGED_COLUMNS = (*WRITES_COLUMNS, "topics")
 @common_options
 def writes(name: str, what: str, **sure: bool) -> None:
     """
-    Take BROKER out of the routes of producers, at every name server, or put it back; consumers go
-    on. `off` before a planned stop: producers go to other brokers within 30 s.
+    Take BROKER out of the routes of producers at every name server (`off`), or put it back (`on`).
+    Consumers go on reading. With `off` before a planned stop, producers use other brokers within 30
+    s.
 
-    A broker that registers anew with other topics may be written to again. Exit code 4: a name
-    server does not answer.
+    If the broker registers with other topics afterwards, producers may write to it again. Exit code
+    4: a name server does not answer.
     """
     must_be_askable(**sure)
 
@@ -292,7 +297,7 @@ def writes(name: str, what: str, **sure: bool) -> None:
 
 async def change_writes(session: Session, name: str, *, allowed: bool, **sure: bool) -> int | None:
     """
-    Let producers write to a broker, or not.
+    Allow or forbid producers to write to a broker.
 
     :returns: the exit code.
     :raises NothingFound: no broker has this name.
@@ -344,12 +349,12 @@ CLEAN_MEANINGS = {
 @common_options
 def clean(which: str, what: str, **sure: bool) -> None:
     """
-    Have brokers do now what they do in time: delete files of the log that have expired
-    (`files`; else at the hour of deleteWhen), files of queues whose messages are gone (`queues`),
-    or the queues of topics that are deleted (`topics`).
+    Have brokers clean up now instead of at their usual time. `files` deletes expired files of the
+    log, which happens at the hour of deleteWhen otherwise. `queues` deletes the files of queues
+    whose messages are deleted, and `topics` the queues of deleted topics.
 
-    Nothing goes that would not go by itself. Brokers do it after their answer; `broker list` and
-    `topic status` show it.
+    Nothing is deleted that the broker would not delete by itself. Brokers begin after they have
+    answered; `broker list` and `topic status` show the result.
     """
     must_be_askable(**sure)
 

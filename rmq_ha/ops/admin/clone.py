@@ -1,4 +1,4 @@
-"""`rmqha-admin group clone`: one group goes on where another one is."""
+"""`rmqha-admin group clone`: copies the offsets of one group to another."""
 
 from typing import Any
 
@@ -32,10 +32,11 @@ COLUMNS = ("topic", "broker", "queue", "before", "after")
 @common_options
 def clone(source: str, group: str, topic: str, **sure: bool) -> None:
     """
-    Give GROUP the offsets of the group FROM: it goes on where that one is now.
+    Copy the offsets of the group FROM to GROUP, which then continues at the place of FROM.
 
-    FROM keeps its own, and may run. Refused while GROUP has members, which would write theirs over
-    it. Exit code 1: refused, or a broker has others afterwards; 3: FROM has none.
+    FROM keeps its offsets, and may have members. The command refuses while GROUP has members,
+    because they would overwrite the offsets. Exit code 1: it was refused, or a broker has other
+    offsets afterwards; 3: FROM has no offsets.
     """
     must_be_askable(**sure)
 

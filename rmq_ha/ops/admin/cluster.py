@@ -1,4 +1,4 @@
-"""`rmqha-admin cluster`: which clusters there are, round trips, and an export of all settings."""
+"""`rmqha-admin cluster`: lists clusters, measures answers, and exports all settings."""
 
 import os.path
 from collections import Counter
@@ -42,7 +42,7 @@ COLUMNS = ("cluster", "names", "masters", "slaves", "silent", "topics", "in_tps"
 @click.group()
 @common_options
 def cluster() -> None:
-    """Clusters as a whole."""
+    """List clusters, measure how fast they answer, and export their settings."""
 
 
 @cluster.command(name="list")
@@ -50,7 +50,8 @@ def cluster() -> None:
 @common_options
 def list_(which: str) -> None:
     """
-    Clusters: how many broker names, masters and slaves they have, topics, messages a second.
+    List clusters with the numbers of their broker names, masters, slaves, topics and messages a
+    second.
 
     Exit code 1: a broker name has no master; 4: a broker does not answer. `ha status` says more.
     """
@@ -123,10 +124,10 @@ PING_COLUMNS = ("kind", "name", "address", "asked", "failed", "least_ms", "mean_
 @common_options
 def ping(which: str, count: int, topic: str, size: int) -> None:
     """
-    How long each name server and broker takes to answer a question, one after the other; with
-    --send also until a message is stored, as safely as the broker is set up to.
+    Measure how long each name server and broker takes to answer a request, one after the other.
+    With --send also measure how long each broker takes to store a message.
 
-    Exit code 4: one did not answer, or did not store.
+    Exit code 4: a server did not answer, or did not store a message.
     """
 
     async def work(session: Session) -> int | None:
@@ -252,10 +253,10 @@ _RATES = {"in_s": "putTps", "out_s": "getTransferedTps"}
 @common_options
 def export(file: str, which: str, offsets: bool) -> None:
     """
-    Write settings, topics, groups and rates of all brokers into FILE, as JSON; `-`, or nothing:
-    stdout. A FILE that is there is refused.
+    Write settings, topics, groups and rates of all brokers into FILE as JSON. Without FILE, or with
+    `-`, the output is stdout. A FILE that exists is not overwritten.
 
-    Exit code 1: FILE is there; 4: a broker does not answer, and is left out.
+    Exit code 1: FILE exists; 4: a broker does not answer, and is left out.
     """
     path = os.path.abspath(file)
     if file != "-" and RealDisk().exists(path):

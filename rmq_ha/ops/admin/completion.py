@@ -10,7 +10,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
     """
-    Print what completes commands and options in SHELL.
+    Print a script with which SHELL completes commands and options.
 
     For bash: rmqha-admin completion bash >> ~/.bashrc
     """

@@ -20,7 +20,7 @@ COLUMNS = ("kind", "group", "client_id", "address", "language", "version", "brok
 @click.option("--group", "-g", default="", help="Show this group only.")
 @common_options
 def connections(which: str, group: str) -> None:
-    """Producers and members of consumer groups, at each broker."""
+    """List the producers and the members of consumer groups that are connected to each broker."""
 
     async def work(session: Session) -> None:
         await show_connections(session, which, group)

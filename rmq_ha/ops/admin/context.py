@@ -1,4 +1,7 @@
-"""`rmqha-admin context`: clusters by name, so that nobody types their addresses and keys."""
+"""
+`rmqha-admin context`: keeps addresses and keys of clusters under names, so that nobody has to type
+them.
+"""
 
 import os.path
 from typing import Any
@@ -26,10 +29,10 @@ class _ContextFileError(click.ClickException):
 @common_options
 def context() -> None:
     """
-    Clusters by name: name servers, account and certificates of each, in one private file.
+    Keep the name servers, account and certificates of clusters under names, in one private file.
 
-    `rmqha-admin --context NAME ...` or the environment's RMQHA_CONTEXT takes one; `context use`
-    says which holds without that. What the command line says wins.
+    `rmqha-admin --context NAME ...` or the environment variable RMQHA_CONTEXT selects a context.
+    `context use` sets the one that holds otherwise. Options on the command line win over a context.
     """
 
 
@@ -68,7 +71,7 @@ def _is_sure(question: str, **sure: bool) -> bool:
 @context.command(name="list")
 @common_options
 def list_() -> None:
-    """All contexts, without their secrets."""
+    """List all contexts, without their secrets."""
     contexts = _read()
     rows = [
         [
@@ -88,7 +91,7 @@ def list_() -> None:
 @click.option("--show-secrets", is_flag=True, help="Print secrets instead of hiding them.")
 @common_options
 def show(name: str, show_secrets: bool) -> None:
-    """Everything that a context says."""
+    """Show all values of a context."""
     _output().fields({"context": name, **_mask_secrets(_get(_read(), name), show_secrets)})
 
 
@@ -109,7 +112,7 @@ def add(name: str, is_used: bool, **sure: bool) -> None:
     Keep the options of this line as the context NAME: `context add prod -n a:9876;b:9876 --tls-ca
     ca.pem --access-key ops`. The secret key is asked for, or taken from RMQHA_SECRET_KEY.
 
-    A context of this name is replaced, which has to be agreed to.
+    A context of this name is replaced, after a question.
     """
     contexts = _read()
     values = {key: value for key, value in given_values().items() if key in KEYS and value}
@@ -142,7 +145,7 @@ def add(name: str, is_used: bool, **sure: bool) -> None:
 @click.option("--none", is_flag=True, help="Use no context unless a command names one.")
 @common_options
 def use(name: str, none: bool) -> None:
-    """Have NAME hold from now on, where no other is named and no name server is given."""
+    """Use the context NAME from now on whenever no other context and no name server is given."""
     if bool(name) == none:
         raise click.UsageError("give the name of a context, or --none")
     contexts = _read()

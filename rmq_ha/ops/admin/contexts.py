@@ -21,7 +21,8 @@ class Contexts:
     """
     The content of the file of contexts.
 
-    :ivar used: name of the context that holds when none is named; None: no context holds then.
+    :ivar used: name of the context that is used if the command line names none; None: no context is
+        used then.
     """
 
     used: str | None = None

@@ -1,4 +1,4 @@
-"""`rmqha-admin demote`: the old master of a pair comes back as a slave."""
+"""`rmqha-admin demote`: brings the old master of a pair back as a slave."""
 
 from typing import Any
 
@@ -39,12 +39,13 @@ def demote(config: str, broker_id: int | None, **given: Any) -> None:
     """
     Bring an old master back as a slave of the new one. Run it on the old master's machine.
 
-    It makes sure that another broker is the master, asks, changes the properties file, has the
-    broker started, and waits until it follows and has everything. What only it had is set aside,
-    and shown. Run again, it goes on where it was. In controller mode another one is elected if
-    this broker leads, and it follows by itself. See docs/failover.md.
+    The command checks that another broker is the master, asks, changes the properties file, has the
+    broker started, and waits until it follows and has the master's log. Messages that only this
+    broker had are set aside, and shown. If the command was interrupted, run it again: it continues.
+    In controller mode another broker is elected if this one leads; this broker then follows by
+    itself. See docs/failover.md.
 
-    Exit code 1: it is not done, for the reason that is said.
+    Exit code 1: the change was not made; the output says why.
     """
     how = ChangeOptions(**given)
     must_be_a_brokers(config)

@@ -144,8 +144,8 @@ def transfer(
     """
     Hand leadership over to a member; for about a second no message is taken.
 
-    Exit code 0 when it leads, 1 when it came to nothing: leadership stays where it was then, or an
-    election decides.
+    Exit code 0: the member leads; 1: it does not lead. Then the old leader goes on, or the members
+    elect another one.
     """
     must_be_askable(yes=yes, dry_run=dry_run)
     known = known_group(group, peers, config)
@@ -158,7 +158,7 @@ def transfer(
 
 async def hand_over(session: Session, known: NamedGroup, to: str, **sure: bool) -> int | None:
     """
-    Hand leadership over to a member: show the plan, ask, and do it.
+    Show the plan, ask, and hand leadership over to a member.
 
     :returns: the exit code.
     """

@@ -50,7 +50,10 @@ _PULLED = 32
 @click.group()
 @common_options
 def dlq() -> None:
-    """Dead letters: messages that a group gave up after its last attempt."""
+    """
+    Show dead letters, and send them to their group again. A dead letter is a message that a group
+    gave up after its last attempt.
+    """
 
 
 @dlq.command(name="list")
@@ -58,7 +61,7 @@ def dlq() -> None:
 @click.option("--fail-above", type=click.IntRange(min=0), metavar="N", help="Exit code 1 then.")
 @common_options
 def list_(which: str, fail_above: int | None) -> None:
-    """Groups with dead letters."""
+    """List the groups that have dead letters."""
 
     async def work(session: Session) -> int | None:
         total = await show_groups(session, which)
@@ -100,9 +103,9 @@ async def show_groups(session: Session, which: str = "") -> int:
 @common_options
 def show(group: str, most: int, every: bool) -> None:
     """
-    The dead letters of GROUP that were not sent again yet.
+    Show the dead letters of GROUP that were not sent again yet.
 
-    Exit code 3: it has none.
+    Exit code 3: the group has no dead letters.
     """
 
     async def work(session: Session) -> None:
@@ -126,12 +129,13 @@ def show(group: str, most: int, every: bool) -> None:
 @common_options
 def resend(group: str, most: int | None, every: bool, **sure: bool) -> None:
     """
-    Give GROUP its dead letters again: through its retry topic, so that no other group gets them.
+    Send the dead letters of GROUP to it again, through its retry topic, so that no other group gets
+    them.
 
-    How far this came is kept at the broker (as an offset of TOOLS_CONSUMER): the next call goes on
-    from there. The dead letters themselves stay until they expire.
+    The broker keeps the progress, as an offset of the group TOOLS_CONSUMER, and the next call
+    continues there. The dead letters themselves stay until they expire.
 
-    Exit code 1: some could not be sent; 3: there are none.
+    Exit code 1: some dead letters could not be sent; 3: there are none.
     """
     must_be_askable(**sure)
 

@@ -1,4 +1,4 @@
-"""`rmqha-admin group`: consumer groups, their members, and how far they have consumed."""
+"""`rmqha-admin group`: shows and changes consumer groups, their members, and their progress."""
 
 from collections import Counter, defaultdict
 from typing import Any
@@ -45,7 +45,7 @@ MEMBER_COLUMNS = ("client_id", "address", "language", "version")
 @click.group()
 @common_options
 def group() -> None:
-    """Consumer groups."""
+    """Show and change consumer groups."""
 
 
 @group.command(name="list")
@@ -53,7 +53,10 @@ def group() -> None:
 @click.option("--all", "every", is_flag=True, help="RocketMQ's own, too.")
 @common_options
 def list_(which: str, every: bool) -> None:
-    """Groups, how many members each has, and how many messages it is behind."""
+    """
+    List consumer groups with the number of their members and of messages that they have not
+    consumed.
+    """
 
     async def work(session: Session) -> None:
         await show_groups(session, which, every=every)
@@ -94,9 +97,9 @@ def _is_own(name: str) -> bool:
 @common_options
 def show(name: str) -> None:
     """
-    The settings of GROUP, its members, what they subscribe, and how far it is.
+    Show the settings of GROUP, its members, their subscriptions, and its progress.
 
-    Exit code 3: no broker knows it.
+    Exit code 3: no broker knows the group.
     """
 
     async def work(session: Session) -> None:
@@ -171,9 +174,10 @@ group.add_command(clone)
 @common_options
 def delete(name: str, keep_offsets: bool, **sure: bool) -> None:
     """
-    Delete GROUP, its retries and its dead letters, on all masters; refused while it has members.
+    Delete GROUP, its retries and its dead letters, on all masters. The command refuses while the
+    group has members.
 
-    Exit code 3: no broker has it.
+    Exit code 3: no broker has the group.
     """
     must_be_askable(**sure)
 
@@ -263,9 +267,9 @@ _settings = combine_options(
 @common_options
 def create(name: str, which: str, dry_run: bool, **given: Any) -> None:
     """
-    Create GROUP on all masters, or some (nobody is asked).
+    Create GROUP on all masters, or on those of --on, without a question.
 
-    Exit code 1: it is there already.
+    Exit code 1: the group exists already.
     """
 
     async def work(session: Session) -> None:
@@ -281,9 +285,9 @@ def create(name: str, which: str, dry_run: bool, **given: Any) -> None:
 @common_options
 def update(name: str, which: str, yes: bool, dry_run: bool, **given: Any) -> None:
     """
-    Change GROUP where it is; what is not given stays.
+    Change GROUP on the brokers that have it. Settings for which no option is given stay.
 
-    Exit code 3: it is nowhere.
+    Exit code 3: no broker has the group.
     """
     must_be_askable(yes=yes, dry_run=dry_run)
 
@@ -351,10 +355,11 @@ CLIENTS_COLUMNS = (
 @common_options
 def clients(name: str, stacks: bool) -> None:
     """
-    What each member of GROUP has: queues, messages that wait in it, messages a second over the last
-    minute, and how long one takes. The members themselves are asked, through their brokers.
+    Show for each member of GROUP its queues, the messages that wait in it, its messages a second
+    over the last minute, and its time for one message. The command asks the members themselves,
+    through their brokers.
 
-    Exit code 3: it has no members; 4: one does not answer.
+    Exit code 3: the group has no members; 4: a member does not answer.
     """
 
     async def work(session: Session) -> int | None:

@@ -1,4 +1,4 @@
-"""`rmqha-admin ha status`: masters, their slaves, and how far the slaves are behind."""
+"""`rmqha-admin ha status`: shows masters, their slaves, and how far the slaves are behind."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ COLUMNS = (
 @click.group()
 @common_options
 def ha() -> None:
-    """Masters and slaves."""
+    """Show masters and slaves."""
 
 
 @ha.command()
@@ -35,8 +35,9 @@ def ha() -> None:
 @common_options
 def status(which: str) -> None:
     """
-    Masters, their slaves, and how far these are: `behind` in bytes of the log, `heard_s` since a
-    slave heard its master, `tables_s` since it copied topics, groups and offsets.
+    Show masters and their slaves. `behind` is the number of bytes of the log that a slave lacks.
+    `heard_s` is the time since the slave heard its master, and `tables_s` the time since it copied
+    topics, groups and offsets, both in seconds.
 
     Exit code 4: a broker does not answer; 1: a name has no master or two, a slave does not follow,
     or a SYNC_MASTER has no slave.

@@ -1,5 +1,6 @@
 """
-`rmqha-admin handover`: the leader of a DLedger group, or of a set in controller mode, hands over.
+`rmqha-admin handover`: has the leader of a DLedger group, or the master of a set in controller
+mode, hand over.
 """
 
 from typing import Any
@@ -44,7 +45,7 @@ def handover(which: str, to: str | None, yes: bool, dry_run: bool, **named: Any)
     BROKER names the group, or --group with --peers, or --config. For about a second
     no message is taken. A classic pair has `promote` and `demote` instead.
 
-    Exit code 0: the other leads; 1: it came to nothing; 4: too few members answer.
+    Exit code 0: the other member leads; 1: it does not lead; 4: too few members answer.
     """
     must_be_askable(yes=yes, dry_run=dry_run)
     known = None

@@ -1,4 +1,4 @@
-"""`rmqha-admin init`: the properties files of a new cluster."""
+"""`rmqha-admin init`: writes the properties files of a new cluster."""
 
 import os.path
 from collections.abc import Callable, Sequence
@@ -102,10 +102,10 @@ def init(
     dry_run: bool,
 ) -> None:
     """
-    Write the properties files of a new cluster into DIRECTORY, and say what to start where.
+    Write the properties files of a new cluster into DIRECTORY, and list the commands that start it.
 
-    With --hosts, each server shows its health, metrics and page to other machines; a pageToken
-    that is made here guards the pages. Beside the files comes one for Prometheus.
+    With --hosts, each server shows its health, metrics and page to other machines; the command
+    makes a pageToken that guards the pages. It also writes a configuration for Prometheus.
 
     If one of the files exists, nothing is written, and the exit code is 1.
     """

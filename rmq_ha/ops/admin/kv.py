@@ -1,4 +1,4 @@
-"""`rmqha-admin kv`: the table of keys and values that name servers keep."""
+"""`rmqha-admin kv`: shows and changes the keys and values that name servers keep."""
 
 from typing import Any
 
@@ -28,7 +28,10 @@ namespace_option = combine_options(
 @click.group()
 @common_options
 def kv() -> None:
-    """Keys and values that name servers keep for clients, each for itself."""
+    """
+    Show and change the keys and values that name servers keep for clients. Each name server keeps
+    its own.
+    """
 
 
 @kv.command(name="list")
@@ -36,9 +39,9 @@ def kv() -> None:
 @common_options
 def list_(namespace: str) -> None:
     """
-    All keys of a namespace, at every name server; a warning where they differ.
+    Show all keys of a namespace at every name server, and warn where name servers differ.
 
-    Exit code 3: none has any; 4: one does not answer.
+    Exit code 3: no name server has keys there; 4: a name server does not answer.
     """
 
     async def work(session: Session) -> int | None:
@@ -82,7 +85,7 @@ def set_(key: str, value: str, namespace: str, **sure: bool) -> None:
     """
     Set KEY at every name server (mqadmin updateKvConfig).
 
-    Exit code 1: one has something else afterwards; 4: one does not answer.
+    Exit code 1: a name server has another value afterwards; 4: a name server does not answer.
     """
     must_be_askable(**sure)
 
@@ -101,7 +104,7 @@ def delete(key: str, namespace: str, **sure: bool) -> None:
     """
     Delete KEY at every name server.
 
-    Exit code 3: none has it.
+    Exit code 3: no name server has the key.
     """
     must_be_askable(**sure)
 

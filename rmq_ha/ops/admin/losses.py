@@ -1,4 +1,4 @@
-"""Messages that a change takes from consumers. `--yes` alone is no agreement to lose messages."""
+"""Finds messages that a change takes from consumers. `--yes` alone does not agree to that loss."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -34,8 +34,8 @@ def refuse_or_tell(
 
     :param losses: one text for each loss; empty texts count as none.
     :param option: the option by which the user agrees to the loss.
-    :param is_agreed: the option was given, or the user will be asked.
-    :param instead: what to do to lose nothing.
+    :param is_agreed: whether the option was given, or the user will be asked.
+    :param instead: the way to make the change without a loss.
     :raises WouldLose: messages will be lost, and the user has not agreed.
     """
     lost = [loss for loss in losses if loss]

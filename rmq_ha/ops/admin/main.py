@@ -65,8 +65,8 @@ COMMANDS = {
 @common_options
 def main() -> None:
     """
-    Ask and use a RocketMQ 4.9 cluster, of rmq-ha or of Java brokers.
+    Operate a RocketMQ 4.9 cluster of rmq-ha or of Java brokers.
 
-    The options stand before or after the command's name. Exit codes: 0 done; 1 refused or failed;
-    2 wrong usage; 3 nothing found; 4 nobody answers.
+    The options stand before or after the command's name. Exit codes: 0 done; 1 refused or failed; 2
+    wrong usage; 3 nothing found; 4 a server does not answer.
     """

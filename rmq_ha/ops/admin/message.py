@@ -1,4 +1,4 @@
-"""`rmqha-admin message`: messages by id, key or place, and what clients traced of one."""
+"""`rmqha-admin message`: finds messages by id, key or place, and shows their traces."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,7 +35,7 @@ from rmq_ha.ops.admin.session import NothingFound, Session, run
 @click.group()
 @common_options
 def message() -> None:
-    """Find messages."""
+    """Find messages, and show their traces."""
 
 
 class Spot(NamedTuple):
@@ -89,13 +89,13 @@ def show(
     msg_id: str | None, topic: str, key: str, spot: Spot | None, max_num: int, since: PointInTime
 ) -> None:
     """
-    Show the message with this ID: where it is stored (offsetMsgId), or the unique id that its
-    producer gave it; or all that have a key; or the one at a place, as `tail` shows it.
+    Show a message by its ID, which is an offsetMsgId or the unique id that its producer gave it. Or
+    show all messages with a key, or the message at a place, as `tail` shows places.
 
-    An offsetMsgId has the address that its broker had when the message was stored. If that broker
-    has moved, --topic has the topic's brokers asked.
+    An offsetMsgId contains the address that its broker had when it stored the message. If that
+    broker has another address now, give --topic: then the topic's brokers are asked.
 
-    Exit code 3: there is none.
+    Exit code 3: there is no such message.
     """
     if sum(map(bool, (msg_id, key, spot))) != 1:
         raise click.UsageError("give either an ID, or --key, or --at")
@@ -157,7 +157,8 @@ def at_spot(topic: str, spot: Spot) -> Asking[list[MessageExt]]:
 
 async def at_place(session: Session, place: PlaceId, topic: str) -> MessageExt:
     """
-    The message of an offsetMsgId: at the address in it, or else at a broker of the topic.
+    Return the message of an offsetMsgId. Ask the address in the id, and then the brokers of the
+    topic.
 
     :param topic: empty: only the address in the id is asked.
     :raises NothingFound: there is no such message.
@@ -223,11 +224,13 @@ _MOST_TRACES = 64
 @common_options
 def trace(msg_id: str, trace_topic: str) -> None:
     """
-    Who sent the message with this unique ID, who consumed it, how long that took, how it ended.
+    Show which client sent the message with this unique ID, which clients consumed it, for how long,
+    and with which result.
 
-    Only clients that trace write it down (Java's `enableMsgTrace`, ours: docs/client.md).
+    Only clients that write traces are shown (Java's `enableMsgTrace`; for rmq-ha see
+    docs/client.md).
 
-    Exit code 3: nobody did.
+    Exit code 3: no client has traced the message.
     """
 
     async def work(session: Session) -> None:

@@ -1,4 +1,4 @@
-"""`rmqha-admin namesrv`: settings of running name servers."""
+"""`rmqha-admin namesrv`: shows and changes the settings of running name servers."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,13 +17,13 @@ from rmq_ha.ops.admin.targets import ask_name_servers
 @click.group()
 @common_options
 def namesrv() -> None:
-    """Name servers, each of those that --namesrv names."""
+    """Show and change the settings of the name servers that --namesrv names."""
 
 
 @namesrv.group()
 @common_options
 def config() -> None:
-    """Settings of running name servers."""
+    """Show and change the settings of running name servers."""
 
 
 @config.command(name="get")
@@ -31,9 +31,9 @@ def config() -> None:
 @common_options
 def get(keys: tuple[str, ...]) -> None:
     """
-    What each name server runs with: all, or only KEYS.
+    Show the settings with which each name server runs: all of them, or only KEYS.
 
-    Exit code 3: none knows the keys; 4: one does not answer.
+    Exit code 3: no name server has any of the keys; 4: a name server does not answer.
     """
 
     async def work(session: Session) -> int | None:
@@ -67,10 +67,10 @@ async def show_settings(session: Session, keys: Iterable[str] = ()) -> int | Non
 @common_options
 def set_(changes: dict[str, str], **sure: bool) -> None:
     """
-    Change settings of all name servers, and in their files.
+    Change settings of all running name servers and in their files.
 
-    Exit code 1: one does not have the new values afterwards; 4: one does not answer, so nothing was
-    changed.
+    Exit code 1: a name server does not have the new values afterwards; 4: a name server does not
+    answer, so nothing was changed.
     """
     must_be_askable(**sure)
 

@@ -1,4 +1,4 @@
-"""`rmqha-admin lag` and `reset-offset`: how far a group is behind, and moving its offsets."""
+"""`rmqha-admin lag` and `reset-offset`: show how far a group is behind, and move its offsets."""
 
 import click
 
@@ -29,9 +29,9 @@ MOVED_COLUMNS = ("broker", "queue", "before", "after")
 @common_options
 def lag(group: str, topic: str, fail_above: int | None) -> None:
     """
-    How far GROUP is behind, queue by queue.
+    Show how many messages of each queue GROUP has not consumed yet.
 
-    Exit code 3: it has no offsets anywhere.
+    Exit code 3: the group has no offsets at any broker.
     """
 
     async def work(session: Session) -> int | None:
@@ -84,10 +84,10 @@ def reset_offset(
     topic: str, group: str, to: PointInTime, is_new: bool, dry_run: bool, yes: bool
 ) -> None:
     """
-    Have a group go on elsewhere in TOPIC.
+    Move the offsets of a group in TOPIC to another time.
 
-    Consumers that run are told through their brokers; without any, the brokers' offsets are set.
-    The messages between the old and the new place are consumed again, or never.
+    Running consumers are told through their brokers; if there are none, the offsets at the brokers
+    are set. The messages between the old and the new offsets are consumed again, or skipped.
 
     Exit code 3: no broker knows the group, and --new was not given.
     """
@@ -112,7 +112,8 @@ async def move_offsets(
     **sure: bool,
 ) -> None:
     """
-    Show where the group would go on, ask, move its offsets, and show where it goes on now.
+    Show the offsets at which the group would continue, ask, move its offsets, and show the new
+    ones.
 
     :param is_new: the group need not exist.
     :raises NothingFound: no broker knows the group.

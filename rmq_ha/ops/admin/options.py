@@ -97,10 +97,10 @@ def _shared(*names: str, **attributes: Any) -> Callable[[F], F]:
 
 def refuse_given(names: Iterable[str], why: str) -> None:
     """
-    Refuse options that would have no effect, so that the user does not believe that they had one.
+    Refuse options that would have no effect, instead of ignoring them.
 
     :param names: parameters of the command; their defaults are not refused.
-    :raises click.UsageError: one of them stands on the command line, or in the environment.
+    :raises click.UsageError: one of the options stands on the command line or in the environment.
     """
     context = click.get_current_context()
     named = [

@@ -1,8 +1,8 @@
 """
-What commands print: tables and lines for people, or JSON for programs.
+The output of commands: tables and lines for people, or JSON for programs.
 
-Names, tags, properties, client ids and remarks come from others, and a terminal acts on control
-characters. Everything is therefore made printable here, in the one place that prints. A caller
+Names, tags, properties, client ids and remarks come from strangers, and a terminal acts on control
+characters in them. This module is the only one that prints, and makes each text printable. A caller
 prints a text of several lines one line at a time.
 """
 

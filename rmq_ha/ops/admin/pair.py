@@ -1,4 +1,4 @@
-"""Looks at the brokers of one name, and finds what one of them lacks that another has."""
+"""Looks at the brokers of one name, and finds the messages and offsets that one of them lacks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -187,7 +187,8 @@ async def lacks(
     asker: Asker, here: str, other: str, step: Callable[[], object] | None = None
 ) -> list[Lack]:
     """
-    Return what `here` lacks that `other` has: first queue by queue, then the offsets of groups.
+    Return the messages that `here` lacks and `other` has, queue by queue, and then such offsets of
+    groups.
 
     :param step: called after each answer.
     :raises RemotingError: one of the brokers does not answer.

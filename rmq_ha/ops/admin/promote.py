@@ -1,4 +1,4 @@
-"""`rmqha-admin promote`: the slave of a pair becomes its master."""
+"""`rmqha-admin promote`: makes the slave of a pair its master."""
 
 from typing import Any
 
@@ -52,16 +52,17 @@ _ROLES = (BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER)
 @common_options
 def promote(config: str, role: str, less: bool, **given: Any) -> None:
     """
-    Make the slave of a pair its master, after the old one died. Run it on the slave's machine.
+    Make the slave of a pair its master, after the old master died. Run it on the slave's machine.
 
-    It says what the slave lacks, asks, changes the properties file, has the broker restarted, and
-    waits until it is the master and name servers say so. It refuses while the old master answers,
-    and, without --less, when another slave has more messages or this one does not run.
-    Run again, it goes on where it was. In controller mode the controllers elect this broker, and
-    the file stays as it is. See docs/failover.md.
+    The command shows which messages the slave lacks, asks, changes the properties file, has the
+    broker restarted, and waits until the broker is the master and name servers say so. It refuses
+    while the old master answers. Without --less it also refuses if another slave has more messages,
+    or if this one does not run. If the command was interrupted, run it again: it continues. In
+    controller mode the controllers elect this broker, and the file stays as it is. See
+    docs/failover.md.
 
-    Exit code 1: it is not done, for the reason that is said; 4: it is the master, but no name
-    server answers, so that no client finds it.
+    Exit code 1: the change was not made; the output says why. 4: the broker is the master, but no
+    name server answers, so no client finds it.
     """
     how = ChangeOptions(**given)
     must_be_a_brokers(config)
@@ -279,8 +280,8 @@ def _refuse_unfetched_tail(change: RoleChange, own: PairMember) -> None:
             continue
         text = (
             f"this slave's log was damaged, and ends at {own.end}: it has not fetched anew all up"
-            f" to {missing.end}, as {missing.path} says. Start the old master again, if it still has"
-            " its disk"
+            f" to {missing.end}, as {missing.path} says. Start the old master again, if it still"
+            " has its disk"
         )
         if not change.file.configuration.ours.keep_damaged_log:
             change.warn(f"{text}; keepDamagedLog=false does without: take it out again afterwards")

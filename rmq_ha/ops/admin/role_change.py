@@ -122,7 +122,7 @@ class RoleChange:
         return await registered(asker, self.file.broker_name)
 
     def warn(self, text: str) -> None:
-        """Report something that the operator should know before agreeing."""
+        """Warn the operator of a fact that matters for the answer to the question."""
         self.report["warnings"].append(text)
         if not self.session.output.as_json:
             self.session.output.warn(text)
@@ -175,8 +175,8 @@ class RoleChange:
         Repeat `look` until it finds something.
 
         :param title: text that says what is waited for.
-        :returns: what `look` found; None: it took longer than `wait` seconds, or the user pressed
-            Ctrl-C.
+        :returns: the result of `look`; None: it took longer than `wait` seconds, or the user
+            pressed Ctrl-C.
         """
         clock: Any = self.session.host.clock
         began, shown = clock.seconds(), 0

@@ -1,4 +1,4 @@
-"""Where the servers of a new cluster go: the machine and the ports of each server."""
+"""The machines and ports of the servers of a new cluster."""
 
 import re
 from collections.abc import Sequence

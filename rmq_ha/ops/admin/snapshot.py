@@ -1,4 +1,4 @@
-"""The command `snapshot`, which keeps a broker's offsets for `verify-offsets`."""
+"""The command `snapshot`, which stores a broker's offsets for `verify-offsets`."""
 
 from dataclasses import replace
 
@@ -44,10 +44,10 @@ def _refusal(error: BaseException, *, raises: bool) -> tuple[Outcome, str]:
 @common_options
 def snapshot(place: str, directory: str, role: str | None, broker_name: str | None) -> None:
     """
-    Keep the offsets, topics and groups of PLACE for `verify-offsets`, as snapshot:DIR.
+    Store the offsets, topics and groups of PLACE in DIR, for `verify-offsets snapshot:DIR`.
 
-    A few kilobytes each time. Run it on master and slaves, by cron. Exit codes: 0 done; 2 wrong
-    usage; 3 the place cannot be read; 4 it failed.
+    A snapshot takes a few kilobytes. Run the command by cron, for a master and its slaves. Exit
+    codes: 0 done; 2 wrong usage; 3 the place cannot be read; 4 the command failed.
     """
     options = current_options()
     try:

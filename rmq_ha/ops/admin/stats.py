@@ -1,4 +1,4 @@
-"""`rmqha-admin stats`: messages sent, read and waiting, by topic and group."""
+"""`rmqha-admin stats`: counts messages sent, read and waiting, by topic and group."""
 
 from collections import defaultdict
 from typing import Any
@@ -24,10 +24,11 @@ COLUMNS = ("topic", "group", "in_s", "in_day", "out_s", "out_day", "waiting")
 @common_options
 def stats(which: str, topic: str, show_all: bool) -> None:
     """
-    Messages that came to each topic and that each group read: a second, over the last minute, and
-    in the last 24 hours; and how many wait for the group. A broker that started counts from there.
+    Show how many messages were sent to each topic and read by each group: a second, over the last
+    minute, and in the last 24 hours. Also show how many wait for each group. A broker counts from
+    its last start on.
 
-    Exit code 3: there is nothing to count.
+    Exit code 3: there are no such topics.
     """
 
     async def work(session: Session) -> None:

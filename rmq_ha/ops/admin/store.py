@@ -1,4 +1,4 @@
-"""`rmqha-admin store`: look into a store that no broker has open, and mend what can be mended."""
+"""`rmqha-admin store`: verifies, shows and repairs a store that no broker has open."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,7 +90,7 @@ _commit_log = click.option(
 @common_options
 def store() -> None:
     """
-    Stores that no broker has open: each command refuses while one has.
+    Verify, show and repair a store. Each command refuses while a broker has the store open.
 
     DIR is what storePathRootDir names.
     """
@@ -104,8 +104,8 @@ def verify(root: str, commit_log: str | None) -> None:
     """
     Read all of the log, and compare queues, index, checkpoint and tables with it.
 
-    It changes nothing. Exit code 0: nothing, or what the next start mends by itself; 1: faults, or
-    a broker has it open.
+    The command changes nothing. Exit code 0: no faults, or only faults that the next start mends;
+    1: other faults, or a broker has the store open.
     """
 
     async def work(session: Session) -> int | None:
@@ -142,9 +142,10 @@ def show_faults(session: Session, root: str, commit_log: str | None = None) -> i
 @common_options
 def dump(root: str, commit_log: str | None, start: int, count: int | None, topic: str) -> None:
     """
-    Messages of the log as JSON, one a line; so are places that hold none (member `damage`).
+    Print each message of the log as a line of JSON. A damaged place is printed as a line with the
+    member `damage`.
 
-    Exit code 1: there is damage, or a broker has it open.
+    Exit code 1: the log is damaged, or a broker has the store open.
     """
 
     async def work(session: Session) -> int | None:
@@ -204,12 +205,12 @@ def dump_records(
 @common_options
 def repair(config: str, parts: tuple[str, ...], **sure: bool) -> None:
     """
-    Build queues, index and checkpoint anew from the log, where `verify` finds them wrong.
+    Build queues, index and checkpoint anew from the log, as far as `verify` finds faults in them.
 
-    What was there is kept in `setaside`. The log and the tables are never touched: what is damaged
-    there has to come from a replica.
+    The old files are kept in `setaside`. The log and the tables are never changed: if they are
+    damaged, copy them from a replica.
 
-    Exit code 1: it is refused, or something is wrong afterwards.
+    Exit code 1: the repair was refused, or the store has faults afterwards.
     """
     must_be_askable(**sure)
 
@@ -314,8 +315,8 @@ def _load(disk: Disk, path: str, surroundings: Surroundings) -> BrokerConfigurat
 
 async def _built(session: Session, configuration: BrokerConfiguration) -> None:
     """
-    Start the store as after a crash, so that it reads all of the log and builds the parts, and stop
-    it.
+    Start and stop the store as after a crash: it then reads the whole log and builds the missing
+    parts.
     """
     store = DefaultMessageStore(session.host, configuration)
     store.journal.role.may_begin = False  # no delayed message is delivered

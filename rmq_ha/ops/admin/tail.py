@@ -1,4 +1,6 @@
-"""`rmqha-admin tail`: shows messages as they come; it joins no group and commits no offsets."""
+"""
+`rmqha-admin tail`: shows messages as they come, without joining a group or committing offsets.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -77,9 +79,9 @@ def _queues(_: Any, __: Any, values: Iterable[str]) -> list[QueueFilter]:
 @common_options
 def tail(topic: str, tags: str, sql: str | None, group: str, **given: Any) -> None:
     """
-    Show what is sent to TOPIC, until Ctrl-C.
+    Show the messages that are sent to TOPIC, until Ctrl-C.
 
-    Nobody's offsets change; slaves are read when masters are away.
+    No group's offsets change. If a master does not answer, its slave is read.
     """
     selector = selector_of(tags, sql)
 

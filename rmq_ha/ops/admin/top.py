@@ -1,5 +1,5 @@
 """
-`rmqha-admin top`: brokers with rates and roles, and groups with their lag, updated all the time.
+`rmqha-admin top`: shows brokers with rates and roles, and groups with their lag, again and again.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ GROUPS = ("group", "lag", "per_s")
 
 class Sample(NamedTuple):
     """
-    What was seen at one moment.
+    The state of brokers and groups at one moment.
 
     :ivar at: seconds of this machine's clock.
     :ivar brokers: rows of `BROKERS`.
@@ -54,10 +54,11 @@ class Sample(NamedTuple):
 @common_options
 def top(which: str, seconds: float, count: int | None, most: int) -> None:
     """
-    Brokers with role, messages a second, and how far slaves are behind; groups with their lag and
-    by how much it grows a second. Until Ctrl-C.
+    Show brokers with role, messages a second, and the bytes that slaves are behind, and groups with
+    their lag and its growth a second, until Ctrl-C.
 
-    With --json one look, unless --count says more; exit code 4: a broker does not answer.
+    With --json the command looks once, or as many times as --count says. Exit code 4: a broker does
+    not answer.
     """
 
     async def work(session: Session) -> int | None:

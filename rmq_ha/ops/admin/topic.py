@@ -1,5 +1,6 @@
-"""`rmqha-admin topic` and `route`: topics, where they are, how full they are, and who gets which
-queues.
+"""
+`rmqha-admin topic` and `route`: show and change topics, their brokers, their queues, and the shares
+of a group's members.
 """
 
 from typing import Any
@@ -42,7 +43,7 @@ _QUEUES = click.IntRange(min=1, max=65536)
 @click.group()
 @common_options
 def topic() -> None:
-    """Topics."""
+    """Show and change topics."""
 
 
 @topic.command(name="list")
@@ -55,7 +56,7 @@ def topic() -> None:
 )
 @common_options
 def list_(which: str, every: bool) -> None:
-    """Topics, broker by broker."""
+    """List the topics of each broker."""
 
     async def work(session: Session) -> None:
         await show_topics(session, which, every=every)
@@ -109,9 +110,9 @@ _shape = combine_options(
 @common_options
 def create(name: str, which: str, dry_run: bool, **shape: Any) -> None:
     """
-    Create TOPIC on all masters, or some (nobody is asked).
+    Create TOPIC on all masters, or on those of --on, without a question.
 
-    Exit code 1: it is there already.
+    Exit code 1: the topic exists already.
     """
 
     async def work(session: Session) -> None:
@@ -134,14 +135,14 @@ def update(
     name: str, which: str, drop_unread: bool, yes: bool, dry_run: bool, **shape: Any
 ) -> None:
     """
-    Change TOPIC where it is; what is not given stays.
+    Change TOPIC on the brokers that have it. Settings for which no option is given stay.
 
-    Fewer queues to read hide the messages that lie in the others. To make TOPIC narrower without
-    loss, shrink --write-queues first, wait until the groups have read the rest, then shrink
-    --read-queues.
+    With fewer read queues, consumers do not get the messages in the other queues any more. To lose
+    none, first lower --write-queues, wait until the groups have read the other queues, and then
+    lower --read-queues.
 
-    Exit code 1: groups lack messages that would be hidden, and --drop-unread was not given; 3: the
-    topic is nowhere.
+    Exit code 1: groups have not read messages that would become unreadable, and --drop-unread was
+    not given; 3: no broker has the topic.
     """
     must_be_askable(yes=yes, dry_run=dry_run)
 
@@ -236,7 +237,7 @@ def delete(name: str, **sure: bool) -> None:
     """
     Delete TOPIC with all its messages, on all masters and name servers.
 
-    Exit code 3: it is nowhere.
+    Exit code 3: no broker has the topic.
     """
     must_be_askable(**sure)
 
@@ -293,9 +294,9 @@ async def forget_everywhere(session: Session, asker: Asker, name: str) -> None:
 @common_options
 def status(name: str, which: str) -> None:
     """
-    Where each queue of TOPIC begins and ends, and when the last message came.
+    Show the first and last offset of each queue of TOPIC, and when its last message came.
 
-    Exit code 3: no broker has it.
+    Exit code 3: no broker has the topic.
     """
 
     async def work(session: Session) -> None:
@@ -330,9 +331,9 @@ ROUTE_COLUMNS = ("cluster", "broker", "read_queues", "write_queues", "perm", "ad
 @common_options
 def route(topic: str) -> None:
     """
-    Where TOPIC is: its brokers, their addresses, and how many queues each has.
+    Show the brokers of TOPIC, their addresses, and how many queues each has.
 
-    Exit code 3: no name server knows it.
+    Exit code 3: no name server knows the topic.
     """
 
     async def work(session: Session) -> None:
@@ -389,8 +390,9 @@ STRATEGIES: dict[str, AllocateStrategy] = {
 @common_options
 def allocate(name: str, members: tuple[str, ...], strategy: str) -> None:
     """
-    Which queues of TOPIC each MEMBER would have, if a group had these members: client ids, whose
-    order decides. Nobody is told; `group clients GROUP` shows what members really have.
+    Show which queues of TOPIC each MEMBER would get, if a group had these members. MEMBERs are
+    client ids. Nothing is changed; `group clients GROUP` shows which queues the members really
+    have.
 
     Exit code 3: no name server knows the topic.
     """

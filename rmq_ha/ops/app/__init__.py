@@ -1,5 +1,5 @@
 """
-The processes: from command-line options to a running server, its health, metrics and page.
+The server processes: their command lines, health, metrics and pages.
 
 Enter by `make.make_service`, which goes from twistd's options to a service around one server.
 `foreground` is twistd under the names `rmqha-broker`, `rmqha-namesrv` and `rmqha-controller`.

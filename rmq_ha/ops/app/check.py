@@ -31,8 +31,8 @@ def check_report(
     """
     Return the lines to print: notices, settings that differ from the defaults, and the ports.
 
-    :raises ConfigurationError: a key, a certificate or an ACL file is missing, or of no use, or a
-        plugin is not installed, or cannot be made.
+    :raises ConfigurationError: a key, a certificate or an ACL file is missing or not valid, or a
+        plugin is not installed or cannot be made.
     """
     known = [notice.text for notice in notices if not _fails(notice)]
     known += check_tls(configuration)
@@ -69,7 +69,8 @@ def finish_check(
     live: Callable[[], NoReturn] | None = None,
 ) -> NoReturn:
     """
-    Print the report and leave: 1 when a key is unknown or a value is doubtful, else 0.
+    Print the report, and end the process with exit code 1 if a key is unknown or a value is
+    doubtful, else with 0.
 
     :param live: continues the check and ends the process; called if nothing is wrong so far.
 

@@ -1,10 +1,10 @@
-"""`rmqha-demo`: a pair of brokers loses its master, and nothing that was acknowledged.
+"""`rmqha-demo`: shows that a pair of brokers that loses its master keeps all acknowledged messages.
 
-A name server in this process, a SYNC_MASTER and its slave as `twistd rmqha` processes on free
-ports; some thousand messages; kill -9 of the master; everything is read back from the slave.
-With `--dledger` the leader of a group of three is killed, and everything is read back from the
-member that is elected. With `--failover` a controller elects the other broker of a pair, and sends
-go on by themselves. Every server but the name server is a process of its own.
+The demo runs a name server in this process, and a SYNC_MASTER and its slave as `twistd rmqha`
+processes on free ports. It sends some thousand messages, kills the master with kill -9, and reads
+all messages back from the slave. With `--dledger` it kills the leader of a group of three, and
+reads from the member that is elected. With `--failover` a controller elects the other broker of a
+pair, and the senders find it by themselves.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""How many files and connections this process may open."""
+"""Raises the number of files and connections that this process may open."""
 
 import resource
 

@@ -1,7 +1,7 @@
-"""`rmqha-broker`, `rmqha-namesrv`, `rmqha-controller`: twistd in the foreground, and no more.
+"""`rmqha-broker`, `rmqha-namesrv` and `rmqha-controller`: they only run twistd in the foreground.
 
-The options are those of `twistd rmqha`; what a process needs besides (user, log files, limits) is
-its service manager's.
+The options are those of `twistd rmqha`. The service manager sets the user, the log files and the
+limits of the process.
 """
 
 import sys

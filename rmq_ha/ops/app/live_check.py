@@ -30,7 +30,8 @@ def finish_live_check(
     path: str, surroundings: Surroundings, overrides: Sequence[tuple[str, str]]
 ) -> NoReturn:
     """
-    Ask name servers and ports, print findings, and leave: 1 when something has to be done.
+    Ask name servers and ports, print findings, and end the process: with exit code 1 if an operator
+    has to mend something.
 
     :param overrides: keys and values of the command line, which win over the file's.
     """

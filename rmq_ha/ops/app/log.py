@@ -1,11 +1,11 @@
 """
-Where twistd logs to, in which format, and how large the log may become.
+The log of a server that twistd runs: its place, format and size.
 
 The format is text, or JSON: one object a line, with every field that the event was logged with.
 No peer can fill the disk: the lines of one kind are limited in each minute.
 
-One line of Twisted's is left out: on a read-only installation it says at every start, and at every
-search for plugins, that it cannot write its plugin cache. It works without one.
+One line of Twisted is left out. On a read-only installation Twisted logs at every start, and at
+every search for plugins, that it cannot write its plugin cache, which it does not need.
 """
 
 import json

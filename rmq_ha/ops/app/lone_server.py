@@ -1,5 +1,6 @@
 """
-A server process of one part, with a status port beside it: the base of name server and controller.
+The common base of the processes of name servers and controllers: one part that serves, and a status
+port.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +41,7 @@ class LoneServer:
     :ivar part: the name server or controller that serves.
     :ivar status: None without `metricsPort`.
     :ivar plan: the ports that it was planned to take.
-    :ivar exposed: a warning that strangers reach the server; None: they do not.
+    :ivar exposed: a warning that strangers reach the server; None: strangers cannot reach it.
     :ivar make_board: makes the board that the page shows; None: no page.
     """
 

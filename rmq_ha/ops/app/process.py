@@ -1,4 +1,4 @@
-"""How the process ends: twistd itself distinguishes only an end by a signal and a regular end."""
+"""The end of a server process. twistd itself knows only two: by a signal, and a regular one."""
 
 import atexit
 import gc
@@ -53,12 +53,15 @@ class ProcessEnd:
             self._reactor.stop()
 
     def catch_sigterm(self) -> None:
-        """Call it when the reactor runs: its own handler must already be there to be replaced."""
+        """
+        Replace the reactor's handler of SIGTERM; call it when the reactor runs, since it sets its
+        handler at its start.
+        """
         signal.signal(signal.SIGTERM, self._terminated)
 
     def catch_sighup(self, reload: Callable[[], object]) -> None:
         """
-        Read certificates again when asked to.
+        Read certificates again at each SIGHUP.
 
         :param reload: called in the reactor's thread.
         """

@@ -55,7 +55,7 @@ _ADVICE = {
     errno.EPERM: f"give the user of this process the right to it ({_PLACE})",
     errno.EROFS: f"mount the disk for writing ({_PLACE})",
 }
-"""What to do, by the error number of a call that the system refused at a start."""
+"""Advice for operators, by the error number of a system call that failed at a start."""
 _PORT_ADVICE = {
     errno.EADDRNOTAVAIL: "no interface of this machine has this address: correct bindAddress",
     errno.EACCES: "below 1024 ports are for root, or CAP_NET_BIND_SERVICE: set a higher one",
@@ -64,7 +64,7 @@ _PORT_ADVICE = {
 
 def explain(error: BaseException, ports: Iterable[PlannedPort]) -> str | None:
     """
-    Return one line on why a start failed; None: only a traceback tells.
+    Return one line that says why a start failed; None: only the traceback says it.
 
     :param ports: the planned ports, to name the purpose of a port that is taken.
     """
@@ -90,7 +90,7 @@ def explain(error: BaseException, ports: Iterable[PlannedPort]) -> str | None:
 
 class LogBeginning(NamedTuple):
     """
-    Where the log goes, and how it begins.
+    The destination of the log, and its first line.
 
     :ivar observer: the log observer that twistd uses; None: twistd chooses.
     :ivar banner: the first line of the log: which program, which version.
@@ -137,7 +137,9 @@ class ServerService(Service):
         self._started: Deferred[None] | None = None
 
     def setServiceParent(self, parent: Any) -> None:
-        """twistd takes its log observer from the application, before it starts the service."""
+        """
+        Give the application the log observer, which twistd reads before it starts the service.
+        """
         if self._observer is not None and isinstance(parent, Componentized):
             parent.setComponent(ILogObserver, self._observer)  # type: ignore[no-untyped-call]
         super().setServiceParent(parent)  # type: ignore[no-untyped-call]

@@ -40,7 +40,8 @@ _COMPARED = 64 << 10
 
 class Manifest(msgspec.Struct, rename="camel"):
     """
-    The content of a backup. Files that it does not name come from a run that did not end.
+    The content of a backup. Other files in the directory are leftovers of a run that was
+    interrupted.
 
     :ivar begin: physical offset where the copied log begins.
     :ivar end: physical offset where the copied log ends.

@@ -40,7 +40,9 @@ _LEAST_HEAD = 36
 
 
 class Layout(Enum):
-    """How records lie in the files."""
+    """
+    The form of a log: records directly one after the other, or as bodies of DLedger's entries.
+    """
 
     CLASSIC = "classic"
     DLEDGER = "dledger"
@@ -209,10 +211,10 @@ def first_record(buffer: Any, base: int, start: int = 0, layout: Layout = Layout
     """
     Return the first place at or after `start` where a walk can begin; -1: none.
 
-    A record's bytes may also stand inside a body. A record in a body that has the right offset can
-    only be meant to deceive. A record is taken only if something that belongs into a log follows
-    it, or its CRC is right. `rmq_ha.lake.scan.store.scanning` also begins well before the part that
-    it wants, so that it has left any such body before that part.
+    A message's body may contain bytes that look like a record. If they even name their own offset,
+    somebody made them on purpose. So a record counts only if it is followed by bytes that belong
+    into a log, or if its CRC is right. `rmq_ha.lake.scan.store.scanning` also begins well before
+    the part that it wants, so that it has left any such body before that part.
 
     :returns: the place of the record, or in a DLedger log of its entry.
     """

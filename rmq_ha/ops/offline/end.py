@@ -19,8 +19,8 @@ def end_of_log(files: Files, row: Sequence[LogFile], window: int = WINDOW) -> in
     """
     Return where the last complete record ends, or the end of a file that a blank closed.
 
-    After damage or lost pages the log continues if a sound record follows within `REACH` that was
-    stored no earlier than the record before. Without that rule, records that an old truncation left
+    After damage or lost pages the log continues only if a sound record follows within `REACH` that
+    was stored no earlier than the record before. Otherwise records that an old truncation left
     after the end would come back.
     """
     for file in reversed(row):

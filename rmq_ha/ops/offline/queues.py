@@ -51,8 +51,8 @@ class OfflineQueue:
     :param row: the queue's files in order.
     :param extension: the files of its extension in order.
     :param log: bounds of the log; None: units are not compared with the log.
-    :param damaged: if files are missing, take only the files after the last gap; those before it,
-        if nothing is written after it.
+    :param damaged: whether to accept missing files. Then only the files after the last gap are
+        read, or the files before it, if nothing is written after it.
     :ivar faults: faults of the queue's files.
     :ivar is_end_known: false if a file is missing behind which nothing is written: how many entries
         the missing file had is not known.
@@ -83,7 +83,10 @@ class OfflineQueue:
         self.is_end_known = self.row == parts[-1]
 
     def _last_written(self, parts: Sequence[tuple[RowFile, ...]]) -> tuple[RowFile, ...]:
-        """Return the last part of the row whose first unit is written; without one, the last."""
+        """
+        Return the last part of the row whose first unit is written; if there is none, return the
+        last part.
+        """
         for part in reversed(parts):
             if count_valid(bytes(self._bytes(part[0], 0, UNIT_SIZE))):
                 return part

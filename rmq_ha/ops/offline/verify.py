@@ -1,5 +1,5 @@
 """
-Finds the faults of a store that no broker writes to, and says what they mean.
+Finds the faults of a store that no broker writes to, and their consequences.
 
 Spec: store.md, sections 3, 4 and 5.
 """
@@ -29,10 +29,10 @@ class StoreFinding(NamedTuple):
     One fault or oddity.
 
     :ivar place: a file, with a physical offset if it has one, or a queue.
-    :ivar text: what was found there.
+    :ivar text: the fault.
     :ivar meaning: the consequence for messages.
-    :ivar mend: the part that can be built anew from the log; empty: none can or need be.
-    :ivar is_fault: messages are lost, or will be; otherwise a start mends it by itself.
+    :ivar mend: the part that can be built anew from the log; empty: no part has to be, or can be.
+    :ivar is_fault: whether messages are or will be lost; otherwise the next start mends it.
     """
 
     code: str

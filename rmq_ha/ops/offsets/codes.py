@@ -1,4 +1,6 @@
-"""The codes of `verify-offsets`: how bad each one is, and its sentence for the person on call."""
+"""
+The codes of `verify-offsets`, with the severity of each one and its sentence for the operator.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Counts findings, so that however many there are, the summary fits on a page."""
+"""Counts findings, so that even a summary of very many fits on a page."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -30,7 +30,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 
 class FactKey(NamedTuple):
-    """What a fact is about; facts with equal keys are compared between replicas."""
+    """The subject of a fact. Facts of two replicas with equal keys are compared."""
 
     kind: str
     topic: str | None = None
@@ -40,7 +40,7 @@ class FactKey(NamedTuple):
 
 class Fact(NamedTuple):
     """
-    One thing that a replica holds.
+    One value that a replica holds.
 
     :ivar kind: `offset` (of a group in a queue), `delay` (progress of a delay level: queue `level
         - 1` of SCHEDULE_TOPIC_XXXX), `queue`, `log`, `topic`, `group`, or `version` (of the table
@@ -77,7 +77,7 @@ class Snapshot:
     :ivar is_crashed: the broker is off, and could not write its tables when it ended.
     :ivar kinds: kinds of facts that could be read; facts of any other kind are unknown.
     :ivar own: topics that the broker creates for itself; a store does not say which these are.
-    :ivar faults: damage that was met: a code of `codes.MEANINGS` and the place.
+    :ivar faults: the damage that was found: for each, a code of `codes.MEANINGS` and the place.
     :ivar uncertain_queues: topic and queue id of queues whose end is not known, because a file is
         missing behind which nothing is written. They are not compared.
     :ivar messages_read: number of messages that were read from the log, to see whether it holds

@@ -29,7 +29,7 @@ class Pairing(NamedTuple):
     A slave's snapshot and the samples of its master around it.
 
     :ivar masters: oldest first; at least one.
-    :ivar is_proven: the first sample is older than the slave may lag.
+    :ivar is_proven: whether the first sample is older than the slave's tables may be.
     """
 
     masters: Sequence[Snapshot]
@@ -139,8 +139,8 @@ def _begin_alike(master: Snapshot, slave: Snapshot) -> bool:
 
 def _is_built_in(group: str | None) -> bool:
     """
-    Return whether a group is built in: a delay level has no group, and the groups of brokers are in
-    no table, or left out of what is read.
+    Return whether a group is built in. A delay level has no group; the groups of brokers are in no
+    table, or were left out when the tables were read.
     """
     return group is None or group in BUILT_IN_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
@@ -245,8 +245,8 @@ def caught_up(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
 
 def is_pair(pairing: Pairing) -> bool:
     """
-    Return whether the two may be a pair: neither tells that their names differ, or that they are
-    the same broker.
+    Return whether the two may be a pair: their names are not known to differ, and they are not
+    known to be the same broker.
     """
     master, slave = pairing.masters[-1], pairing.slave
     if master.broker is None or slave.broker is None:

@@ -21,7 +21,7 @@ class StorePlace:
     """
     A store directory (`storePathRootDir`): a path, or the URI of one.
 
-    :ivar copy_of: the place from which it was copied for reading.
+    :ivar copy_of: the place that was copied to this directory for reading.
     """
 
     uri: str

@@ -1,9 +1,9 @@
 """
-Says what a difference between a master and a slave means: takes plain values, returns codes.
+Judges a difference between a master and a slave: plain values go in, codes come out.
 
-A slave's value S is right when the master had it lately: M(t - skew) <= S <= M(now). The master is
-known by a *window* of samples: the first one is older than the skew (then a difference is
-*proven*), the last one is younger than the slave's snapshot.
+A slave's value S is right when the master had it lately: M(t - skew) <= S <= M(now). A *window* of
+samples shows the master's values. The last sample is younger than the slave's snapshot. If the
+first sample is older than the skew, a difference is *proven*.
 """
 
 from typing import NamedTuple
@@ -16,19 +16,21 @@ class Case(NamedTuple):
     """
     One key at a slave, and at its master over a window of samples.
 
-    :ivar is_proven: the window is long enough to prove a difference.
-    :ivar is_first: the slave is the first of several; findings about the master are reported once.
-    :ivar is_crashed: the master's offsets may be older than its end.
-    :ivar is_served: the master has the key's queue, and for an offset the group as well.
-    :ivar is_steady: the master had the key in all samples (for a text: unchanged).
-    :ivar on_master: the master had the key in some sample.
+    :ivar is_proven: whether the window is long enough to prove a difference.
+    :ivar is_first: whether the slave is the first of several; findings about the master are
+        reported for it only.
+    :ivar is_crashed: whether the master crashed, so that its offsets may be older than its log's
+        end.
+    :ivar is_served: whether the master has the key's queue, and for an offset the group as well.
+    :ivar is_steady: whether the master had the key in all samples (for a text: unchanged).
+    :ivar on_master: whether the master had the key in some sample.
     :ivar master: the master's value in the last sample; `lowest` and `highest` are those of the
         window, `before` is that of the last sample taken before the slave's.
     :ivar master_first: where the queue begins at the master; for an offset the queue that it is in.
     :ivar master_end: where that queue ends; `slave_first` and `slave_end` are those at the slave.
-    :ivar is_deleted: neither side knows the topic any more, as their tables of topics show.
-    :ivar has_messages: both logs rest and begin at the same place. So a queue that begins later at
-        the slave lacks messages that its log has.
+    :ivar is_deleted: whether the topic is missing in the tables of topics of both sides.
+    :ivar has_messages: whether both logs rest and begin at the same place, so that a queue that
+        begins later at the slave lacks messages that its log has.
     """
 
     key: FactKey

@@ -1,5 +1,6 @@
 """
-Takes samples of a master around a slave's snapshot, until the slave has shown that it keeps up.
+Takes snapshots of a master and its slaves, until each slave has all that the master had, or the
+time is over.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ class Snapshots(Protocol):
 
 class Patience(NamedTuple):
     """
-    How long to look.
+    The times of a comparison.
 
     :ivar skew_ms: how old a slave's tables may be, in ms.
     :ivar wait_ms: longest time after the first sample, in ms; a time shorter than `skew_ms` proves
@@ -98,7 +99,7 @@ def _right(
     is_right: Callable[[Sequence[Snapshot], Snapshot], bool],
 ) -> Snapshot | None:
     """
-    Return the newest snapshot of the slave that is right.
+    Return the newest snapshot of the slave that is right; None: no snapshot is.
 
     The newest may be wrong where an older one is right: a running master writes its files every 5
     s, so a slave's copy may be younger than they are.

@@ -23,7 +23,9 @@ def _member(name: str) -> str:
 _OF_SNAPSHOT = {
     field.name: _member(field.name) for field in fields(Snapshot) if field.name != "facts"
 }
-"""The member of each line of a snapshot's file for each field of a snapshot, but for its facts."""
+"""
+For each field of a snapshot except its facts, the member that each line of the file has for it.
+"""
 _OF_FACT = {name: _member(name) for name in Fact._fields}
 _DAMAGE = (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError, AttributeError)
 
@@ -68,8 +70,8 @@ def decode(data: bytes, name: str) -> Snapshot:
     """
     Read a snapshot that `encode` wrote.
 
-    A snapshot of another version may lack fields. What it does not say is not known, which counts
-    as a fault.
+    A snapshot that another version wrote may lack fields. Their values are then not known, which
+    counts as a fault.
 
     :param name: name of the file, for the error.
     :raises CannotDecide: the data are something else.
@@ -173,7 +175,7 @@ def of_one_broker(
     Return the snapshots of the broker that both lists have. Snapshots of stores without a name
     count for any broker.
 
-    :raises CannotDecide: the slaves are of several brokers, and the answer would be that of one.
+    :raises CannotDecide: the slaves are of several brokers, and the answer would hold for one only.
     """
     names = {item.broker for item in slaves}
     common = names & {item.broker for item in masters}

@@ -79,7 +79,7 @@ def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> PairVe
 
 
 def _looked_at(pairing: Pairing) -> str:
-    """Return the words that say by what the numbers of a verdict are known."""
+    """Return the words that name the samples on which the numbers of a verdict rest."""
     queues = len(pairing.bounds_of(pairing.slave))
     read = pairing.slave.messages_read
     messages = f"{read} messages" if read else "no message"
@@ -92,7 +92,10 @@ def not_compared(pairing: Pairing) -> list[str]:
 
 
 def _untold(pairing: Pairing) -> list[Finding]:
-    """Return a finding if a side says nothing of what each side has, and no damage explains it."""
+    """
+    Return a finding if one side lacks kinds of facts that every broker has, and no damage explains
+    that.
+    """
     faults = {code for side in (pairing.masters[-1], pairing.slave) for code, _ in side.faults}
     missing = [kind for kind in not_compared(pairing) if kind != DELAY]
     if not missing or "TABLE_DAMAGED" in faults:
@@ -113,7 +116,7 @@ def decided(
     limits: Limits,
     past: int,
 ) -> tuple[Outcome, str]:
-    """Return the outcome, and the line that says it; of several slaves the best one counts."""
+    """Return the outcome and its text; of several slaves the best one counts."""
     name, best = best_of(by_slave, limits)
     reasons = _reasons(best, limits)
     says = (

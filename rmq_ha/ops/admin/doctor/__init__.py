@@ -1,1 +1,4 @@
-"""`rmqha-admin doctor`: facts of a cluster, the rules that judge them, and what is to be done."""
+"""
+`rmqha-admin doctor`: the facts of a cluster, the rules that judge them, and the remedy of each
+fault.
+"""

@@ -36,7 +36,7 @@ async def look_at_broker(
     Ask a broker and its ports, and fill in the facts about it.
 
     :param here: this machine's address.
-    :returns: what could not be asked.
+    :returns: the facts that could not be asked for.
     """
     host = session.host
     timeout_s = min(session.options.timeout_ms / 1000, 3.0)

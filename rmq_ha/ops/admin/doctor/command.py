@@ -1,4 +1,4 @@
-"""`rmqha-admin doctor`: what is wrong with a cluster, why, and what to do."""
+"""`rmqha-admin doctor`: finds the faults of a cluster, their causes and remedies."""
 
 from collections import Counter
 from typing import Any
@@ -42,11 +42,12 @@ COLUMNS = ("severity", "code", "about", "finding")
 @common_options
 def doctor(which: str, again_s: float, config: str | None, store: str | None) -> None:
     """
-    Look at everything that can be reached, and say what is wrong, why, and what to do.
+    Look at every server that can be reached, and list the faults with their causes and remedies.
 
-    It asks and changes nothing. What it could not look at, it says. docs/doctor.md has all codes.
+    Doctor changes nothing. It names each server and file that it could not look at. docs/doctor.md
+    describes all codes.
 
-    Exit code 0: nothing, or notes only; 1: findings; 4: nobody answers.
+    Exit code 0: no findings, or notes only; 1: findings; 4: no server answers.
     """
 
     scope = DoctorScope(
@@ -78,7 +79,10 @@ async def examine(session: Session, scope: DoctorScope) -> int | None:
 def show(
     session: Session, facts: ClusterFacts, findings: list[DoctorFinding], rules: int = len(RULES)
 ) -> None:
-    """Show the findings as a table, the remedy for each code in it, and what was not looked at."""
+    """
+    Show the findings as a table, the remedy for each code in it, and the things that could not be
+    looked at.
+    """
     output = session.output
     if output.as_json:
         output.fields(

@@ -1,4 +1,7 @@
-"""Rules: topics, consumer groups, dead letters, and what is deleted before it is read."""
+"""
+Rules: topics, consumer groups, dead letters, and messages that are deleted before a group has read
+them.
+"""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""Rules over /metrics: what happened since the start, what happens now, and what runs out."""
+"""
+Rules over /metrics: faults since the start of a server, faults that go on now, and resources that
+run out.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial

@@ -1,5 +1,5 @@
 """
-Facts: what was seen of a cluster. A fact that could not be asked is None or empty, and
+The facts of a cluster that rules judge. A fact that could not be asked for is None or empty, and
 `ClusterFacts.not_looked` says why.
 """
 
@@ -53,7 +53,7 @@ class NameServer:
     """
     One name server.
 
-    :ivar problem: why the name server does not answer.
+    :ivar problem: why the name server does not answer; None or empty: it answers.
     :ivar refused: why it does not tell although it answers, for example because the port is a
         broker's.
     :ivar resolves: whether its host name stands for an address; true for an address.
@@ -400,7 +400,7 @@ class LeaderlessSet(NamedTuple):
 
 
 class NotLooked(NamedTuple):
-    """What could not be asked, and why."""
+    """A thing that could not be looked at, and the reason."""
 
     what: str
     why: str

@@ -1,4 +1,4 @@
-"""Types of doctor: rules, and the findings that they make."""
+"""The types of doctor: rules, their observations, and findings."""
 
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -11,7 +11,7 @@ class DoctorSeverity(Enum):
     """
     How bad a finding is.
 
-    `NOTE`: good to know; it does not change the exit code.
+    A `NOTE` is only information, and does not change the exit code.
     """
 
     ERROR = "error"
@@ -21,10 +21,10 @@ class DoctorSeverity(Enum):
 
 class Observation(NamedTuple):
     """
-    What a rule reports about one broker, group or file.
+    A rule's report about one broker, group or file.
 
     :ivar about: a broker's name or address, a group, a file.
-    :ivar text: the cause, with what was seen.
+    :ivar text: the cause, with the values that were seen.
     :ivar fix: the remedy in this case; empty: the rule's `fix` holds.
     """
 

@@ -35,7 +35,7 @@ Step = Callable[[], object]
 
 class DoctorScope(NamedTuple):
     """
-    What doctor looks at.
+    The servers and files that doctor looks at.
 
     :ivar which: a broker's name or `host:port`, or a cluster; empty: all brokers.
     :ivar here: this machine's address.
@@ -133,8 +133,8 @@ async def resolve_names(local: LocalFacts, session: Session) -> None:
 
 async def _look_again(asker: Asker, session: Session, facts: ClusterFacts, again_s: float) -> None:
     """
-    Look a second time after `again_s`: counters that grow, and offsets that stand, tell what
-    happens now.
+    Look a second time after `again_s`: counters that grow, and offsets that do not, show faults
+    that go on now.
     """
     counting = [b.status for b in facts.brokers if b.status is not None and b.status.metrics]
     if not (counting or waits_for_members(facts.groups)):
@@ -224,8 +224,8 @@ def _is_name(host: str) -> bool:
 
 def _registered(servers: list[NameServer], which: str) -> list[BrokerFacts]:
     """
-    Return the registered brokers, slaves first: so a master's end of log is read after its slaves'
-    ends, and they never seem to be ahead.
+    Return the registered brokers, slaves first. A master's end of log is then read after the ends
+    of its slaves, so no slave seems to be ahead.
     """
     brokers = {
         (name, number, address): BrokerFacts(

@@ -1,4 +1,7 @@
-"""Rules: which servers answer, and whether they can be reached where others look for them."""
+"""
+Rules: which servers answer, and whether other servers and clients can reach them at their
+addresses.
+"""
 
 import ipaddress
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Rules: whether every slave follows, and whether it has what its master has."""
+"""Rules: whether every slave follows its master, and whether it has the master's messages."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Rules: disk, clocks, and how safely a broker works."""
+"""Rules: disks, clocks, and settings that endanger messages."""
 
 from collections.abc import Iterator
 from statistics import median_low

@@ -53,7 +53,7 @@ def set_health(
     name: str, statistics: SetStatistics, why_no_puts: str, most_alone: int = 0
 ) -> Health:
     """
-    A master is ready when it takes puts, a slave when it can follow.
+    Return the health. A master is ready when it takes puts, a slave when it can follow.
 
     :param name: name of the broker.
     :param why_no_puts: why it takes no puts; empty: it takes puts.

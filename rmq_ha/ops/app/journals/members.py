@@ -1,5 +1,5 @@
 """
-The members of a pair, a DLedger group or a set, and what they replicate, as one broker sees it.
+The members of a pair, a DLedger group or a set, and their replication, as one broker knows them.
 """
 
 from rmq_ha.base.model.status import BrokerRole

@@ -106,7 +106,7 @@ class Board:
         return EventPage(self.events.last_number, self.events.newer_than(after))
 
     def note(self, kind: EventKind, severity: EventSeverity, text: str) -> None:
-        """Add an event that the watch does not see."""
+        """Add an event that `Watch` cannot find by comparing states."""
         self.events.add(self.host.now_ms(), kind, severity, text)
 
 

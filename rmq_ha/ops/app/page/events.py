@@ -100,7 +100,7 @@ class Events:
 
 
 class StateSpan(Struct, frozen=True):
-    """The state of a member from a moment on, until the next span begins."""
+    """The state of a member from a moment on, up to the next span of that member."""
 
     from_ms: int
     state: str

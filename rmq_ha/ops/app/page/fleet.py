@@ -90,7 +90,7 @@ class Fleet:
         self, brokers: Sequence[tuple[str, str, int, str]]
     ) -> list[tuple[str, str, None, str]]:
         """
-        Return brokers that were registered a while ago and are not now: they may live all the same.
+        Return brokers that were registered a while ago and are not now, since they may still run.
 
         At a change of roles a broker is not registered until it registers with its new id.
         """

@@ -1,12 +1,12 @@
 """
-Decides who may see the page: everybody, or clients that prove to know the token or an
-administrator's secret key.
+Decides which clients may see the page: all clients, or those that prove that they know the token or
+an administrator's secret key.
 
-Neither secret ever goes over the wire: the client signs a challenge with it (HMAC-SHA256, Base64)
-and gets a session. An eavesdropper on the connection could use that session, too; so the page tells
-more than /metrics, but changes nothing.
+No secret is ever sent: the client signs a challenge with it (HMAC-SHA256, Base64) and gets a
+session. An eavesdropper on the connection could use that session, too. So the page shows more than
+/metrics, but changes nothing.
 
-Nobody can lock others out: a right proof is accepted however many wrong ones came before it, and a
+No client can lock another one out: a right proof is accepted even after many wrong ones, and a
 challenge is remembered only when it was used. A token of 16 characters cannot be guessed; the log
 names the addresses that try.
 
@@ -50,7 +50,7 @@ class Gate:
 
     :param token: `pageToken`; empty: none is set.
     :param administrator: checks signatures of accounts; None: there are no accounts.
-    :param is_guarded: other machines reach the port, or access control is in force.
+    :param is_guarded: whether other machines reach the port, or access control is in force.
     """
 
     def __init__(

@@ -112,7 +112,7 @@ class PagePort:
         root.putChild(b"api", Api(self.gate, self._clock, lambda: self._answers))
 
     def show(self, board: Board) -> None:
-        """Show this board: the server serves now."""
+        """Show this board from now on, since the server serves now."""
         self._answers = Answers(board)
         self._tap = LogTap(board.note)
         board.start()

@@ -148,7 +148,7 @@ class PageRows:
     # ------------------------------------------------------------ sheets
 
     def topic_sheet(self, name: str, sheets: list[TopicSheet]) -> Iterator[None]:
-        """Append the sheet of a topic; nothing, if no such topic exists."""
+        """Append the sheet of a topic, if there is such a topic."""
         topic = self.topic(name)
         if topic is None:
             return
@@ -201,9 +201,9 @@ class PageRows:
         self, name: str, members: _Members, now_ms: int, sheets: list[GroupSheet]
     ) -> Iterator[None]:
         """
-        Append the sheet of a group; nothing, if the group is unknown.
+        Append the sheet of a group, if the group is known.
 
-        :param members: client id by topic and queue, as far as members answered.
+        :param members: client id by topic and queue, of the members that answered.
         """
         broker = self._broker
         suffix = f"@{name}"

@@ -13,8 +13,8 @@ from rmq_ha.server.namesrv.namesrv import Namesrv
 MOST_MACHINES = 200
 _OLD_S = 60.0
 """
-Seconds without a registration after which a broker is shown as late. It registers every 30 s, and
-is forgotten after 120 s.
+A broker that has not registered for this number of seconds is shown as late. A broker registers
+every 30 s, and is forgotten after 120 s.
 """
 
 

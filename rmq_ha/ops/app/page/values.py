@@ -12,7 +12,7 @@ from rmq_ha.ops.app.page.events import Event, MemberLane
 
 
 class Tone(StrEnum):
-    """How good or bad a state is, for its colour; a word always says it as well."""
+    """How good or bad a state is. The page shows it by a colour, beside a word."""
 
     GOOD = "good"
     WARN = "warn"
@@ -28,7 +28,7 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     :ivar is_here: this member is the server that answers.
     :ivar state: `takes messages`, `caught up`, `following`, `gone`, ...
     :ivar lag_bytes: bytes that it has not acknowledged; None: this server does not know.
-    :ivar note: a further remark.
+    :ivar note: a further remark for operators.
     """
 
     key: str
@@ -47,7 +47,7 @@ class PageNotice(Struct, frozen=True):
     """
     A remark that the operator should look at.
 
-    `hint`: what to do.
+    `hint`: the next step for the operator.
     """
 
     tone: Tone
@@ -335,7 +335,7 @@ class GroupSheet(Struct, frozen=True):
 
 class Consumption(Struct, frozen=True):
     """
-    What a group did with a message.
+    The progress of a group at one message.
 
     :ivar state: `passed`, `waiting` or `not wanted`.
     """

@@ -14,7 +14,7 @@ from rmq_ha.ops.app.page.values import MemberRow, Tone
 
 GONE = "gone"
 UNSEEN = "not seen from here"
-"""State of a member that no longer connects to this broker; it may well live."""
+"""State of a member that no longer connects to this broker. It may still run."""
 KEPT_LOOKS = 900
 """How many looks a member that is gone stays on the page: half an hour with a look every 2 s."""
 

@@ -1,4 +1,4 @@
-"""The metrics of a broker that are rmq-ha's own, but for those of replication."""
+"""The metrics of a broker that only rmq-ha has, except the metrics of replication."""
 
 from rmq_ha.ops.app.status.samples import MetricDescription, MetricKind
 

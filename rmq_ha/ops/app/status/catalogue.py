@@ -1,8 +1,9 @@
 """
-All metrics: only the catalogues name them; docs/reference/metrics.md lists the same.
+The catalogue of all metrics. Only metrics in it can be exported, and docs/reference/metrics.md
+lists the same.
 
-They have the names, labels and units of RocketMQ 5's brokers and of rocketmq-exporter where those
-have such a metric; rmq-ha's own begin with `rmqha_`.
+A metric that RocketMQ 5's brokers or rocketmq-exporter have keeps its name, labels and unit. Names
+of other metrics begin with `rmqha_`.
 """
 
 from rmq_ha.ops.app.status.broker_catalogue import BROKER

@@ -7,7 +7,8 @@ from rmq_ha.ops.app.status.samples import Samples
 
 _MOST = 50
 """
-How many certificates are told. A file of roots may hold hundreds; those that end first are told.
+The number of certificates in a scrape. A file of roots may hold hundreds; the ones that end first
+are chosen.
 """
 
 

@@ -66,7 +66,8 @@ class StatusChannel(HTTPChannel):
     A connection that serves one request in a turn and refuses large bodies. Twisted's own channel
     serves in one turn all requests that came in one chunk, and reads any body.
 
-    :ivar host: not the peer's address, because the whole port has one share of a turn.
+    :ivar host: the same text for all connections, not the peer's address, because the whole port
+        has one share of a turn.
     """
 
     maxHeaders = MOST_HEADERS

@@ -18,10 +18,10 @@ class GroupLags:
     """
     The pairs of topic and group with the greatest lag.
 
-    Each scrape measures the pairs that it told last time and the next `SLICE` of all others, so
-    that every pair is looked at within some scrapes, however many pairs exist.
+    Each scrape measures the pairs of the last scrape and the next `SLICE` of all others. So every
+    pair is measured after some scrapes, even if there are many.
 
-    :param limit: how many pairs to tell.
+    :param limit: the number of pairs in a scrape.
     :param lag_of: returns the messages that a pair `topic@group` lags; None: not known.
     """
 

@@ -1,5 +1,5 @@
 """
-Host names that a request for /metrics may use.
+The host names that a request for /metrics may use.
 
 A web site that a browser shows may point its own name at an address that only this browser reaches,
 and read the answer, because the browser takes both for one site. It cannot do that with an address,

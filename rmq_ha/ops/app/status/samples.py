@@ -1,4 +1,4 @@
-"""One scrape being filled: values by metric, checked against the catalogue."""
+"""The values of one scrape, by metric; each is checked against the catalogue."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
