@@ -114,7 +114,9 @@ MAX_TERMS = 2000
 """
 Most names and values of an expression, which are evaluated for each message. The texts of an IN
 count as one lookup.
-"""MAX_DEPTH = 100"""
+"""
+MAX_DEPTH = 100
+"""
 Most levels of brackets in each other, and of the tree. Chains of AND and OR are flat, however long.
 """
 
