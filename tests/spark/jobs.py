@@ -18,11 +18,14 @@ class FakeJob:
     name = "test"
 
     def __init__(self, engine: Any, now_ms: int | None = None) -> None:
-        self.engine = engine
+        self._engine = engine
         self.spark = getattr(engine, "spark", engine)
         self.client = ClientConfig()
         self.notes: list[str] = []
         self._now_ms = now_ms
+
+    def engine(self) -> Any:
+        return self._engine
 
     def now_ms(self) -> int:
         """What was given, else the time."""

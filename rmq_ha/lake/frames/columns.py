@@ -1,4 +1,7 @@
-"""Expressions over columns and windows. They are written down here, and translated by an engine."""
+"""
+Expressions over columns and windows. An expression only records its function and arguments; an
+engine translates it later.
+"""
 
 import sys
 from collections.abc import Callable
@@ -18,7 +21,7 @@ class Expression:
 
     :ivar name: name of a function of `pyspark.sql.functions`, or of a method of its `Column`.
     :ivar given: the arguments; some of them are expressions.
-    :ivar owner: the expression whose method this is; None: it is a function.
+    :ivar owner: the expression whose method this is; None: this is a function.
     """
 
     def __init__(
@@ -53,9 +56,9 @@ class Expression:
 
 class WindowSpec:
     """
-    The rows that a function of a window looks at.
+    The rows over which a window function is computed.
 
-    :ivar calls: the calls that made it, each a method's name and its arguments.
+    :ivar calls: the calls that made this window, each a method's name and its arguments.
     """
 
     def __init__(self, *calls: tuple[str, tuple[Any, ...]]) -> None:
@@ -75,7 +78,7 @@ class WindowSpec:
 
 
 class WindowMaker:
-    """Begins a window: `Window.partitionBy("topic")`."""
+    """Makes windows as `pyspark.sql.Window` does: `Window.partitionBy("topic")`."""
 
     unboundedPreceding = -sys.maxsize
     unboundedFollowing = sys.maxsize
@@ -92,4 +95,4 @@ class WindowMaker:
 
 Column = Expression
 Window = WindowMaker
-"""The names that `pyspark.sql` has for them."""
+"""`Expression` and `WindowMaker` under the names that `pyspark.sql` gives them."""

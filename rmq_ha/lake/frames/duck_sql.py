@@ -54,7 +54,7 @@ _FUNCTIONS = {
     "concat": "({strings})",
 }
 _WHOLE = ("sum",)
-"""Functions whose sums of whole numbers DuckDB makes wider than Spark does."""
+"""Functions of whole numbers whose result has a wider type in DuckDB than in Spark."""
 
 
 def name(text: str) -> str:
@@ -86,7 +86,8 @@ def name_of(value: "str | Column") -> str:
     """
     Return the name of a column of a result.
 
-    :raises NotImplementedError: the expression has no name: Spark and DuckDB would give it two.
+    :raises NotImplementedError: the expression has no name, and Spark and DuckDB would give it
+        different ones.
     """
     if isinstance(value, str):
         return value.rpartition(".")[2]
@@ -100,14 +101,14 @@ def name_of(value: "str | Column") -> str:
 
 
 def named(value: "str | Column") -> str:
-    """Return a column of a SELECT, with its name."""
+    """Return the SQL of a column in a SELECT, with the column's name."""
     if isinstance(value, Column) and value.owner is None and value.name == "inline":
         return expression(value)
     return f"{column(value)} AS {name(name_of(value))}"
 
 
 def order(value: "str | Column") -> str:
-    """Return a part of ORDER BY; nulls stand where Spark puts them."""
+    """Return the SQL of one column in ORDER BY; nulls stand where Spark puts them."""
     if isinstance(value, Column) and value.owner is None and value.name in ("desc", "asc"):
         is_down = value.name == "desc"
         return f"{column(value.given[0])} {'DESC NULLS LAST' if is_down else 'ASC NULLS FIRST'}"
@@ -118,7 +119,7 @@ def expression(value: Column) -> str:
     """
     Return the SQL of an expression.
 
-    :raises NotImplementedError: it has something that is not translated here.
+    :raises NotImplementedError: the expression has a function that this module does not translate.
     """
     if value.owner is None:
         return _narrowed(value, _function(value))

@@ -8,7 +8,7 @@ from rmq_ha.base.errors import RmqHaError
 from rmq_ha.lake.frames.columns import Column
 
 Work = Callable[[Iterator[Any]], Iterator[Any]]
-"""A function from Arrow batches, or from tasks, to Arrow batches."""
+"""A function that takes Arrow batches, or tasks, and yields Arrow batches."""
 
 
 class CannotRead(RmqHaError):
@@ -20,7 +20,9 @@ class DataFrame(ABC):
 
     @abstractmethod
     def _made(self, name: str, *given: Any, **named: Any) -> "DataFrame":
-        """Return what a method makes of this frame."""
+        """
+        Return the frame that the `pyspark.sql.DataFrame` method of this name makes of this frame.
+        """
 
     def select(self, *columns: str | Column) -> "DataFrame":
         return self._made("select", *columns)
@@ -71,12 +73,12 @@ class DataFrame(ABC):
         return RowGroups(self, by)
 
     def aggregated(self, by: Sequence[str | Column], columns: Sequence[Column]) -> "DataFrame":
-        """Return `groupBy(*by).agg(*columns)`."""
+        """Group the rows by some columns, and compute these columns for each group."""
         return self._made("aggregated", by, columns)
 
     def mapInArrow(self, work: Work, schema: Any) -> "DataFrame":
         """
-        Return the rows that Python makes of the rows of this frame.
+        Have a Python function make other rows of this frame's rows, and return them.
 
         :param schema: an Arrow schema.
         """
@@ -93,10 +95,10 @@ class DataFrame(ABC):
 
     def freeze(self) -> "DataFrame":
         """
-        Write the present rows to disk, so that every later question sees the same ones.
+        Write the present rows to disk, so that every later query sees the same ones.
 
-        In contrast to `keep` they are not read from the source again when an executor is lost. The
-        job fails then, because the source may have changed.
+        In contrast to the rows of `keep`, these rows are not read from the source again when an
+        executor is lost. The job fails then, because the source may have changed.
         """
         return self._made("freeze")
 
@@ -110,7 +112,7 @@ class DataFrame(ABC):
         return self._made("keep")
 
     def release(self) -> None:
-        """Free what `keep` keeps."""
+        """Free the disk that the rows of `keep` take."""
         self._made("release")
 
     @property
@@ -121,11 +123,11 @@ class DataFrame(ABC):
     @property
     @abstractmethod
     def columns(self) -> list[str]:
-        """Names of the columns."""
+        """The names of the columns, in their order."""
 
     @abstractmethod
     def collect(self) -> list[Any]:
-        """Return all rows, whose values have numbers and names."""
+        """Return all rows; a value of a row is found by its number or by its name."""
 
     @abstractmethod
     def toArrow(self) -> Any:
@@ -143,7 +145,7 @@ class DataFrame(ABC):
 
 
 class RowGroups:
-    """Groups of a frame's rows."""
+    """The rows of a frame in groups, as `groupBy` returns them."""
 
     def __init__(self, frame: DataFrame, by: Sequence[str | Column]) -> None:
         self._frame = frame
@@ -161,21 +163,21 @@ class Engine(ABC):
 
     @abstractmethod
     def table(self, rows: Any) -> DataFrame:
-        """:param rows: a `pyarrow.Table`."""
+        """Return the rows of a `pyarrow.Table` as a frame."""
 
     @abstractmethod
     def spread(self, tasks: Sequence[Any], work: Work, schema: Any, at_once: int = 1) -> DataFrame:
         """
-        Return the rows that `work` makes of tasks.
+        Run `work` for all tasks, on executors if there are any, and return the rows that it yields.
 
-        :param work: called with some of the tasks; yields `pyarrow.RecordBatch` of the schema.
+        :param work: called with some of the tasks; it yields `pyarrow.RecordBatch` of the schema.
         :param schema: an Arrow schema.
         :param at_once: how many tasks one part runs at the same time.
         """
 
     @abstractmethod
     def messages(self, options: Mapping[str, str], columns: Sequence[str]) -> DataFrame:
-        """Return exactly these columns of messages, by the options of the data source."""
+        """Read messages with the data source, and return exactly these columns."""
 
     @abstractmethod
     def parquet(self, paths: Sequence[str], file_as: str = "") -> DataFrame:
@@ -183,7 +185,7 @@ class Engine(ABC):
         Return the rows of Parquet files, or of directories of them.
 
         :param file_as: a further column for the path of each row's file; empty: none.
-        :raises CannotRead: they are missing, or no Parquet.
+        :raises CannotRead: the files are missing, or are not Parquet.
         """
 
     @abstractmethod
@@ -197,7 +199,7 @@ class Engine(ABC):
     @abstractmethod
     def place(self, out: str) -> Any:
         """
-        Return an output directory that is not of this machine.
+        Return an output directory that is not on this machine.
 
         :raises WrongUsage: the engine cannot write there.
         """

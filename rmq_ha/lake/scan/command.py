@@ -40,7 +40,7 @@ class Size(_Sizes):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """:raises click.BadParameter: the text is no size, or the size is too small."""
+        """:raises click.BadParameter: the text is not a size, or the size is too small."""
         size = value if isinstance(value, int) else size_of(str(value))
         if size is None:
             self.fail(f"{value!r}: write a size as 16m, 64k or 1g", param, ctx)
@@ -116,10 +116,10 @@ def main(
     """
     Keep facts of STORE, a broker's storePathRootDir, for `rmqha-spark verify-fleet`.
 
-    Digests of the log, sums by queue and hour, tables, and what is wrong. Goes on where the last
-    scan ended, and reads a share of the older log again; the output says how many days ago the
-    oldest look at a part of it was. The broker may run. At the lowest priority. Nothing in the
-    store is changed.
+    The facts are digests of the log, sums by queue and hour, the broker's tables, and faults. A
+    scan continues where the last one ended, and reads a share of the older log again. The output
+    says how many days ago the part of the log was read that has not been read for longest. The
+    broker may run. The scan has the lowest priority, and changes nothing in the store.
     """
     try:
         from rmq_ha.lake.scan.fleet.scanning import ScanRequest, scan

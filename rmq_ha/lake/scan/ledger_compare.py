@@ -1,6 +1,6 @@
 """
-Compares log and ledgers message by message, by id. Messages on which all sides agree are counted;
-of the others each id is judged by itself.
+Compares log and ledgers message by message, by id. Messages on which log and ledgers agree are only
+counted; every other id is judged by itself.
 
 Rules for whole queues and times are applied later, to the rows that are made here.
 """
@@ -28,8 +28,8 @@ Kinds of rows:
 - COPY: a record whose id its topic has already: `n` counts the records of this id up to this one,
   and `place`, `first` and `firstCrc` say where it is, where the first one is, and its checksum;
 - ABSENT: a ledger's row whose id is nowhere in the log;
-- UNPRODUCED: a record that no producer recorded; UNLIKE: a record whose body differs from the
-  ledgers' under its id, or (of the side DELIVERED) a record that a group got with another body;
+- UNPRODUCED: a record that no producer recorded; UNLIKE: a record whose body differs from the body
+  that a ledger has for its id; with the side DELIVERED a group received the other body;
 - VISIBLE: a record of a transaction that its producer rolled back; REKEYED: a record whose keys
   differ from the producer's;
 - EARLY: a delivery at `atMs`, before its record was born and stored;
@@ -71,7 +71,7 @@ class LedgerSpan(NamedTuple):
 
 
 class LedgerComparison:
-    """Compares everything that log and ledgers have of an id."""
+    """Compares all rows that log and ledgers have for an id."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class LedgerComparison:
             )
 
     def _fits(self, told: "_Columns") -> Any:
-        """Return which ids are stored exactly once with all rows in agreement."""
+        """Return for each id whether it is stored exactly once and all its rows agree."""
         said, own = told.side != STORED, told.count(told.own)
         fits = (own == 1) | ((own == 0) & (told.count(said) == 0))
         for rows in (self._contradicted(told), self._unsent(told), told.repeated):
@@ -164,7 +164,7 @@ class LedgerComparison:
         return said[is_other | (is_elsewhere & (told.side[said] == DELIVERED))]
 
     def _are_early(self, at: Any, born: Any, stored: Any) -> Any:
-        """Return which of these times lie before the message existed."""
+        """Return for each of these times whether it lies before the message existed."""
         return (at != _NONE) & (at < np.minimum(born, stored) - self._grace_ms)
 
     def _unsent(self, told: "_Columns") -> Any:
@@ -195,7 +195,7 @@ class LedgerComparison:
         yield from _repeated(delivered)
 
     def _deliveries(self, rows: list[_Row]) -> Iterator[_Row]:
-        """Compare what consumers got with the records that they got."""
+        """Compare the deliveries that consumers recorded with the records in the log."""
         stored, produced, delivered = _sides(rows)
         of_number = {row["row"]: row for row in rows}
         pairs = [(of_number[taken], of_number[place]) for taken, place in _matched(rows)]
@@ -283,11 +283,14 @@ class _Columns:
 
     @property
     def ledgers(self) -> tuple[Any, Any]:
-        """The rows of the producers' ledger, and those of the consumers'."""
+        """Return the rows of the producers' ledger, and the rows of the consumers' ledger."""
         return np.flatnonzero(self.side == PRODUCED), np.flatnonzero(self.side == DELIVERED)
 
     def pairs(self, rows: Any) -> Any:
-        """Return the rows, and for each the record of its id."""
+        """
+        Return an array with two lines: these rows, and for each row the number of the record with
+        its id.
+        """
         return np.stack([rows, self.record[self.code[rows]]])
 
     def count(self, mask: Any) -> Any:
@@ -296,7 +299,10 @@ class _Columns:
 
     @cached_property
     def record(self) -> Any:
-        """For each id the row of a record that a producer sent; without one, any row."""
+        """
+        Return for each id the row of a record that a producer sent; for an id without such a
+        record, any row.
+        """
         records = np.zeros(len(self.ids), np.int64)
         own = np.flatnonzero(self.own)
         records[self.code[own]] = own
@@ -304,7 +310,7 @@ class _Columns:
 
     @property
     def repeated(self) -> Any:
-        """The deliveries of an id that its group was given before."""
+        """Return the deliveries of ids that were delivered to the same group before."""
         rows = self.ledgers[1]
         mixed = self._group[rows] * len(self.ids) + self.code[rows]
         return np.delete(rows, np.unique(mixed, return_index=True)[1])
@@ -340,7 +346,7 @@ def _sides(rows: list[_Row]) -> tuple[list[_Row], ...]:
 
 
 def _values_of(rows: list[_Row], name: str, topic: str | None) -> set[Any]:
-    """Return the values that rows of a ledger have for a topic."""
+    """Return the values of a column in the rows of a ledger for a topic."""
     mine = (row[name] for row in rows if row["topic"] in (None, topic))
     return {value for value in mine if value is not None}
 

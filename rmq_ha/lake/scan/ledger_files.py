@@ -2,7 +2,7 @@
 Reads ledgers: files in which producers and consumers record their messages.
 
 A ledger is JSON lines or Parquet, from any program. Its rows become rows of one schema, and counts.
-Rows that cannot be read are counted and skipped.
+Rows that cannot be read are skipped and counted.
 """
 
 import json
@@ -71,7 +71,7 @@ _NAMES = {
     for name in _COLUMNS
 }
 SPELLINGS = frozenset(chain.from_iterable(_NAMES.values()))
-"""All column names that are understood."""
+"""All column names that a ledger may use."""
 
 _TIMES = {PRODUCED: "sentAt", DELIVERED: "deliveredAt"}
 _NUMBERS = ("queueId", "queueOffset", "sequence", "bodyCrc", "reconsumeTimes")
@@ -87,7 +87,10 @@ _EVERY = msgspec.json.Decoder(dict[str, Any])
 
 
 class LedgerScope(NamedTuple):
-    """The rows that are wanted: those of these topics, brokers (empty: all), and times."""
+    """
+    The rows of a ledger that are wanted: only those of these topics, brokers and times. An empty
+    set means all.
+    """
 
     topics: Collection[str] = ()
     brokers: Collection[str] = ()
@@ -276,7 +279,7 @@ def _ms(value: Any) -> int | None:
 
 
 def _text(value: Any) -> str:
-    """Return a value as text; a value that is not text in its JSON form."""
+    """Return a value as text; a value that is not text is returned as JSON."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, bool | dict | list):

@@ -26,7 +26,10 @@ SAID = (
     ("side", pa.int32()), ("group", pa.string()), ("atMs", pa.int64()), ("status", pa.string()),
     ("reconsumeTimes", pa.int64()), ("order", pa.int64()), ("orderKey", pa.string()),
 )  # fmt: skip
-"""`order` is a number that grows with each message of an `orderKey`."""
+"""
+The columns that only a ledger fills. `order` is a number that grows with each message of an
+`orderKey`.
+"""
 TOLD = pa.schema(
     [
         *(RECORD + SAID),
@@ -38,8 +41,9 @@ TOLD = pa.schema(
     ]
 )
 """
-For a record: its place, flags, times (ms) and CRC, and a number for the text of its keys. For a row
-of a ledger: the same as far as it is recorded, and who did it, and when (`atMs`).
+The schema of the rows of log and ledgers. A record of the log has its place, flags, times (ms),
+CRC, and a hash of its keys. A row of a ledger has those of these values that its writer recorded,
+and the group and time (`atMs`) of the send or the delivery.
 """
 
 _HALF = np.uint64(32)
@@ -134,8 +138,8 @@ def divide(rows: Any, count: int) -> Iterator[Any]:
 
 def _saying(rows: Any) -> dict[str, Any]:
     """
-    Return the columns that are not empty, because empty ones would take as much room; `id` counts
-    the rows.
+    Return the columns that have a value, because empty ones would take as much room. The column
+    `id` is always returned, because it tells the number of rows.
     """
     return {
         name: rows[name]

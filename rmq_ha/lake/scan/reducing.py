@@ -41,8 +41,8 @@ Topics in which brokers keep messages on their way; the same message may lie the
 STEPS = ((64, 1), (512, 4), (4_096, 32), (32_768, 256), (262_144, 2_048), (2_097_152, 16_384))
 WIDEST = 131_072
 """
-Classes of latency: pairs of an upper limit and the width of the classes below it, in ms; and the
-width above.
+Classes of latency: pairs of an upper limit and the width of the classes below that limit, in ms.
+Above the last limit each class has the width `WIDEST`.
 """
 
 
@@ -279,12 +279,12 @@ class _MessageColumns:
 
     @property
     def ordinary(self) -> Any:
-        """Which messages are in topics that producers send to."""
+        """Return for each message whether its topic is one that producers send to."""
         return are_ordinary(self._topics)
 
     @property
     def seeds(self) -> Any:
-        """For each message a number of its topic."""
+        """Return for each message a number that stands for its topic."""
         digests = b"".join(blake2b(name.encode(), digest_size=8).digest() for name in self.names)
         return np.frombuffer(digests, np.uint64)[self.codes]
 

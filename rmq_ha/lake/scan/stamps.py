@@ -1,4 +1,6 @@
-"""Finds between which times a log was written, though single messages may have wrong stamps."""
+"""
+Finds between which times a log was written, although single messages may have wrong store times.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple

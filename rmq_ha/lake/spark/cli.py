@@ -1,4 +1,4 @@
-"""`rmqha-spark`: the table of all jobs, with the module of each."""
+"""The command `rmqha-spark`, with the table of all jobs and the module of each."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ _FAILED = 4
 
 
 class Jobs(Commands):
-    """The jobs, whose exit codes are those of their answers."""
+    """The group of the jobs. Each job exits with the code of its result."""
 
     def invoke(self, context: click.Context) -> Any:
         """
@@ -70,8 +70,8 @@ def main() -> None:
     """
     Judge RocketMQ 4.9 brokers and stores, of rmq-ha or of Java, with Spark.
 
-    Exit codes of the jobs: 0 what was asked holds; 1 it is violated; 2 wrong usage; 3 it could not
-    be decided (an input is missing, unreadable or moving); 4 the job failed.
+    Exit codes of the jobs: 0 the checked property holds; 1 it is violated; 2 wrong usage; 3 the job
+    could not decide (an input is missing, unreadable or changing); 4 the job failed.
     """
 
 

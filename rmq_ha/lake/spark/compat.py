@@ -1,8 +1,8 @@
 """
-The versions of Spark from 4.0 to 4.3: what differs between them, and what is done without it.
+Hides the differences between the versions of Spark from 4.0 to 4.3.
 
-Nobody else asks for a version. Where Spark is not installed at all, the names exist all the same,
-because the readers of messages also work without Spark.
+No other module asks for the version. The names also exist where Spark is not installed, because the
+readers of messages work without Spark.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,9 @@ __all__ = [
 ]
 _ROWS = 8192
 LIMITS_SINCE = "4.2"
-"""The first Spark that tells a Python source where a batch of a stream has to end."""
+"""
+The first version of Spark that passes limits of a batch to the stream reader of a Python source.
+"""
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -66,22 +68,22 @@ else:
     except ImportError:  # before 4.2
 
         class ReadLimit:
-            """Where a batch of a stream has to end."""
+            """The base of limits. Spark before 4.2 passes none, so only the names are needed."""
 
         class ReadAllAvailable(ReadLimit):
-            """A batch takes all messages that are there."""
+            """The limit of a batch that takes all messages that are there."""
 
         class ReadMaxBytes(ReadLimit):
-            """Never made."""
+            """Like `ReadLimit`: only Spark since 4.2 passes one."""
 
         class ReadMaxRows(ReadLimit):
-            """Never made."""
+            """Like `ReadLimit`: only Spark since 4.2 passes one."""
 
         class ReadMinRows(ReadLimit):
-            """Never made."""
+            """Like `ReadLimit`: only Spark since 4.2 passes one."""
 
         class SupportsTriggerAvailableNow:
-            """Nothing."""
+            """An empty base class: only Spark since 4.2 calls the methods that it stands for."""
 
     try:
         from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -91,11 +93,11 @@ else:
         except ImportError:
 
             class DataSourceStreamArrowWriter:
-                """A writer of a stream."""
+                """An empty base class, so that the sink can be imported without Spark."""
 
 
 HAS_LIMITS = ReadAllAvailable.__module__ != __name__
-"""Whether Spark tells a stream its limits (since 4.2)."""
+"""Whether Spark passes limits of a batch to a stream reader (since 4.2)."""
 
 
 def refuse_limits(asked: list[str]) -> None:
@@ -103,7 +105,7 @@ def refuse_limits(asked: list[str]) -> None:
     Refuse options of a stream that this version of Spark cannot keep.
 
     :param asked: the limits that the user set.
-    :raises WrongUsage: there are some, and Spark is too old.
+    :raises WrongUsage: limits were set, and Spark is too old for them.
     """
     if asked and not HAS_LIMITS:
         import pyspark
@@ -126,7 +128,8 @@ def to_arrow_schema(schema: Any) -> Any:
 
 def batches_of_rows(rows: Iterator[Any], schema: Any) -> Iterator[Any]:
     """
-    Yield what a writer of a stream is given as `pyarrow.RecordBatch`: until 4.0 it is given rows.
+    Yield the rows of a stream's batch as `pyarrow.RecordBatch`: Spark 4.0 gives a writer single
+    rows.
 
     :param schema: the schema of Spark.
     """

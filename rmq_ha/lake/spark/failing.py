@@ -73,8 +73,8 @@ def _reason_of_java(text: str) -> str:
 
 def was_interrupted(error: BaseException | None) -> bool:
     """
-    Return whether the user interrupted: Ctrl-C during a call to Java appears as an error of the
-    call.
+    Return whether the user interrupted the job. Ctrl-C during a call to Java appears as an error of
+    the call.
     """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
@@ -84,7 +84,10 @@ def was_interrupted(error: BaseException | None) -> bool:
 
 
 def next_step(error: BaseException) -> str:
-    """Return what to do about a failure; empty if its message says it."""
+    """
+    Return a sentence that tells the user what to do about a failure; empty if the error's own text
+    says it.
+    """
     text = str(error)
     if type(error).__name__ in ("NoJava", "NoSparkMaster"):
         return ""

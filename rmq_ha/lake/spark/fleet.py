@@ -48,11 +48,11 @@ def verify(
     job: Any, directory: str, patience: JudgingLimits, now_ms: int, *, looks_for_ids: bool = False
 ) -> JobResult:
     """
-    Judge every broker, and all of them.
+    Judge every broker, and the fleet as a whole.
 
     :raises CannotDecide: the directory has no facts.
     """
-    engine: Engine = job.engine
+    engine: Engine = job.engine()
     replicas = replicas_in(absolute(directory))
     twice = scanned_twice(replicas)
     brokers = [list(some) for _, some in groupby(replicas, key=lambda store: store.state.broker)]

@@ -1,4 +1,4 @@
-"""The command `verify-fleet`."""
+"""Reads the options of `verify-fleet`, and runs the job."""
 
 from collections.abc import Sequence
 
@@ -28,9 +28,11 @@ def verify_fleet(
     directory: str, max_skew: int, max_age: int, alone: Sequence[str], no_fetch: bool, ids: bool
 ) -> None:
     """
-    Are all replicas the same, and can each broker fail over? By the facts in DIRECTORY.
+    Decide by the facts in DIRECTORY whether all replicas are equal, and whether each broker can
+    fail over.
 
-    No log is read; of windows that differ both sides are, where their stores are seen.
+    The job reads no logs, except windows that differ, and only from stores that this machine can
+    open.
     """
 
     def body(job: Job) -> JobResult:

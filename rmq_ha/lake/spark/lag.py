@@ -14,9 +14,9 @@ class LagListener(StreamingQueryListener):
     """
     Watches the queries of a session: `spark.streams.addListener(LagListener())`.
 
-    Spark calls every Python source by the name of a Java class, and has no metrics of it: here a
-    query has its own name (`queryName`, else its id), and a queue is called as in RocketMQ. Queries
-    of other sources are ignored.
+    Spark has no metrics of Python sources, and shows all of them under the name of one Java class.
+    In these metrics a query has its own name (`queryName`, else its id), and a queue its name in
+    RocketMQ. Queries of other sources are ignored.
 
     :param registry: registry of the metric `rmqha_spark_behind_messages`, by query, topic, broker
         and queue.

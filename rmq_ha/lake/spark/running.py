@@ -46,10 +46,10 @@ class Frame(NamedTuple):
     :ivar master: Spark's master; None: that of Spark's settings, else this machine.
     :ivar conf: settings of Spark.
     :ivar driver_memory: the driver's heap.
-    :ivar strict: a warning counts as a violation.
-    :ivar quiet: print no notes and no progress.
-    :ivar shows: print each finding, not only their numbers.
-    :ivar plain: run in this process, without Spark.
+    :ivar strict: whether a warning counts as a violation.
+    :ivar quiet: whether no notes and no progress are printed.
+    :ivar shows: whether each finding is printed, and not only the numbers of findings.
+    :ivar plain: whether the job runs in this process, without Spark.
     """
 
     out: str | None = None
@@ -63,7 +63,7 @@ class Frame(NamedTuple):
 
 
 class SparkOption(click.Option):
-    """An option that only a run on Spark has."""
+    """An option that is left out when a job runs without Spark."""
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
@@ -204,6 +204,7 @@ class Job:
         self._options = options
         self._starting = starting
         self.session: SparkSession | None = None
+        self._engine: Engine | None = None
 
     @property
     def spark(self) -> "SparkSession":
@@ -216,21 +217,19 @@ class Job:
             self.start_seconds = blocking.seconds() - began
         return self.session
 
-    @cached_property
     def engine(self) -> "Engine":
-        """What makes frames: Spark, or DuckDB in this process."""
-        if self._frame.plain:
-            from rmq_ha.lake.spark.host.duck import DuckEngine
-            from rmq_ha.lake.spark.source.messages import messages
+        """Return the engine of frames: Spark, or DuckDB here. The first call starts it."""
+        if self._engine is None:
+            if self._frame.plain:
+                from rmq_ha.lake.spark.host.duck import DuckEngine
+                from rmq_ha.lake.spark.source.messages import messages
 
-            return DuckEngine(messages)
-        from rmq_ha.lake.spark.host.engine import SparkEngine
+                self._engine = DuckEngine(messages)
+            else:
+                from rmq_ha.lake.spark.host.engine import SparkEngine
 
-        return SparkEngine(self.spark)
-
-    def get_engine(self) -> "Engine":
-        """Return `engine`."""
-        return self.engine
+                self._engine = SparkEngine(self.spark)
+        return self._engine
 
     @cached_property
     def client(self) -> ClientConfig:
@@ -372,7 +371,7 @@ class _JobRun:
             result,
             self._frame.out,
             self._timings(),
-            self._job.get_engine,
+            self._job.engine,
             strict=self._frame.strict,
         )
         self._tell(written)
@@ -392,7 +391,7 @@ class _JobRun:
             job = None if self._interrupted else self._job
             has_engine = job is not None and (self._frame.plain or job.session is not None)
             about = self._name, self._inputs, outcome, verdict
-            engine = job.engine if job is not None and has_engine else None
+            engine = job.engine() if job is not None and has_engine else None
             self._tell(write_refusal(*about, self._frame.out, self._timings(), engine))
         except Exception as failed:
             click.echo(one_line(verdict))

@@ -33,7 +33,7 @@ def pack(file: str) -> None:
 )
 def java_home(verbose: bool) -> None:
     """
-    Print the JAVA_HOME with which Spark's own scripts start on the Java that the jobs take.
+    Print a JAVA_HOME that lets Spark's own scripts run on the same Java as the jobs.
 
     `JAVA_HOME=$(rmqha-spark java-home) spark-submit spark/verify_offsets.py ...`
     """

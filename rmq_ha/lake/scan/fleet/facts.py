@@ -1,5 +1,6 @@
 """
-The facts of one store as files: `DIR/<broker>-<id>/`, and `state.json`, which is written last.
+The facts of one store as files in `DIR/<broker>-<id>/`; the last file to be written is
+`state.json`.
 
 A file that `state.json` does not name is ignored. Windows lie on a grid that is the same on all
 replicas.
@@ -20,10 +21,10 @@ from rmq_ha.ops.offsets.findings import COLUMNS, Finding
 FORMAT = 1
 STATE = "state.json"
 WINDOW = 4 << 20
-"""Bytes that one digest stands for: 262,144 digests, some 6 MB, for a log of 1 TiB."""
+"""Bytes of the log that one digest stands for. A log of 1 TiB has 262,144 digests, some 6 MB."""
 HOUR = 3_600_000
 _SMALL = 100_000
-"""Rows below which a file is written again together with the new rows."""
+"""A file with fewer rows is written again, together with the new rows."""
 
 WINDOWS, SUMS, FINDINGS, IDS = "windows", "sums", "findings", "ids"
 _NUMBERS = {"queueId": pa.int32(), "physicalOffset": pa.int64(), "queueOffset": pa.int64()}
@@ -61,7 +62,7 @@ _CHECK = b',"check":"'
 
 class FactFile(msgspec.Struct, rename="camel", frozen=True):
     """
-    A Parquet file.
+    A Parquet file of facts.
 
     :ivar name: name of the file in the store's directory.
     :ivar is_tail: the file has facts of a part that was not complete; the next scan replaces it.
@@ -77,15 +78,15 @@ class FactFile(msgspec.Struct, rename="camel", frozen=True):
 
 class State(msgspec.Struct, rename="camel", frozen=True):
     """
-    A store, and how far it was scanned.
+    A store, and the part of its log that was scanned.
 
     :ivar broker_id: id of the broker; 0: the master.
     :ivar place: the store as it is seen on the machine that scanned it: an absolute path, or a URI.
     :ivar host: the machine that scanned it.
     :ivar window: bytes of a window.
-    :ivar low: where the log began.
-    :ivar high: where the log ended.
-    :ivar end: end of the last whole window.
+    :ivar low: physical offset at which the log began.
+    :ivar high: physical offset at which the log ended.
+    :ivar end: physical offset at which the last whole window ended.
     :ivar scanned_at: ms since the epoch.
     :ivar identity: device and number of the store's directory, which a link does not change; empty:
         not known.
@@ -124,9 +125,9 @@ class ReplicaFacts(NamedTuple):
 
     def table(self, kind: str, *, tail: bool = True) -> Any:
         """
-        Return all rows of a kind.
+        Return all facts of a kind, as an Arrow table.
 
-        :param tail: also those of a part that was not complete.
+        :param tail: whether facts of a part that was not complete are returned too.
         :raises CannotDecide: a file is missing or damaged.
         """
         parts = [
@@ -200,12 +201,12 @@ def keep(
     directory: str, known: Sequence[FactFile], tables: Sequence[tuple[str, bool, Any]], span: str
 ) -> tuple[FactFile, ...]:
     """
-    Write new tables and return the files that count from now on.
+    Write new tables, and return the files that the next state has to name.
 
-    :param known: files that counted so far; a tail is dropped, and so are windows, of which each
-        scan writes all.
+    :param known: files that the last state named. Tails are left out, and so are windows, because
+        each scan writes all windows.
     :param tables: for each table its kind, whether it is a tail, and its rows.
-    :param span: part of the new files' names that no scan before had.
+    :param span: a part of the new files' names that differs from scan to scan.
     """
     files = [file for file in known if not file.is_tail and file.kind != WINDOWS]
     for kind, is_tail, table in tables:
@@ -226,10 +227,10 @@ def keep(
 
 def keep_state(directory: str, state: State, before: Sequence[FactFile] = ()) -> None:
     """
-    Write the state; from then on its files count.
+    Write `state.json`; from then on readers use the files that it names.
 
-    :param before: the files that counted until now. They stay for those who read them at the
-        moment; older files are removed.
+    :param before: the files that the former state named. They stay, because a reader may have them
+        open; older files are removed.
     """
     told = msgspec.json.encode(state)[:-1]
     put(f"{directory}/{STATE}", told + _CHECK + _digest(told).encode() + b'"}')

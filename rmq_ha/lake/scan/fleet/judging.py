@@ -28,18 +28,21 @@ _MOST_ALIGNED = 64
 _MINUTE_MS = 60_000
 DAY_MS = 86_400_000
 LOOK_MS = 45 * DAY_MS
-"""A daily scan that reads a thirtieth again has read each window in the last 31 days."""
+"""
+A window is expected to have been read within this time. A daily scan that reads a thirtieth of the
+log again has read each window in the last 31 days.
+"""
 _UNDECIDED = ("FACTS_OLD", "GRID_DIFFERS", "NOT_COMPARED", "NO_REPLICA", "NO_MASTER")
-"""Codes of findings after which nobody can say that the broker is safe."""
+"""Codes of findings that leave it undecided whether the broker can fail over."""
 
 
 class JudgingLimits(NamedTuple):
     """
-    The limits and wishes of a check.
+    The limits and options of a check.
 
     :ivar skew_ms: how old a slave's tables may be, in ms.
     :ivar age_ms: how old facts may be, in ms.
-    :ivar fetches: fetch windows that differ from the stores.
+    :ivar fetches: whether windows that differ are read from the stores.
     :ivar alone: names of brokers that have no slave on purpose.
     """
 
@@ -53,8 +56,9 @@ class BrokerVerdict(NamedTuple):
     """
     The verdict on one broker.
 
-    :ivar is_safe: one of its slaves is right; None: it has no slave, or that cannot be decided.
-    :ivar compared: bytes of logs of which two replicas have digests.
+    :ivar is_safe: whether one of its slaves can take over; None: it has no slave, or this cannot be
+        decided.
+    :ivar compared: bytes of the logs that were compared, because two replicas have digests of them.
     :ivar differing: number of windows that differ.
     :ivar fetched: bytes that were read from stores.
     :ivar left: bytes of which only one side has a digest, like the end of a log that grows.
@@ -85,7 +89,7 @@ class BrokerVerdict(NamedTuple):
 
 
 def scanned_twice(replicas: Sequence[ReplicaFacts]) -> frozenset[str]:
-    """Return the directories of facts of stores that were scanned under several names."""
+    """Return the directories of facts whose store was scanned under several names."""
     twice = set()
     for replica, other in combinations(replicas, 2):
         if replica.state.is_same_store(other.state):
@@ -253,13 +257,13 @@ def _coverage_findings(
 
 class Match(NamedTuple):
     """
-    The windows of which both sides have a digest.
+    The result of comparing the digests of a master and a slave.
 
-    :ivar compared: their bytes.
-    :ivar spans: those that differ.
+    :ivar compared: bytes of the windows of which both have a digest.
+    :ivar spans: start and end of the windows that differ.
     :ivar covered: bytes of the log of which at least one side has a digest.
-    :ivar settled: those of them that both sides had whole when they were scanned.
-    :ivar settled_compared: those of `settled` that were compared.
+    :ivar settled: bytes of those windows that both logs had as a whole when they were scanned.
+    :ivar settled_compared: bytes of `settled` that were compared.
     """
 
     compared: int
@@ -299,7 +303,10 @@ def matching(master: ReplicaFacts, slave: ReplicaFacts, low: int, high: int) -> 
 
 
 def _columns(replica: ReplicaFacts, low: int, high: int) -> tuple[Any, Any, Any]:
-    """Return low, high and digest of the windows; of a window that was read twice, the newest."""
+    """
+    Return start, end and digest of each window; for a window that was read twice, its newest
+    digest.
+    """
     table = replica.table(WINDOWS).combine_chunks()
     if not table.num_rows:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 16), np.uint8)

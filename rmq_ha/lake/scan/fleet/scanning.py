@@ -1,6 +1,6 @@
 """
-Scans a store and keeps its facts. A scan continues where the last one ended, and reads a share of
-what was read before again, because a disk may damage bytes that nobody writes.
+Scans a store and keeps its facts. A scan continues where the last one ended. It also reads a share
+of the older log again, because a disk may damage bytes that nobody writes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -57,10 +57,10 @@ class ScanRequest(NamedTuple):
 
     :ivar broker_id: id of the broker; 0: the master.
     :ivar host: name of this machine.
-    :ivar again: scan from the beginning, whatever is known.
-    :ivar ids: keep a hash of each message's id, 16 bytes a message.
+    :ivar again: whether to scan from the beginning, and to ignore the facts of earlier scans.
+    :ivar ids: whether to keep a hash of each message's id, 16 bytes a message.
     :ivar checks: `queues`, `index`: parts to be compared with the log, as a whole in each scan.
-    :ivar share: one in so many windows of earlier scans is read again; 0: none.
+    :ivar share: one window in this many of earlier scans is read again; 0: none.
     """
 
     at: StoreAt
@@ -246,7 +246,7 @@ def _chunks(log: Log, spans: Spans) -> Iterator[tuple[int, int, Spans]]:
 
 
 class _WindowContent:
-    """The facts that are found in some windows."""
+    """Collects the facts of some windows."""
 
     def __init__(self, asked: ScanRequest, is_tail: bool, now: int) -> None:
         self._asked = asked
@@ -259,7 +259,10 @@ class _WindowContent:
         self.findings: list[Finding] = []
 
     def look(self, log: Log, low: int, high: int, digest: bytes) -> None:
-        """Read a window that had a digest; where it has another one now, report what is wrong."""
+        """
+        Read a window again, and compare it with its former digest. If they differ, note findings
+        for the window and for the damaged records in it.
+        """
         present = digest_of(log, low, high)
         self._windows.append((low, high, present, self._now))
         if present == digest:

@@ -16,7 +16,7 @@ visit them.
 
 
 def crcs_of(buffer: Any, starts: Ints, ends: Ints) -> Any:
-    """CRC-32 of each body."""
+    """Return the CRC-32 of each body."""
     crcs: list[int] = []
     for views in _views(buffer, starts, ends):
         crcs += map(crc32, views)

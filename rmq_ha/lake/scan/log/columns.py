@@ -58,7 +58,7 @@ def snake_case(name: str) -> str:
 
 def schema_of(columns: Sequence[str]) -> Any:
     """
-    The schema of a batch with these columns, in this order.
+    Return the schema of a batch with these columns, in this order.
 
     :raises ProtocolViolation: a column does not exist.
     """

@@ -111,7 +111,7 @@ class Records:
 
     @property
     def body_crc(self) -> Any:
-        """The CRC of the body that the record has."""
+        """The CRC of the body that is stored in the record."""
         return self._field(8, ">i4")
 
     @property
@@ -133,12 +133,15 @@ class Records:
 
     @cached_property
     def stored_sys_flag(self) -> Any:
-        """The flag as it is on the disk."""
+        """The sysFlag as it is on the disk."""
         return self._field(36, ">i4")
 
     @property
     def sys_flag(self) -> Any:
-        """The flag as a consumer sees it: not compressed, if the body could be decompressed."""
+        """
+        The sysFlag as a consumer sees it: without the bit for compression if the body could be
+        decompressed.
+        """
         flags = self.stored_sys_flag.copy()
         for row in self._inflated:
             flags[row] &= ~COMPRESSED
@@ -158,7 +161,7 @@ class Records:
 
     @property
     def reconsume_times(self) -> Any:
-        """How often a consumer gave it back."""
+        """How often consumers sent the message back."""
         return self._field_after_hosts(72, ">i4")
 
     @property
@@ -210,7 +213,7 @@ class Records:
 
     @cached_property
     def pieces(self) -> Pieces:
-        """Their properties."""
+        """The properties of all records, as pieces."""
         return pieces_of(self.buffer, self.shape.properties, self.shape.end)
 
     @cached_property
@@ -254,8 +257,8 @@ class Records:
 
     def unreadable_rows(self) -> list[int]:
         """
-        Return the rows of records whose flag says that zlib compressed the body, which it did not:
-        no consumer can read them.
+        Return the rows of records that no consumer can read: their sysFlag says that zlib
+        compressed the body, but zlib cannot decompress it.
         """
         flags = self.stored_sys_flag
         kind = flags & COMPRESSION_MASK
@@ -305,8 +308,8 @@ class Records:
 
     def _inflate(self, row: int) -> bytes | None:
         """
-        Return a decompressed body; None: it cannot be decompressed, so body and flag stay as they
-        are.
+        Return the decompressed body of a record; None: it cannot be decompressed, so its body and
+        sysFlag are returned as they are stored.
         """
         body = bytes(self.buffer[int(self.shape.body[row]) : int(self.shape.body_end[row])])
         try:

@@ -26,7 +26,8 @@ class Shape(NamedTuple):
     Positions in the buffer, one for each record.
 
     :ivar heads: the first 88 bytes of each record, one row each.
-    :ivar hosts: 0 to 3: bit 0: the born host is IPv6, bit 1: the store host is.
+    :ivar hosts: a number from 0 to 3: bit 0 is set if the born host is IPv6, bit 1 if the store
+        host is.
     :ivar topic: start of the topic, after the byte with its length.
     :ivar properties: start of the properties, after the two bytes with their length.
     :ivar fits: whether the parts add up to the record's size; otherwise the other positions mean
@@ -64,7 +65,10 @@ def slices(buffer: Any, starts: Ints, ends: Ints) -> list[Any]:
 
 
 def inside_window(lengths: Ints, width: int) -> Flags:
-    """Return a row of flags for each piece: which bytes of a window of this width belong to it."""
+    """
+    Return a row of flags for each piece: whether each byte of a window of this width belongs to the
+    piece.
+    """
     small: Any = np.uint16 if width < 1 << 16 else np.int64  # halves the time of the whole gather
     mask: Flags = np.arange(width, dtype=small) < lengths.astype(small)[:, None]
     return mask
@@ -72,7 +76,7 @@ def inside_window(lengths: Ints, width: int) -> Flags:
 
 def windows(data: Bytes, at: Ints, width: int) -> Bytes:
     """
-    Return so many bytes from each position, one row each.
+    Return `width` bytes from each position, one row for each.
 
     :param at: positions such that all bytes are inside `data`.
     """

@@ -81,7 +81,10 @@ def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC
 
 
 def _chain(buffer: Any, start: int) -> tuple[list[int], int]:
-    """Return the records that magic code and size delimit, and where they end."""
+    """
+    Follow the records by magic code and size. Return where each begins, and where the last one
+    ends.
+    """
     places: list[int] = []
     keep, prefix = places.append, _PREFIX
     position, limit = start, len(buffer)

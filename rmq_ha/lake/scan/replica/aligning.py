@@ -25,7 +25,7 @@ _SURE = 2
 
 class Item(NamedTuple):
     """
-    A record of one log.
+    A record of one log, as it is compared.
 
     :ivar identity: hash of its content.
     """
@@ -63,8 +63,8 @@ class Alignment(NamedTuple):
     The result of aligning two logs.
 
     :ivar end: physical offset of the master up to which they were aligned.
-    :ivar in_step: from there on records stand in the same places again.
-    :ivar complete: false if the limit of changes was reached.
+    :ivar in_step: whether from there on records stand in the same places again.
+    :ivar complete: whether the alignment ended before the limit of changes was reached.
     """
 
     steps: list[Step]

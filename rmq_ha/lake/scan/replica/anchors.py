@@ -27,9 +27,9 @@ class Anchor(NamedTuple):
 
 def anchors_in(items: Iterable[Item], stop: int, every: int) -> Iterator[Anchor]:
     """
-    The anchors of the runs that begin before `stop`.
+    Yield the anchors of the runs that begin before `stop`.
 
-    :param every: about one anchor for so many bytes; fewer where messages are large.
+    :param every: there is about one anchor for this many bytes, and fewer where messages are large.
     """
     run: deque[Item] = deque(maxlen=RUN)
     for item in items:
@@ -48,8 +48,8 @@ def in_both(master: Iterable[Anchor], slave: Iterable[Anchor]) -> list[tuple[int
     """
     Return the places at which both logs have the same anchors, in the order of both logs.
 
-    An anchor that one log has twice is ignored; of those in another order, as few as possible are
-    left out.
+    An anchor that one log has twice is ignored. If the logs have anchors in different orders, as
+    few as possible are left out so that the order is the same.
     """
     places = _unique_runs(slave)
     pairs = sorted((at, places[run]) for run, at in _unique_runs(master).items() if run in places)

@@ -28,7 +28,7 @@ class Side:
     One store of the pair, in one task.
 
     :param name: name of the store in findings.
-    :param dispatched: its queues were built at least up to this physical offset.
+    :param dispatched: a physical offset; the queues of the store were built at least up to it.
     """
 
     def __init__(self, name: str, store: StoreDirectory, log: Log, dispatched: int) -> None:

@@ -1,4 +1,4 @@
-"""The codes of `verify-replica`: how bad each one is, and its sentence for the person on call."""
+"""The codes of `verify-replica`: the severity of each, and a sentence for the operator."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -20,7 +20,7 @@ MORE = "MORE_DIFFERENCES"
 MOST = 64
 """How many differences of one stretch are reported."""
 _MOST_SEEN = 2000
-"""How many differences of one stretch are looked at before it is given up."""
+"""After how many differences the comparison of one stretch ends."""
 _MOST_RENUMBERED = 3
 """
 How many renumbered records of a queue are reported: after one lost message all later ones have
@@ -29,9 +29,9 @@ other queue offsets.
 _RENUMBERED = "queueOffset differs."
 _NEAR = 64
 """
-How many records are looked at to see whether the logs are out of step. They are also out of step if
-none of so many records in a row is equal: then some are missing, and others of their sizes stand in
-their places.
+How many records are compared to find out whether the logs are out of step. They are also out of
+step if none of this many records in a row is equal: then some records are missing, and other
+records of their sizes stand in their places.
 """
 _BEFORE = 1 << 20
 """How many bytes before the first difference are read, to recognise a doubled message."""
@@ -43,7 +43,8 @@ class Comparison(NamedTuple):
 
     :ivar shift: offset of the record from which on the logs are out of step; -1: they are in step.
     :ivar blank: number of meaningless bytes that differ.
-    :ivar end: bytes after it were not compared, because of a shift or of too many differences.
+    :ivar end: physical offset at which the comparison ended; bytes after it were not compared,
+        because of a shift or of too many differences.
     """
 
     findings: list[Finding]
@@ -193,8 +194,8 @@ class LogPart(NamedTuple):
 
     :ivar master: start and end in the master's log.
     :ivar slave: start and end of the same records in the slave's log.
-    :ivar shift: both logs are in step up to here; -1: not known.
-    :ivar is_last: the logs end with this part.
+    :ivar shift: physical offset up to which both logs are in step; -1: not known.
+    :ivar is_last: whether the logs end with this part.
     """
 
     master: tuple[int, int]

@@ -58,7 +58,7 @@ class Facts:
 
     @cached_property
     def queue_offsets(self) -> Ints:
-        """Queue offset that each record has."""
+        """The queue offset that is stored in each record."""
         queue_offsets: Ints = self.records.queue_offset
         return queue_offsets
 
@@ -76,8 +76,8 @@ class Facts:
     @cached_property
     def has_entry(self) -> Flags:
         """
-        Which records have an entry in a queue; those of prepared and rolled-back messages have
-        none.
+        Whether each record has an entry in a queue; records of prepared and rolled-back messages
+        have none.
         """
         has_entry: Flags = self.records.stored_sys_flag & _NOT_FOR_CONSUMERS == 0
         return has_entry
@@ -103,8 +103,8 @@ class Facts:
     @cached_property
     def tag_codes(self) -> Ints:
         """
-        Hash of each record's tags. Where `levels` is not `NO_LEVEL`, the entry has another number
-        in its place.
+        Hash of each record's tags. The queue entry of a delayed message (`levels` is not
+        `NO_LEVEL`) has its time of delivery in place of this hash.
         """
         return tag_codes(text_values(self.records.pieces, TAGS.encode()))
 
@@ -125,7 +125,10 @@ class Facts:
 
     @cached_property
     def keys(self) -> tuple[Ints, Ints]:
-        """The index items that the records require: row and hash, in any order."""
+        """
+        The index items that the records require: the row of the record and the hash of the key, in
+        any order.
+        """
         indexed = self.records.stored_sys_flag & _ROLLBACK != _ROLLBACK
         unique = self.records.uniq_key
         with_id = np.flatnonzero(unique.is_valid().to_numpy(zero_copy_only=False))

@@ -84,7 +84,10 @@ class Index:
         return IndexStretch(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def covered(self, offsets: Ints) -> Flags:
-        """Return whether each record lies between the first and the last record of a file."""
+        """
+        Return for each record whether it lies between the first and the last record of an index
+        file.
+        """
         is_covered: Flags = np.zeros(len(offsets), np.bool_)
         for begin, end in zip(self.begins, self.ends, strict=True):
             is_covered |= (offsets >= begin) & (offsets <= end)
@@ -245,8 +248,8 @@ def check_structure(file: StoredIndexFile, side: str) -> list[Finding]:
 
 def _links(file: StoredIndexFile, count: int) -> tuple[Any, int, Any]:
     """
-    Return the slot of each item; an offset that is out of order, or -1; and how many links lead to
-    each item.
+    Return the slot of each item, the first physical offset that is out of order (-1: there is
+    none), and the number of links that lead to each item.
     """
     slots = np.full(count + 1, -1, np.int32)
     links = np.zeros(count + 1, np.int16)

@@ -1,6 +1,6 @@
 """
-Finds where two logs part for good: their ends were written separately, or they belong to different
-brokers.
+Finds the place from which on two logs have nothing in common: two brokers wrote the ends of the
+logs separately, or the logs belong to different brokers.
 """
 
 from datetime import UTC, datetime
@@ -16,9 +16,12 @@ from rmq_ha.ops.offsets.findings import Finding
 
 _WINDOW = 1 << 20
 _MOST = 64 << 20
-"""How many bytes after the parting are looked at; messages after them are not counted."""
+"""How many bytes after the parting are read; messages after these bytes are not counted."""
 _LEAST = 3
-"""How many messages each side must have: fewer may each be damaged by themselves."""
+"""
+How many messages each side must have after the parting. Fewer differing messages may be damaged
+records.
+"""
 
 
 class Parting(NamedTuple):
@@ -28,7 +31,7 @@ class Parting(NamedTuple):
     :ivar stored: when the master's first record there was stored, in ms.
     :ivar messages: how many messages master and slave have from there to where both end.
     :ivar hosts: hosts that stored the first of them.
-    :ivar is_all: the logs have nothing in common before it either.
+    :ivar is_all: whether the logs have nothing in common before the parting either.
     """
 
     offset: int
@@ -39,7 +42,7 @@ class Parting(NamedTuple):
 
 
 class _SideRecords(NamedTuple):
-    """The records of one side: `at` has the bytes of each by physical offset."""
+    """The records of one side. `at` maps the physical offset of each record to its bytes."""
 
     at: dict[int, bytes]
     pieces: list[Records]
@@ -82,7 +85,10 @@ def parting(sides: Sides, low: int, high: int) -> Parting | None:
 
 
 def _last_equal(sides: Sides, low: int, high: int) -> int | None:
-    """Return the end of the last record that both have there; None: they have none."""
+    """
+    Return the end of the last record that both logs have between these offsets; None: there is no
+    such record.
+    """
     master, slave = (
         _records_between(sides.master, low, high),
         _records_between(sides.slave, low, high),
@@ -115,7 +121,7 @@ def _contents(seen: _SideRecords) -> set[bytes]:
 
 
 def parting_finding(parted: Parting, slave: str) -> Finding:
-    """Return the parting as a finding; its first words say what an operator has to know."""
+    """Return the parting as a finding, whose first sentence says what happened."""
     of_master, of_slave = parted.messages
     at = datetime.fromtimestamp(float(known_times(parted.stored)) / 1000, UTC)
     stored = at.isoformat(sep=" ", timespec="seconds")

@@ -2,8 +2,8 @@
 Compares queue entries with the records that they point to.
 
 Every record says in which queue it is and where there, so its entry is looked up and compared. If
-all records of a queue find theirs and there are no more entries than records, no entry is wrong;
-only where the numbers differ is a queue read entry by entry.
+every record of a queue has its entry, and there are no more entries than records, no entry is
+wrong. A queue is read entry by entry only if the numbers differ.
 
 Spec: store.md, sections 3.1 to 3.3, 3.6 and 6.2.
 """
@@ -239,9 +239,9 @@ class Scan(NamedTuple):
     The entries of a queue, read by itself.
 
     :ivar entries: how many entries point into `[low, high)` of the log.
-    :ivar end: end of the last record that it has an entry for.
+    :ivar end: physical offset of the end of the last record that the queue has an entry for.
     :ivar last: queue offset of that record.
-    :ivar first: queue offset of the first of the entries; -1: there are none.
+    :ivar first: queue offset of the first entry that points into the part; -1: there are none.
     """
 
     topic: str

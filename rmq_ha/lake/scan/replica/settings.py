@@ -17,7 +17,7 @@ class StoreAt(NamedTuple):
     """
     The place of a store.
 
-    :ivar commit_log: `storePathCommitLog`, if that is set.
+    :ivar commit_log: the value of `storePathCommitLog`, if this key is set.
     """
 
     uri: str
@@ -47,7 +47,7 @@ class Settings(NamedTuple):
 
 class OpenedStore(NamedTuple):
     """
-    A store, and the bounds between which it is read.
+    A store, and the part of its log that is read.
 
     :ivar low: where its log begins.
     :ivar high: where its last record ended when it was opened.

@@ -3,8 +3,8 @@ Aligns logs that are shifted against each other, in parts that tasks handle inde
 
 One record more or less shifts all records after it. So that no task has to walk from there to the
 end, each task first picks landmarks in its own piece of one log. The logs are cut where both have
-the same landmarks, and each part becomes a task. A record that one part has lost and another one
-has in addition has moved.
+the same landmarks, and each part becomes a task. If one part lacks a record that another part has
+in addition, the record has moved.
 """
 
 from bisect import bisect_left, bisect_right
@@ -30,12 +30,13 @@ Marks = tuple[list[Anchor], list[Anchor]]
 
 class Region(NamedTuple):
     """
-    Adjacent stretches that differ, from the first one that is out of step.
+    Adjacent stretches in which the logs differ. The region begins with the first stretch that is
+    out of step.
 
-    :ivar known: differences before it were reported already.
-    :ivar shift: from here on records do not stand in the same places.
+    :ivar known: physical offset; differences before it were reported already.
+    :ivar shift: physical offset from which on records do not stand in the same places.
     :ivar ends: where the region ends in both logs.
-    :ivar is_last: the logs end there.
+    :ivar is_last: whether the logs end with this region.
     """
 
     known: int
@@ -54,7 +55,7 @@ def regions_of(
 
     :param compared: stretches whose bytes were compared, in order.
     :param apart: stretches that differ; see `TaskResult.apart`.
-    :param stops: where the logs end, if the last stretch is their end; None: it is not.
+    :param stops: where both logs end, if they end with the last stretch; otherwise None.
     """
     shifts = {low: shift for low, _, shift in apart}
     known = high = 0
@@ -184,8 +185,8 @@ def _first_of(changes: Iterable[int]) -> Iterator[int]:
 
 def _moved(told: Sequence[ReportedDifference], is_cut: bool) -> list[Finding]:
     """
-    Return the findings, where a record lost in one place and new in another one becomes one that
-    moved.
+    Return the differences as findings. A record that is lost in one place and new in another
+    becomes one finding of a record that moved.
     """
     lost = {
         change.identity: change.finding for change in told if change.finding.code == Change.LOST

@@ -1,8 +1,7 @@
 """
-The tasks of a comparison, which can run anywhere and in any order, and the answers that they add
-to.
+The tasks of a comparison, which can run anywhere and in any order, and their results.
 
-Tasks write into an `TaskResult`. Its numbers can be added up, whoever runs the tasks, and wherever.
+Each task adds to a `TaskResult`. The results of tasks that ran in different places can be added up.
 """
 
 from collections import Counter
@@ -29,7 +28,10 @@ from rmq_ha.ops.offsets.findings import Finding, Severity
 
 MASTER, SLAVE = 0, 1
 COMMON = -2
-"""In place of a side, for the records that were compared."""
+"""
+The key of `TaskResult.records` for the records that were compared; the other keys are the numbers
+of the sides.
+"""
 _MOST_DELAYS = 1000
 
 
@@ -44,14 +46,14 @@ class ScannedEnd(NamedTuple):
 
 class TaskResult(msgspec.Struct):
     """
-    The answer of some tasks.
+    The result of some tasks.
 
-    :ivar findings: a finding may be in it twice, if two stretches made it.
-    :ivar failed: why a task could not read a file; empty: all could.
+    :ivar findings: the findings; two stretches may have made the same finding.
+    :ivar failed: why a task could not read a file; empty: all tasks could read their files.
     :ivar compared: number of bytes that were compared.
-    :ivar blank: how many of them differ and mean nothing.
+    :ivar blank: how many of the compared bytes differ but mean nothing.
     :ivar records: number and bytes of the records of each side, and of those compared (`COMMON`).
-    :ivar tallies: by side, topic and queue id: the numbers of `queues.Tally`.
+    :ivar tallies: the numbers of `queues.Tally` by side, topic and queue id.
     :ivar delays: by side, level and delay: number of messages, the first and last of them, queue
         and offset.
     :ivar keys: for each side the numbers of `indexes.Counts`.
@@ -59,7 +61,7 @@ class TaskResult(msgspec.Struct):
         step; -1: they are in step.
     :ivar anchors: by side: hash of a run of records, and its place.
     :ivar changes: number of differences between logs that are out of step.
-    :ivar told: those differences in words.
+    :ivar told: the differences between logs that are out of step, for findings.
     :ivar ends: ends of queues by side, topic and queue id.
     """
 
@@ -79,7 +81,10 @@ class TaskResult(msgspec.Struct):
 
     @property
     def is_bad(self) -> bool:
-        """Whether it has an error, which may be a false one if the store is in use."""
+        """
+        Whether there is a finding of severity ERROR. It may be a false alarm if the store is in
+        use.
+        """
         return any(shift >= 0 for *_, shift in self.apart) or any(
             finding.severity == Severity.ERROR for finding in self.findings
         )
@@ -145,8 +150,8 @@ class Stretch(NamedTuple):
     A part of the log to be read.
 
     :ivar number: number of the task.
-    :ivar sides: the sides that have it.
-    :ivar compares: compare its bytes.
+    :ivar sides: the sides whose log has this part.
+    :ivar compares: whether the bytes of both sides are compared.
     """
 
     number: int
@@ -175,7 +180,7 @@ class Work(NamedTuple):
 
 
 def run(work: Work, task: "Task", answer: TaskResult) -> None:
-    """Run one task; a store that vanishes is noted in the answer, not raised."""
+    """Run one task. If the store vanishes, the result says so, and nothing is raised."""
     try:
         _RUN[type(task)](work, task, answer)
     except CannotDecide as error:
@@ -185,7 +190,7 @@ def run(work: Work, task: "Task", answer: TaskResult) -> None:
 
 
 def vanished(error: OSError) -> CannotDecide:
-    """Return the refusal for a file that could be listed and not be read."""
+    """Return the error for a file that was listed, but could not be read."""
     return CannotDecide(
         f"{error}: the file vanished while the store was read. If its broker runs, it may have"
         " deleted the file just now: compare again"
@@ -292,8 +297,8 @@ class ShiftedPart(NamedTuple):
     """
     A part of logs that are out of step.
 
-    :ivar most: number of differences after which it ends.
-    :ivar tells: return the differences; otherwise only count them.
+    :ivar most: number of differences after which the task ends.
+    :ivar tells: whether the differences are returned; otherwise they are only counted.
     """
 
     number: int
@@ -321,13 +326,13 @@ _RUN: Mapping[type, Any] = {
 
 Answers = Mapping[int, TaskResult]
 """
-Answers by the number of the task; answers of tasks that are not asked for one by one may be added
-up in one.
+Results by the number of the task. Results that are not needed task by task may be added up under
+one number.
 """
 Run = Callable[[str, Work, Sequence[Task], bool], Answers]
 """
 A function that runs tasks somewhere. Its arguments are a label for the progress, the shared values,
-the tasks, and whether the answer of each task is needed by itself.
+the tasks, and whether the result of each task is needed by itself.
 """
 
 

@@ -1,4 +1,4 @@
-"""Rules that judge the sums over all stretches: from numbers to findings and one line."""
+"""Rules that judge the sums over all stretches: they make findings and the verdict of them."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -68,10 +68,10 @@ class TailState(NamedTuple):
     """
     The end of one side's log.
 
-    :ivar known: end of the last record that its queues know; `topic` to `queue_offset` name that
-        record.
-    :ivar abort: its broker had it open, or was killed.
-    :ivar residue: bytes stand after the end.
+    :ivar known: physical offset of the end of the last record that the store's queues have an entry
+        for; `topic` to `queue_offset` name that record.
+    :ivar abort: whether the file `abort` exists: a broker has the store open, or was killed.
+    :ivar residue: whether there are bytes after the end of the log.
     """
 
     side: str
@@ -90,7 +90,7 @@ def judge_queues(
     """
     Yield findings about whole queues, few for many entries.
 
-    :param deleted: sides and topics that were deleted there.
+    :param deleted: pairs of a side and a topic that was deleted on that side.
     """
     pending: dict[str, int] = defaultdict(int)
     filled: dict[tuple[str, int], int] = {}
@@ -178,7 +178,7 @@ def judge_tail(state: TailState) -> Iterator[Finding]:
 def judge_bounds(
     names: Sequence[str], ranges: Sequence[tuple[int, int]], is_quorum: bool
 ) -> Iterator[Finding]:
-    """Yield findings for parts that only one log has."""
+    """Yield findings for the beginning and the end of a log that the other log lacks."""
     (begin, end), (slave_begin, slave_end) = ranges
     if slave_begin > begin:
         yield finding(
@@ -222,8 +222,8 @@ class IndexState(NamedTuple):
 
     :ivar faults: faults of files that cannot be read.
     :ivar spans: first and last physical offset of each other file that has items.
-    :ivar low: where its log begins.
-    :ivar known: up to where its log was dispatched.
+    :ivar low: physical offset at which the log begins.
+    :ivar known: physical offset up to which the log was dispatched.
     """
 
     side: str

@@ -75,9 +75,10 @@ class ReplicaComparison(NamedTuple):
     The result of comparing two stores.
 
     :ivar findings: each finding once.
-    :ivar first: of the differences between the logs, the one nearest to the log's start.
+    :ivar first: the difference between the logs that is nearest to the log's start.
     :ivar apart: number of findings that say that the logs differ.
-    :ivar along: numbers of errors from each of these offsets up to the next.
+    :ivar along: for the report's plot: physical offsets, and the number of errors from each up to
+        the next.
     """
 
     names: Sequence[str]
@@ -132,7 +133,7 @@ def verify(
     Compare two stores, or one with itself.
 
     :param run_tasks: runs the tasks.
-    :param pause: waits so many ms before a store in use is looked at again.
+    :param pause: waits for a number of ms before a store in use is checked again.
     :raises CannotDecide: a store cannot be read, or they have nothing in common.
     """
     try:
@@ -335,7 +336,7 @@ class _Verification:
         )
 
     def _refuse_vanished(self, ends: Mapping[tuple[int, str, int], ScannedEnd]) -> None:
-        """:raises CannotDecide: a store, or all its queues, were removed while it was read."""
+        """:raises CannotDecide: a store, or all its queues, were removed during the comparison."""
         for side, replica in enumerate(self._pair):
             store = replica.store
             directories = [replica.log.row[-1].path.rpartition("/")[0]]
@@ -359,7 +360,8 @@ class _Verification:
 
     def _align_logs(self, work: Work, sums: TaskResult) -> RegionAlignment:
         """
-        Align the logs. Nothing is looked at again here, because that would take as long as before.
+        Align the logs. Faults are not checked a second time here, because that would take as long
+        as the first time.
         """
         is_whole = self._compared == self._common
         shifts = Shifts(self._run_tasks, work, self._settings.split)

@@ -45,7 +45,7 @@ class StoredIndexFile:
     One index file.
 
     :ivar slots: number of slots.
-    :ivar items: number of items that fit, including item 0.
+    :ivar items: number of items that the file has room for, including item 0.
     """
 
     def __init__(self, files: Files, path: str, size: int, sizes: tuple[int, int] | None) -> None:

@@ -35,8 +35,8 @@ class Queue(OfflineQueue):
 
     def tags_codes(self, units: Any) -> Any:
         """
-        Return the hashes of the tags (or times of delivery); those in the extension are looked up
-        there.
+        Return the hashes of the tags (for delayed messages the times of delivery). A hash that is
+        kept in the consume queue's extension file is read from there.
 
         An address that cannot be looked up stays as it is, and may stand for any tag.
         """

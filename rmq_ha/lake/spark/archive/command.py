@@ -64,7 +64,7 @@ def archive(place: str, to: str, **given: Any) -> None:
     """
     Archive cold messages of PLACE: a store directory, or namesrv://host:port/brokerName.
 
-    Goes on where the last run ended. Nothing is deleted from the broker.
+    The job continues where the last run ended. It deletes nothing from the broker.
     """
 
     def body(job: Job) -> JobResult:
@@ -113,7 +113,7 @@ def replay(archive_: str, topic: str, **given: Any) -> None:
     """
     Send archived messages into a topic of the brokers of --namesrv, each queue's in its order.
 
-    What the topic has already is left out, so that a replay that failed can be repeated.
+    Messages that the topic has already are left out, so a replay that failed can be repeated.
     """
 
     def body(job: Job) -> JobResult:

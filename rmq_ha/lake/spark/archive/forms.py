@@ -1,12 +1,12 @@
 """
 The forms of an archive's table: Parquet, or Delta Lake.
 
-The plain form is Parquet that Spark's own streaming sink writes. Spark keeps in `_spark_metadata`
-which files count, and each of its readers heeds that; the checkpoint beside it keeps how far the
+The plain form is Parquet that Spark's own streaming sink writes. Spark lists the valid files in
+`_spark_metadata`, and reads only these; the checkpoint beside it has the offsets up to which the
 queues were read. A batch is in the table when `_spark_metadata` names it, and the checkpoint says
 which offsets it had. In a table of Delta Lake the offsets stand in the commit that brought the
-messages (`userMetadata`). So one is never there without the other, and a table that is restored
-goes on from its offsets of that time.
+messages (`userMetadata`). So messages and offsets always belong together, and a table that is
+restored to a former version continues from the offsets of that version.
 """
 
 import json

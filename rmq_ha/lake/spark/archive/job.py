@@ -47,7 +47,7 @@ class ArchiveRequest:
         way.
     :ivar before_ms: only messages stored before this time; None: all.
     :ivar broker_name: name of the broker, for a store.
-    :ivar most: messages in a batch; when a run is killed, so many are read again.
+    :ivar most: most messages in a batch; a run that was killed in a batch reads that batch again.
     :ivar options: further options of the data source.
     """
 

@@ -53,9 +53,9 @@ def lasts_of(table: DataFrame, ends: Offsets) -> dict[QueueId, str]:
 
 def was_replaced(queues: Queues, queue: QueueId, end: int, last: str) -> bool:
     """
-    Return whether the queue's message before the archive's end is not the archive's last one. Then
-    offsets were used again: after a failover to a replica that lacked them, or in a topic that was
-    deleted and created again.
+    Return whether the queue's message before the archive's end differs from the archive's last
+    message. Then the broker used offsets again: after a failover to a replica that lacked these
+    messages, or in a topic that was deleted and created again.
 
     :param end: the archive's end, greater than the first offset of the queue.
     :param last: text of `lasts_of`; empty: not known, so the queue is not asked.
@@ -142,7 +142,8 @@ def _error(code: str, queue: QueueId, at: int, *texts: str) -> Finding:
 
 def check_names(archived: Collection[str], current: Collection[str]) -> None:
     """
-    Check that each queue keeps its name: with two names it would be archived twice.
+    Check that the queues have the same names as in the archive: a queue with two names would be
+    archived twice.
 
     :raises WrongUsage: one side has brokers without a name, the other has names.
     """

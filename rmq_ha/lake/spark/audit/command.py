@@ -61,7 +61,7 @@ def audit_messages(places: tuple[str, ...], **given: Any) -> None:
     """
     Audit the messages of PLACE: store directories, or brokers by namesrv://host:port/brokerName.
 
-    Several places are brokers that share topics. Nothing is changed anywhere.
+    Several places are brokers that share topics. The audit changes nothing.
     """
 
     def body(job: Job) -> JobResult:

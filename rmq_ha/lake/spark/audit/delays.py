@@ -1,9 +1,10 @@
 """
-Checks delayed messages, and those that were sent back: each must be delivered to its target topic.
+Checks delayed messages, and messages that consumers sent back: each must be delivered to its target
+topic.
 
-A level is delivered in order, so a message before a delivered one is lost. If no later one was
-delivered, the store's own progress says that it was delivered, or the consume queue when it was
-due.
+A level is delivered in order. So a message that was not delivered is lost if a later one of its
+level was. If no later one was delivered, `delayOffset.json` or the times in the consume queue tell
+whether the message should have been delivered.
 
 Spec: store.md, section 10.
 """
@@ -27,7 +28,7 @@ from rmq_ha.ops.offsets.places import Place, StorePlace
 LATE_MS = 60_000
 """A message that has been due for less than so many ms may wait for others, as after a start."""
 _SAMPLES = 20
-"""How many messages of a level show its delay."""
+"""From how many messages of a level its delay is computed."""
 Due = Mapping[tuple[str, int], int]
 """
 By broker and queue of a level: a queue offset, before which every message was due or delivered; or
@@ -37,7 +38,8 @@ a delay in ms.
 
 def due_before(places: Sequence[Place], at_ms: int) -> Due:
     """
-    Return which messages should have been delivered by a time. Brokers over the wire do not tell.
+    Return for each level the offset of the first message that is due after a time. It is not known
+    for brokers over the wire.
 
     :raises CannotDecide: a store cannot be read.
     """
@@ -62,9 +64,11 @@ def _due(queue: Queue, at_ms: int) -> int:
 
 def progress_of(places: Sequence[Place]) -> Due:
     """
-    Return how far each level was delivered, as the stores themselves say (`delayOffset.json`).
+    Return the offset up to which each level was delivered, as `delayOffset.json` of each store has
+    it.
 
-    Call it before the log is read, because the log grows first. A damaged table says nothing.
+    Call this before the log is read, because brokers write the log first. A damaged table is
+    ignored.
 
     :raises CannotDecide: a store cannot be read.
     """

@@ -29,8 +29,8 @@ def _is_commit() -> Column:
 
 def unplaced(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> DataFrame:
     """
-    Return messages that their producer committed, whose end the broker noted, and that no topic
-    has.
+    Return messages that are in no topic, although their producer committed them and the broker
+    noted the end of the transaction.
 
     The broker's mark says that a transaction has ended, but not how; the producer's ledger says
     how.

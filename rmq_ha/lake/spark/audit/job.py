@@ -1,4 +1,4 @@
-"""The audit: reads the messages once, asks all questions about them, and makes the answer."""
+"""Runs the audit: reads the messages once, checks them by all rules, and returns the result."""
 
 from collections.abc import Collection, Mapping
 from functools import partial, reduce
@@ -53,7 +53,7 @@ def audit(job: "Job", asked: AuditRequest) -> JobResult:
 
 
 class _Audit:
-    """One audit: the rows are read once and kept on disk, so that every question sees the same."""
+    """One audit. The rows are read once and kept on disk, so that every rule sees the same rows."""
 
     def __init__(self, job: "Job", asked: AuditRequest) -> None:
         self._job = job
@@ -64,7 +64,7 @@ class _Audit:
         self._packed: DataFrame | None = None
         with job.progress("reading what is stored"):
             if self._are_stores():
-                every = reduction.of_stores(job.engine, asked)
+                every = reduction.of_stores(job.engine(), asked)
             else:
                 every = reduction.of_rows(self._stored(), asked.key, asked.window_ms)
             self._reduced = every = frozen(every)
@@ -117,30 +117,29 @@ class _Audit:
         )
 
     def _stored(self, *, body: bool = False) -> DataFrame:
-        return stored_rows(self._job.engine, self._asked, body=body)
+        return stored_rows(self._job.engine(), self._asked, body=body)
 
     @property
     def _rows(self) -> DataFrame:
-        """Single messages; those of stores that were reduced are read only when they are needed."""
+        """
+        Return the rows of single messages. For stores that were reduced they are read only now.
+        """
         return self._stored() if self._packed is None else unpacked(self._packed)
 
     def _looked_up(self, some: DataFrame) -> DataFrame:
-        """
-        :param some: some of `_rows`, which are kept so that each question about them sees the same
-            ones.
-        """
+        """:param some: some of `_rows`; they are kept, so that every rule sees the same rows."""
         return some if self._packed is not None else frozen(some)
 
     def _ledger(self, uri: str, side: int) -> AuditLedger:
         asked = self._asked
         scope = LedgerScope(asked.topics, asked.brokers, asked.from_ms, asked.to_ms)
         reading = LedgerReading(side, id_column_of(asked.key), asked.window_ms, scope)
-        return read_ledger(self._job.engine, uri, reading)
+        return read_ledger(self._job.engine(), uri, reading)
 
     def _reads_all(self) -> bool:
         """
-        Return whether no message was left out. Then a log that begins at 0 shows that nothing was
-        ever deleted.
+        Return whether the audit leaves out no message. Then a log that begins at 0 shows that
+        nothing was ever deleted.
         """
         asked = self._asked
         return not asked.topics and asked.from_ms is None and self._are_stores()
@@ -176,12 +175,12 @@ class _Audit:
         ]
         torn = tails.tail_findings(self._ends, totals["ends"], self._job.now_ms())
         if torn:
-            findings.append(frame_of(self._job.engine, torn))
+            findings.append(frame_of(self._job.engine(), torn))
         if totals["bad"]:
             findings.append(queues.crc_findings(self._looked_up(self._rows.where("not crcOk"))))
         if totals["halves"]:
             rows = self._looked_up(self._rows.where(halves.concerned()))
-            marks = op_marks(self._job.engine, self._asked)
+            marks = op_marks(self._job.engine(), self._asked)
             findings.append(halves.open_findings(rows, marks, edges.newest_ms))
             if self._produced is not None:
                 told = unpacked(self._produced.rows)
@@ -244,8 +243,8 @@ class _Audit:
 
     def _inside_time(self, findings: DataFrame) -> DataFrame:
         """
-        Keep the findings of the wanted time. Rows around it were read only to compare messages at
-        its edges.
+        Return the findings of the wanted time. Rows before and after it were read only to compare
+        messages at its edges.
         """
         asked, at = self._asked, F.unix_millis("observedAt")
         if asked.from_ms is not None:
@@ -292,7 +291,7 @@ class _Audit:
         return findings, places
 
     def _delayed(self) -> DataFrame:
-        delayed = persist_on_disk(delayed_rows(self._job.engine, self._asked))
+        delayed = persist_on_disk(delayed_rows(self._job.engine(), self._asked))
         ids = F.broadcast(delayed.select("id").distinct())
         rows = self._looked_up(self._rows.join(ids, "id", "left_semi"))
         return persist_on_disk(delays.with_copies(delayed, rows))

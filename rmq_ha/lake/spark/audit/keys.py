@@ -18,13 +18,13 @@ _PLACE = ("id", "queueId", "queueOffset", "commitLogOffset")
 @dataclass(frozen=True)
 class Edges:
     """
-    The limits of what was read. Messages beyond them are no fault.
+    The limits of the messages that were read. A message outside of them is not missed.
 
     :ivar oldest_ms: when the oldest stored message was stored.
     :ivar newest_ms: when the newest stored message was stored.
     :ivar grace_ms: how long a message may take from its producer into the log, and how far clocks
         of producers and brokers may differ.
-    :ivar whole: nothing was ever deleted, so there is nothing before the oldest message.
+    :ivar whole: whether nothing was ever deleted, so that no message is older than the oldest one.
     """
 
     oldest_ms: int

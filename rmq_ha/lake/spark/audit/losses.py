@@ -1,6 +1,4 @@
-"""
-Makes one finding of one loss, which is seen twice: by the message's id, and as a gap in its queue.
-"""
+"""Reports a lost message once, although two rules find it: by its id, and as a gap in its queue."""
 
 from functools import reduce
 

@@ -1,8 +1,8 @@
 """
-Rows that only Python reads.
+Packs rows that only Python reads.
 
-Spark carries many of them as one value (`rmq_ha.lake.scan.ledger_rows`) in a column `data`, so that
-it spends no time on each row.
+Spark carries many rows as one value (`rmq_ha.lake.scan.ledger_rows`) in a column `data`, so that it
+spends no time on each row.
 """
 
 from collections.abc import Iterator

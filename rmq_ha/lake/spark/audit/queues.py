@@ -1,5 +1,6 @@
 """
-Checks each queue by itself: no offset is missing or used twice, and the log has the queue's order.
+Checks each queue by itself: no offset may be missing or used twice, and the log must have the order
+of the queue.
 """
 
 from collections.abc import Collection

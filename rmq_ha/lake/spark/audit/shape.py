@@ -107,12 +107,12 @@ def earlier(*by: str, order: str) -> WindowSpec:
 
 
 def frozen(frame: DataFrame) -> DataFrame:
-    """Write the present rows to disk, so that every later question sees the same ones."""
+    """Write the present rows to disk, so that every later query sees the same ones."""
     return frame.freeze()
 
 
 def gathered(frame: DataFrame, count: int) -> DataFrame:
-    """Put few rows into one part, so that no question about them needs a shuffle."""
+    """Put few rows into one part, so that no query of them needs a shuffle."""
     return frame.coalesce(1) if count <= _FEW else frame
 
 

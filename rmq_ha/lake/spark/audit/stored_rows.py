@@ -69,8 +69,9 @@ class AuditRequest:
     @property
     def stored_ms(self) -> tuple[int | None, int | None]:
         """
-        The time to be read, which is longer by the grace at both ends: a message sent at an edge
-        may be stored beyond it. None: no edge.
+        The time whose messages are read. It is longer than the audited time by the grace at both
+        ends, because a message that was sent at an edge may be stored beyond the edge. None: no
+        edge.
         """
         low, high, grace = self.from_ms, self.to_ms, self.grace_ms
         return (None if low is None else low - grace, None if high is None else high + grace)
@@ -99,7 +100,7 @@ def queues_of_stores(places: Sequence[Place]) -> Iterator[tuple[str, str, int, Q
 
 def source_options(place: Place, topics: Sequence[str]) -> dict[str, str]:
     """
-    Options of the data source for a place.
+    Return the options of the data source for a place.
 
     :raises WrongUsage: messages cannot be read from this place.
     """

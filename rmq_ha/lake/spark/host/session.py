@@ -34,15 +34,16 @@ _SHUFFLE = "spark.sql.shuffle.partitions"
 
 class StartingSession:
     """
-    A session that is being started; `get` waits for it, and `close` gives it up if `get` was not
-    called.
+    A session that is being started. `get` waits for it, and `close` stops the start if `get` was
+    not called.
 
     Java starts meanwhile, in a process of its own.
 
     :param log_level: lowest level of Spark's log that is shown: `off`, `error`, `warn`.
-    :param rows_in_java: Spark's own code reads single rows, so Java's second compiler pays.
+    :param rows_in_java: whether Spark's own code reads single rows, so that Java's second compiler
+        is worth its time.
     :raises rmq_ha.lake.spark.host.java.NoJava: no usable Java was found.
-    :raises rmq_ha.lake.spark.host.masters.NoMaster: the master does not answer.
+    :raises rmq_ha.lake.spark.host.masters.NoSparkMaster: the master does not answer.
     """
 
     def __init__(
@@ -103,7 +104,8 @@ class StartingSession:
         """
         Release the session; one that existed before stays.
 
-        A local session ends with this process, in the background; a cluster is told.
+        A local session ends with this process, in the background; a session on a cluster is stopped
+        here.
 
         :param interrupted: do not wait for the cluster; Java tells it when it notices that this
             process is gone.

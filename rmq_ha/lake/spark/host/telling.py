@@ -1,6 +1,6 @@
 """
-Shortens the errors of workers that Spark passes on: of rmq-ha's errors only the sentence, without a
-traceback.
+Shortens errors of workers that Spark passes on: an error of rmq-ha arrives as its sentence, without
+a traceback.
 """
 
 import os

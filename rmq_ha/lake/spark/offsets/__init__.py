@@ -1,1 +1,4 @@
-"""The job `verify-offsets`: can I fail over now, and what would be repeated, skipped or lost?"""
+"""
+The job `verify-offsets`: decides whether a broker can fail over now, and what would be repeated,
+skipped or lost.
+"""

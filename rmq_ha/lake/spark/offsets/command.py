@@ -1,4 +1,4 @@
-"""The command `verify-offsets`."""
+"""Reads the options of `verify-offsets`, and runs the job."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +45,8 @@ def verify_offsets(
     **given: Any,
 ) -> None:
     """
-    Can I fail over now, and what would be repeated, skipped or lost?
+    Decide whether a broker can fail over now, and which messages would be repeated, skipped or
+    lost.
 
     Compares topics, groups, consumer offsets, delay offsets, queues and logs of a master and its
     slaves, over the wire or in their stores. One pair: --master and --slave (`rmqha-admin
@@ -92,7 +93,7 @@ def _verify_one_pair(
     )
     if record and past is not None:
         append_pairings(pairings, past)
-    result = verify(job.get_engine, pairings, limits.limits, past)
+    result = verify(job.engine, pairings, limits.limits, past)
     if limits.repair is not None:
         save(pairings, limits.repair, limits.limits.max_lag)
         job.note(f"a repair plan is in {limits.repair}; nothing was done")
@@ -107,7 +108,7 @@ def _verify_many_pairs(
     places = [[job.place(text) for text in pair] for pair in pairs]
     pair_work = PairWork(job.client, limits.patience, limits.limits, past if record else None)
     with job.progress(f"looking at {len(places)} pairs"):
-        return verify(job.engine, places, pair_work, past)
+        return verify(job.engine(), places, pair_work, past)
 
 
 def _directory(history: str | None) -> str | None:

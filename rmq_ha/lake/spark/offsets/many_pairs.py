@@ -1,6 +1,6 @@
 """
-Judges many pairs by Spark, as `rmqha-admin verify-offsets` judges one: a task looks at several
-pairs, one after the other.
+Judges many pairs on Spark, each as `rmqha-admin verify-offsets` judges one. A task judges several
+pairs.
 """
 
 from collections import Counter
@@ -29,9 +29,7 @@ from rmq_ha.ops.offsets.snapshot_history import append_pairings
 from rmq_ha.ops.offsets.verdict import Limits, answer, best_of
 
 _AT_ONCE = 8
-"""
-How many pairs a task looks at at the same time, because it mostly waits for slaves to catch up.
-"""
+"""How many pairs a task judges at the same time; it mostly waits for slaves to catch up."""
 _SHOWN = 300
 PAIRS = pa.schema(
     [
@@ -97,7 +95,7 @@ def verify(
     history_directory: str | None = None,
 ) -> JobResult:
     """
-    Judge every pair, and all of them.
+    Judge every pair, and all pairs together.
 
     :param pairs: places that executors can see; the master's first.
     """

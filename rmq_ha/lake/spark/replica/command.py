@@ -1,4 +1,4 @@
-"""The command `verify-replica`."""
+"""Reads the options of `verify-replica`, and runs the job."""
 
 import re
 
@@ -80,11 +80,11 @@ def verify_replica(
     slave_commit_log: str | None,
 ) -> None:
     """
-    Do two stores hold the same, to the byte?
+    Decide whether two stores hold the same bytes.
 
     Compares the commit logs of a master and a slave up to the offset that both have, and each
-    store's queues and index with its own log; of one store only that. Brokers may run meanwhile.
-    Nothing is changed.
+    store's queues and index with its own log; with one store it compares only the latter. Brokers
+    may run meanwhile. The job changes nothing.
     """
 
     def body(job: Job) -> JobResult:
@@ -107,7 +107,7 @@ def verify_replica(
 
 
 def _store(job: Job, text: str) -> str:
-    """:raises WrongUsage: the text is no store; a broker does not hand out its files."""
+    """:raises WrongUsage: the text names no store; a broker does not hand out its files."""
     place = job.place(text)
     if not isinstance(place, StorePlace):
         raise WrongUsage(

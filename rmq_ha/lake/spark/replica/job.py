@@ -39,7 +39,7 @@ def verify(job: "Job", settings: Settings) -> JobResult:
 def _on_executors(job: "Job") -> Run:
     def run_tasks(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
         with job.progress(label):
-            rows = job.engine.spread(tasks, _work(work, is_apart), _ANSWERS).collect()
+            rows = job.engine().spread(tasks, _work(work, is_apart), _ANSWERS).collect()
         return {row.number: msgpack.decode(row.answer, type=TaskResult) for row in rows}
 
     return run_tasks

@@ -54,7 +54,7 @@ class Boundary:
         """
         Check that every queue has a number, and every number a queue, as in Spark's Kafka source.
 
-        :raises WrongUsage: a queue or a number is left over.
+        :raises WrongUsage: a queue has no number, or a number has no queue.
         """
         here = list(queues)
         brokers: dict[tuple[str, int], set[str]] = {}

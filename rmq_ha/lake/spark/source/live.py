@@ -103,7 +103,7 @@ class LiveQueues:
 
     def ends(self, queue: QueueId) -> Ends:
         """
-        Return the ends of a queue, and whether a master told them.
+        Return the beginning and end of a queue, and whether a master answered.
 
         :raises BrokerAway: no broker of the queue answers.
         :raises CannotDecide: a broker refused.
@@ -116,8 +116,8 @@ class LiveQueues:
 
     def all_ends(self, queues: Iterable[QueueId]) -> dict[QueueId, Ends]:
         """
-        Return the ends of many queues with few requests; queues of brokers that do not answer are
-        left out.
+        Return beginnings and ends of many queues with few requests; queues of brokers that do not
+        answer are left out.
 
         :raises CannotDecide: a broker refused.
         """
@@ -166,8 +166,9 @@ class LiveQueues:
 
     def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
         """
-        Return offsets like `Queues.group_offsets`. The tables that brokers keep are asked for,
-        because other answers may be guessed.
+        Return offsets like `Queues.group_offsets`. They are read from the brokers' tables of
+        offsets, because a broker answers the request for a single offset with a guess if it has
+        none.
         """
         offsets: dict[QueueId, int] = {}
         broker = attrgetter("broker")
@@ -205,7 +206,7 @@ class LiveQueues:
         self._patiently(keep, f"{queue}: offset {offset} of the group {group} cannot be kept")
 
     def _look(self, topics: Subscription) -> tuple[list[QueueId], list[str]]:
-        """Return the queues, and the topics that were named but exist nowhere."""
+        """Return the wanted queues, and the topics that the options name but no broker has."""
         named = topics.named
         known: list[QueueId] = []
         missing: list[str] = []

@@ -1,9 +1,9 @@
 """
 Reads a range of one queue from any broker that has it: all of its messages, or an error.
 
-A short answer has three reasons, each with another remedy: messages were deleted since the read was
-planned, the master came back with a shorter log, or a slave that stands in for its master is
-behind. In the last case no message is lost, so it is an error even where data loss is allowed.
+An answer that lacks messages has one of three reasons: the broker has deleted messages since the
+read was planned, the master came back with a shorter log, or a slave that answers for its master is
+behind. In the last case no message is lost, so the read fails even if `failOnDataLoss` is false.
 
 Spec: remoting.md, section 7.4; store.md, section 2.
 """
@@ -37,7 +37,7 @@ class ReadOptions(NamedTuple):
     The settings of a read.
 
     :ivar batch_rows: about how many rows an Arrow batch has.
-    :ivar fail_on_data_loss: missing messages are an error; otherwise they are skipped.
+    :ivar fail_on_data_loss: whether missing messages are an error; otherwise they are skipped.
     :ivar tags: only messages with one of these, which brokers select; None: all.
     :ivar patience: how many ms to wait before each retry; its length is the number of retries.
     """
@@ -155,7 +155,8 @@ class Reading:
         self, piece: "Piece", start: int, stop: int, status: PullStatus
     ) -> tuple[int, int] | None:
         """
-        Return the first offsets in [start, stop) that the answer lacks; None: it has all.
+        Return the first range of offsets in [start, stop) that the answer lacks; None: it lacks
+        none.
 
         Brokers silently skip records whose file they are just deleting.
         """
@@ -184,8 +185,8 @@ class Reading:
 
     def _may_wait(self, times: int, pulled: PulledRecords) -> bool:
         """
-        Wait before a retry, if another broker may have more messages, like a master that returns;
-        return whether to retry.
+        Return whether to retry, after a wait. A retry is worth it if another broker may have more
+        messages, such as a master that returns.
         """
         self._source.choice.forget(self._queue)
         if pulled.broker_id == MASTER_ID or times >= len(self._how.patience):
@@ -260,9 +261,9 @@ class Piece(NamedTuple):
 
     def check_order(self) -> None:
         """
-        Check that each message is there once, and in order.
+        Check that the answer has each message once, and in order.
 
-        :raises ValueError: a message is there twice, or in another place.
+        :raises ValueError: the answer has a message twice, or in the wrong place.
         """
         for before, after in pairwise(self.queue_offsets):
             if after <= before:

@@ -1,4 +1,4 @@
-"""Finds topics and their brokers: as name servers know them, or as one broker describes itself."""
+"""Finds topics and their brokers, by asking name servers or one broker."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -51,7 +51,10 @@ def bounds_of(client: BlockingClient, queue: QueueId, address: str) -> tuple[int
 
 
 class NameServerRoutes:
-    """Routes of the client's name servers; while none answers, the last known ones."""
+    """
+    The routes that the client's name servers know. While no name server answers, the last known
+    routes are used.
+    """
 
     def __init__(self) -> None:
         self._last: list[str] | None = None
@@ -121,4 +124,7 @@ class OneBroker:
 
 
 Routes = NameServerRoutes | OneBroker
-"""Both kinds raise `MQClientError` or `RemotingError` if no server answers."""
+"""
+The routes of a cluster, or of one broker. Both raise `MQClientError` or `RemotingError` if no
+server answers.
+"""

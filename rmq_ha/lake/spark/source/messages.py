@@ -1,4 +1,4 @@
-"""Reads messages in partitions: what is planned, and the rows of each. It needs no Spark."""
+"""Plans the partitions of a read of messages, and reads their rows. This module needs no Spark."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,8 +20,8 @@ from rmq_ha.lake.spark.source.reading import QueueRange, Queues
 
 FEW = 4
 """
-If a read wants at most one message in so many, it goes through the queues; otherwise whole files
-are read.
+A read that wants at most one message in this many reads single messages by the queues; any other
+read reads whole files.
 """
 LEAST = 4096
 """Least bytes of a file for one partition, however many partitions are asked for."""

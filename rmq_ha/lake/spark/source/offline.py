@@ -42,8 +42,8 @@ Spans = Mapping[tuple[str, int], tuple[int, int]]
 
 class OfflineQueues:
     """
-    The queues of a store's directory (`Queues`). Each call of `queues()` looks at the store anew;
-    the bounds are those of that look.
+    The queues of a store's directory (`Queues`). Each call of `queues()` opens the store again; the
+    bounds stay as they were at that time.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -56,7 +56,7 @@ class OfflineQueues:
     @property
     def store(self) -> StoreDirectory:
         """
-        The store at the last look.
+        The store as it was when it was last opened.
 
         :raises CannotDecide: there is no store.
         """
@@ -91,8 +91,8 @@ class OfflineQueues:
 
     def reach_the_end(self) -> bool:
         """
-        Return whether the log's last message is in its queue: after a crash, queues may end before
-        the log.
+        Return whether the log's last message is in its consume queue: after a crash the queues may
+        end before the log.
         """
         store = self.store
         row, end = store.log_files(), store.max_offset()
@@ -294,5 +294,5 @@ def store_of(options: SourceOptions) -> StoreDirectory:
 
 
 def first_unit(queue: Queue) -> int:
-    """Return the first offset that the files of a queue reach back to."""
+    """Return the first offset in the files of a queue."""
     return queue.row[0].base // UNIT_SIZE if queue.row else 0

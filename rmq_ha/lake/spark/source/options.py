@@ -55,7 +55,7 @@ ACCOUNT = ("accessKey", "secretKey", "securityToken", "useTLS")
 
 class OfStores(Struct, frozen=True, kw_only=True, rename="camel"):
     """
-    Options of how files are read.
+    The options for reading the files of a store.
 
     :ivar split_size: bytes of a file that one partition reads.
     :ivar slots: slots of an index file, if not RocketMQ's default; `entries` likewise.
@@ -70,10 +70,10 @@ class OfStores(Struct, frozen=True, kw_only=True, rename="camel"):
 
 class OfMessages(OfStores, frozen=True, kw_only=True, rename="camel"):
     """
-    Options of how messages are read.
+    The options for reading messages.
 
     :ivar columns: one of `FORMS`.
-    :ivar strategy: what to do with a queue that has no message at or after the starting time.
+    :ivar strategy: what a read does with a queue that has no message at or after the starting time.
     :ivar max_records: most messages of one partition.
     """
 
@@ -88,7 +88,7 @@ class OfMessages(OfStores, frozen=True, kw_only=True, rename="camel"):
 
 class OfStreams(OfMessages, frozen=True, kw_only=True, rename="camel"):
     """
-    Options that have no effect on a batch.
+    The options of streams, which have no effect on a batch.
 
     :ivar max_offsets: most messages of one batch of a stream; see also `min_offsets` and
         `max_bytes`.
@@ -103,7 +103,7 @@ class OfStreams(OfMessages, frozen=True, kw_only=True, rename="camel"):
 
 class OfClusters(OfStreams, frozen=True, kw_only=True, rename="camel"):
     """
-    Options of how brokers are asked.
+    The options for reading from running brokers.
 
     :ivar group: group in whose name messages are pulled; empty: none.
     :ivar commit_offsets: group for which brokers keep a stream's progress; empty: none.

@@ -14,7 +14,10 @@ from rmq_ha.lake.spark.source.options import SourceOptions
 from rmq_ha.lake.spark.source.reading import Ends, QueueId, QueueRange, Queues
 
 ALONE = 64
-"""Up to so many queues have a partition each; if there are more, small ones share one."""
+"""
+If there are at most this many queues, each has its own partition; if there are more, small queues
+share one.
+"""
 SMALL = 10_000
 """Most messages in a shared partition."""
 _TIMES = (BoundaryKind.TIME, BoundaryKind.TIMES)
@@ -39,7 +42,7 @@ class Planner:
 
     def ranges(self) -> list[QueueRange]:
         """
-        Return what a batch reads: one range for each queue that has messages.
+        Return the ranges that a batch reads, one for each queue that has messages.
 
         :raises WrongUsage: offsets were given for some queues only, or contradict each other.
         :raises CannotDecide: with `failOnDataLoss`: messages that were asked for do not exist.

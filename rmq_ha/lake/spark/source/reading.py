@@ -47,7 +47,7 @@ class QueueRange(NamedTuple):
 
 
 def first_names(names: Iterable[Any]) -> str:
-    """Return the first names, and how many more there are."""
+    """Return a text with the first names, and with the number of further ones."""
     shown = sorted(names)
     return ", ".join(map(str, shown[:3])) + (f" and {len(shown) - 3} more" if shown[3:] else "")
 
@@ -56,7 +56,8 @@ class Ends(NamedTuple):
     """
     Where a queue begins and ends.
 
-    :ivar is_sure: a master told the end; a slave's end may be before the queue's real end.
+    :ivar is_sure: whether a master answered; the end that a slave knows may be before the real end
+        of the queue.
     """
 
     min_offset: int

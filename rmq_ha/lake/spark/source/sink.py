@@ -1,5 +1,5 @@
 """
-`df.write.format("rocketmq")` and `df.writeStream...`: sends rows as messages, at least once.
+Sends rows as messages, at least once, for `df.write.format("rocketmq")` and `df.writeStream...`.
 
 A message that was sent cannot be revoked. So the messages of a failed task stay, and its retry
 sends them again. Every message has a property `SPARK_ROW_ID` that names its row and query. A

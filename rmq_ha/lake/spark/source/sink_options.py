@@ -57,12 +57,12 @@ OTHER_NAMES = {"value": "body", "key": "keys", "partition": "queueId", "headers"
 
 class Plain(Struct, frozen=True, kw_only=True, rename="camel"):
     """
-    Options of a write that are numbers and words.
+    The options of a write, without topic and servers.
 
     :ivar batch_rows: most messages of one request.
     :ivar batch_bytes: about the most bytes of their bodies.
-    :ivar spread: `key`: rows with the same keys go to the same queue; `turns`: to any queue that
-        works.
+    :ivar spread: `key`: rows with the same keys go to the same queue; `turns`: rows go to the
+        queues in turn, except to queues whose broker fails.
     :ivar rows_per_second: most rows a second of each task; None: no limit.
     :ivar require_send_ok: a message that is stored, but not flushed or replicated in time, counts
         as not sent.

@@ -11,8 +11,8 @@ from rmq_ha.lake.spark.source.sink_options import OTHER_NAMES, SINK_COLUMNS
 
 ROW_ID = "SPARK_ROW_ID"
 """
-Property of every message: it stays the same when a row is sent again, and differs from that of
-other rows.
+Name of a property of every message. Its value stays the same when a row is sent again, and differs
+from row to row.
 """
 _OF_BROKERS = {
     names.TAGS, names.KEYS, names.WAIT, names.DELAY, names.RETRY_TOPIC, names.REAL_TOPIC,
@@ -70,7 +70,7 @@ def messages_of(
     :param topic: topic of all rows; empty: that of the column.
     :param subscribed: topic of rows that have none.
     :param first_row: how many rows of the task came before.
-    :raises BadRow: body or topic is null, or a number is one that brokers do not allow.
+    :raises BadRow: body or topic is null, or brokers do not allow one of the numbers.
     """
     columns: dict[str, list[Any]] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):

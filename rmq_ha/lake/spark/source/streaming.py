@@ -1,5 +1,6 @@
 """
-`spark.readStream.format("rocketmq")`: micro-batches of queues, of a cluster or of a store.
+Reads the queues of a cluster or of a store in micro-batches, for
+`spark.readStream.format("rocketmq")`.
 
 Spark keeps the progress, in its checkpoint; only the offsets are remembered. The two ends of a
 batch determine its messages, so that a batch which is repeated after a crash has the same messages.
@@ -10,9 +11,10 @@ Two cases need care for that:
 - A queue that appears later begins at its first message. It enters a batch with that offset as its
   end, and is read from the next batch on.
 
-Until 4.1 Spark does not say where the query stands when it asks where the next batch ends. Then the
-reader remembers its last answer. After a restart it has none: it needs all brokers for the first
-one, and a queue that Spark's checkpoint does not have begins at its first message.
+Up to version 4.1 Spark does not pass the offsets that the query has read when it asks for the end
+of the next batch. So the reader remembers the end that it returned last. After a restart it
+remembers none: all brokers have to answer before it returns the first end, and a queue that is not
+in Spark's checkpoint begins at its first message.
 """
 
 from collections.abc import Iterator, Mapping
@@ -129,7 +131,8 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """
-        Return the limit for Spark, which knows one at a time; the others are read from the options.
+        Return one limit, because Spark accepts only one; `latestOffset` reads the others from the
+        options.
         """
         options = self._options
         if options.max_offsets is not None:
@@ -148,7 +151,8 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
         """
-        Return where the next batch ends; `start` if there is nothing to do.
+        Return the offsets at which the next batch ends; they equal `start` if there are no new
+        messages.
 
         :param start: where it begins; None: Spark is older than 4.2 and does not say it.
         :raises CannotDecide: with failOnDataLoss: messages that were not read yet are gone.
@@ -177,7 +181,9 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         return to_json(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return where the queues ended at the last look, for Spark's progress reports."""
+        """
+        Return where the queues ended when `latestOffset` last asked, for Spark's progress reports.
+        """
         return to_json(self._reported) if self._reported else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangesPartition]:
@@ -228,7 +234,8 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
 
     def _first_ends(self, bounds: Mapping[QueueId, Ends]) -> Offsets:
         """
-        Return the ends of all queues, for a Spark that does not say where the query stands.
+        Return the ends of all queues, for a Spark that does not pass the offsets that the query has
+        read.
 
         :raises CannotDecide: a broker does not answer. Its queues would later look like new ones,
             and their messages would come again.
@@ -362,7 +369,8 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
 
 def current(queues: Queues) -> Queues:
     """
-    Return the queues in their present state: a store otherwise stays as it was at its first look.
+    Return the queues in their present state: a store otherwise stays as it was when it was first
+    opened.
     """
     return queues if isinstance(queues, LiveQueues) else copy(queues)
 

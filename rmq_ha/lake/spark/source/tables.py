@@ -1,4 +1,4 @@
-"""Tables of a broker as data sources: from its files, or from the broker itself."""
+"""Reads the tables of a broker as rows, from the files of its store or over the wire."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -90,7 +90,7 @@ class StoreTables:
                 yield from self._units(span, schema)
 
     def _ranges(self) -> Iterator[QueueRange]:
-        """Yield the bounds of the queues that have, or had, a message."""
+        """Yield the range of each queue that has, or had, a message."""
         queues = OfflineQueues(self._options)
         for queue in queues.queues(self._options.subscription):
             first, end = queues.bounds(queue)

@@ -14,7 +14,7 @@ from rmq_ha.lake.scan.fleet.judging import (
     JudgingLimits,
     judge,
     matching,
-    seen_twice,
+    scanned_twice,
 )
 from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.ops.offsets.findings import Finding, Outcome
@@ -220,7 +220,7 @@ def test_one_store_under_two_names_is_an_error(
     told = judged(*sides)
     assert codes(told) == ["SAME_STORE"] * 2 * is_one
     assert told.is_safe is not is_one
-    twice = seen_twice(sides)
+    twice = scanned_twice(sides)
     assert twice == {one.directory for one in sides} if is_one else not twice
     other = judge(sides[:1], Limits(), JudgingLimits(0, alone=frozenset("b")), NOW, twice)
     assert codes(other) == ["SAME_STORE"] * is_one + ["ALONE"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.lake.scan.fleet.judging import _fetched
+from rmq_ha.lake.scan.fleet.judging import _compare_in_stores
 from rmq_ha.ops.offsets.findings import Finding
 from tests.unit.lake.scan.parts_kit import log_of, store_at
 
@@ -26,7 +26,7 @@ def fetched(
 ) -> tuple[list[tuple[str, int]], str, bool]:
     """:param low: bytes, as `high`."""
     names = store_of(folder / "m", ROWS), store_of(folder / "s", slave)
-    found, why, is_shifted = _fetched(names, (low, high), was_shifted)
+    found, why, is_shifted = _compare_in_stores(names, (low, high), was_shifted)
     assert {one.broker for one in found} <= {names[1]}
     return [said(one) for one in found], why, is_shifted
 
@@ -89,7 +89,7 @@ def test_a_store_that_is_not_seen_from_here_is_named(
 ) -> None:
     names = [store_of(tmp_path / name, ROWS) for name in "ms"]
     (tmp_path / gone / "commitlog").rename(tmp_path / "elsewhere")
-    found, why, is_shifted = _fetched(names, (0, SIZE), was_shifted)
+    found, why, is_shifted = _compare_in_stores(names, (0, SIZE), was_shifted)
     assert (found, is_shifted) == ([], was_shifted)
     assert why.startswith(f"the store {tmp_path / gone} is not seen from here (")
 
@@ -99,6 +99,6 @@ def test_a_window_that_no_file_holds_any_more_could_not_be_read(
     tmp_path: Path, was_shifted: bool
 ) -> None:
     names = [store_of(tmp_path / name, ROWS) for name in "ms"]
-    found, why, is_shifted = _fetched(names, (1 << 20, (1 << 20) + SIZE), was_shifted)
+    found, why, is_shifted = _compare_in_stores(names, (1 << 20, (1 << 20) + SIZE), was_shifted)
     assert (found, is_shifted) == ([], was_shifted)
     assert why.startswith("it could not be read (")

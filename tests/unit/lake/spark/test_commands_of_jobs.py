@@ -41,7 +41,7 @@ class Job:
     """What a command asks of a job, at a time that stands still."""
 
     client = ClientConfig(use_tls=True)
-    spark = engine = "engine"
+    spark = "engine"
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -52,8 +52,8 @@ class Job:
     def place(self, text: str) -> Any:
         return parse_place(text)
 
-    def get_engine(self) -> Any:
-        return self.engine
+    def engine(self) -> Any:
+        return "engine"
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -282,7 +282,7 @@ def test_what_is_seen_of_a_pair_is_added_to_its_history_where_that_is_asked_for(
             if is_added
             else []
         ),
-        ("job.verify", job.get_engine, "<opening.look_at_pair>", LIMITS.limits, past),
+        ("job.verify", job.engine, "<opening.look_at_pair>", LIMITS.limits, past),
     ]
     assert job.notes == []
 
