@@ -1,9 +1,9 @@
 """
-What is shown, held against what was agreed to once (`agreed/NAME.json`).
+Compares what users see (columns, metrics, help texts) with the sheets in `agreed/NAME.json`.
 
-A test that fails here writes what is shown now when it is run with `RMQ_HA_SHEETS=1`; read what
-changed (`git diff tests/kits/agreed`) before you keep it. A file is sorted and has one value a
-line, so that a new row, key or rule is one more line in the middle of it.
+Run a test that fails here with `RMQ_HA_SHEETS=1`, and it writes its sheet anew. Read the change
+(`git diff tests/kits/agreed`) before you keep it. A sheet is sorted and has one value a line, so
+that a new row, key or rule is one more line in the middle of it.
 """
 
 import json
@@ -16,17 +16,20 @@ DATA = Path(__file__).parent / "agreed"
 _NOT_OURS = re.compile(
     r"python|twisted|version|process_|build_info|reactor|uptime|_created|_seconds_(sum|bucket)"
 )
-"""What is of this machine, of this release, or of how long a simulated packet takes."""
+"""
+Names of values that depend on the machine, the release, or the time that a simulated packet takes.
+Sheets leave them out.
+"""
 _COARSE_MS = 10_000
 _AGE = re.compile(r"(?<=_seconds)(\{.*\}) (\d+\.\d+)$")
-"""A sample that is a time: the simulated packets before it take another fraction of a second."""
+"""A sample that is an age in seconds. It depends on the time that simulated packets took before."""
 
 
 def must_be_agreed(name: str, found: Any) -> None:
     """
-    It is as it was agreed to, but for what is not ours to agree to.
+    Fail unless the value equals its sheet. Values that `is_ours` refuses are left out.
 
-    :param found: what JSON can hold.
+    :param found: a value that JSON can hold.
     """
     path, shown = DATA / f"{name}.json", _agreed(found)
     if os.environ.get("RMQ_HA_SHEETS"):
@@ -53,5 +56,5 @@ def _agreed(value: Any, key: str = "") -> Any:
 
 
 def is_ours(text: str) -> bool:
-    """A key, or a line of a scrape, that is agreed to."""
+    """Return whether sheets keep this key, or this line of a scrape."""
     return _NOT_OURS.search(text) is None

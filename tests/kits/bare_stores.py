@@ -90,14 +90,17 @@ class BareStore:
         return placed
 
     def consumed(self, group: str = "CG", *, behind: int = 0) -> None:
-        """Let a group have consumed all messages of ordinary topics, but the last ones."""
+        """
+        Set the offsets of a group as if it had consumed all messages of ordinary topics, except the
+        last `behind` of each queue.
+        """
         for (topic, queue_id), end in self._ends.items():
             if topic != SCHEDULE:
                 row = self.offsets.setdefault(f"{topic}@{group}", {})
                 row[queue_id] = max(0, end - behind)
 
     def save(self, root: Path) -> Path:
-        """Write all files."""
+        """Write the log, queues, index and tables below a directory, and return it."""
         (root / "commitlog").mkdir(parents=True)
         for base in range(0, max(1, len(self._log)), self.log_size):
             data = bytes(self._log[base : base + self.log_size]).ljust(self.log_size, b"\0")
@@ -211,7 +214,7 @@ def record(message: Message, queue_offset: int, at: int) -> bytes:
 
 
 def java_hash(text: str) -> int:
-    """Return Java's `String.hashCode`."""
+    """Return the hash that `String.hashCode` of Java returns for a text."""
     code = 0
     for char in text:
         code = (31 * code + ord(char)) & 0xFFFFFFFF
@@ -219,7 +222,10 @@ def java_hash(text: str) -> int:
 
 
 def tags_code(message: Message) -> int:
-    """Return the last number of a queue's entry: the hash of the tags, or when it is due."""
+    """
+    Return the last number of a queue entry: the hash of the tags, or the time at which a delayed
+    message is due.
+    """
     if message.topic == SCHEDULE and message.level:
         return START_MS + message.stored + 1000 * LEVELS[message.level - 1]
     return java_hash(message.tags) if message.tags else 0

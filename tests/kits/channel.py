@@ -12,9 +12,9 @@ from rmq_ha.base.wire.command import RemotingCommand
 
 class FakeChannel:
     """
-    `sent` has commands and raw frames, in order.
+    A channel that keeps the commands and raw frames that were sent in `sent`, in order.
 
-    :ivar holding: of each request that takes several turns, the Deferred that fires at its end.
+    :ivar holding: for each request that takes several turns the Deferred that fires at its end.
     """
 
     is_full = False

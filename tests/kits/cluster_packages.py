@@ -1,4 +1,4 @@
-"""The packages that the Python of a cluster has, and no others."""
+"""Gives a Python exactly the packages that the Python of a cluster has."""
 
 import sysconfig
 from pathlib import Path

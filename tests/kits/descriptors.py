@@ -1,4 +1,4 @@
-"""What this process has open."""
+"""Lists the open file descriptors of this process."""
 
 import gc
 import os
@@ -6,16 +6,16 @@ import os
 
 def open_descriptors() -> list[str]:
     """
-    Their numbers.
+    Return the numbers of the open descriptors.
 
-    What earlier tests left is collected first: else it is closed at some moment in between, and
-    there are fewer than before.
+    Garbage of earlier tests is collected first. Otherwise it may be closed between two calls, and
+    the second call returns fewer numbers.
     """
     gc.collect()
     return sorted(os.listdir("/proc/self/fd"))
 
 
 def open_files() -> list[str]:
-    """What they lead to: paths, and names of sockets."""
+    """Return the files of the open descriptors: paths, and names of sockets."""
     links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
     return sorted(os.readlink(link) for link in links if os.path.islink(link))

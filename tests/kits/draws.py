@@ -1,4 +1,4 @@
-"""How many examples the dear properties draw."""
+"""Sets how many examples hypothesis draws for slow properties."""
 
 import os
 
@@ -7,8 +7,8 @@ EXPLORES = os.environ.get("RMQ_HA_EXPLORE") == "1"
 
 def draws(many: int) -> int:
     """
-    `many` when new examples are drawn; CI, which draws the same ones in each run, takes a quarter.
+    Return `many`, or in CI a quarter of it, because CI draws the same examples in each run.
 
-    For properties that take a second and more.
+    Use it for properties that take a second or more.
     """
     return many if EXPLORES else many // 4

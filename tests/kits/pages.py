@@ -1,4 +1,4 @@
-"""Pages of the documentation: which there are, and how a reader types what they show."""
+"""Lists the pages of the documentation, and runs their commands as a reader would."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ DOCUMENTS = sorted([*(REPO / "docs").glob("*.md"), *(REPO / "docs" / "reference"
 PAGES = [*sorted(REPO.glob("*.md")), *DOCUMENTS]
 
 COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
-"""A block of commands."""
+"""Matches a block of shell commands of a page."""
 FILE = re.compile(r"^`([\w.-]+)`[^\n]*:\n\n```\w+\n(.*?)^```$", re.M | re.S)
-"""A file that a page shows: its name, and its text."""
+"""Matches a file that a page shows: its name, and its text."""
 
 
 def with_ports(text: str, ports: Mapping[str, int]) -> str:
-    """The text of a page with other port numbers: those that are free on this machine."""
+    """
+    Return the text of a page with its port numbers replaced by ports that are free on this machine.
+    """
     return re.sub(r"\b\d{4,5}\b", lambda port: str(ports.get(port[0], port[0])), text)
 
 

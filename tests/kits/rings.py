@@ -1,5 +1,5 @@
 """
-Which tests a run takes: those of the rings that it wants.
+Selects the tests of a run by rings.
 
 `rings` in `pyproject.toml` lists the outer rings: a name, then its folders and files.
 `@pytest.mark.NAME` moves one slow test of another file there. All other tests are the inner ring.
@@ -26,7 +26,7 @@ COMMANDS = {
 
 class Rings:
     """
-    The rings that are declared, and those that this run wants.
+    The rings that `pyproject.toml` declares, and the rings that this run wants.
 
     :param lines: `NAME: PATH PATH ...`; several lines may have the same name.
     :param wanted: names of rings.
@@ -52,11 +52,14 @@ class Rings:
         self._takes_inner = everything or INNER in wanted
 
     def leaves_out_path(self, path: Path) -> bool:
-        """Whether a whole folder or file is of a ring that this run does not want."""
+        """Return whether a whole folder or file belongs to a ring that this run does not want."""
         return self._ring_of.get(path) in self.left_out
 
     def takes(self, item: pytest.Item) -> bool:
-        """Whether this run wants a test: by the ring of its mark, else of its file or folder."""
+        """
+        Return whether this run wants a test, by the ring of its mark, or else of its file or
+        folder.
+        """
         ring = next((name for name in COMMANDS if item.get_closest_marker(name)), None)
         if ring is None:
             above = (item.path, *item.path.parents)
@@ -64,7 +67,7 @@ class Rings:
         return self._takes_inner if ring == INNER else ring not in self.left_out
 
     def header(self) -> Iterator[str]:
-        """Each ring that this run leaves out, with the command that runs it; a line each."""
+        """Yield a line for each ring that this run leaves out, with the command that runs it."""
         if not self._takes_inner:
             yield "this run leaves out the inner ring; `pytest` runs it"
         for name in self.left_out:
@@ -75,7 +78,7 @@ KEY = pytest.StashKey[Rings]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--ring`, and the list in `pyproject.toml`."""
+    """Declare the option `--ring`, and the key `rings` of `pyproject.toml`."""
     parser.addini("rings", "outer rings of tests: NAME: PATH PATH ...", type="linelist")
     parser.addoption(
         "--ring",
@@ -87,7 +90,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settle what this run wants before xdist starts its workers, which are given the same."""
+    """Find the rings of this run before xdist starts its workers, which get the same rings."""
     for name, command in COMMANDS.items():
         config.addinivalue_line("markers", f"{name}: is in an outer ring of tests ({command})")
     if not config.option.ring:
@@ -98,7 +101,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """`-q`, which `pyproject.toml` sets, hides pytest's own header."""
+    """
+    Print the header of this plugin: `-q`, which `pyproject.toml` sets, hides the header of pytest.
+    """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         for line in session.config.stash[KEY].header():
@@ -106,7 +111,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A folder of a ring that this run leaves out is not even imported."""
+    """Ignore the folders of rings that this run leaves out, so that they are not imported."""
     return config.stash[KEY].leaves_out_path(collection_path) or None
 
 

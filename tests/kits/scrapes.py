@@ -1,4 +1,4 @@
-"""What a part of a server adds to a scrape."""
+"""Collects the samples that a part of a server adds to a scrape."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from rmq_ha.ops.app.status.samples import Samples
 
 
 def scraped(tell: Callable[[Samples], object]) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """Labels and values of each metric that it tells, by name."""
+    """Return labels and values of the samples of a part, by the name of the metric."""
     samples = Samples(CATALOGUE, defaultdict(str))
     tell(samples)
     return {

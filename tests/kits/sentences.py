@@ -1,5 +1,5 @@
 """
-How long the sentences of a page are.
+Measures the sentences of a page.
 
     python -m tests.kits.sentences docs/*.md
 
@@ -24,7 +24,7 @@ from markdown_it.token import Token
 AVERAGE_LIMIT = 25
 LENGTH_LIMIT = 40
 _SHORTEST = 3
-"""Fewer words are a label (`**Note.**`) and no sentence."""
+"""The least number of words of a sentence; fewer words are a label, such as `**Note.**`."""
 _CODE = "code"
 _END = re.compile(r"(?<=[.!?])[)\"'\u201d]*\s+")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|vs|cf|No)\.[)\"']*$")
@@ -46,7 +46,7 @@ class Sentence:
 
     @property
     def words(self) -> int:
-        """How many words it has; 0 for a list of code, which is no sentence."""
+        """Return the number of words; 0 for a list of code, which is not a sentence."""
         found = [word for word in self.text.split() if re.search(r"\w", word)]
         return 0 if {word.strip(",;.") for word in found} == {_CODE} else len(found)
 
@@ -56,7 +56,7 @@ class Lengths:
     """
     The figures of one page.
 
-    :ivar count: sentences outside tables; `average` is in words and of these, too.
+    :ivar count: number of sentences outside tables; `average` is the average of their words.
     :ivar longest: words of the longest sentence, cells of tables included.
     :ivar too_long: the sentences of more than `LENGTH_LIMIT` words.
     """
@@ -68,7 +68,7 @@ class Lengths:
 
     @property
     def faults(self) -> list[str]:
-        """Each breach of the rule, as one line of text."""
+        """Return each breach of the rule as one line of text."""
         found = [f"line {s.line}: {s.words} words: {s.text}" for s in self.too_long]
         if self.average > AVERAGE_LIMIT:
             found.append(f"{self.average:.1f} words a sentence, and {AVERAGE_LIMIT} are the limit")
@@ -76,7 +76,7 @@ class Lengths:
 
 
 def sentences(page: str) -> Iterator[Sentence]:
-    """All sentences of a Markdown text, in their order, those of tables included."""
+    """Yield all sentences of a Markdown text in their order, including those in tables."""
     tokens = _PARSER.parse(page)
     for position, token in enumerate(tokens):
         opener = tokens[position - 1].type if position else ""
@@ -87,7 +87,7 @@ def sentences(page: str) -> Iterator[Sentence]:
 
 
 def lengths(page: str) -> Lengths:
-    """The figures of a Markdown text."""
+    """Return the figures of a Markdown text."""
     found = [sentence for sentence in sentences(page) if sentence.words >= _SHORTEST]
     counts = [sentence.words for sentence in found if not sentence.in_table]
     return Lengths(
@@ -99,7 +99,7 @@ def lengths(page: str) -> Lengths:
 
 
 def _plain(inline: Token) -> str:
-    """The words that a reader sees; lines end where those of the file do."""
+    """Return the words that a reader sees; lines end where they end in the file."""
     parts = []
     for child in inline.children or ():
         if child.type == "text":
@@ -126,7 +126,9 @@ def _of_block(text: str, line: int, in_table: bool) -> Iterator[Sentence]:
 
 
 def main(names: list[str]) -> int:
-    """Print the figures and the long sentences of some pages; the exit code is 1 for a fault."""
+    """
+    Print the figures and the long sentences of some pages, and return the exit code, 1 for a fault.
+    """
     found = {name: lengths(Path(name).read_text()) for name in names}
     print(f"{'page':<40} sentences  average  longest  above {LENGTH_LIMIT}")
     for name, page in found.items():

@@ -64,7 +64,9 @@ def _observe(event: LogEvent) -> None:
 
 
 def _texts_of(shown: Iterable[Any]) -> Iterator[str]:
-    """The texts in what a console prints: texts themselves, and the cells of tables."""
+    """
+    Yield the texts in the objects that a console prints: plain texts, and the cells of tables.
+    """
     for item in shown:
         if isinstance(item, Text | str):
             yield str(item)
@@ -97,7 +99,7 @@ def texts_are_looked_at() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """A test of these folders fails if it brought such a text to the log or the terminal."""
+    """Fail a test of these folders if it brought such a text to the log or the terminal."""
     _faults.clear()
     yield
     if item.nodeid.startswith(LOOKED_AT):

@@ -52,7 +52,7 @@ _TEXT_OF_MEMBER = ("enum.IntEnum", "enum.IntFlag", "enum.StrEnum")
 
 def fault(kind: Type, by_repr: bool) -> str | None:
     """
-    Say what the text of a value of this type would look like, if only a programmer can read it.
+    Return what the text of a value of this type would look like, if only a programmer can read it.
 
     :param by_repr: the text is that of `repr`, not that of `str`.
     """
@@ -70,7 +70,10 @@ def fault(kind: Type, by_repr: bool) -> str | None:
 
 
 def _fault_of_class(info: TypeInfo, by_repr: bool) -> str | None:
-    """The first class that writes a text decides, as in Python."""
+    """
+    Return the fault of the first class in the method resolution order that writes a text, as Python
+    does.
+    """
     writers = ("__repr__",) if by_repr else ("__str__", "__format__", "__repr__")
     for base in info.mro:
         if base.fullname in _CONTAINERS:
@@ -162,7 +165,7 @@ def _check(
 
 
 def _is_for_programmers(api: TypeChecker) -> bool:
-    """Whether the text is of a `__repr__`, or of the kit for tests."""
+    """Return whether the text belongs to a `__repr__`, or to the kit for tests."""
     function = api.scope.current_function()
     module = api.tree.fullname
     return getattr(function, "name", "") == "__repr__" or module.startswith(

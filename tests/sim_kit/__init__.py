@@ -1,1 +1,4 @@
-"""The simulator: whole clusters on a simulated clock, from seeds, with faults and a judge."""
+"""
+The simulator: runs whole clusters on a simulated clock, with faults that a seed draws and a judge
+of the promises.
+"""

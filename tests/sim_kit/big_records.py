@@ -1,8 +1,9 @@
 """
-Records for large stores: some thousand of the broker's own encoder, copied and numbered.
+Makes records for large stores: the broker's own encoder makes some thousand records, which are
+copied and numbered.
 
-What differs from one message to the next (numbers, offsets, times, keys, the CRC of the body) is
-put into the copies as whole columns.
+The fields that differ from one message to the next (numbers, offsets, times, keys, the CRC of the
+body) are written into the copies as whole columns.
 
 Spec: store.md, sections 2.1 to 2.4.
 """
@@ -44,11 +45,11 @@ _MONTH_MS = 31 * 86_400_000
 
 class Shape(NamedTuple):
     """
-    What a store is to be like.
+    The properties of a store to be written.
 
     :ivar size: bytes of commit log.
     :ivar body: bytes of a body, on average.
-    :ivar queues: of each topic.
+    :ivar queues: number of queues of each topic.
     :ivar rate: messages a second, in the times that they carry.
     :ivar file_size: `mappedFileSizeCommitLog`.
     :ivar queue_file_size: `mappedFileSizeConsumeQueue`, bytes.
@@ -69,13 +70,16 @@ class Shape(NamedTuple):
 
 
 def topic_names(shape: Shape) -> list[str]:
-    """The topics, all of the same length."""
+    """Return the names of the topics, all of the same length."""
     return [f"big-orders-{number:03d}" for number in range(shape.topics)]
 
 
 @dataclass(slots=True)
 class _Columns:
-    """Where, in each record of the block, the changing parts are, and what they depend on."""
+    """
+    The places of the changing fields in each record of the block, and the values that they depend
+    on.
+    """
 
     queue: Any
     rank: Any
@@ -136,7 +140,7 @@ class Block:
             length=table[2],
         )
         self.order = np.argsort(self.columns.queue, kind="stable")
-        """Records by queue, in log order within each."""
+        """The numbers of the records, sorted by queue, and within a queue in log order."""
 
     def _record(self, random: Random, queue: int, body: bytes) -> tuple[bytes, tuple[int, ...]]:
         topic, queue_id = self.names[queue]
@@ -177,16 +181,16 @@ class Block:
         return record, row
 
     def fitting(self, room: int) -> int:
-        """How many records, from the first one on, fit into so many bytes."""
+        """Return how many records, from the first one on, fit into a number of bytes."""
         return int(np.searchsorted(self.ends, room, side="right"))
 
     def store_times(self, first: int, count: int) -> Any:
-        """Store times of messages by their numbers, ms."""
+        """Return the store times of messages by their numbers, in ms."""
         return self._shape.first_ms + np.arange(first, first + count) * 1000 // self._shape.rate
 
     def numbered(self, first: int, base: int, taken: Any, count: int) -> Any:
         """
-        The bytes of the first `count` records, until the next call.
+        Return the bytes of the first `count` records, which are valid until the next call.
 
         :param first: number of the first message in the store.
         :param base: physical offset of the first record.
@@ -215,7 +219,9 @@ class Block:
 
 
 def _body(random: Random, pool: bytes, length: int) -> bytes:
-    """Text as long as asked; what there is room for of a number comes first."""
+    """
+    Return a body of this length. It begins with the digits of a number, if there is room for them.
+    """
     start = random.randrange(len(pool))
     head = b'{"id":"' + b"0" * _DIGITS + b'","note":"'
     text = pool[start:] + pool * (length // len(pool) + 1)
@@ -224,7 +230,7 @@ def _body(random: Random, pool: bytes, length: int) -> bytes:
 
 def _crc_effects(lengths: Sequence[int]) -> Any:
     """
-    What a digit instead of a zero does to the CRC of a body: by length, place and digit.
+    Return by length, place and digit the change of a body's CRC if the digit replaces a zero.
 
     CRC-32 is linear: what differs between two texts of one length adds (xor) to the CRC in a way
     that depends on nothing else.
@@ -241,7 +247,7 @@ def _crc_effects(lengths: Sequence[int]) -> Any:
 
 
 def _digits(numbers: Any, base: int) -> Any:
-    """The last `_DIGITS` digits of each number, a row for each."""
+    """Return the last `_DIGITS` digits of each number, a row for each."""
     out = np.empty((len(numbers), _DIGITS), np.uint8)
     rest = numbers
     for place in range(_DIGITS - 1, -1, -1):

@@ -32,12 +32,12 @@ from tests.sim_kit.big_records import GIBIBYTE, MAX_BLOCK, Block, Shape, topic_n
 
 _UNIT = np.dtype([("offset", ">i8"), ("size", ">i4"), ("code", ">i8")])
 GROUPS = ("billing", "search")
-"""Both consume every topic: the first has consumed all, the second nine tenths."""
+"""Consumer groups of every topic. The first has consumed all messages, the second nine tenths."""
 
 
 class BigStore(NamedTuple):
     """
-    What was written.
+    The result of writing a store.
 
     :ivar max_offset: end of the last record.
     :ivar queues: how many messages each queue has, by topic and queue.
@@ -55,7 +55,7 @@ def write_big_store(roots: Sequence[Path | str], shape: Shape) -> BigStore:
     Write the same store into each of the directories.
 
     :param roots: `storePathRootDir`s that hold no store yet.
-    :raises ValueError: the shape makes no sense, or there is a store.
+    :raises ValueError: the shape makes no sense, or a directory has a store already.
     """
     directories = [Path(root) for root in roots]
     for directory in directories:
@@ -93,7 +93,7 @@ class _Files:
             _finish(files, self._shape.queue_file_size)
 
     def next_log_file(self, base: int) -> None:
-        """Begin the file of that physical offset."""
+        """Begin the log file that starts at a physical offset."""
         _finish(self._log, self._shape.file_size)
         self._log = self._open("commitlog", base)
 
@@ -103,9 +103,9 @@ class _Files:
 
     def queue(self, name: tuple[str, int], start: int, units: Any) -> None:
         """
-        Append units.
+        Append units to a consume queue.
 
-        :param start: how many the queue has already.
+        :param start: how many units the queue has already.
         """
         per_file = self._shape.queue_file_size // UNIT_SIZE
         while len(units):
@@ -131,7 +131,7 @@ class _Files:
 
 
 def _finish(files: Sequence[BinaryIO], size: int) -> None:
-    """Brokers make files as large as they will ever be; the rest is a hole."""
+    """Extend files to their full size, as brokers do; the rest of a file is a hole."""
     for file in files:
         file.truncate(size)
         file.close()
@@ -180,7 +180,7 @@ def _write_units(files: _Files, block: Block, base: int, taken: Any, count: int)
 
 
 def _write_tables(roots: Sequence[Path], shape: Shape, written: BigStore) -> None:
-    """What the broker keeps beside the log, as it would have written it when it stopped."""
+    """Write the tables that a broker writes when it stops."""
     version = DataVersion(shape.first_ms, len(GROUPS) + shape.topics)
     topics = {name: TopicConfig(name, shape.queues, shape.queues) for name in topic_names(shape)}
     offsets: dict[str, dict[int, int]] = {}
@@ -208,7 +208,7 @@ def _write_tables(roots: Sequence[Path], shape: Shape, written: BigStore) -> Non
 
 
 def _write_index(root: Path, shape: Shape, sizes: tuple[int, int]) -> int:
-    """The index of the whole log; returns the store time up to which full files reach."""
+    """Write the index of the whole log, and return the store time up to which full files reach."""
     service = IndexService(RealDisk(), str(root), *sizes, lambda: shape.first_ms)
     reached = [0]
     service.on_file_full = reached.append
@@ -236,7 +236,7 @@ def _requests(path: Path) -> Iterator[list[DispatchRequest]]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
     parser.add_argument("directory", type=Path, help="the store's root; with --pair, of both")
     parser.add_argument("--gib", type=float, default=1.0, help="size of the commit log")

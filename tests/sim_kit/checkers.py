@@ -1,7 +1,7 @@
 """
 Checks of the logs, queues and indexes of a pair; `promises` judges what clients were told.
 
-The promises of a pair, and what they do not say:
+The promises of a pair, and their limits:
 
 - PUT_OK of a SYNC_MASTER: at that moment a slave holds the same bytes (in memory; ha.md, section
   6). So the message survives the loss of one machine; both may lose it when the power of both fails

@@ -1,7 +1,8 @@
-"""What every implementation of a seam has to do, as test mixins.
+"""The duties of every implementation of a seam, as test mixins.
 
-Mix one with `unittest.TestCase`, say how to make the thing, and get its tests. The simulated and
-the real implementations pass the same ones, so that what holds in the simulator holds outside.
+Mix one with `unittest.TestCase`, and define the methods that make the object under test. The
+simulated and the real implementations pass the same tests, so that the results of the simulator
+hold for real machines.
 """
 
 from collections.abc import Callable
@@ -29,19 +30,22 @@ class ClockContract(TestCase):
     """`IReactorTime` as this project uses it."""
 
     def make_clock(self) -> IReactorTime:
-        """A clock without timers."""
+        """Return a clock without timers."""
         raise NotImplementedError
 
     def pass_time(self, clock: IReactorTime, seconds: float) -> None:
-        """Let that much of the clock's time go by."""
+        """Let a number of seconds pass on the clock."""
         raise NotImplementedError
 
     def step_wall_clock(self, seconds: float) -> None:
-        """Somebody sets the time of day on the machine of the clock that was made."""
+        """Set the time of day on the machine of the clock that was made."""
         raise NotImplementedError
 
     def test_monotonic(self) -> None:
-        """No clock goes back, and every pause is as long as it is."""
+        """
+        The clock never goes back, and it moves by the seconds that pass, even when the time of day
+        is set.
+        """
         clock = self.make_clock()
         seen = [clock.seconds()]
         for step in (-3600.0, 7200.0, -3600.0):
@@ -54,7 +58,7 @@ class ClockContract(TestCase):
         self.assertLess(seen[-1] - seen[0], 1800)
 
     def test_armed_while_the_wall_clock_is_set(self) -> None:
-        """A timer comes when its time is over, whatever the time of day does meanwhile."""
+        """A timer fires after its seconds, even if the time of day is set meanwhile."""
         clock = self.make_clock()
         for step in (-3600.0, 7200.0):
             fired: list[str] = []
@@ -111,7 +115,10 @@ class ClockContract(TestCase):
         self.assertEqual(list(clock.getDelayedCalls()), [])
 
     def test_moved(self) -> None:
-        """`reset` counts from now, `delay` from the time planned; both ways work."""
+        """
+        `reset` counts from now, and `delay` from the planned time; both can make a timer earlier or
+        later.
+        """
         clock = self.make_clock()
         fired: list[str] = []
         later = clock.callLater(0.01, fired.append, "later")
@@ -130,10 +137,10 @@ class ClockContract(TestCase):
 
 
 class SoonContract(TestCase):
-    """`Host.soon`."""
+    """The contract of `Host.soon`, which calls functions in later turns of the reactor."""
 
     def make_host(self) -> Host:
-        """A host whose reactor has nothing to do."""
+        """Return a host whose reactor has nothing to do."""
         raise NotImplementedError
 
     def pass_turns(self, condition: Callable[[], object]) -> None:
@@ -156,7 +163,10 @@ class SoonContract(TestCase):
         self.assertEqual(called, ["first", "second", "third"])
 
     def test_asked_within_a_function(self) -> None:
-        """A function that asks for itself comes again after those that were given before."""
+        """
+        A function that gives itself to `soon` again runs after the functions that were given
+        before.
+        """
         host, called = self.make_host(), list[str]()
 
         def ask_again() -> None:
@@ -170,7 +180,7 @@ class SoonContract(TestCase):
         self.assertEqual(called, ["asks", "second", "asks", "asks"])
 
     def test_endless(self) -> None:
-        """A function that asks for itself for ever lets timers fire."""
+        """A function that gives itself to `soon` again and again lets timers fire."""
         host, fired = self.make_host(), list[str]()
 
         def ask_again() -> None:
@@ -182,7 +192,9 @@ class SoonContract(TestCase):
         self.pass_turns(lambda: fired)
 
     def test_asked_by_a_timer(self) -> None:
-        """A timer may ask, too, and nothing else has to happen until the function is called."""
+        """
+        A timer may call `soon`, too, and no other event is needed for the function to be called.
+        """
         host, called = self.make_host(), list[str]()
         host.clock.callLater(0.001, lambda: host.soon(lambda: called.append("called")))
         self.pass_turns(lambda: called)
@@ -201,14 +213,14 @@ class SoonContract(TestCase):
 
 
 class WorkerContract(TestCase):
-    """`rmq_ha.base.seams.Worker`."""
+    """The contract of `rmq_ha.base.seams.Worker`."""
 
     def make_worker(self) -> Worker:
-        """A worker at rest."""
+        """Return a worker that has nothing to do."""
         raise NotImplementedError
 
     def wait(self, deferred: "Deferred[T]") -> T:
-        """Run until it fires; return its result or raise its failure."""
+        """Run until a Deferred fires; return its result or raise its failure."""
         raise NotImplementedError
 
     def test_result(self) -> None:
@@ -218,7 +230,7 @@ class WorkerContract(TestCase):
         self.assertEqual(self.wait(done), 3)
 
     def test_failure(self) -> None:
-        """What the function raises is the Deferred's failure."""
+        """The Deferred fails with the exception that the function raises."""
 
         def broken() -> None:
             raise OSError(28, "full")
@@ -236,18 +248,18 @@ class WorkerContract(TestCase):
 
 
 class DiskContract(TestCase):
-    """`rmq_ha.base.seams.Disk` and `File`."""
+    """The contract of `rmq_ha.base.seams.Disk` and `File`."""
 
     def make_disk(self) -> Disk:
-        """A disk."""
+        """Return a disk."""
         raise NotImplementedError
 
     def make_root(self) -> str:
-        """The absolute path of an empty directory on that disk."""
+        """Return the absolute path of an empty directory on that disk."""
         raise NotImplementedError
 
     def setUp(self) -> None:
-        """A disk and an empty directory."""
+        """Make a disk and an empty directory."""
         self.disk = self.make_disk()
         self.root = self.make_root()
 
@@ -266,7 +278,9 @@ class DiskContract(TestCase):
         self.assertTrue(self.disk.is_dir(f"{self.root}/a/b"))
 
     def test_written(self) -> None:
-        """What was written is read back, by this and by later handles, and through the map."""
+        """
+        Bytes that were written are read back, by this and by later handles, and through the map.
+        """
         path = f"{self.root}/file"
         file = self.disk.open(path, 1000)
         file.pwrite(b"hello", 10)
@@ -278,7 +292,7 @@ class DiskContract(TestCase):
         self.assertEqual(self.disk.open(path, 1000).pread(5, 10), b"hello")
 
     def test_mapped(self) -> None:
-        """What is put into the map is read from the file."""
+        """Bytes that are put into the map are read from the file."""
         file = self.disk.open(f"{self.root}/file", 8192)
         file.reserve(0, 8192)
         buffer = file.map()
@@ -300,7 +314,7 @@ class DiskContract(TestCase):
         file.close()
 
     def test_holes(self) -> None:
-        """`next_data` passes over what was never written, and over nothing else."""
+        """`next_data` passes over bytes that were never written, and over no others."""
         size = 1 << 20
         file = self.disk.open(f"{self.root}/file", size)
         self.assertEqual(file.next_data(0), size)
@@ -341,7 +355,7 @@ class DiskContract(TestCase):
         self.assertEqual(names, ["topics.json", "topics.json.bak"])
 
     def test_boot(self) -> None:
-        """A directory's boot is the same at each look, and none of a copy's."""
+        """`boot_id` of a directory stays the same, and that of a copy differs."""
         self.disk.make_dirs(f"{self.root}/store")
         self.disk.make_dirs(f"{self.root}/copy")
         boot = self.disk.boot_id(f"{self.root}/store")
@@ -349,7 +363,7 @@ class DiskContract(TestCase):
         self.assertNotEqual(self.disk.boot_id(f"{self.root}/copy"), boot)
 
     def test_place(self) -> None:
-        """A file is told from a copy of it; whoever is not there has no place."""
+        """`place_of` differs for a file and its copy; a missing file has no place."""
         for name in ("one", "copy"):
             self.disk.open(f"{self.root}/{name}", 10).close()
         place = self.disk.place_of(f"{self.root}/one")
@@ -357,7 +371,10 @@ class DiskContract(TestCase):
         self.assertNotIn(self.disk.place_of(f"{self.root}/copy"), (place, b""))
 
     def test_synced_as_a_whole(self) -> None:
-        """Whatever is in a directory, also what is open or mapped; none that is missing."""
+        """
+        `sync_tree` syncs all files of a directory, including open and mapped ones; a missing
+        directory is no error.
+        """
         file = self.disk.open(f"{self.root}/whole/a/file", 10)
         file.pwrite(b"content", 0)
         file.reserve(0, 10)
@@ -368,7 +385,9 @@ class DiskContract(TestCase):
         file.close()
 
     def test_removed(self) -> None:
-        """Removing what is not there is harmless; a tree goes with all in it."""
+        """
+        Removing a missing file is harmless; `remove_tree` removes a directory with all files in it.
+        """
         self.disk.open(f"{self.root}/d/e/file", 10).close()
         self.disk.make_dirs(f"{self.root}/d/f")
         self.disk.remove(f"{self.root}/none")
@@ -381,7 +400,9 @@ class DiskContract(TestCase):
         self.assertFalse(self.disk.exists(f"{self.root}/d/e/file"))
 
     def test_moved(self) -> None:
-        """A file or a directory with all that is in it has another name; directories are made."""
+        """
+        `move` renames a file, or a directory with all files in it, and makes missing directories.
+        """
         file = self.disk.open(f"{self.root}/m/n/file", 10)
         file.pwrite(b"content", 0)
         file.close()
@@ -395,7 +416,7 @@ class DiskContract(TestCase):
             self.disk.move(f"{self.root}/none", f"{self.root}/other")
 
     def test_removed_while_open(self) -> None:
-        """An open file that is removed can be read on; a new one of its name is empty."""
+        """An open file can be read after it was removed; a new file of the same name is empty."""
         path = f"{self.root}/file"
         old = self.disk.open(path, 10)
         old.pwrite(b"old", 0)
@@ -415,7 +436,7 @@ class DiskContract(TestCase):
         self.disk.lock(path).release()
 
     def test_locked_out(self) -> None:
-        """Who comes second is refused."""
+        """The second store that takes the lock is refused."""
         path = f"{self.root}/lock"
         lock = self.disk.lock(path)
         self.check_locked_out(path)
@@ -437,7 +458,7 @@ class DiskContract(TestCase):
 
 
 class Recorder(Protocol):
-    """Keeps what it hears."""
+    """A protocol that keeps the bytes and events that reach it."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -462,7 +483,10 @@ class Recorder(Protocol):
 
 
 class PullProducer:
-    """Writes one block each time that it is asked, then unregisters and closes."""
+    """
+    Writes one block for each call of `resumeProducing`; after the last block it unregisters and
+    closes.
+    """
 
     def __init__(self, transport: Any, blocks: int, size: int) -> None:
         self.transport = transport
@@ -470,7 +494,7 @@ class PullProducer:
         self.size = size
 
     def resumeProducing(self) -> None:
-        """One more block."""
+        """Write one more block."""
         if self.blocks:
             self.blocks -= 1
             self.transport.write(b"x" * self.size)
@@ -479,30 +503,30 @@ class PullProducer:
             self.transport.loseConnection()
 
     def stopProducing(self) -> None:
-        """The connection is gone."""
+        """Note that the connection is gone."""
         self.blocks = 0
 
 
 class NetworkContract(TestCase):
-    """`rmq_ha.base.seams.Network`: endpoints and what their transports do."""
+    """The contract of `rmq_ha.base.seams.Network`: its endpoints, and their transports."""
 
     port = 0
     known_name = "localhost"
 
     def make_networks(self) -> tuple[Network, Network, str]:
-        """A server's and a client's network, and the server's address for the client."""
+        """Return a server's and a client's network, and the server's address for the client."""
         raise NotImplementedError
 
     def wait(self, deferred: "Deferred[T]") -> T:
-        """Run until it fires; return its result or raise its failure."""
+        """Run until a Deferred fires; return its result or raise its failure."""
         raise NotImplementedError
 
     def run_until(self, condition: Callable[[], object]) -> None:
-        """Run until it is true, or fail the test."""
+        """Run until a condition is true, or fail the test."""
         raise NotImplementedError
 
     def setUp(self) -> None:
-        """A listening server and a connected client."""
+        """Start a listening server, and connect a client."""
         self.server_network, self.client_network, self.address = self.make_networks()
         self.accepted: list[Recorder] = []
         factory = Factory()
@@ -514,7 +538,7 @@ class NetworkContract(TestCase):
         self.server: Any = self.accepted[0]
 
     def tearDown(self) -> None:
-        """Close everything."""
+        """Close all connections and ports."""
         self.client.transport.abortConnection()
         self.server.transport.abortConnection()
         self.wait(self.listening.stopListening() or Deferred.fromCoroutine(_nothing()))
@@ -524,12 +548,12 @@ class NetworkContract(TestCase):
         return self.accepted[-1]
 
     def connect(self) -> "Deferred[Any]":
-        """One more client."""
+        """Connect one more client."""
         endpoint = self.client_network.client(self.address, self.used_port, 2.0)
         return endpoint.connect(Factory.forProtocol(Recorder))
 
     def test_look_up(self) -> None:
-        """A name stands for addresses; one that nobody knows for none."""
+        """A known name has addresses, and an unknown name has none."""
         self.assertIn(self.address, self.wait(self.client_network.look_up(self.known_name)))
         self.assertEqual(self.wait(self.client_network.look_up("nobody.invalid")), [])
 
@@ -541,7 +565,7 @@ class NetworkContract(TestCase):
         self.assertEqual((peer.host, peer.port), (here.host, here.port))
 
     def test_bytes_in_order(self) -> None:
-        """What is written arrives, whole and in order, in both directions."""
+        """All bytes that are written arrive, in order, in both directions."""
         sent = b"".join(b"%06d" % number for number in range(40000))
         self.client.transport.writeSequence([sent[:100], sent[100:100000]])
         self.client.transport.write(sent[100000:])
@@ -551,7 +575,7 @@ class NetworkContract(TestCase):
         self.assertEqual(self.client.data, b"back")
 
     def test_close(self) -> None:
-        """`loseConnection` delivers what was written, then both sides end cleanly."""
+        """`loseConnection` delivers all bytes that were written, then both sides end cleanly."""
         self.client.transport.write(b"x" * 300000)
         self.client.transport.loseConnection()
         self.run_until(lambda: self.server.lost and self.client.lost)
@@ -590,7 +614,7 @@ class NetworkContract(TestCase):
         transport.unregisterProducer()
 
     def test_pull_producer(self) -> None:
-        """A pull producer is asked at once, then each time that all was sent."""
+        """A pull producer is asked at once, and again each time that all its bytes were sent."""
         transport = self.client.transport
         transport.registerProducer(PullProducer(transport, 50, 1000), False)
         self.run_until(lambda: self.server.lost and self.client.lost)
@@ -615,7 +639,7 @@ class NetworkContract(TestCase):
             self.wait(self.connect())
 
     def test_port_taken(self) -> None:
-        """A port is listened on once."""
+        """A second listener on the same port is refused."""
         endpoint = self.server_network.server(self.used_port)
         with self.assertRaises(CannotListenError):
             self.wait(endpoint.listen(Factory.forProtocol(Recorder)))
@@ -628,4 +652,4 @@ class NetworkContract(TestCase):
 
 
 async def _nothing() -> None:
-    """A Deferred that has fired."""
+    """Return a Deferred that has fired."""

@@ -1,4 +1,4 @@
-"""Brokers in controller mode, their controllers and a client, whole, on simulated machines."""
+"""Whole brokers in controller mode, their controllers and a client on simulated machines."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,15 +30,15 @@ Ext = dict[str, str]
 
 
 class NotInTime(AssertionError):
-    """What had to happen did not."""
+    """A condition was not met in time."""
 
 
 def until(world: World, is_so: Callable[[], bool], seconds: float) -> float:
     """
-    Simulated time goes on until it is so.
+    Let simulated time pass until a condition is true.
 
-    :returns: how long that took.
-    :raises NotInTime: it took longer.
+    :returns: how many seconds passed.
+    :raises NotInTime: the condition was not true in time.
     """
     start = world.clock.seconds()
     while not is_so():
@@ -50,9 +50,9 @@ def until(world: World, is_so: Callable[[], bool], seconds: float) -> float:
 
 def wait(world: World, waiting: "Deferred[Any]", seconds: float = 5.0) -> Any:
     """
-    Its result, once it has one; what it fails with is raised.
+    Run until a Deferred fires; return its result or raise its failure.
 
-    :raises NotInTime: it has none.
+    :raises NotInTime: the Deferred did not fire in time.
     """
     outcomes: list[Any] = []
     waiting.addBoth(outcomes.append)
@@ -63,7 +63,7 @@ def wait(world: World, waiting: "Deferred[Any]", seconds: float = 5.0) -> Any:
 
 
 class Asker:
-    """Asks, from a machine of its own, over one connection."""
+    """A client with a machine of its own, which sends requests over one connection."""
 
     def __init__(self, world: World, host: SimHost) -> None:
         self.world, self.host = world, host
@@ -72,7 +72,7 @@ class Asker:
     def ask(
         self, address: str, code: int, ext: Ext | None = None, body: bytes | None = None
     ) -> RemotingCommand:
-        """The answer; it has to come within 5 s of simulated time."""
+        """Send a request and return the answer, which has to come within 5 s of simulated time."""
         request = RemotingCommand(code, ext=ext, body=body)
         try:
             answer = wait(self.world, self.client.invoke(address, request, 4900))
@@ -86,7 +86,7 @@ class ControllerDesk:
     """
     One group of controllers `n0`, `n1` ..., and the machine of their operator, `tool`.
 
-    :param config: of each controller, beside what makes it one of them.
+    :param config: settings of each controller, beside its id and the addresses of the group.
     """
 
     def __init__(self, size: int = 1, seed: int = 5, **config: Any) -> None:
@@ -102,7 +102,7 @@ class ControllerDesk:
         self.leader()
 
     def make(self, number: int) -> ControllerService:
-        """One of them, on its machine as it is now."""
+        """Return a controller for a machine, with the files that the machine has now."""
         peers = ";".join(f"n{i}-{address}" for i, address in enumerate(self.addresses))
         config = ControllerConfig(
             controller_dleger_peers=peers,
@@ -115,17 +115,17 @@ class ControllerDesk:
         return ControllerService(self.hosts[number].seams, config, NettyServerConfig())
 
     def crash(self, number: int, *, power: bool = True) -> None:
-        """It ends at once."""
+        """End a controller at once."""
         self.hosts[number].crash(power=power)
 
     def restart(self, number: int) -> None:
-        """It is there again."""
+        """Start a controller that crashed."""
         self.hosts[number].restart()
         self.services[number] = self.make(number)
         wait(self.world, self.services[number].start())
 
     def leader(self, seconds: float = 30.0) -> int:
-        """Which one leads and serves."""
+        """Run until a controller leads and serves, and return its number."""
         until(self.world, lambda: self._leading() is not None, seconds)
         leader = self._leading()
         assert leader is not None
@@ -138,7 +138,10 @@ class ControllerDesk:
         return None
 
     def ask(self, code: int, ext: Ext | None = None, body: bytes | None = None) -> RemotingCommand:
-        """The leader's answer; who has just lost the lead is not asked for long."""
+        """
+        Send a request to the leader and return its answer. If the leader has just lost its lead,
+        the request is sent to the next one.
+        """
         for _ in range(10):
             answer = self.tool.ask(self.addresses[self.leader()], code, ext, body)
             if answer.code != ControllerResponseCode.NOT_LEADER:
@@ -147,7 +150,9 @@ class ControllerDesk:
         return answer
 
     def info(self) -> tuple[Ext, SyncStateSet]:
-        """1004."""
+        """
+        Return the master (as header fields) and the SyncStateSet of the brokers, by request 1004.
+        """
         answer = self.ask(1004, {"brokerName": "b"})
         assert answer.code == 0, answer.remark
         return answer.ext or {}, decode_set(answer.body or b"")
@@ -157,10 +162,10 @@ class ControlledBrokers:
     """
     Brokers of one name, controllers, a name server and a client.
 
-    :param change: of each broker's configuration, before it starts.
-    :param desk: controllers that are there.
-    :param names: addresses of name servers that are there.
-    :param hosts: machines that are there.
+    :param change: changes each broker's configuration before it starts.
+    :param desk: controllers that exist already.
+    :param names: addresses of name servers that exist already.
+    :param hosts: machines that exist already.
     """
 
     def __init__(
@@ -190,7 +195,7 @@ class ControlledBrokers:
         self.client = RemotingClient(client_host.seams, NettyClientConfig())
 
     def add(self, host: SimHost, change: Callable[[BrokerConfiguration], None]) -> None:
-        """One more broker, and wait until it serves."""
+        """Add a broker, and wait until it serves."""
         configuration = self._configuration(host)
         change(configuration)
         node = BrokerNode(host, configuration, self.findings, self._names)
@@ -218,25 +223,31 @@ class ControlledBrokers:
         assert node.state == "running", self.findings.violations
 
     def until(self, is_so: Callable[[], bool], seconds: float = 30.0) -> float:
-        """As the function of that name."""
+        """Let simulated time pass until a condition is true, as the function `until` does."""
         return until(self.world, is_so, seconds)
 
     def run(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Let a number of seconds pass."""
         self.world.clock.run_for(seconds)
 
     def master(self) -> BrokerNode | None:
-        """Who takes messages."""
+        """Return the broker that takes messages; None: there is none."""
         return next((node for node in self.nodes if accepts(node)), None)
 
     def electable(self, master: BrokerNode) -> set[int]:
-        """Whom the controllers may elect soon, although puts at the master do not wait for him."""
+        """
+        Return the ids of brokers that the controllers may elect soon, although puts at the master
+        do not wait for them.
+        """
         proposed = master.replication.controllers.manager._altering
         members = () if proposed is None else decode_set(proposed.body).members
         return {*members} - {*master.replication.master.state.union}
 
     def is_overstated(self, node: BrokerNode) -> bool:
-        """Its checkpoint vouches for a message that its queues do not have; power may fail next."""
+        """
+        Return whether a broker's checkpoint covers a message that its queues do not have. Then a
+        loss of power would lose the queue entry.
+        """
         store = node.store
         last = store.queues.last_record()
         record = None if last is None else store.record_at(*last)
@@ -245,23 +256,23 @@ class ControlledBrokers:
         return bool(store.checkpoint.logics > (store_timestamp_of(record) if record else 0))
 
     def leader(self) -> BrokerNode:
-        """The same, once there is one."""
+        """Run until there is a master, and return it."""
         self.until(lambda: self.master() is not None)
         master = self.master()
         assert master is not None
         return master
 
     def other(self, node: BrokerNode) -> BrokerNode:
-        """One that it is not."""
+        """Return another broker than this one."""
         return next(other for other in self.nodes if other is not node)
 
     def in_sync(self, count: int = 2) -> BrokerNode:
-        """Wait until so many are; who leads."""
+        """Wait until a number of brokers are in sync, and return the master."""
         self.until(lambda: len(self.desk.info()[1].members) == count)
         return self.leader()
 
     def send(self, node: BrokerNode, body: bytes, **properties: str) -> int:
-        """The code of the answer; -1: none."""
+        """Send a message and return the code of the answer; -1: there was none."""
         text = "\x02".join([f"{key}\x01{value}" for key, value in properties.items()])
         request = send_request("producers", TOPIC, 0, body, text, self.now_ms())
         try:
@@ -270,14 +281,14 @@ class ControlledBrokers:
             return -1
 
     def ask(self, node: BrokerNode, request: RemotingCommand) -> RemotingCommand:
-        """A broker's answer."""
+        """Send a request to a broker and return its answer."""
         asked = self.client.invoke(f"{node.host.ip}:{LISTEN_PORT}", request, 5000)
         answer = wait(self.world, asked, 6.0)
         assert isinstance(answer, RemotingCommand)
         return answer
 
     def bodies(self, node: BrokerNode, queue: int = 0) -> list[bytes]:
-        """All that can be read there."""
+        """Return the bodies of all messages that consumers can read from a queue of a broker."""
         bodies: list[bytes] = []
         offset = 0
         while True:
@@ -288,10 +299,10 @@ class ControlledBrokers:
             offset = result.next_begin_offset
 
     def holds(self, node: BrokerNode, bodies: list[bytes]) -> None:
-        """Wait until just these can be read."""
+        """Wait until consumers can read exactly these bodies."""
         self.until(lambda: self.bodies(node) == bodies)
 
 
 def accepts(node: BrokerNode) -> bool:
-    """It takes messages."""
+    """Return whether a broker takes messages."""
     return bool(node.state == "running" and node.store.log.admits and node.replication.may_append)

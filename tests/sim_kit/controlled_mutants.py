@@ -1,5 +1,6 @@
 """
-Faults of controller mode, planted: hazards of RocketMQ's, and what our own seeds found.
+Plants faults of controller mode: hazards of RocketMQ, and faults that the simulator's seeds found
+in rmq-ha.
 
 Spec: controller.md, chapter 14.
 """
@@ -98,7 +99,10 @@ def _no_union(patches: Patches) -> None:
 
 
 def _cut_confirmed(patches: Patches) -> None:
-    """As RocketMQ: else a slave refuses to cut what is confirmed, and the fault shows no loss."""
+    """
+    Let a slave cut confirmed bytes, as RocketMQ does. rmq-ha refuses this, and without it the fault
+    would show no loss.
+    """
     patches.put(SharedEnd, "check", lambda *_: None)
 
 

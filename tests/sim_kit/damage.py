@@ -1,4 +1,4 @@
-"""What happens to a store while nobody looks: damage at rest, drawn from the seed."""
+"""Damages the files of a store that no broker has open, as the seed says."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,15 +18,15 @@ _AROUND = 16
 
 class Damage(NamedTuple):
     """
-    What was spoilt.
+    One damage of a file.
 
-    :ivar part: which kind of file it is.
-    :ivar form: what was done to it.
-    :ivar start: the first byte that is spoilt, in the file.
-    :ivar end: behind the last one; the file's size where it was cut or lost.
-    :ivar good: the bytes from `start` to `end` before, where they were flipped or zeroed.
-    :ivar bad: those bytes now.
-    :ivar around: what was written just before them and just behind.
+    :ivar part: the kind of the file.
+    :ivar form: the kind of the damage.
+    :ivar start: position in the file of the first byte that is damaged.
+    :ivar end: position after the last damaged byte; the file's size if the file was cut or removed.
+    :ivar good: the former bytes from `start` to `end`, if they were flipped or zeroed.
+    :ivar bad: the bytes that replaced them.
+    :ivar around: the bytes just before and just after them.
     """
 
     part: str
@@ -43,19 +43,22 @@ class Damage(NamedTuple):
 
     @property
     def name(self) -> int:
-        """Offset of the file's first byte, where files are named by that; else 0."""
+        """Return the offset of the file's first byte if the file is named by it; otherwise 0."""
         text = self.path.rpartition("/")[2]
         return int(text) if self.part in (LOG, QUEUE) else 0
 
     @property
     def log_range(self) -> tuple[int, int]:
-        """Physical offsets whose bytes are not what was written; nothing where it is no log."""
+        """
+        Return the range of physical offsets whose bytes are damaged; an empty range if the file is
+        no log.
+        """
         if self.part != LOG:
             return 0, 0
         return self.name + self.start, self.name + self.end
 
     def is_in(self, image: LogImage) -> bool:
-        """These bytes stand there still, and not others that were written since."""
+        """Return whether the damaged bytes are still in the log, and were not overwritten since."""
         start, end = self.log_range
         before, behind = self.around
         if not self.bad or image.start > start:
@@ -65,7 +68,7 @@ class Damage(NamedTuple):
         return image.slice(low, end + len(behind)) == damaged
 
     def mend(self, data: bytes, physical_offset: int) -> bytes:
-        """Bytes of the log from an offset on, as they were written, of an image that has it."""
+        """Return bytes of the log from an offset on, with the damage undone."""
         start, end = self.log_range
         low, high = max(start, physical_offset), min(end, physical_offset + len(data))
         if low >= high:
@@ -74,7 +77,7 @@ class Damage(NamedTuple):
         return data[: low - physical_offset] + good + data[high - physical_offset :]
 
     def spoils_unit(self, topic: str, queue_id: int, number: int) -> bool:
-        """Whether a queue's unit stands, in part, where bytes were flipped or zeroed."""
+        """Return whether a unit of a queue has bytes that were flipped or zeroed."""
         if self.part != QUEUE or self.form not in (BIT, ZERO):
             return False
         if not self.path.startswith(f"{self.path.split(QUEUE)[0]}{QUEUE}/{topic}/{queue_id}/"):
@@ -85,9 +88,9 @@ class Damage(NamedTuple):
 
 def mended(image: LogImage, damages: Iterable[Damage]) -> tuple[LogImage, list[tuple[int, int]]]:
     """
-    A log as it would be without the damage that is in it, and where that is.
+    Return a log with its damage undone, and the ranges of the damage.
 
-    Who fetches damaged bytes from a master that does not know of it has them too.
+    A slave that fetches damaged bytes from a master has the same damage.
     """
     places = []
     for damage in damages:
@@ -111,15 +114,15 @@ class SpoiltDisk(Protocol):
     def read_bytes(self, path: str) -> bytes: ...
 
     def damage(self, path: str, data: bytes | None) -> None:
-        """Give a file other bytes; None: it is gone."""
+        """Replace the bytes of a file; None: remove it."""
 
 
 def spoil(disk: SpoiltDisk, root: str, random: Random) -> Damage | None:
     """
-    Damage one file of a store that nobody has open, on a machine that is down for a while: what
-    its page cache holds hides such damage.
+    Damage one file of a store that no broker has open. The machine is down meanwhile, because its
+    page cache would hide the damage.
 
-    :returns: what was done; None: there is nothing to damage.
+    :returns: the damage; None: the store has no file to damage.
     """
     disk.boot += 1
     part = random.choices(list(_PARTS), list(_PARTS.values()))[0]

@@ -1,4 +1,4 @@
-"""One member and a script: what it is told, and what it wants done."""
+"""Runs one DLedger node by a script of requests, and collects its actions."""
 
 from random import Random
 from typing import Any
@@ -32,11 +32,11 @@ GROUP = "RaftG"
 
 class Script:
     """
-    A node called `n1` (unless told otherwise) among others that are played by a test.
+    A node (`n1` by default) of a group whose other members a test plays.
 
     :param entries: terms of the entries that its ledger starts with.
-    :param changes: of its settings.
-    :ivar done: what the node wanted done since it was last asked.
+    :param changes: changes of the node's settings.
+    :ivar done: the actions of the node since they were last taken.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class Script:
 
     def run(self, milliseconds: int) -> list[Action]:
         """
-        Let time pass, waking the node whenever it wants to.
+        Let time pass, and wake the node at the times that it asked for.
 
-        :returns: what it wanted done.
+        :returns: the actions of the node.
         """
         done = self._collect()
         end = self.now + milliseconds
@@ -90,9 +90,9 @@ class Script:
 
     def ask(self, code: int, message: GroupMessage) -> Any:
         """
-        A request.
+        Hand a request to the node.
 
-        :returns: the answer; None: not yet.
+        :returns: the answer; None: the node has not answered yet.
         """
         self._token += 1
         self.node.request(code, message, self._token, self.now)
@@ -100,22 +100,22 @@ class Script:
 
     @staticmethod
     def answer_to(token: int, actions: list[Action]) -> Any:
-        """The answer to one request among these."""
+        """Return the answer to a request among these actions."""
         answers = [a.message for a in actions if isinstance(a, AnswerRequest) and a.token == token]
         return answers[0] if answers else None
 
     @property
     def last_token(self) -> int:
-        """Of the last request."""
+        """Return the token of the last request."""
         return self._token
 
     def respond(self, call: SendRequest, message: GroupMessage | None) -> list[Action]:
-        """The answer to what the node has sent."""
+        """Hand the node an answer to a request that it has sent."""
         self.node.response(call.peer, call.call_id, message, self.now)
         return self._collect()
 
     def vote(self, candidate: str, term: int, index: int, ledger_term: int, **more: Any) -> Any:
-        """A candidate's vote; the default of `more` is a correct request."""
+        """Ask the node for its vote for a candidate; the default of `more` is a correct request."""
         base: dict[str, Any] = {
             "group": GROUP,
             "remote_id": self.settings.self_id,
@@ -136,7 +136,7 @@ class Script:
         return self.ask(DLedgerRequestCode.VOTE, request)
 
     def beat(self, leader: str, term: int) -> Any:
-        """A leader's heartbeat."""
+        """Hand a leader's heartbeat to the node."""
         request = HeartBeatRequest(
             group=GROUP,
             remote_id=self.settings.self_id,
@@ -155,7 +155,7 @@ class Script:
         leader: str = "n0",
         batch: bool = False,
     ) -> Any:
-        """A leader's push."""
+        """Hand a leader's push to the node."""
         request = PushEntryRequest(
             group=GROUP,
             remote_id=self.settings.self_id,
@@ -170,7 +170,7 @@ class Script:
         return self.ask(DLedgerRequestCode.PUSH, request)
 
     def next_entry(self, term: int, skip: int = 0, body: bytes = b"next") -> Entry:
-        """What a leader would append here."""
+        """Return the entry that a leader would append next."""
         pos = self.ledger.end_pos
         return Entry(self.ledger.end_index + 1 + skip, term, pos + skip * (48 + len(body)), body)
 
@@ -179,18 +179,21 @@ class Script:
     def sent(
         self, kind: type[GroupMessage], actions: list[Action] | None = None
     ) -> list[SendRequest]:
-        """Requests of a kind among the actions; None: of all so far."""
+        """Return the requests of a kind among these actions; None: among all actions so far."""
         among = self.done if actions is None else actions
         return [a for a in among if isinstance(a, SendRequest) and isinstance(a.message, kind)]
 
     def of(self, kind: type[Any], actions: list[Action] | None = None) -> list[Any]:
-        """Actions of a kind; None: of all so far."""
+        """Return the actions of a kind among these; None: among all actions so far."""
         return [a for a in (self.done if actions is None else actions) if isinstance(a, kind)]
 
     # Short ways to a role
 
     def follow(self, leader: str = "n0") -> "Script":
-        """Become a follower, and be compared with if the ledger ends with an entry of this term."""
+        """
+        Make the node a follower of a leader. If its ledger ends with an entry of this term, the
+        leader compares the entry.
+        """
         term, ledger = self.node.term, self.ledger
         self.beat(leader, term)
         assert self.node.role is MemberRole.FOLLOWER
@@ -203,12 +206,12 @@ class Script:
         return self
 
     def lead(self) -> "Script":
-        """Become the leader, with everybody's vote, and everybody following."""
+        """Make the node the leader with all votes, and let all others follow it."""
         self.beaten(self.win().run(0))
         return self
 
     def win(self) -> "Script":
-        """Become the leader, with everybody's vote."""
+        """Make the node the leader with all votes."""
         for _ in range(20):
             votes = self.sent(VoteRequest, self.run(700))
             for call in votes:
@@ -222,14 +225,14 @@ class Script:
         return self
 
     def beaten(self, actions: list[Action], code: int = 200, term: int = -1) -> list[Action]:
-        """Everybody answers the heartbeats among these."""
+        """Let all others answer the heartbeats among these actions."""
         done: list[Action] = []
         for call in self.sent(HeartBeatRequest, actions):
             done += self.respond(call, HeartBeatResponse(code=code, term=term))
         return done
 
     def put(self, *bodies: bytes) -> list[Action]:
-        """What the broker does."""
+        """Put entries, as the broker does."""
         made = self.ledger.append(self.node.term, bodies)
         self.node.appended(made[-1].index, self.now)
         return self._collect()
@@ -237,7 +240,7 @@ class Script:
     def pushed(
         self, call: SendRequest, code: int = 200, *, begin: int = 0, end: int | None = None
     ) -> list[Action]:
-        """A follower's answer to a push."""
+        """Hand the node a follower's answer to a push."""
         request = call.message
         assert isinstance(request, PushEntryRequest)
         entries = request.batch_entry or (() if request.entry is None else (request.entry,))

@@ -1,4 +1,7 @@
-"""After a quiet time: do both members of a pair agree, and is everything in place?"""
+"""
+Checks the end of a simulation of a pair: after a quiet time both members must be equal and
+complete.
+"""
 
 from collections.abc import Callable
 
@@ -24,8 +27,8 @@ class Ending:
     """
     Judges both members when all faults are over.
 
-    :param judge: knows what was promised, damaged and deleted.
-    :ivar is_parted: the slave stays out, for a reason that the rules accept or not.
+    :param judge: remembers the promises, damages and deletions.
+    :ivar is_parted: whether the slave does not replicate at the end.
     """
 
     def __init__(self, findings: Findings, judge: Judge, now: float) -> None:
@@ -40,7 +43,7 @@ class Ending:
         self._findings.violation(self._now, kind, text)
 
     def check(self, master: StoreNode, slave: StoreNode) -> None:
-        """All of it."""
+        """Make all checks."""
         down = [node for node in (master, slave) if node.state != "running"]
         for node in down:
             self._violation("not running", f"{node.host.name} is {node.state}")
@@ -58,7 +61,7 @@ class Ending:
         self._check_promises(records, master.crashed | slave.crashed)
 
     def _image(self, node: StoreNode) -> LogImage:
-        """The log as it would be without the damage that nobody has noticed."""
+        """Return the log of a member, without the damage that the member has not noticed."""
         image, places = mended(node.log_image(), self._judge.damages.values())
         self._spoilt += [(node.host.name, *place) for place in places]
         return image
@@ -87,7 +90,10 @@ class Ending:
         slave_log: LogImage,
         difference: int | None,
     ) -> str:
-        """The reason that the rules accept; empty: there is none."""
+        """
+        Return the reason for which the rules accept that the slave does not replicate; empty: there
+        is none.
+        """
         if master.host.name in self._judge.damages and slave_log.end < master_log.start:
             return f"{self._judge.damages[master.host.name]}: the slave needs what is gone"
         link = slave.replication.statistics().master
@@ -108,8 +114,9 @@ class Ending:
 
     def _see_stopped(self, master: StoreNode, slave: StoreNode, records: list[LogRecord]) -> None:
         """
-        A slave that fetched its master's damage stays in front of it, and has to say so: nothing
-        tells it that the master does not send that place anew one day. What lies before is served.
+        Check a slave that stopped before damaged bytes of its master. It has to report this,
+        because it cannot know whether the master will send these bytes again. It has to serve the
+        records before them.
         """
         link = slave.replication.statistics().master
         at = slave.store.journal.tail.unreadable_at
@@ -151,7 +158,8 @@ class Ending:
 
     def _check_promises(self, records: list[LogRecord], crashed: set[Life]) -> None:
         """
-        Every result came once, and the master's log keeps what the results said.
+        Check that every result came once, and that the master's log has the messages that the
+        results promise.
 
         :param crashed: lives that ended in a crash; their results may be missing.
         """
@@ -175,8 +183,9 @@ class Ending:
 
     def _numbering(self, node: StoreNode, records: list[LogRecord]) -> str | None:
         """
-        Numbers are given behind what the log says; where no checksum shows that a topic or a number
-        is spoilt, nobody can know of those that it said before.
+        Return the fault in the queue offsets of a log; None: there is none. Broker offsets continue
+        those that the log shows. So a log whose damaged offsets are consecutive, or one whose
+        undamaged ones are, has no fault.
         """
         problem = check_numbering(records, self._judge.deletions)
         if problem is None or not self._spoilt:
@@ -184,7 +193,10 @@ class Ending:
         return check_numbering(node.log_image().records(), self._judge.deletions)
 
     def _may_lack(self, name: str) -> Callable[[LogRecord], bool]:
-        """Which records a machine need not serve: they or their units are spoilt, or it stopped."""
+        """
+        Return a function that tells whether a machine need not serve a record: the record or its
+        unit is damaged, or the machine stopped.
+        """
         served_to = self._served_to.get(name)
         damage = self._judge.damages.get(name)
         ranges = [(start, end) for machine, start, end in self._spoilt if machine == name]
@@ -203,7 +215,9 @@ class Ending:
 
 
 def _unsynced(node: StoreNode, records: list[LogRecord]) -> str | None:
-    """After so long a quiet time all records are on the disk."""
+    """
+    Return the fault if a record is not on the disk after the quiet time; None: all records are.
+    """
     disk, directory = node.host.disk, node.log_directory
     end = records[-1].offset + records[-1].size if records else 0
     for name in disk.list_dir(directory):

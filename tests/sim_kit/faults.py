@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation, and when: a plan drawn from the seed."""
+"""Draws from the seed which faults happen in a simulation, and when."""
 
 from collections.abc import Callable
 from random import Random
@@ -12,11 +12,12 @@ MASTER, SLAVE = "master", "slave"
 
 class Fault(NamedTuple):
     """
-    One thing that goes wrong.
+    One fault.
 
     :ivar at: seconds after the plan's start.
-    :ivar seconds: how long it lasts, where it lasts.
-    :ivar machine: the part of the one that it hits first; who has it is seen when it happens.
+    :ivar seconds: how long the fault lasts; some faults have no duration.
+    :ivar machine: the role of the machine that the fault hits first. The machine that has this role
+        is found when the fault happens.
     """
 
     at: float
@@ -45,23 +46,26 @@ KINDS = {
     "topic": 2,
     "damage": 2,
 }
-"""Every kind of fault, and how often it comes compared with the others."""
+"""Every kind of fault, with its weight in the draw."""
 SOAK_KINDS = {kind: weight for kind, weight in KINDS.items() if kind != "disk_full"}
 """
 The kinds that `bench/soak.py` lets happen to real processes. A real disk is not filled:
 tests/unit/server/store and tests/mistakes fill simulated disks.
 """
 LOSES_TAIL = ("fail_over", "power", "blackout")
-"""After these faults messages may be gone that consumers read and nobody acknowledged or synced."""
+"""
+After these faults messages may be missing that consumers have read, if they were neither
+acknowledged nor synced.
+"""
 
 CLOCK_STEPS_MS = (-3_600_000, 3_600_000)
 
 
 def plan_faults(random: Random, seconds: float, kinds: dict[str, int] | None = None) -> list[Fault]:
     """
-    Draw what goes wrong.
+    Draw the faults.
 
-    :param seconds: all of it begins within this time.
+    :param seconds: all faults begin within this time.
     :param kinds: weights by kind; None: `KINDS`.
     """
     weights = KINDS if kinds is None else kinds
@@ -76,43 +80,45 @@ def plan_faults(random: Random, seconds: float, kinds: dict[str, int] | None = N
 
 
 class Victims(Protocol):
-    """What faults are done to."""
+    """The machines that faults are done to."""
 
     world: World
 
     def machine(self, part: str) -> str:
-        """The name of the machine that has a part at the moment."""
+        """Return the name of the machine that has a role at the moment."""
 
     def machines(self) -> list[str]:
-        """All names."""
+        """Return the names of all machines."""
 
     def host(self, machine: str) -> SimHost:
-        """A machine by its name."""
+        """Return a machine by its name."""
 
     def crash(self, machine: str, power: bool) -> None:
-        """It stops at once; harmless when it is down."""
+        """Stop a machine at once; harmless when it is down."""
 
     def restart(self, machine: str) -> None:
-        """It comes back; harmless when it is up."""
+        """Start a machine again; harmless when it is up."""
 
     def stop_and_restart(self, machine: str) -> None:
-        """An operator restarts it in an orderly way."""
+        """Restart a machine in an orderly way, as an operator does."""
 
     def fail_over(self, seconds: float) -> None:
-        """The slave becomes the master; the old one returns as its slave that much later."""
+        """
+        Make the slave the master; the old master returns as its slave after a number of seconds.
+        """
 
     def make_again(self) -> None:
-        """A topic is deleted; who puts to it makes it again."""
+        """Delete a topic; the next put creates it again."""
 
     def damage(self, machine: str, seconds: float) -> None:
-        """It is stopped, something in its store is spoilt, and that much later it is started."""
+        """Stop a machine, damage its store, and start it after a number of seconds."""
 
 
 class FaultPlan:
     """
-    Lets the faults happen.
+    Makes the faults of a plan happen.
 
-    :ivar done: what happened so far.
+    :ivar done: the faults that happened so far.
     """
 
     def __init__(self, victims: Victims, faults: list[Fault]) -> None:
@@ -123,13 +129,13 @@ class FaultPlan:
         self._over = False
 
     def start(self) -> None:
-        """Put all of them on the clock."""
+        """Put all faults on the clock."""
         now = self._clock_now()
         for fault in self._faults:
             self._victims.world.clock.call_at(now + fault.at, self._happen, fault)
 
     def finish(self) -> None:
-        """Heal everything: what is cut, slow, full or down works again."""
+        """End all faults: cut lines, slow lines, full disks and stopped machines work again."""
         self._over = True
         self._network.heal()
         for machine in self._victims.machines():
@@ -158,7 +164,7 @@ class FaultPlan:
         self._victims.world.clock.call_at(self._clock_now() + fault.seconds, undo)
 
     def _others(self, machine: str) -> tuple[str, str]:
-        """Host names of the machine that is hit and of the other one."""
+        """Return the host names of the machine that is hit and of the other one."""
         other = next(name for name in self._victims.machines() if name != machine)
         return self._victims.host(machine).name, self._victims.host(other).name
 
@@ -167,7 +173,10 @@ class FaultPlan:
             self._network.drop(end)
 
     def _do_half_open(self, fault: Fault, machine: str) -> None:
-        """The machine's ends vanish; cut off, its kernel cannot say so either."""
+        """
+        Let the machine's ends of its connections vanish. The line is cut meanwhile, so that its
+        kernel cannot reset the connections.
+        """
         hit, other = self._others(machine)
         for end in self._network.connections_between(hit, other):
             self._network.half_open(end)
@@ -212,7 +221,7 @@ class FaultPlan:
         self._victims.damage(machine, fault.seconds)
 
     def _do_clock(self, fault: Fault, machine: str) -> None:
-        """Somebody sets the wall clock; the monotonic one goes on."""
+        """Set the wall clock of a machine; the monotonic clock is not changed."""
         step = CLOCK_STEPS_MS[int(fault.seconds * 1000) % 2]
         self._victims.host(machine).step_clock(step)
 

@@ -48,7 +48,7 @@ class GroupNode(BrokerNode):
 
 class BrokerGroup:
     """
-    Members n0, n1, ...; nothing runs before `start`.
+    A group of the members n0, n1, ...; no member runs before `start`.
 
     :param change: gets each member's configuration before its first start.
     :ivar members: by number.
@@ -86,11 +86,11 @@ class BrokerGroup:
 
     @property
     def now(self) -> float:
-        """Simulated seconds."""
+        """Return the simulated seconds."""
         return self.world.clock.seconds()
 
     def start(self) -> "BrokerGroup":
-        """Start all, and wait for a master."""
+        """Start all members, and wait for a master."""
         self.name_server.start()
         for member in self.members:
             self.boot(member)
@@ -103,7 +103,7 @@ class BrokerGroup:
         member.start()
 
     def kill(self, member: BrokerNode, *, power: bool = False) -> None:
-        """End it at once."""
+        """End a member at once."""
         member.crash(power)
 
     def run(self, seconds: float) -> None:
@@ -111,12 +111,12 @@ class BrokerGroup:
         self.world.clock.run_until(self.now + seconds)
 
     def wait_until(self, condition: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
-        """Run until something holds; an AssertionError when it does not within the limit."""
+        """Run until a condition is true; raise AssertionError if it is not within the limit."""
         self.world.clock.run_while(lambda: not condition(), limit_s)
         assert condition(), f"not within {limit_s} s; {self.describe()}"
 
     def wait(self, later: "Deferred[Any]") -> Any:
-        """Run until a Deferred has fired; its result, or its error raised."""
+        """Run until a Deferred has fired; return its result or raise its failure."""
         results: list[Any] = []
         later.addBoth(results.append)
         self.wait_until(lambda: bool(results))
@@ -125,7 +125,7 @@ class BrokerGroup:
         return results[0]
 
     def describe(self) -> str:
-        """Who is what, and has what."""
+        """Return role and log of each member as text."""
         return "; ".join(
             f"{member.host.name} {member.state} {member.replication.statistics()}"
             for member in self.members
@@ -135,7 +135,7 @@ class BrokerGroup:
     # Roles
 
     def master(self) -> BrokerNode | None:
-        """The member that takes puts."""
+        """Return the member that takes puts; None: there is none."""
         for member in self.members:
             is_leader = (
                 member.state == "running" and member.replication.node.role is MemberRole.LEADER
@@ -145,14 +145,14 @@ class BrokerGroup:
         return None
 
     def wait_for_master(self) -> BrokerNode:
-        """Run until there is one."""
+        """Run until there is a master, and return it."""
         self.wait_until(lambda: self.master() is not None)
         master = self.master()
         assert master is not None
         return master
 
     def slaves(self) -> list[BrokerNode]:
-        """The running members that take no puts."""
+        """Return the running members that take no puts."""
         return [
             member
             for member in self.members
@@ -162,21 +162,24 @@ class BrokerGroup:
     # Clients
 
     def ask(self, member: BrokerNode, request: RemotingCommand) -> "Deferred[RemotingCommand]":
-        """A client's request to one member."""
+        """Send a client's request to one member."""
         return self.client.invoke(f"{member.host.ip}:{LISTEN_PORT}", request, SEND_TIMEOUT_MS)
 
     def call(self, member: BrokerNode, request: RemotingCommand) -> RemotingCommand:
-        """As `ask`, and wait."""
+        """Send a request as `ask` does, and wait for the answer."""
         answer: RemotingCommand = self.wait(self.ask(member, request))
         return answer
 
     def message(self, body: bytes, topic: str = "TBW102", **properties: str) -> RemotingCommand:
-        """A request that sends one message to queue 0."""
+        """Return a request that sends one message to queue 0."""
         text = "\x02".join([f"{key}\x01{value}" for key, value in properties.items()])
         return send_request("producers", topic, 0, body, text, self.client_now_ms())
 
     def send(self, body: bytes, **properties: str) -> int:
-        """Send to the master until somebody takes it; the response code of the last try."""
+        """
+        Send a message to the master until a member stores it, and return the response code of the
+        last try.
+        """
         deadline = self.now + LIMIT_S
         code = -1
         while self.now < deadline:
@@ -191,7 +194,7 @@ class BrokerGroup:
         return code
 
     def bodies(self, member: BrokerNode, topic: str = "TBW102", queue_id: int = 0) -> list[bytes]:
-        """All that a consumer finds in a queue of one member."""
+        """Return the bodies that a consumer finds in a queue of one member."""
         bodies: list[bytes] = []
         offset = member.store.min_offset_in_queue(topic, queue_id)
         while True:
@@ -202,11 +205,11 @@ class BrokerGroup:
             offset = result.next_begin_offset
 
     def pull(self, member: BrokerNode, offset: int) -> RemotingCommand:
-        """A consumer's pull of queue 0."""
+        """Pull from queue 0 of a member, as a consumer does."""
         return self.call(member, pull_request("readers", "TBW102", 0, offset))
 
     def ledger_bytes(self, member: BrokerNode) -> bytes:
-        """A running member's ledger, up to where it is committed."""
+        """Return the bytes of a running member's ledger up to the committed index."""
         log = member.store.log
         data, position = b"", max(log.min_offset, 0)
         while position < log.max_offset:

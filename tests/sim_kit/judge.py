@@ -1,17 +1,18 @@
 """
-Who remembers what was promised in a pair, and looks whether it is kept.
+Remembers the promises that a pair gave to clients, and checks whether the pair keeps them.
 
-What an operator of a pair may lose, and nothing else:
+An operator of a pair may lose these messages, and no others:
 
 - A message whose put did not end with PUT_OK, and with ASYNC_MASTER any: when the slave is made the
   master and has not got it, or when the master comes back without it.
 - A message of a SYNC_MASTER that ended with PUT_OK: when the power of both machines failed since,
   under ASYNC_FLUSH; or when a master that lost its unsynced tail (ASYNC_FLUSH) is started as the
-  master again, while its slave has the message: whoever wants it makes the slave the master.
+  master again, while its slave has the message. An operator who wants to keep it makes the slave
+  the master.
 - With SYNC_FLUSH, PUT_OK and a master that stays the master: nothing.
-- What stood where somebody's disk was damaged, on that machine.
+- A message on a machine whose disk was damaged at the place of the message.
 
-A member stays out, loudly, where the two logs have not one whole record in common.
+A member does not replicate, and says so, if the two logs have no whole record in common.
 """
 
 from collections import deque
@@ -28,25 +29,25 @@ from tests.sim_kit.damage import Damage, mended
 
 SERVED_WITHIN_SECONDS = 1.0
 READ_EVERY = 8
-"""One in so many acknowledged messages is read on the slave as a consumer does."""
+"""One in this many acknowledged messages is read on the slave, as a consumer does."""
 HAMPERED_SECONDS = 3.0
-"""A slave whose disk was full or slow gets so much longer."""
+"""A slave whose disk was full or slow may serve a message this much later."""
 LOOKS_BACK = 8
-"""So many looks ago is long enough for a store to note what it has flushed."""
+"""A store has noted its flushed offset of this many looks ago."""
 
 
 class Judge:
     """
-    Takes what happens to two machines and their messages.
+    Is told of the events of two machines and their messages, and notes broken promises.
 
-    :param nodes: by name.
-    :param role: of whoever is the master.
-    :param leader: tells who is, or is about to be, the master.
-    :ivar attempts: by unique id; whoever sends adds to it.
-    :ivar damages: by machine.
-    :ivar deletions: by topic: where the master's log ended when it was deleted last.
-    :ivar parts: by machine: what it is, or was in its last life.
-    :ivar lost_power: by machine: when its power failed last.
+    :param nodes: the two machines by name.
+    :param role: the role of the master, SYNC_MASTER or ASYNC_MASTER.
+    :param leader: returns the name of the machine that is, or will be, the master.
+    :ivar attempts: all attempts by unique id; each producer adds its own.
+    :ivar damages: the damage of each machine's store, by machine.
+    :ivar deletions: by topic: the end of the master's log when the topic was last deleted.
+    :ivar parts: by machine: its role in its present or last life.
+    :ivar lost_power: by machine: the time at which its power last failed.
     :ivar forced: the machine that was made master because the other one's store is damaged.
     """
 
@@ -92,7 +93,10 @@ class Judge:
     # Answers
 
     def answered(self, attempt: Attempt) -> None:
-        """PUT_OK of a SYNC_MASTER: the slave has the same bytes now, and can serve them soon."""
+        """
+        Judge an answer: after PUT_OK of a SYNC_MASTER the slave must have the same bytes now, and
+        serve them soon.
+        """
         if attempt.status is None or not attempt.status.is_stored:
             return
         machine = attempt.life[0]
@@ -123,11 +127,11 @@ class Judge:
 
     def _held(self, slave: StoreNode, attempt: Attempt) -> Iterator[bytes]:
         """
-        What a slave may have meant when it said that it has it.
+        Yield the bytes that a slave may have had when it confirmed an attempt.
 
-        What it has; and what it had before it was damaged, as long as a message waits that was
-        asked for before: its word may have been under way. All of its log where the record's end
-        is not known.
+        These are its present bytes. For a message that was sent before the slave was damaged they
+        are also its former bytes, because its report may have been on the way. If the end of the
+        record is not known, they are its whole log.
         """
         name = slave.host.name
         is_placed = attempt.end > attempt.offset  # else the answer came from one that is down now
@@ -148,14 +152,17 @@ class Judge:
             yield before.slice(attempt.offset, attempt.end) if is_placed else before.data
 
     def _see_late(self, machine: str, attempt: Attempt) -> None:
-        """The answer of a former master, which promised nothing for its slave."""
+        """
+        Excuse a message that only a former master has, whose answer promised nothing about its
+        slave.
+        """
         leader = self._leader()
         held = self._nodes[leader].log_image().data if machine != leader else b""
         if machine != leader and attempt.unique_id.encode() not in held:
             attempt.excused = f"{leader} leads without it"
 
     def look(self) -> None:
-        """Now and then: can the slave serve what was acknowledged a while ago?"""
+        """Check that the slave serves messages that were acknowledged some time ago."""
         for name, node in self._nodes.items():
             if node.state == "running":
                 self._safe[name].append(node.store.log.flushed_offset)
@@ -182,8 +189,8 @@ class Judge:
 
     def _is_behind_damage(self, attempt: Attempt) -> bool:
         """
-        Where no checksum of the master's log shows its damage, the slave's copy counts as parted:
-        it is set aside, with all behind it, and fetched anew. What is spoilt itself is left out.
+        Return whether a damage lies before the end of a message. If no checksum of the master's log
+        shows its damage, the slave sets its own log aside from there on, and fetches it again.
         """
         ranges = [damage.log_range for damage in self.damages.values()]
         return any(start < attempt.end for start, end in ranges if start < end)
@@ -209,7 +216,7 @@ class Judge:
     # Machines
 
     def crashes(self, machine: str, power: bool) -> None:
-        """A machine is about to stop at once: what does it call safe?"""
+        """Note the flushed end of a machine that is about to stop at once."""
         node = self._nodes[machine]
         if power:
             self.lost_power[machine] = self._now()
@@ -218,10 +225,10 @@ class Judge:
 
     def recovered(self, machine: str, part: BrokerRole, before: LogImage) -> None:
         """
-        A machine came back: what did it lose, and was it allowed to?
+        Judge the messages that a machine lost when it came back.
 
-        :param part: what it is from now on.
-        :param before: its log as it was before it was opened.
+        :param part: its role from now on.
+        :param before: its log as it was before the store was opened.
         """
         node = self._nodes[machine]
         end = node.store.log.max_offset
@@ -244,7 +251,9 @@ class Judge:
             self._leads(machine, "promoted" if was is BrokerRole.SLAVE else "came back")
 
     def _whole(self, log: LogImage) -> Iterator[LogRecord]:
-        """Its records, those behind a damage that nobody noticed included."""
+        """
+        Yield the whole records of a log, including those after a damage that no member noticed.
+        """
         image, places = mended(log, self.damages.values())
         if places:  # which may be where the log seemed to end
             image = replace(image, end=image.start + len(image.data))
@@ -254,7 +263,9 @@ class Judge:
                 yield record
 
     def _take_stock(self, machine: str, held: set[str]) -> None:
-        """What a machine has after it came back, and what it should have."""
+        """
+        Compare the messages that a machine has after it came back with those that it should have.
+        """
         for attempt in self.attempts.values():
             if attempt.status is None or not attempt.status.is_stored:
                 continue
@@ -280,7 +291,7 @@ class Judge:
             self._violation("lost-after-flush", text)
 
     def _leads(self, machine: str, how: str) -> None:
-        """From now on nobody owes what this master has not; what must it have?"""
+        """Judge the messages that a new master lacks, and excuse them from now on."""
         other = self._other(machine)
         for attempt in self.attempts.values():
             if attempt.status is None or not attempt.status.is_stored or attempt.excused:
@@ -300,7 +311,7 @@ class Judge:
                 self._check_other_copy(other, attempt)
 
     def _check_other_copy(self, other: str, attempt: Attempt) -> None:
-        """The master lost a message with PUT_OK: its slave must have it."""
+        """Check that the slave has a message with PUT_OK that the master lost."""
         if other in attempt.held_by:
             image = self._nodes[other].log_image()
             if attempt.unique_id.encode() in image.data:
@@ -317,9 +328,9 @@ class Judge:
 
     def damaged(self, machine: str, damage: Damage, good: LogImage) -> None:
         """
-        Something in the store of a machine that stands still was spoilt.
+        Note the damage of a stopped machine's store.
 
-        :param good: its log before.
+        :param good: the machine's log before the damage.
         """
         self.damages[machine] = damage
         self._undamaged[machine] = self._now(), good
@@ -331,9 +342,10 @@ class Judge:
 
     def _check_behind(self, machine: str, end: int) -> None:
         """
-        A master that starts with a damaged log has not wiped whole records behind the damage.
+        Check that a master that starts with a damaged log keeps the whole records after the damage.
 
-        Where the damage is behind what was flushed a while ago, it may pass for a crash's.
+        A damage after the bytes that were flushed some time ago is not checked: it may look like
+        the damage of a crash.
         """
         good = self._behind_damage.pop(machine, 0)
         if end < good:
@@ -342,9 +354,9 @@ class Judge:
 
     def refused(self, machine: str, error: Exception) -> bool:
         """
-        A machine does not start.
+        Judge the refusal of a machine to start.
 
-        :returns: whether somebody has to do something about its store before it will.
+        :returns: whether an operator has to replace its store.
         """
         text = f"{machine} cannot load its store: {type(error).__name__}: {error}"
         if self._nodes[machine].host.disk.is_full:
@@ -357,12 +369,17 @@ class Judge:
         return False
 
     def _has_fetched_damage(self, machine: str) -> bool:
-        """It was the slave of a machine that did not know of its damage, and has the same bytes."""
+        """
+        Return whether the machine has fetched the damaged bytes of another one, which had not
+        noticed its damage.
+        """
         image = self._nodes[machine].log_image()
         return any(damage.is_in(image) for damage in self.damages.values())
 
     def wiped(self, machine: str) -> None:
-        """An operator moved its store away: it begins with nothing."""
+        """
+        Note that an operator moved a machine's store away, so that it begins with an empty one.
+        """
         for attempt in self.attempts.values():
             attempt.held_by.discard(machine)
         self.lost_power[machine] = self._now()  # as if: what it had is not there any more
@@ -372,7 +389,7 @@ class Judge:
         self._undamaged.pop(machine, None)
 
     def deleted(self, topic: str, end: int) -> None:
-        """A topic was deleted on the master, whose log ends there."""
+        """Note that a topic was deleted on the master, and where the master's log ended then."""
         self.deletions[topic] = end
         for attempt in self.attempts.values():
             if attempt.topic == topic and attempt.offset >= 0:
@@ -380,7 +397,7 @@ class Judge:
 
 
 def _whole(image: LogImage, end: int) -> int:
-    """Where the last record ends that ends by there."""
+    """Return the end of the last record that ends at or before an offset."""
     whole = 0
     for record in image.records():
         if record.offset + record.size > end:
@@ -390,13 +407,13 @@ def _whole(image: LogImage, end: int) -> int:
 
 
 def _was_set_aside(node: StoreNode, end: int) -> bool:
-    """It was just about to give up its diverged tail from there on."""
+    """Return whether a machine has set its log aside from this offset on."""
     folders = [path.split("/")[3] for path in node.host.disk.paths(f"{ROOT}/setaside")]
     return any(folder.startswith(f"diverged-{end}-") for folder in folders)
 
 
 def _read(node: StoreNode, start: int, end: int) -> bytes:
-    """Bytes of a log by physical offset; what is not there is left out."""
+    """Return the bytes of a log between two physical offsets, without those that do not exist."""
     if node.state == "down":
         return node.log_image().slice(start, end)
     data = b""

@@ -1,8 +1,8 @@
 """
-Faults that had been found in the field, planted back on purpose: does the simulator find them?
+Plants faults of former versions and of RocketMQ 4.9, to show that the simulator finds them.
 
-`python -m tests.sim_kit.simulate --mutant all --seeds 2000` makes the table. Each mutant is found
-by ordinary seeds: nothing is chosen for it but whether whole brokers are needed.
+`python -m tests.sim_kit.simulate --mutant all --seeds 2000` makes the table. Ordinary seeds find
+each mutant: a mutant only says whether the simulation needs whole brokers.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from tests.sim_kit.planting import CLUSTER, Mutant, Patches
 
 
 def _compare_nothing(patches: Patches) -> None:
-    """As 4.9: a slave asks for what lies behind its end, whatever stands there."""
+    """Let a slave ask for the bytes after its end without comparing the logs, as in 4.9."""
     patches.put(StartSearch, "place", lambda self, unreadable_at: int(self._log.max_offset))
     patches.put(ClassicReplica, "_check_readable", lambda self, same=False: None)
 
@@ -58,7 +58,7 @@ def _believe_greeting(patches: Patches) -> None:
 
 
 def _vouch_by_first_report(patches: Patches) -> None:
-    """As 4.9: whoever connects has what he says."""
+    """Let a master believe the first offset that a slave reports, as in 4.9."""
     greeted, begin = Feed._greeted, Feed._begin
 
     def believe_greeting(self: Any, greeting: Any) -> None:
@@ -88,7 +88,7 @@ def _sync_first_file(patches: Patches) -> None:
 
 
 def _vouch_for_page_cache(patches: Patches) -> None:
-    """What a killed process has written is believed, and not brought to the disk."""
+    """Let a start trust bytes that a killed process wrote, without syncing them."""
     look = BootMark.how_it_was_left
 
     def believe(self: Any, directories: Any) -> Any:
@@ -134,7 +134,7 @@ def _ignore_new_life(patches: Patches) -> None:
 
 
 def _wall_clock(patches: Patches) -> None:
-    """Timers wait for the wall clock, as those of Twisted's reactor do of themselves."""
+    """Let timers follow the wall clock, as those of an unchanged Twisted reactor do."""
     step = SimHost.step_clock
 
     def step_timers(self: SimHost, ms: int) -> None:
@@ -251,23 +251,23 @@ MUTANTS = (
         CLUSTER,
     ),
 )
-"""Those that CI plants."""
+"""The mutants that CI plants."""
 
 ALL_MUTANTS = (*MUTANTS, *OF_CONTROLLER_MODE)
 
 
 def mutant_named(name: str) -> Mutant:
     """
-    A mutant.
+    Return a mutant by its name.
 
-    :raises KeyError: there is none of that name.
+    :raises KeyError: there is no mutant of that name.
     """
     return {mutant.name: mutant for mutant in ALL_MUTANTS}[name]
 
 
 @contextmanager
 def planted(name: str | None) -> Iterator[None]:
-    """The fault is there as long as this is open; None: none is."""
+    """Plant a fault while the block runs; None: plant none."""
     patches = Patches()
     if name is not None:
         mutant_named(name).plant(patches)

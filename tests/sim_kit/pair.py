@@ -1,4 +1,4 @@
-"""A master and a slave under faults: the smallest cluster that can lose something."""
+"""A master and a slave under faults: the smallest cluster that can lose a message."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ MACHINES = ("a", "b")
 @dataclass
 class PairOptions:
     """
-    What kind of pair it is.
+    The settings of a pair.
 
-    :ivar file_size: of the commit log, bytes.
+    :ivar file_size: bytes of a file of the commit log.
     :ivar transfer_size: largest body of a replication frame, bytes; small ones end within records.
     """
 
@@ -40,7 +40,7 @@ class PairOptions:
 
     @classmethod
     def draw(cls, random: Random) -> "PairOptions":
-        """Any kind."""
+        """Draw any settings."""
         return cls(
             random.choice(
                 (BrokerRole.SYNC_MASTER, BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER)
@@ -59,11 +59,11 @@ class PairOptions:
 
 class HAPair:
     """
-    Two stores, their HA services, and one who watches both.
+    Two stores, their HA services, and the judge of both.
 
-    :ivar findings: what the watching found.
-    :ivar judge: who remembers what was promised.
-    :ivar is_parted: the slave does not follow its master at the end, with or without a good reason.
+    :ivar findings: the broken promises and hazards that the judge found.
+    :ivar judge: remembers the promises that were given to producers.
+    :ivar is_parted: whether the slave does not follow its master at the end, for any reason.
     """
 
     def __init__(
@@ -111,29 +111,29 @@ class HAPair:
         return StoreNode(host, configuration, self.findings)
 
     def producer(self, number: int, pause: float) -> ProducerLoad:
-        """One more who puts messages; its attempts are to be watched."""
+        """Return a further producer, whose attempts the judge watches."""
         random = self.world.random(f"producer {number}")
         return DirectProducer(
             f"p{number}", self.world.clock, random, lambda: self.master, self, pause
         )
 
     def others(self) -> Sequence[Load]:
-        """Who else works with the pair, beside the producers."""
+        """Return the other clients of the pair, beside the producers."""
         return ()
 
     @property
     def attempts(self) -> dict[str, Attempt]:
-        """Everything that was tried, by unique id."""
+        """All attempts, by unique id."""
         return self.judge.attempts
 
     @property
     def master(self) -> StoreNode:
-        """Whoever leads at the moment, or will when it comes back."""
+        """The machine that is the master, or will be when it comes back."""
         return self._nodes[self._leader]
 
     @property
     def slave(self) -> StoreNode:
-        """The other one."""
+        """The machine that is not the master."""
         return self._nodes[self._follower]
 
     @property
@@ -146,31 +146,31 @@ class HAPair:
         return self.world.clock.seconds()
 
     def start(self) -> None:
-        """Start both, and the watching."""
+        """Start both machines and the judge."""
         self.restart(self._leader)
         self.restart(self._follower)
         self._probe()
 
     def answered(self, attempt: Attempt) -> None:
-        """A result came just now."""
+        """Hand the judge an attempt whose result came just now."""
         self.judge.answered(attempt)
 
     # Victims
 
     def machine(self, part: str) -> str:
-        """The name of the machine that has a part at the moment."""
+        """Return the name of the machine that has a role at the moment."""
         return self._leader if part == MASTER else self._follower
 
     def machines(self) -> list[str]:
-        """All names, the master's first."""
+        """Return the names of both machines, the master's first."""
         return [self._leader, self._follower]
 
     def host(self, machine: str) -> SimHost:
-        """A machine by its name."""
+        """Return a machine by its name."""
         return self._nodes[machine].host
 
     def crash(self, machine: str, power: bool) -> None:
-        """It stops at once; harmless when it is down."""
+        """Stop a machine at once; harmless when it is down."""
         node = self._nodes[machine]
         if node.state == "down":
             return
@@ -178,7 +178,7 @@ class HAPair:
         node.crash(power)
 
     def restart(self, machine: str) -> None:
-        """It comes back; harmless when it is up."""
+        """Start a machine again; harmless when it is up."""
         node = self._nodes[machine]
         if node.state != "down":
             return
@@ -207,7 +207,7 @@ class HAPair:
         return BrokerRole.SLAVE
 
     def stop_and_restart(self, machine: str) -> None:
-        """An operator restarts it in an orderly way."""
+        """Restart a machine in an orderly way, as an operator does."""
         self._stop_then(machine, self.restart)
 
     def _stop_then(self, machine: str, then: Callable[[str], None]) -> None:
@@ -216,7 +216,7 @@ class HAPair:
             node.stop().addCallback(self._stopped, machine, node.life, then)
 
     def _stopped(self, _: object, machine: str, life: Life, then: Callable[[str], None]) -> None:
-        """It may have crashed meanwhile, and be back."""
+        """Continue after an orderly stop, unless the machine has crashed or started meanwhile."""
         if self._nodes[machine].life == life and self._nodes[machine].state == "down":
             then(machine)
 
@@ -224,12 +224,13 @@ class HAPair:
 
     def fail_over(self, seconds: float) -> None:
         """
-        The master dies, its slave is started as the master, the old one returns as its slave.
+        Kill the master, start its slave as the master, and later the old master as its slave.
 
-        Before that, the link may be cut while the master goes on: its tail parts from the slave's.
-        An operator promotes no slave that came with nothing and has only the end of the log.
+        Before that the link may be cut while the master goes on, so that the ends of the logs
+        differ. An operator does not promote a slave that began with an empty store and has only the
+        end of the log.
 
-        :param seconds: until the old one returns.
+        :param seconds: seconds until the old master returns.
         """
         if self._is_moving or self.slave.state != "running" or not self._is_whole(self.slave):
             return
@@ -241,7 +242,10 @@ class HAPair:
         self._at(cut, self._depose, min(seconds, AWAY_AT_MOST_SECONDS))
 
     def _is_whole(self, node: StoreNode) -> bool:
-        """It has something, from where the master's log begins; or the master has nothing."""
+        """
+        Return whether a slave's log begins where the master's log begins, or the master's log is
+        empty.
+        """
         own, other = node.log_image(), self.master.log_image()
         return own.start <= other.start and (own.end > own.start or other.end == other.start)
 
@@ -259,9 +263,10 @@ class HAPair:
 
     def _promote(self, machine: str, old: str) -> None:
         """
-        It runs as a slave still, unless something has killed it meanwhile.
+        Make a machine the master. It may still run as a slave, or have crashed meanwhile.
 
-        The old master is down by then, or back as a slave: two at once are an operator's fault.
+        The old master is down by then, or back as a slave: two masters at once would be a mistake
+        of the operator.
         """
         is_master = self.judge.parts[old] is not BrokerRole.SLAVE
         if is_master and self._nodes[old].state not in ("down", "failed"):
@@ -280,14 +285,14 @@ class HAPair:
         self.restart(machine)
 
     def make_again(self) -> None:
-        """A topic is deleted on the master; whoever puts to it makes it again."""
+        """Delete a topic on the master; the next put creates it again."""
         store = self.master.open_store
         if store is not None and self._leader not in self.judge.damages:
             self.judge.deleted(MADE_AGAIN, store.log.max_offset)
             store.clean_unused_topics(set(TOPICS) - {MADE_AGAIN})
 
     def damage(self, machine: str, seconds: float) -> None:
-        """It is stopped, something in its store is spoilt, and that much later it is started."""
+        """Stop a machine, damage its store, and start it after a number of seconds."""
         if self._was_damaged or self._is_moving or self._nodes[machine].state != "running":
             return
         self._was_damaged = True
@@ -305,7 +310,10 @@ class HAPair:
         self._at(seconds, self.restart, machine)
 
     def _replace(self, machine: str) -> None:
-        """A damaged store is moved away: the other machine leads, this one begins with nothing."""
+        """
+        Move a damaged store away: the other machine becomes the master, and this one begins with an
+        empty store.
+        """
         disk = self.host(machine).disk
         for path in disk.paths(ROOT):
             disk.damage(path, None)
@@ -318,7 +326,7 @@ class HAPair:
     # Watching
 
     def _probe(self) -> None:
-        """Now and then: nobody is believed to have more than there is."""
+        """Have the judge look, and check that the replicated offset is not beyond the log."""
         self._at(PROBE_SECONDS, self._probe)
         self.judge.look()
         if self.master.state != "running":
@@ -335,7 +343,7 @@ class HAPair:
     # The end
 
     def check_end(self) -> None:
-        """After a quiet time, with both running: do they agree, and is all in place?"""
+        """Check after a quiet time that both members run, are equal, and have all messages."""
         ending = Ending(self.findings, self.judge, self.now)
         ending.check(self.master, self.slave)
         self.is_parted = ending.is_parted
@@ -343,7 +351,10 @@ class HAPair:
             self.findings.violation(self.now, "exception", failure.getTraceback())
 
     def stop(self) -> None:
-        """Stop both in an orderly way, the slave first; nothing may be left."""
+        """
+        Stop both members in an orderly way, the slave first, and check that no timer or connection
+        is left.
+        """
         for node in (self.slave, self.master):
             if node.state == "running":
                 node.stop()

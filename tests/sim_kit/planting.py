@@ -1,4 +1,4 @@
-"""Faults that are planted on purpose, and taken out again."""
+"""Plants faults in the product, and removes them again."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,9 +8,9 @@ PAIR, CLUSTER, CONTROLLED = "pair", "cluster", "controlled"
 
 class Patches:
     """
-    What is replaced by something else, to be put back.
+    Replaces attributes of classes and modules, and restores them.
 
-    :ivar replaced: owner, name and what was there.
+    :ivar replaced: owner, name and former value of each attribute.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Patches:
         """
         Replace an attribute of a class or module.
 
-        :returns: what it was.
+        :returns: the former value.
         """
         before = getattr(owner, name)
         self.replaced.append((owner, name, before))
@@ -28,7 +28,7 @@ class Patches:
         return before
 
     def undo(self) -> None:
-        """Put everything back."""
+        """Restore all attributes."""
         for owner, name, before in reversed(self.replaced):
             setattr(owner, name, before)
         self.replaced.clear()
@@ -38,11 +38,11 @@ class Mutant(NamedTuple):
     """
     A fault that can be planted.
 
-    :ivar what: what goes wrong.
-    :ivar origin: where it was found.
-    :ivar seed: one that found it; -1: none is known.
-    :ivar plant: puts it in place.
-    :ivar kind: of simulation that it takes.
+    :ivar what: a sentence about the fault.
+    :ivar origin: where the fault was found.
+    :ivar seed: a seed that finds the fault; -1: none is known.
+    :ivar plant: plants the fault.
+    :ivar kind: the kind of simulation that finds the fault.
     """
 
     name: str

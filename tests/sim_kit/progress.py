@@ -1,4 +1,4 @@
-"""A group of consumers whose progress may never go back, whoever is elected."""
+"""Checks that the offset of a consumer group never goes back, whichever broker is elected."""
 
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
@@ -14,7 +14,8 @@ class Progress:
     """
     A group that commits every 50 ms.
 
-    Whoever follows knows of it 0.1 s later, and goes on from there if it is elected.
+    A broker that follows the master knows each commit 0.1 s later, and continues from it if it is
+    elected.
     """
 
     def __init__(self, brokers: ControlledBrokers) -> None:
@@ -25,14 +26,14 @@ class Progress:
         self._leads: tuple[str, int] | None = None
 
     def begin(self) -> None:
-        """Something happened."""
+        """Begin to count anew, because a fault happened."""
         self._seen.forget()
 
     def go_on(self, master: BrokerNode | None, is_disturbed: bool) -> None:
         """
-        Look at those who followed at the last three looks, then commit.
+        Check the brokers that followed the master at the last three calls, then commit.
 
-        :param is_disturbed: what is sent may not arrive.
+        :param is_disturbed: whether messages between machines may be lost at the moment.
         """
         if master is None:
             self.begin()
@@ -73,7 +74,10 @@ class Progress:
 
     @staticmethod
     def follows(node: BrokerNode, master: BrokerNode) -> bool:
-        """Both ends say so; a connection of before a crash has one end."""
+        """
+        Return whether a broker follows the master. Both ends of the connection must exist, because
+        a connection from before a crash has only one end.
+        """
         if node.state != "running":
             return False
         slave = node.replication.statistics()

@@ -1,11 +1,13 @@
-"""The one judge of histories: what clients sent and were told, and what is found at the end.
+"""
+Judges histories: compares the messages and answers of clients with the messages that are found at
+the end.
 
 The simulator's pairs, storms, chaos of DLedger groups, delayed and transactional messages feed it,
-and so does `bench/soak.py` with real processes. It knows no clock, no store and no network: whoever
-feeds it passes ids, times and numbers. It judges these promises:
+and so does `bench/soak.py` with real processes. It has no clock, store or network: its callers pass
+ids, times and numbers. It judges these promises:
 
 - An acknowledged message is there, unless the documentation says that this loss may happen.
-- A message that was refused is not there, and neither is one that was taken back.
+- A message that was refused or taken back is missing.
 - No message is there more often than it was sent.
 - Messages stand in the order in which they were sent, as far as a client waited for the answer.
 - The numbers of a queue have no gap and no repetition.
@@ -43,7 +45,7 @@ class Breach(NamedTuple):
 
 class Promises:
     """
-    What the clients of one cluster sent and were told.
+    The messages that the clients of one cluster sent, and the answers that they got.
 
     :ivar attempts: how often each message was sent.
     :ivar places: by id of each acknowledged message, the offset in the log that its answer named.

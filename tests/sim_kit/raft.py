@@ -1,8 +1,8 @@
 """
-A whole DLedger group in one process, from one seed: machines, network, disks, clients, faults.
+Simulates a whole DLedger group from one seed: machines, network, disks, clients and faults.
 
-The members are the product's `Node`; messages are passed as values. It is made to be cheap: a run
-takes some 40 ms, so that thousands fit into a test.
+The members are the product's `Node`; messages are passed as values. A run takes only some 40 ms, so
+a test can have thousands of runs.
 """
 
 from collections import deque
@@ -42,12 +42,13 @@ CRASHES = {"kill", "power", "blackout"}
 @dataclass
 class RaftOptions:
     """
-    What a run is about.
+    The options of a run.
 
-    :ivar scale: all the product's times are multiplied by this; shorter ones make more happen.
-    :ivar busy: heartbeat intervals in which things are put and go wrong.
+    :ivar scale: factor of all times in the product's settings; with shorter times more happens in a
+        run.
+    :ivar busy: number of heartbeat intervals in which clients put entries and faults happen.
     :ivar kinds: weights of the faults; None: all.
-    :ivar settings: more of `DLedgerSettings`.
+    :ivar settings: further values of `DLedgerSettings`.
     """
 
     nodes: int = 3
@@ -65,7 +66,7 @@ class RaftOptions:
 
     @classmethod
     def draw(cls, random: Random, nodes: int) -> "RaftOptions":
-        """Any of the combinations."""
+        """Draw any combination of options."""
         settings: dict[str, Any] = {"sync_before_ack": random.random() < 0.6}
         if random.random() < 0.3:
             settings["is_enable_batch_push"] = True
@@ -90,7 +91,7 @@ class RaftOptions:
         )
 
     def make(self, self_id: str) -> DLedgerSettings:
-        """One member's settings."""
+        """Return the settings of one member."""
         peers = {f"n{n}": f"10.0.0.{n + 1}:40911" for n in range(self.nodes)}
         plain = DLedgerSettings(GROUP, self_id, peers)
         times = {
@@ -109,7 +110,7 @@ class Machine:
     """
     One member with its disk and its clock; `node` is None while it is down.
 
-    :ivar pending: puts that nobody has answered.
+    :ivar pending: puts that the node has not answered.
     """
 
     def __init__(self, group: "RaftGroup", number: int) -> None:
@@ -140,11 +141,11 @@ class Machine:
     # Time
 
     def clock(self) -> int:
-        """This machine's milliseconds."""
+        """Return the milliseconds of this machine's clock."""
         return int((self.group.now + self._offset) * self._rate) // MILLISECOND
 
     def _arm(self) -> None:
-        """Make sure that an event comes when the node wants to wake."""
+        """Make sure that an event comes at the time at which the node asked to be woken."""
         node = self.node
         if node is None:
             return
@@ -176,7 +177,7 @@ class Machine:
         return False
 
     def pause(self, lasts: int) -> None:
-        """Stop everything here; what comes in waits."""
+        """Stop this machine for a time; messages that arrive meanwhile wait."""
         self.paused_until = self.group.now + lasts
         self.group.at(self.paused_until, self._resume, None)
 
@@ -191,7 +192,7 @@ class Machine:
     # Life
 
     def start(self) -> None:
-        """From what the disk has."""
+        """Start the node with the content of the disk."""
         if self.node is not None:
             return
         self.incarnation += 1
@@ -203,7 +204,10 @@ class Machine:
         self._arm()
 
     def crash(self, *, power: bool) -> None:
-        """Lose what is in memory and, with the power, what was not synced."""
+        """
+        End the node, which loses its memory and, if the power fails, all writes that were not
+        synced.
+        """
         if self.node is None:
             return
         self.group.trace.add(CRASHED, self.number, self.group.now, int(power))
@@ -225,7 +229,7 @@ class Machine:
     # What the node wants done
 
     def turn(self) -> None:
-        """Do what is in the outbox, as far as it may be done."""
+        """Take the actions of the node, and do those that need not wait for the disk."""
         node = self.node
         if node is None:
             return
@@ -301,7 +305,7 @@ class Machine:
         )
 
     def _sweep(self, incarnation: int) -> None:
-        """Calls without an answer fail."""
+        """Fail the calls that were not answered in time."""
         if incarnation != self.incarnation or self._is_paused(self._sweep, incarnation):
             return
         deadlines, now = self._deadlines, self.group.now
@@ -314,7 +318,7 @@ class Machine:
             self.responded((incarnation, call_id, None))
 
     def receive(self, context: tuple[int, GroupMessage, Any]) -> None:
-        """A request has arrived."""
+        """Hand a request that has arrived to the node."""
         code, message, token = context
         node = self.node
         if node is None:
@@ -327,7 +331,7 @@ class Machine:
         self.turn()
 
     def responded(self, context: tuple[int, int, GroupMessage | None]) -> None:
-        """An answer has arrived, or will not."""
+        """Hand the node the answer to a call, or its failure."""
         incarnation, call_id, message = context
         node = self.node
         if node is None or incarnation != self.incarnation:
@@ -343,7 +347,7 @@ class Machine:
     # What the broker would do
 
     def put(self, count: int) -> None:
-        """Append some entries, if this is a leader that takes them."""
+        """Put some entries, if this machine is a leader that takes them."""
         node, group = self.node, self.group
         if node is None or self.paused_until > group.now or self._persisting is not None:
             return
@@ -363,7 +367,7 @@ class Machine:
         self.turn()
 
     def probe(self) -> Entry | None:
-        """A put; None: it was refused."""
+        """Put one entry and return it; None: the node refused it."""
         before = self.ledger.end_index
         self.put(1)
         return self.ledger.entry(before + 1)
@@ -390,12 +394,12 @@ class Machine:
 
 class RaftGroup:
     """
-    Machines, the network between them, clients, and what goes wrong.
+    A group: its machines, the network between them, clients, and faults.
 
-    :ivar struck: what has gone wrong.
-    :ivar transfers: how many orders to hand over ended with which code.
-    :ivar write: takes lines for a person who reads along.
-    :param trace: takes every event.
+    :ivar struck: the faults that happened.
+    :ivar transfers: number of orders to hand over the lead, by the code of the answer.
+    :ivar write: takes lines for a person who watches the run.
+    :param trace: counts every event.
     """
 
     def __init__(self, seed: int, options: RaftOptions, trace: Trace | None = None) -> None:
@@ -421,27 +425,27 @@ class RaftGroup:
         self.machines = [Machine(self, number) for number in range(self.count)]
 
     def make_ledger(self) -> MemoryLedger:
-        """An empty one."""
+        """Return an empty ledger."""
         return MemoryLedger(2048, loses_unsynced=bool(self.options.settings.get("sync_before_ack")))
 
     def note(self, text: str) -> None:
-        """Something for a person who reads along."""
+        """Write a line for a person who watches the run."""
         if self.write is not None:
             self.write(f"{self.now / SECOND:10.4f} {text}")
 
     # Events
 
     def at(self, time: int, function: Callable[[Any], None], context: Any) -> None:
-        """Have something called."""
+        """Call a function at a time, in microseconds."""
         self._event_count += 1
         heappush(self._events, (time, self._event_count, function, context))
 
     def after(self, time: int, function: Callable[[Any], None], context: Any) -> None:
-        """The same, from now."""
+        """Call a function after a time, in microseconds."""
         self.at(self.now + time, function, context)
 
     def run_until(self, time: int) -> None:
-        """Let it be that late."""
+        """Run all events up to a time, in microseconds."""
         events, judge = self._events, self.judge
         while events and events[0][0] <= time:
             self.now, _, function, context = heappop(events)
@@ -454,7 +458,7 @@ class RaftGroup:
     def transmit(
         self, source: int, target: int, function: Callable[[Any], None], context: Any
     ) -> None:
-        """Let a message arrive, perhaps."""
+        """Deliver a message after a delay. The network may lose, delay or double it."""
         if (source, target) in self.cut:
             return
         random, options = self.random, self.options
@@ -474,7 +478,7 @@ class RaftGroup:
             self.at(arrival + int(random.expovariate(1 / 100000)), function, context)
 
     def answer(self, source: Machine, token: Any, message: GroupMessage) -> None:
-        """Carry an answer back."""
+        """Send an answer back to the machine that asked, or count it if an operator asked."""
         number, incarnation, call_id = token
         if number == OPERATOR:
             self.transfers[message.code] = self.transfers.get(message.code, 0) + 1
@@ -483,7 +487,10 @@ class RaftGroup:
         self.transmit(source.number, number, target.responded, (incarnation, call_id, message))
 
     def refuse(self, source: Machine, token: Any) -> None:
-        """Nobody listens there: a call fails at once, half of the time."""
+        """
+        Refuse a call to a machine that is down: half of these calls fail at once, the others only
+        time out.
+        """
         number, incarnation, call_id = token
         if number != OPERATOR and self.random.random() < 0.5:
             target = self.machines[number]
@@ -492,7 +499,7 @@ class RaftGroup:
     # Clients and operators
 
     def next_put(self) -> int:
-        """A number that no other put has."""
+        """Return a number that no other put has."""
         self._put_count += 1
         return self._put_count
 
@@ -506,11 +513,11 @@ class RaftGroup:
             )
 
     def leader_number(self) -> int | None:
-        """The machine that leads, or was the last to."""
+        """Return the number of the machine that leads, or that led last."""
         return self.last_leader
 
     def order_transfer(self) -> None:
-        """An operator wants another leader."""
+        """Order each leader to hand over its lead, as an operator does."""
         for machine in self.machines:
             node = machine.node
             if (
@@ -533,7 +540,7 @@ class RaftGroup:
     # Faults
 
     def strike(self, fault: RaftFault) -> None:
-        """Let something go wrong."""
+        """Make a fault happen."""
         if not self.is_faulty:
             return
         number = victim(self, fault.pick)
@@ -585,11 +592,11 @@ class RaftGroup:
 
     @property
     def unit(self) -> int:
-        """A heartbeat interval, in microseconds."""
+        """Return the heartbeat interval in microseconds."""
         return self.machines[0].settings.heart_beat_interval * MILLISECOND
 
     def run(self, faults: list[RaftFault] | None = None) -> None:
-        """From nothing to the end."""
+        """Run the group from its first start to its last check."""
         busy = self.options.busy * self.unit
         plan = faults
         if plan is None:
@@ -617,7 +624,7 @@ class RaftGroup:
                 machine.pause(0)
 
     def _settle(self) -> None:
-        """Progress: within a bounded time the group agrees, and takes and commits a new put."""
+        """Check that within a bounded time the group agrees, and takes and commits a new put."""
         last = self.now + 30 * self.unit
         step = max(self.unit // 8, 2 * self.options.delay)
         probe = None

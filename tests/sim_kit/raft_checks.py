@@ -1,4 +1,7 @@
-"""What must hold in a DLedger group, whatever goes wrong: the Raft paper's figure 3, and ours."""
+"""
+Checks the properties that a DLedger group must keep under all faults: those of the Raft paper's
+figure 3, and those of rmq-ha.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -11,7 +14,7 @@ MICROSECONDS = 1e6
 
 
 class IMember(Protocol):
-    """A machine as the checks see it."""
+    """The attributes of a machine that the checks read."""
 
     name: str
     ledger: MemoryLedger
@@ -26,12 +29,12 @@ class Put(NamedTuple):
 
 class Judge:
     """
-    Watches a group.
+    Watches a group, and notes broken promises.
 
-    :ivar committed: what any member ever said was committed, by index.
-    :ivar terms: in which terms, by index.
-    :ivar acknowledged: puts that were told that they are.
-    :ivar statuses: how many puts ended with which code.
+    :ivar committed: the entries that any member ever reported as committed, by index.
+    :ivar terms: the terms of the committed entries, by index.
+    :ivar acknowledged: puts that were answered as committed.
+    :ivar statuses: number of puts by the code with which they ended.
     """
 
     def __init__(self) -> None:
@@ -44,7 +47,7 @@ class Judge:
         self.now = 0
 
     def violation(self, kind: str, text: str) -> None:
-        """A promise is broken."""
+        """Note a broken promise."""
         self.findings.violation(self.now / MICROSECONDS, kind, text)
 
     def leads(self, member: IMember, term: int) -> None:
@@ -84,7 +87,7 @@ class Judge:
                 self.violation("commit-gap", f"{member.name} commits {number}, nobody the last")
 
     def completed(self, member: IMember, put: Put, code: int) -> None:
-        """A put has been answered."""
+        """Note the answer to a put."""
         name = {200: "ok", 502: "no quorum in time", 404: "not the leader"}.get(code, str(code))
         self.statuses[name] = self.statuses.get(name, 0) + 1
         if code != 200:
@@ -120,7 +123,10 @@ class Judge:
             )
 
     def at_the_end(self, members: Sequence[IMember]) -> None:
-        """Everything acknowledged is in every ledger; every entry is where files would have it."""
+        """
+        Check that every acknowledged put is in every ledger, and every entry at the position that
+        files would give it.
+        """
         self.logs_match(members)
         for member in members:
             ledger = member.ledger

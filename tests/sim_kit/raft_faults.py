@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated DLedger group, and when: a plan drawn from the seed."""
+"""Draws from the seed which faults happen in a simulated DLedger group, and when."""
 
 from random import Random
 from typing import NamedTuple, Protocol
@@ -20,16 +20,16 @@ KINDS = {
     "expire": 1,
     "transfer": 4,
 }
-"""Every kind of fault, and how often it comes compared with the others."""
+"""Every kind of fault, with its weight in the draw."""
 
 
 class RaftFault(NamedTuple):
     """
-    One thing that goes wrong.
+    One fault.
 
     :ivar at: microseconds.
-    :ivar pick: decides whom it hits; the leader more often than the others.
-    :ivar lasts: microseconds, where it lasts.
+    :ivar pick: decides which machine the fault hits; it is the leader more often than another one.
+    :ivar lasts: duration in microseconds; some faults have none.
     """
 
     at: int
@@ -45,10 +45,10 @@ def plan_raft_faults(
     random: Random, busy: int, unit: int, kinds: dict[str, int] | None = None
 ) -> list[RaftFault]:
     """
-    Draw what goes wrong.
+    Draw the faults.
 
-    :param busy: all of it begins within so many microseconds.
-    :param unit: a heartbeat interval in microseconds: what a short and a long time is.
+    :param busy: microseconds within which all faults begin.
+    :param unit: a heartbeat interval in microseconds; the durations of faults are multiples of it.
     :param kinds: weights by kind; None: `KINDS`.
     """
     weights = KINDS if kinds is None else kinds
@@ -62,17 +62,19 @@ def plan_raft_faults(
 
 
 class IGroup(Protocol):
-    """What faults are done to."""
+    """The group that faults are done to."""
 
     random: Random
     count: int
 
     def leader_number(self) -> int | None:
-        """The machine that leads, or was the last to."""
+        """Return the number of the machine that leads, or that led last."""
 
 
 def victim(group: IGroup, pick: float) -> int:
-    """The leader half of the time, else anybody."""
+    """
+    Return the number of the machine to hit: half of the time the leader, otherwise any machine.
+    """
     leader = group.leader_number()
     if leader is not None and pick < 0.5:
         return leader
@@ -81,9 +83,9 @@ def victim(group: IGroup, pick: float) -> int:
 
 def cuts(group: IGroup, kind: str, number: int) -> set[tuple[int, int]]:
     """
-    Which links a partition cuts.
+    Return the links that a partition cuts.
 
-    :param number: the machine that it is about.
+    :param number: number of the machine that the partition concerns.
     :returns: pairs of sender and receiver.
     """
     everybody = range(group.count)

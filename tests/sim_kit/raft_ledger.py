@@ -1,4 +1,6 @@
-"""A ledger in memory that loses what was not synced: the simulated groups' log."""
+"""
+A ledger in memory for simulated groups; a power failure loses its writes that were not synced.
+"""
 
 from collections.abc import Sequence
 from random import Random
@@ -12,10 +14,12 @@ BLANK_SIZE = 8
 
 class MemoryLedger:
     """
-    The ledger's contract without files; positions are those that files of `file_size` would give.
+    A ledger without files. The positions of its entries are those that files of `file_size` would
+    give.
 
-    :param loses_unsynced: keep account of what a power failure would take.
-    :ivar is_full: appends are refused.
+    :param loses_unsynced: whether a power failure loses writes that were not synced; if so, they
+        are recorded.
+    :ivar is_full: whether appends are refused.
     """
 
     def __init__(self, file_size: int = 4096, *, loses_unsynced: bool = False) -> None:
@@ -31,37 +35,37 @@ class MemoryLedger:
 
     @property
     def room(self) -> Room:
-        """None while it is full."""
+        """Return the room for entries: none while the ledger is full."""
         return Room.NONE if self.is_full else Room.FREE
 
     @property
     def begin_index(self) -> int:
-        """The first entry; -1: none."""
+        """Return the index of the first entry; -1: there is none."""
         return self.first if self.log else -1
 
     @property
     def end_index(self) -> int:
-        """The last entry; -1: none."""
+        """Return the index of the last entry; -1: there is none."""
         return self.first + len(self.log) - 1 if self.log else -1
 
     @property
     def end_term(self) -> int:
-        """The last entry's term; -1: none."""
+        """Return the term of the last entry; -1: there is none."""
         return self.log[-1].term if self.log else -1
 
     @property
     def end_pos(self) -> int:
-        """Where the last entry ends."""
+        """Return the position at which the last entry ends."""
         return self.log[-1].pos + self.log[-1].size if self.log else 0
 
     def place(self, body_length: int) -> int:
-        """The position that the next entry will get."""
+        """Return the position that the next entry will get."""
         pos = self.end_pos
         left = self.file_size - pos % self.file_size
         return pos if ENTRY_HEADER_SIZE + body_length + BLANK_SIZE <= left else pos + left
 
     def append(self, term: int, bodies: Sequence[bytes]) -> list[Entry]:
-        """Append as the leader."""
+        """Append entries as the leader."""
         if self.is_full:
             raise LedgerFull("the simulated disk is full")
         made = []
@@ -72,7 +76,7 @@ class MemoryLedger:
         return made
 
     def append_entry(self, entries: Sequence[Entry]) -> None:
-        """Append as a follower; nothing is written of what does not fit."""
+        """Append entries as a follower; if one of them does not fit, none is written."""
         if self.is_full:
             raise LedgerFull("the simulated disk is full")
         for entry in entries:
@@ -88,7 +92,10 @@ class MemoryLedger:
             self._unsynced.append((False, entry))
 
     def truncate_to(self, entry: Entry) -> None:
-        """Make this the last entry; if it is new, what is before it stays only if committed."""
+        """
+        Make this entry the last one. If it is new, entries before it stay only if they are
+        committed.
+        """
         known = self.entry(entry.index) == entry or entry.index - 1 <= self.committed_index
         if not known:
             self.log.clear()
@@ -99,17 +106,17 @@ class MemoryLedger:
             self._unsynced.append((True, entry))
 
     def entry(self, index: int) -> Entry | None:
-        """One entry; None: not there."""
+        """Return an entry; None: it does not exist."""
         at = index - self.first
         return self.log[at] if 0 <= at < len(self.log) else None
 
     def term_at(self, index: int) -> int:
-        """An entry's term; -1: not there."""
+        """Return the term of an entry; -1: it does not exist."""
         entry = self.entry(index)
         return -1 if entry is None else entry.term
 
     def entries(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
-        """Consecutive ones, at least one if there is one."""
+        """Return consecutive entries, at least one if there is one."""
         at = index - self.first
         entries: list[Entry] = []
         size = 0
@@ -121,11 +128,11 @@ class MemoryLedger:
         return entries
 
     def commit(self, index: int) -> None:
-        """Move the committed index; never back, never beyond the end."""
+        """Move the committed index, but never back and never beyond the end."""
         self.committed_index = max(self.committed_index, min(index, self.end_index))
 
     def expire(self, index: int) -> None:
-        """Forget entries before this one, at once on the disk too."""
+        """Forget the entries before an index, at once also on the disk."""
         drop = min(index, self.committed_index, self.end_index) - self.first
         if drop > 0:
             self._land(len(self._unsynced))
@@ -137,11 +144,14 @@ class MemoryLedger:
     # The disk
 
     def begin_sync(self) -> tuple[int, int]:
-        """:returns: how much will be on the disk, for `end_sync`, and the last index of it."""
+        """
+        :returns: the number of writes that this sync brings to the disk, for `end_sync`, and the
+        last index among them.
+        """
         return len(self._unsynced), self.end_index
 
     def end_sync(self, count: int) -> None:
-        """So many of the writes since the last sync are on the disk now."""
+        """Note that this many of the writes since the last sync are on the disk now."""
         self._land(count)
 
     def _land(self, count: int) -> None:
@@ -156,10 +166,10 @@ class MemoryLedger:
 
     def recovered(self, random: Random, *, power: bool) -> "MemoryLedger":
         """
-        What the next start finds.
+        Return the ledger that the next start finds.
 
-        :param power: only a part of the writes since the last sync has reached the disk, the last
-            one perhaps torn, which recovery cuts off.
+        :param power: whether the power failed. Then only a part of the writes since the last sync
+            has reached the disk; the last one may be torn, and recovery cuts it off.
         """
         ledger = MemoryLedger(self.file_size, loses_unsynced=self._loses)
         if power and self._loses:
@@ -176,7 +186,7 @@ class MemoryLedger:
 
 
 def _truncate(log: list[Entry], first: int, entry: Entry) -> int:
-    """:returns: the index of the first entry."""
+    """:returns: the index of the first entry after the truncation."""
     at = entry.index - first
     if not log or at < 0 or at > len(log):
         log[:] = [entry]

@@ -23,7 +23,7 @@ ADMIN_TIMEOUT_MS = 3000
 
 class SimCluster(HAPair):
     """
-    As `HAPair`, with whole brokers, a name server, producers and a consumer.
+    A pair like `HAPair`, with whole brokers, a name server, producers and a consumer.
 
     :ivar consumer: reads from the master all the time.
     :ivar transactions: a client whose decisions come late.
@@ -51,23 +51,23 @@ class SimCluster(HAPair):
         return BrokerNode(host, configuration, self.findings, self.name_server.address)
 
     def producer(self, number: int, pause: float) -> RemoteProducer:
-        """One more client that sends."""
+        """Return a further client that sends."""
         name = f"p{number}"
         random = self.world.random(f"producer {number}")
         return RemoteProducer(name, self.client_host, random, lambda: self.master, self, pause)
 
     def start(self) -> None:
-        """Start everything; the name server first."""
+        """Start all servers and clients, the name server first."""
         self.name_server.start()
         super().start()
         self.consumer.start()
 
     def others(self) -> list[TransactionClient]:
-        """Transactions, beside the producers."""
+        """Return the client of transactions."""
         return [self.transactions]
 
     def make_again(self) -> None:
-        """As an operator deletes a topic; who sends to it next makes it again."""
+        """Delete a topic as an operator does; the next send creates it again."""
         node = self.master
         if node.open_store is None or node.host.name in self.judge.damages:
             return
@@ -76,12 +76,12 @@ class SimCluster(HAPair):
         asked.addBoth(self._deleted, node, node.store.log.max_offset)
 
     def _deleted(self, answer: object, node: StoreNode, end: int) -> None:
-        """Whatever the answer was, or whether one came: it may be gone."""
+        """Note that the topic may be deleted, with any answer, or without one."""
         alive = node is self.master and node.open_store is not None
         self.judge.deleted(MADE_AGAIN, node.store.log.max_offset if alive else end)
 
     def check_end(self) -> None:
-        """Also: a consumer gets everything from both brokers, and the slave's tables agree."""
+        """Check the pair, the consumption from both brokers, and the tables of the slave."""
         super().check_end()
         if not self.is_parted:
             self._check_tables()
@@ -112,7 +112,7 @@ class SimCluster(HAPair):
         self._finish(consumer.stop())
 
     def _check_consumption(self, consumer: RemoteConsumer, node: StoreNode) -> None:
-        """It got every message of the log, once and in order."""
+        """Check that a consumer got every message of the log, once and in order."""
         expected: dict[tuple[str, int], list[str]] = {}
         for record in node.log_image().records():
             if record.topic in TOPICS:
@@ -128,8 +128,8 @@ class SimCluster(HAPair):
 
     def _check_tables(self) -> None:
         """
-        The slave's tables are its master's. A slave that stays out of its master's log copies no
-        tables either: the offsets would be those of other messages.
+        Check that the slave's tables equal the master's. A slave that does not follow its master
+        copies no tables either, because the offsets would be those of other messages.
         """
         master, slave = (getattr(n, "broker", None) for n in (self.master, self.slave))
         if master is None or slave is None:

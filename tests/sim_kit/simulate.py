@@ -45,9 +45,9 @@ SETTLE_SECONDS = {PAIR: 45.0, CLUSTER: 75.0}
 @dataclass
 class Result:
     """
-    What became of one seed.
+    The result of the simulation of one seed.
 
-    :ivar statuses: how many puts ended how.
+    :ivar statuses: number of puts by their status.
     """
 
     kind: str
@@ -63,18 +63,18 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """No promise was broken."""
+        """Return whether no promise was broken."""
         return not self.violations
 
     @property
     def command(self) -> str:
-        """What replays it."""
+        """Return the command that repeats the simulation."""
         nodes = f" --nodes {self.nodes}" if self.nodes else ""
         module = "tests.sim_kit.simulate"
         return f"python -m {module} --kind {self.kind}{nodes} --seed {self.seed} --trace"
 
     def report(self) -> str:
-        """Many lines for a person."""
+        """Return the report for people, in many lines."""
         lines = [
             f"seed {self.seed}: {'ok' if self.ok else 'FAILED'}; {self.options}; "
             f"{self.events} events, digest {self.digest[:16]}",
@@ -99,12 +99,13 @@ def run_pair(
     without: Sequence[str] = (),
 ) -> Result:
     """
-    One master and one slave, from nothing to the end.
+    Simulate one master and one slave, from the first start to the last check.
 
     :param kind: `PAIR`: two stores; `CLUSTER`: two brokers, a name server and clients.
     :param options: None: drawn from the seed.
     :param faults: None: drawn from the seed.
-    :param busy: seconds in which things are put and go wrong; None: drawn from the seed.
+    :param busy: seconds in which producers put messages and faults happen; None: drawn from the
+        seed.
     :param without: kinds of faults that are not drawn.
     """
     make = SimCluster if kind == CLUSTER else HAPair
@@ -160,7 +161,7 @@ def run_raft(
     write: Callable[[str], None] | None = None,
 ) -> Result:
     """
-    A DLedger group, from nothing to the end.
+    Simulate a DLedger group, from the first start to the last check.
 
     :param options: None: drawn from the seed.
     :param faults: None: drawn from the seed.
@@ -187,7 +188,8 @@ def run_raft(
 
 def run_storm(seed: int, write: Callable[[str], None] = lambda line: None) -> Result:
     """
-    Brokers in controller mode, from nothing to the end; each fifth seed tells slow stories too.
+    Simulate brokers in controller mode, from the first start to the last check. Each fifth seed
+    runs a `SlowStorm`.
 
     :param write: takes a line for each fault.
     """
@@ -213,7 +215,10 @@ def run_storm(seed: int, write: Callable[[str], None] = lambda line: None) -> Re
 
 @contextmanager
 def _no_leftovers() -> Iterator[None]:
-    """What an earlier simulation left is collected now: its last words are not this one's."""
+    """
+    Collect the garbage of earlier simulations first, so that their failures do not count for this
+    one.
+    """
     gc.collect()
     gc.disable()
     try:
@@ -224,7 +229,9 @@ def _no_leftovers() -> Iterator[None]:
 
 @implementer(ILogObserver)
 class _Complaints:
-    """What the product logs as a failure, unless disk or peers are to blame."""
+    """
+    Collects the failures that the product logs, except those that a simulated disk or peer causes.
+    """
 
     def __init__(self, pair: HAPair | Storm) -> None:
         self._pair = pair
@@ -236,7 +243,7 @@ class _Complaints:
         globalLogPublisher.removeObserver(self)
 
     def __call__(self, event: LogEvent) -> None:
-        """A log event."""
+        """Take a log event."""
         failure = event.get("log_failure")
         if failure is not None and failure.check(OSError, RmqHaError) is None:
             text = f"{event.get('log_namespace')}: {formatEvent(event)}: {failure.getTraceback()}"
@@ -251,10 +258,10 @@ def run_safely(
     mutant: str | None = None,
 ) -> Result:
     """
-    One seed; a simulation that breaks down is a violation of it.
+    Simulate one seed. An exception of the simulation counts as a violation.
 
-    :param nodes: of a group; 0: 3, and now and then 5.
-    :param without: kinds of faults that are not drawn, of a pair or cluster.
+    :param nodes: number of members of a group; 0: usually 3, sometimes 5.
+    :param without: kinds of faults that are not drawn for a pair or cluster.
     :param mutant: a fault to plant, one of `tests.sim_kit.mutants`.
     """
     try:
@@ -271,9 +278,10 @@ def run_safely(
 
 def be_quiet() -> None:
     """
-    Let the product's log go nowhere: thousands of faults would fill the screen.
+    Discard the product's log, because thousands of faults would fill the screen.
 
-    What is imported by now stays, so that collecting a seed's leftovers is quick.
+    Objects that exist now are never collected, so that a collection of garbage after each seed is
+    quick.
     """
     gc.collect()
     gc.freeze()
@@ -282,7 +290,7 @@ def be_quiet() -> None:
 
 @provider(ILogObserver)
 def _forget(event: LogEvent) -> None:
-    """Nobody reads it."""
+    """Discard a log event."""
 
 
 def run_seeds(
@@ -293,7 +301,7 @@ def run_seeds(
     without: Sequence[str] = (),
     mutant: str | None = None,
 ) -> Iterator[Result]:
-    """Many seeds, in several processes."""
+    """Simulate many seeds, in several processes."""
     run = partial(run_safely, kind=kind, nodes=nodes, without=without, mutant=mutant)
     if jobs <= 1:
         yield from map(run, seeds)
@@ -304,9 +312,10 @@ def run_seeds(
 
 def find(mutant: Mutant, seeds: range, jobs: int = 1) -> Result | None:
     """
-    Let the simulator look for a planted fault.
+    Plant a fault, and simulate seeds until one finds it.
 
-    :returns: the first seed's result that shows it, and is clean without it; None: there is none.
+    :returns: the result of the first seed that shows the fault and finds no violation without it;
+        None: there is no such seed.
     """
     step = 50 * jobs
     for start in range(seeds.start, seeds.stop, step):
@@ -318,7 +327,7 @@ def find(mutant: Mutant, seeds: range, jobs: int = 1) -> Result | None:
 
 
 def _find_all(name: str, seeds: range, jobs: int) -> int:
-    """A table of mutants; 1 if one of them lives on."""
+    """Print a table of the mutants, and return the exit code: 1 if no seed finds one of them."""
     mutants = ALL_MUTANTS if name == "all" else [mutant_named(name)]
     alive = 0
     for mutant in mutants:
@@ -341,7 +350,7 @@ def _traced(seed: int, kind: str, nodes: int, without: Sequence[str]) -> Result:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; 1 when a promise was broken."""
+    """Run the command line, and return the exit code: 1 if a promise was broken."""
     parser = argparse.ArgumentParser(description="Simulate brokers under faults.")
     parser.add_argument("--seed", type=int, default=0, help="the (first) seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many")

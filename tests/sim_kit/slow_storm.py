@@ -1,8 +1,9 @@
 """
-A storm whose stories last: what is on its way is so for long enough that it matters when all ends.
+A storm with slow lines and disks, so that messages and decisions are on the way when a broker
+falls.
 
-Lines and disks that answer within a millisecond leave no moment in which one broker has what
-another one lacks, or a controller has decided what nobody has heard yet.
+With lines and disks that answer within a millisecond there is hardly a moment in which one broker
+has bytes that another one lacks, or in which no broker has heard of a controller's decision.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from tests.sim_kit.storm import Storm
 
 
 class SlowStorm(Storm):
-    """As `Storm`, with more stories, and slow ones among them."""
+    """A `Storm` with more stories, among them slow ones."""
 
     scenes = 0.3
     _is_last = False
@@ -22,7 +23,7 @@ class SlowStorm(Storm):
         return *super()._stories(), *slow
 
     def _black_out_slowly(self) -> None:
-        """As `_black_out`, on disks some of which are slow, until somebody heals them."""
+        """Let all brokers lose power, as `_black_out` does, while some of their disks are slow."""
         self._is_disturbed = True
         for node in self.brokers.nodes:
             if self._random.random() < 0.5:
@@ -30,7 +31,9 @@ class SlowStorm(Storm):
         self._black_out()
 
     def _return_unheard(self) -> None:
-        """Who follows comes back; who leads hears late that it is in sync again, and falls."""
+        """
+        Let a slave come back. The master hears late that the slave is in sync again, and falls.
+        """
         random, master = self._random, self.brokers.master()
         if master is None:
             return
@@ -44,7 +47,10 @@ class SlowStorm(Storm):
         self._later(moment + 12.0, self._heal)
 
     def _break_off(self) -> None:
-        """What who leads sends breaks off somewhere: lines are thin, are cut, and it falls."""
+        """
+        Let the master's frames break off at any byte: its lines get slow and are cut, and then the
+        master falls.
+        """
         random, master = self._random, self.brokers.master()
         if master is None:
             return
@@ -63,7 +69,10 @@ class SlowStorm(Storm):
         self._is_last = random.random() < 0.3
 
     def _step(self) -> None:
-        """Nothing after the last story, so that no restart mends what it left behind."""
+        """
+        Run a step, but none after the last story, so that no restart mends the faults that it
+        caused.
+        """
         if self._is_last:
             self.brokers.run(0.5)
             self._grew()

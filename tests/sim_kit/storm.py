@@ -1,10 +1,11 @@
 """
-Whole brokers in controller mode under faults from a seed, and what has to hold all the time.
+Runs whole brokers in controller mode under faults from a seed, and checks their promises all the
+time.
 
-Brokers and controllers crash, lose power with what was not on the disk, stop in an orderly way and
-come back, some at once; lines are cut, in one direction or both, or slow; disks are slow; wall
-clocks differ, and are set. No fault waits until nothing is on its way. Every put is synced on the
-disks of all that are in sync.
+Brokers and controllers crash, lose power with all bytes that were not synced, stop in an orderly
+way, and come back, some at once. Lines are slow, or cut in one direction or both; disks are slow;
+wall clocks differ, and are set. Faults also happen while messages are on the way. Every put is
+synced on the disks of all brokers that are in sync.
 
 Spec: controller.md, chapters 3, 7, 8 and 14.
 """
@@ -29,25 +30,25 @@ STEPS = 30
 READ_EVERY = 3
 LOOK_S = 0.05
 CALM_S = 1.0
-"""Until what was slow on its way has arrived."""
+"""Seconds after which messages on slow lines have arrived."""
 CLOCKS_MS = (0, 0, -3_600_000, -2_000, 150, 86_400_000)
 SIZES = (1, 1, 20, 300, 3000)
 
 
 def _quiet(line: str) -> None:
-    """Nobody looks."""
+    """Discard a line of the history."""
 
 
 class Storm:
     """
-    Brokers, a client that sends to whomever it finds, and what a seed does to them.
+    Brokers, a client that sends to all of them, and the faults that a seed draws.
 
     :param write: takes each line of the history.
-    :cvar scenes: how often a step begins with a story of several faults, which alone would seldom
-        meet.
-    :ivar options: what was drawn from the seed.
-    :ivar history: what was done, for people.
-    :ivar promises: when each message left, and when it was acknowledged.
+    :cvar scenes: the chance that a step begins with a story: several faults that would seldom
+        happen together by chance.
+    :ivar options: the options that were drawn from the seed, as text.
+    :ivar history: the lines of the history, for people.
+    :ivar promises: the messages that were sent and acknowledged, with their times.
     """
 
     scenes = 0.1
@@ -98,7 +99,7 @@ class Storm:
     # ------------------------------------------------------------ what a client does
 
     def _send(self) -> None:
-        """To every broker that may take it; the answer comes when it comes."""
+        """Send a message to every running broker, without waiting for the answers."""
         brokers, random = self.brokers, self._random
         for node in brokers.nodes:
             if node.state == "running":
@@ -154,13 +155,19 @@ class Storm:
         return self._black_out, self._strand, self._return_late, self._fall_while_sending
 
     def _black_out(self) -> None:
-        """All lose their power at once, with what is on its way; each comes back in its time."""
+        """
+        Let all brokers lose power at once while messages are on the way; each comes back at its own
+        time.
+        """
         moment = self._burst(5, 0.02)
         for node in self.brokers.nodes:
             self._fall(node, moment, moment + self._random.choice((0.5, 3.0, 12.0)), True)
 
     def _strand(self) -> None:
-        """Who leads is cut off from all but clients, goes on for as long as it may, and falls."""
+        """
+        Cut the master off from all machines except clients. It goes on for as long as its lease
+        allows, and may fall.
+        """
         master = self.brokers.master()
         if master is None:
             return
@@ -176,7 +183,10 @@ class Storm:
         self._later(moment + self._random.choice((0.0, 6.0)), self._heal)
 
     def _return_late(self) -> None:
-        """Who follows falls, misses much, comes back by a slow line; then who leads falls."""
+        """
+        Let a slave fall, miss many messages, and come back on a slow line; then let the master
+        fall.
+        """
         random, master = self._random, self.brokers.master()
         if master is None:
             return
@@ -189,9 +199,9 @@ class Storm:
 
     def _miss_much(self, master: BrokerNode, delay: float) -> float:
         """
-        One that follows falls, while much is sent; then it comes back, by a slow line.
+        Let a slave fall while many messages are sent, and come back on a slow line.
 
-        :returns: in how many seconds it is back.
+        :returns: in how many seconds the slave is back.
         """
         random = self._random
         node = random.choice([node for node in self.brokers.nodes if node is not master])
@@ -203,7 +213,7 @@ class Storm:
         return moment
 
     def _fall_while_sending(self) -> None:
-        """Who leads falls in the middle of much that it sends to who follows."""
+        """Let the master fall while it sends many messages to its slaves."""
         master = self.brokers.master()
         moment = self._burst(10, 0.01)
         if master is not None:
@@ -212,7 +222,7 @@ class Storm:
 
     def _burst(self, count: int, seconds: float) -> float:
         """
-        So many messages to all who may take them.
+        Send a number of messages within some seconds.
 
         :returns: in how many seconds the last one leaves.
         """
@@ -221,7 +231,7 @@ class Storm:
         return seconds
 
     def _fall(self, node: BrokerNode, falls: float, back: float, power: bool) -> None:
-        """It falls, and comes back; both in so many seconds from now."""
+        """Let a broker fall and come back, each a number of seconds from now."""
         self._later(falls, self._crash, node, power)
         self._later(back, self._boot, node)
 
@@ -250,7 +260,7 @@ class Storm:
             node.start()
 
     def _disturb(self, node: BrokerNode) -> None:
-        """A line of it, to another broker or to a controller; or its disk."""
+        """Disturb a broker's line to another broker or to a controller, or make its disk slow."""
         random, here = self._random, node.host.name
         others = [neighbour.host.name for neighbour in self.brokers.nodes if neighbour is not node]
         other = random.choice(others + [host.name for host in self.brokers.desk.hosts])
@@ -307,7 +317,10 @@ class Storm:
     # ------------------------------------------------------------ what has to hold
 
     def _read(self) -> None:
-        """What anybody can read once, stays: queues of all are beginnings of one."""
+        """
+        Check that a message that could be read once can always be read: the queues of all brokers
+        are beginnings of the longest one.
+        """
         running = [node for node in self.brokers.nodes if node.state == "running"]
         queues = sorted([*map(self.brokers.bodies, running), self._seen], key=len)
         for shorter, longer in pairwise(queues):
@@ -317,7 +330,7 @@ class Storm:
 
     def run(self) -> None:
         """
-        From the first message to the end.
+        Run the storm from the first message to the last check.
 
         :raises AssertionError: a promise was broken.
         """
@@ -342,7 +355,7 @@ class Storm:
         self._judge()
 
     def _judge(self) -> None:
-        """All is over, and everybody has had time."""
+        """Check all promises at the end, when all brokers have caught up."""
         brokers, master = self.brokers, self.brokers.leader()
         everything = self._seen
         present, where = [body.decode() for body in everything], "the queue"
@@ -362,9 +375,10 @@ class Storm:
 
     def _is_whole(self) -> bool:
         """
-        All are in sync, and both ends of each connection say so.
+        Return whether all brokers are in sync, and both ends of each connection exist.
 
-        The controllers may take one for in sync that does not know yet that its master has died.
+        The controllers alone are not enough: they may list a broker as in sync that does not know
+        yet that its master has died.
         """
         brokers, master = self.brokers, self.brokers.master()
         if master is None or len(brokers.desk.info()[1].members) < len(brokers.nodes):

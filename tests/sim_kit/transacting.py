@@ -1,4 +1,6 @@
-"""A client of transactions whose decisions come late, twice, and beside its answers to checks."""
+"""
+A client of transactions that decides late, decides twice, and also answers the broker's checks.
+"""
 
 from collections.abc import Callable, Iterable
 from random import Random
@@ -24,7 +26,7 @@ from tests.sim_kit.promises import Breach, Promises
 GROUP = "sim-transactions"
 TOPIC = "Paid"
 TIME_OUT_MS = 2000
-"""For the broker: `transactionTimeOut` and `transactionCheckInterval`."""
+"""The broker's settings `transactionTimeOut` and `transactionCheckInterval`, in ms."""
 _HEARTBEAT_SECONDS = 2.0
 _SEND_TIMEOUT_MS = 5000
 _LATE = (0.05, 0.5, 2.5, 4.0, 6.0)
@@ -32,9 +34,9 @@ _LATE = (0.05, 0.5, 2.5, 4.0, 6.0)
 
 class TransactionClient:
     """
-    Sends half messages, and ends them after a while; some only when it is asked.
+    Sends half messages and ends them later; some of them only when the broker asks.
 
-    :param target: tells who the master is at the moment.
+    :param target: returns the present master.
     :param pause: seconds between half messages, on average.
     :ivar ended: unique ids whose END was answered with success.
     """
@@ -59,7 +61,7 @@ class TransactionClient:
         self._tick()
 
     def stop(self) -> None:
-        """Send no more half messages; those that are open are still ended."""
+        """Send no more half messages; open transactions are still ended."""
         self._running = False
 
     def close(self) -> "Deferred[None]":
@@ -88,7 +90,10 @@ class TransactionClient:
         sent.addCallbacks(self._half, _expect_remoting_error, (key, self._address()))
 
     def _half(self, response: RemotingCommand, key: str, address: str) -> None:
-        """It is stored: decide, most often, once; now and then twice, or only when asked."""
+        """
+        Take the answer to a half message that is stored: usually decide once, sometimes twice, or
+        only when the broker asks.
+        """
         ext = response.ext or {}
         if "msgId" not in ext:
             return
@@ -140,7 +145,7 @@ def _expect_remoting_error(failure: Failure) -> None:
 
 
 def decision_of(key: str) -> int:
-    """What its client decides about a transaction, whenever it is asked."""
+    """Return the decision about a transaction, which is always the same."""
     return TRANSACTION_COMMIT if crc32(key.encode()) % 3 else TRANSACTION_ROLLBACK
 
 
@@ -148,7 +153,7 @@ def check_transactions(records: Iterable[LogRecord], ended: set[str]) -> list[Br
     """
     Judge whether each decision took effect once.
 
-    :param records: of a log that lost nothing.
+    :param records: the records of a log that lost nothing.
     :param ended: unique ids whose END was answered with success.
     """
     visible = [record.unique_id for record in records if record.topic == TOPIC]

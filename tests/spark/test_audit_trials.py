@@ -66,7 +66,7 @@ class Trial:
         return audit(job, AuditRequest(places=[StorePlace(str(root))], **ledgers))
 
     def after(self, root: Path) -> None:
-        """Harm the files."""
+        """Spoil some files of the store."""
 
 
 Plant = Callable[[Trial], Any]

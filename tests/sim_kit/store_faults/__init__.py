@@ -1,1 +1,1 @@
-"""Stores that are damaged on purpose, so that whoever checks stores can be checked."""
+"""Makes stores with planted faults, to test the jobs that check stores."""

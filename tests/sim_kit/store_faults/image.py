@@ -1,5 +1,5 @@
 """
-A small store held in memory as a whole: to look at, to change, and to write out again.
+Holds a small store in memory, to read it, to change it, and to write it again.
 
 Spec: store.md, sections 1 to 5 and 12.
 """
@@ -51,14 +51,14 @@ class QueueImage:
 
     @property
     def end(self) -> int:
-        """The offset that the next message gets: behind the last unit that was written."""
+        """Return the queue offset that the next message gets."""
         count = len(self.data) // UNIT_SIZE
         while count and not self.unit(self.start + count - 1)[1]:
             count -= 1
         return self.start + count
 
     def unit(self, queue_offset: int) -> tuple[int, int, int]:
-        """Physical offset, size, tag code."""
+        """Return physical offset, size and tag code of a unit."""
         return UNIT.unpack_from(self.data, (queue_offset - self.start) * UNIT_SIZE)
 
     def put(self, queue_offset: int, unit: tuple[int, int, int]) -> None:
@@ -66,7 +66,7 @@ class QueueImage:
         UNIT.pack_into(self.data, (queue_offset - self.start) * UNIT_SIZE, *unit)
 
     def replace(self, units: Sequence[tuple[int, int, int]]) -> None:
-        """Have these units, from the same start."""
+        """Replace all units; the start stays the same."""
         packed = b"".join(UNIT.pack(*unit) for unit in units)
         self.data = bytearray(packed + bytes(-len(packed) % self.file_size))
 
@@ -81,15 +81,15 @@ class IndexImage:
 
     @property
     def header(self) -> IndexHeader:
-        """The first 40 bytes."""
+        """Return the header, the first 40 bytes."""
         return IndexHeader.decode(bytes(self.data[:HEADER_SIZE]))
 
     def item_at(self, number: int) -> int:
-        """Where an item starts."""
+        """Return the position of an item."""
         return HEADER_SIZE + self.slots * SLOT_SIZE + number * ITEM_SIZE
 
     def items(self) -> list[tuple[int, int, int, int]]:
-        """Hash, physical offset, seconds, previous item: of item 1, 2, ..."""
+        """Return hash, physical offset, seconds and previous item of item 1, 2, ..."""
         count = self.header.index_count
         return [ITEM.unpack_from(self.data, self.item_at(number)) for number in range(1, count)]
 
@@ -98,7 +98,7 @@ class IndexImage:
         ITEM.pack_into(self.data, self.item_at(number), *item)
 
     def refill(self, entries: Iterable[tuple[int, int, int]]) -> None:
-        """Have these entries (hash, physical offset, store time in ms) and no others."""
+        """Replace all items by these entries: hash, physical offset, store time in ms."""
         self.data[:] = bytes(len(self.data))
         header = IndexHeader()
         number, used = 1, 0
@@ -146,7 +146,7 @@ class StoreImage:
     @classmethod
     def load(cls, root: Path, index_slots: int, delay_levels: list[int]) -> Self:
         """
-        Read a store that has a log, all of it.
+        Read all files of a store that has a log.
 
         :param index_slots: `maxHashSlotNum` with which it was written.
         """
@@ -177,7 +177,7 @@ class StoreImage:
         return image
 
     def save(self, root: Path) -> None:
-        """Write it all out; whatever was below `root` and is not in the image stays."""
+        """Write all files of the image; other files below `root` stay."""
         files = dict(self.others)
         for at in range(0, len(self.log), self.file_size):
             files[f"commitlog/{self.base + at:020d}"] = bytes(self.log[at : at + self.file_size])
@@ -193,7 +193,7 @@ class StoreImage:
             path.write_bytes(data)
 
     def copy(self) -> Self:
-        """One that can be changed without this one."""
+        """Return a copy that can be changed without changing this image."""
         return type(self)(
             self.base,
             bytearray(self.log),
@@ -211,7 +211,7 @@ class StoreImage:
     # Reading
 
     def records(self) -> list[Placed]:
-        """All records up to the first thing that is none."""
+        """Return all records up to the first place without a record."""
         placed: list[Placed] = []
         at = 0
         while at + BLANK_SIZE <= len(self.log):
@@ -227,11 +227,11 @@ class StoreImage:
         return placed
 
     def table(self, name: str) -> Any:
-        """What a file of `config/` says."""
+        """Return the content of a table in `config/`."""
         return fastjson.parse(self.others[f"config/{name}"], None)
 
     def put_table(self, name: str, value: Any) -> None:
-        """Have a file of `config/` say that; its backup goes."""
+        """Replace the content of a table in `config/`, and remove its backup."""
         self.others[f"config/{name}"] = fastjson.pretty(value)
         self.others.pop(f"config/{name}.bak", None)
 
@@ -243,13 +243,15 @@ class StoreImage:
         self.log[at : at + len(data)] = data
 
     def unit_of(self, placed: Placed) -> tuple[int, int, int]:
-        """The queue entry that a record should have."""
+        """Return the queue entry that a record should have."""
         record = placed.record
         code = code_of(record.topic, record.properties, record.store_timestamp, self.delay_levels)
         return placed.offset, record.size, code or 0
 
     def lay_out(self, records: Iterable[Record]) -> list[Placed]:
-        """Have these records and no others, at the places that they get one after the other."""
+        """
+        Replace the log by these records, one after the other, and return them with their places.
+        """
         log = bytearray()
         placed: list[Placed] = []
         for record in records:
@@ -266,7 +268,9 @@ class StoreImage:
         return placed
 
     def rebuild(self, placed: Sequence[Placed]) -> None:
-        """Make queues and index of the records, as a broker that reads the log from its start."""
+        """
+        Make queues and index from the records, as a broker that reads the log from its start does.
+        """
         starts = {key: queue.start for key, queue in self.queues.items()}
         units: dict[QueueKey, list[bytes]] = {}
         for entry in placed:
@@ -308,7 +312,7 @@ class StoreImage:
 
 
 def hashes_of(record: Record) -> list[int]:
-    """Of the keys under which the index knows a record, in the order of its entries."""
+    """Return the hashes of the keys of a record, in the order of its index entries."""
     if record.sys_flag & _ROLLBACK == _ROLLBACK:
         return []
     properties = record.properties

@@ -1,8 +1,8 @@
 """
-Faults in logs, queues and index of a store: planted many at a time, no two into the same place.
+Plants faults in log, queues and index of a store, many at a time, and no two in the same place.
 
-Those that make the log shorter or longer are planted first and all at once; what comes after
-them in the log moves, and queues and index are made anew, so that the store is in order again.
+Faults that make the log shorter or longer are planted first and all at once. They move the records
+after them, and queues and index are made anew, so that only these faults are left.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from tests.sim_kit.store_faults.image import QueueKey, StoreImage, hashes_of
 from tests.sim_kit.store_faults.planted import REPLICA, Planted
 
 _APART = 2
-"""Records between two faults that are left alone."""
+"""Number of records between two faults that are not changed."""
 
 CODES: dict[tuple[str, str], tuple[str, ...]] = {
     ("loss", "cut"): ("RECORD_LOST",),
@@ -45,13 +45,13 @@ CODES: dict[tuple[str, str], tuple[str, ...]] = {
     ("index hole", "left out"): ("INDEX_HOLE",),
     ("index hole", "slot"): ("INDEX_CHAIN",),
 }
-"""What `verify_replica` says of each kind and variant."""
+"""The codes with which `verify_replica` reports each kind and variant."""
 
 AUDIT_CODES: dict[tuple[str, str], tuple[str, ...]] = {
     ("loss", "gap"): ("GAP",),
     ("duplicate", "log"): ("DUPLICATE",),
 }
-"""What `audit_messages` says of a store alone."""
+"""The codes with which `audit_messages` reports each kind and variant in a single store."""
 
 _SHIFTING = ("cut", "gap", "log")
 _HEADER = (
@@ -64,15 +64,15 @@ _HEADER = (
     ("commitLogOffset", 28, 8),
     ("preparedTransactionOffset", 76, 8),
 )
-"""Where they are, and how long; without the places that IPv6 hosts take before them."""
+"""Position and length of fields of a record with IPv4 hosts."""
 
 
 class LogFaults:
     """
     Plants faults into one side of a pair.
 
-    :param image: gets them. It is healthy.
-    :param other: the other side, for faults that both have.
+    :param image: the store that gets the faults; it has none yet.
+    :param other: the other side, for faults that both sides get.
     """
 
     def __init__(self, image: StoreImage, random: Random, other: StoreImage | None = None) -> None:
@@ -104,7 +104,9 @@ class LogFaults:
     # Who is hit
 
     def _pick(self, fits: Callable[[Record], bool], neighbours: int = 0) -> int:
-        """The number of a record that fits, and is far from all that were hit."""
+        """
+        Return the number of a record that fits, and is far from all records that were changed.
+        """
         fitting = [
             number
             for number in sorted(self._free)
@@ -153,7 +155,7 @@ class LogFaults:
         return planted
 
     def _edited(self, edits: dict[int, str]) -> list[tuple[Record, int]]:
-        """The records of the changed log, and which ones of the healthy log they were."""
+        """Return the records of the changed log, each with its number in the healthy log."""
         rows: list[tuple[Record, int]] = []
         shift: dict[QueueKey, int] = {}
         number = 0
@@ -225,7 +227,10 @@ class LogFaults:
         return record.topic, record.queue_id
 
     def _pick_in_queue(self, neighbours: int) -> int:
-        """A record, with so many behind it, of a queue that nothing else hits."""
+        """
+        Return the number of a record in a queue that has no other fault, with at least `neighbours`
+        records after it.
+        """
         rows: dict[QueueKey, list[int]] = {}
         for number, placed in enumerate(self._healthy):
             if placed.record.sys_flag & 4 == 0:
@@ -301,7 +306,7 @@ class LogFaults:
         return bytes(self.image.log[at : at + length])
 
     def _flipped(self, data: bytes, at: int) -> bytes:
-        """With one bit of the byte at `at` changed."""
+        """Return the data with one bit of the byte at `at` changed."""
         changed = bytearray(data)
         changed[at] ^= 1 << self._random.randrange(7)
         return bytes(changed)
@@ -336,18 +341,21 @@ def _is_v4(record: Record) -> bool:
 
 
 def _behind_body(record: Record) -> int:
-    """Bytes of a record behind its body."""
+    """Return the number of bytes of a record after its body."""
     return 3 + len(record.topic.encode()) + len(record.properties_string.encode())
 
 
 def _numbered(record: Record, shift: dict[QueueKey, int]) -> Record:
-    """The record with the queue offset that it gets in the changed log."""
+    """Return the record with the queue offset that it gets in the changed log."""
     moved = shift.get((record.topic, record.queue_id), 0)
     return record._replace(queue_offset=record.queue_offset + moved)
 
 
 def _exchanged(record: Record, other: Record) -> tuple[Record, Record]:
-    """Two neighbours the other way round; those of one queue exchange their queue offsets."""
+    """
+    Return two neighbours in reverse order; if they are of one queue, they exchange their queue
+    offsets.
+    """
     if (record.topic, record.queue_id) != (other.topic, other.queue_id):
         return other, record
     return (

@@ -1,4 +1,4 @@
-"""A pair of stores as our own brokers leave them: master and slave, with all their tables."""
+"""Makes the stores of a master and a slave of rmq-ha, with all their tables."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +19,16 @@ from tests.sim_kit.pair import PairOptions
 from tests.sim_kit.simcluster import SimCluster
 
 INDEX_SLOTS = 50
-"""With which the stores are written."""
+"""The value of `maxHashSlotNum` with which the stores are written."""
 _FILE_SIZE = 65536
 _HOST = Address.parse("10.1.2.3", 40000)
 _GIVE_UP = 60.0
 _CONNECTS = 45.0
 _COPIES_TABLES = 50.0
-"""Seconds in which what is delayed comes due, and a slave copies its master's tables after that."""
+"""
+Seconds in which all delayed messages become due, and the slave copies its master's tables
+afterwards.
+"""
 
 
 def write_our_pair(
@@ -34,7 +37,7 @@ def write_our_pair(
     """
     Have a master and a slave work together on simulated machines, stop them, and write their disks.
 
-    :param messages: of each queue; one in twenty is delayed.
+    :param messages: number of messages of each queue; one in twenty is delayed.
     """
     options = PairOptions(BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH, _FILE_SIZE, 32768)
     cluster = SimCluster(seed, options)
@@ -71,7 +74,7 @@ def write_our_pair(
 
 def write_our_slave(master: Path, slave: Path, delay_levels: str) -> None:
     """
-    Have a slave build queues and index of the log of somebody's master, and write its disk.
+    Let a slave build queues and index of another master's log, and write its disk.
 
     :param delay_levels: `messageDelayLevel`.
     """
@@ -129,7 +132,7 @@ def _wait(clock: Any, later: "Deferred[Any]") -> None:
 
 
 def _files(disk: SimDisk, path: str) -> Iterator[tuple[str, bytes]]:
-    """Path and content of every file below a directory."""
+    """Yield path and content of every file below a directory."""
     for name in disk.list_dir(path):
         below = f"{path}/{name}"
         if disk.is_dir(below):

@@ -1,4 +1,4 @@
-"""What was planted, and where whoever looks for it has to find it."""
+"""The planted faults, and the findings that must report them."""
 
 from typing import NamedTuple
 
@@ -11,12 +11,12 @@ class Planted(NamedTuple):
     """
     One fault: where it is, in the terms of the healthy store that the damaged one was made from.
 
-    :ivar kind: one of the twelve.
-    :ivar variant: how it was done.
-    :ivar job: which job has to find it.
-    :ivar codes: of the findings of that job that name it; each is right.
-    :ivar physical_offset: in the healthy log.
-    :ivar field: of the record that differs, as the data source calls it.
+    :ivar kind: one of the twelve kinds of faults.
+    :ivar variant: the variant of the kind.
+    :ivar job: the job that has to find it.
+    :ivar codes: codes of findings of the job; each of them is a right answer.
+    :ivar physical_offset: physical offset in the healthy log.
+    :ivar field: the field of the record that differs, by its name in the data source.
     """
 
     kind: str

@@ -13,7 +13,7 @@ _DELAYS = "delayOffset.json"
 _TOPICS = "topics.json"
 _GROUPS = "subscriptionGroup.json"
 _AHEAD = 1000
-"""Messages behind the end of its queue that an offset jumps to."""
+"""How far beyond the end of its queue an offset is set."""
 
 CODES: dict[tuple[str, str], tuple[str, ...]] = {
     ("rolled-back offset", "a queue"): ("STALE", "LAGGING", "ROLLBACK"),
@@ -30,14 +30,14 @@ CODES: dict[tuple[str, str], tuple[str, ...]] = {
     ("wrong delay offset", "beyond the queue"): ("BEYOND_MAX",),
     ("wrong delay offset", "missing"): ("DELAY_LAG",),
 }
-"""What `verify_offsets` says of each kind and variant."""
+"""The codes with which `verify_offsets` reports each kind and variant."""
 
 
 class TableFaults:
     """
     Plants faults into the tables of a slave's store; each hits an entry of its own.
 
-    :param image: gets them. It has the tables of its master.
+    :param image: the store that gets the faults. It has the tables of its master.
     """
 
     def __init__(self, image: StoreImage, random: Random) -> None:
@@ -164,7 +164,7 @@ class TableFaults:
 
 
 def _room(numbered: tuple[int, tuple[str, str]]) -> int:
-    """Those that fit few entries choose first."""
+    """Return the sort key of a fault: faults that fit few entries are planted first."""
     return next((at for at, pair in enumerate(_FIRST) if pair == numbered[1]), len(_FIRST))
 
 
