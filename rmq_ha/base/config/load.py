@@ -129,6 +129,7 @@ def load_namesrv(
         resolve_names(targets, settings, surroundings, notices)
         add_own_name(targets, surroundings)
         controller_within(configuration, settings, surroundings, notices)
+        # The plan reads the host names and the controller's settings, so it is made after them.
         plan = namesrv_port_plan(configuration)
         check_controller_port(plan, settings)
         check_metrics_port(plan, settings)
@@ -236,7 +237,7 @@ def _apply_role(
     """
     broker, store = configuration.broker, configuration.store
     if is_dledger(configuration) or is_controlled(configuration):
-        return
+        return  # an election decides the role, and brokerId is an id that stays
     where = settings.get("brokerId") or Setting("brokerId", str(broker.broker_id), "default")
     if store.broker_role is not BrokerRole.SLAVE:
         if broker.broker_id != 0:

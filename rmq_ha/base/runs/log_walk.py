@@ -74,6 +74,7 @@ def walk(
             data, position, physical_offset + position, max_count, max_work - work, check_crc, 0
         )
         if rows is None:
+            # The maker takes only ordinary records. Python reads the next one by all rules.
             row = row_at(data, position, limit, delay_levels, check_crc)
             if isinstance(row, int):
                 verdict = row

@@ -221,6 +221,8 @@ def walk(
     topics, names = dict[str, None](), dict[QueueKey, None]()
     limit, first = len(data), position
     total = work = 0
+    # The native maker has the same conditions. A record that only one of the two makers takes would
+    # be dispatched by other rules, depending on the maker.
     for _ in range(max_count):
         if limit - at < RECORD_OVERHEAD:
             break

@@ -147,6 +147,7 @@ def encode_record(record: Record) -> bytes:
     if len(topic) > MAX_TOPIC_SIZE or len(properties) > MAX_PROPERTIES_SIZE:
         raise ValueError(f"topic of {len(topic)} or properties of {len(properties)} bytes")
     born, store = record.born_host, record.store_host
+    # Bit 0 and bit 1 of `kind` become the bits BORN_HOST_V6 and STORE_HOST_V6 of sysFlag.
     kind = (born.is_v6 and 1) | (store.is_v6 and 2)
     head = HEADS[kind]
     size = head.size + len(record.body) + 1 + len(topic) + 2 + len(properties)
@@ -194,6 +195,7 @@ def decode_record(buffer: bytes, position: int = 0, *, check_crc: bool = False) 
     total = len(buffer) - position
     if total < RECORD_OVERHEAD:
         raise CorruptRecord(f"{total} bytes at {position} are too few for a record")
+    # The last byte of sysFlag has the IPv6 bits, which decide the length of the fixed part.
     kind = buffer[position + 39] >> 4 & 3
     head = HEADS[kind]
     if total < head.size:

@@ -76,6 +76,7 @@ class PullConsumer:
         self._listeners: dict[str, QueueListener | None] = {}
         self._owned: dict[MessageQueue, None] = {}
         self._touched: set[MessageQueue] = set()
+        # `update_consume_offset` may note offsets of queues that were never assigned.
         self._base.queues_to_persist = lambda: self._touched.union(self._owned)
         self._rebalancer = self._base.rebalancer(strategy, self)
         self._part = ActivePart(

@@ -177,6 +177,7 @@ def _beginnings(store: StoreFiles, findings: list[StoreFinding]) -> dict[tuple[s
 def _of_queues(
     store: StoreFiles, seen: dict[tuple[str, int], _CheckedQueue]
 ) -> Iterator[StoreFinding]:
+    # Queues without any message in the log are checked, too.
     for key in store.topics_on_disk():
         if key not in seen:
             seen[key] = _CheckedQueue(store.queue(*key))

@@ -168,6 +168,7 @@ class Broker:
     def _make_tables(self) -> None:
         host, broker, ours = self.host, self.configuration.broker, self.configuration.ours
         folder = f"{self.configuration.store.store_path_root_dir}/config"
+        # The limits are functions, because updateBrokerConfig may change them at run time.
         self.topics = TopicConfigManager(
             host.disk,
             host.worker,

@@ -120,6 +120,7 @@ def judge(
         [],
         oldest_look=min(looks) if all(looks) else 0,
     )
+    # Each step adds its findings to `result`, so that a step that cannot decide loses none of them.
     try:
         for replica in replicas:
             more = [*replica.findings(), *_age_findings(replica, patience, now_ms)]

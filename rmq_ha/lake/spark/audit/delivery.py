@@ -180,6 +180,7 @@ def misplaced_findings(placed: DataFrame) -> DataFrame:
     :param placed: rows of the kind `ledger_compare.ORDERED`, of producers.
     """
     of_message = ("topic", "id", "orderKey", "brokerName", "queueId", "queueOffset")
+    # A producer may have recorded several attempts of a message. The first one has its order.
     sent = placed.groupBy(*of_message).agg(
         F.min("order").alias("order"), F.min("atMs").alias("atMs")
     )

@@ -91,6 +91,7 @@ def write_output(
     summary = summary_of(*about, counted, result.numbers, timings)
     if place is not None:
         place.write(REPORT, _rendered(summary, counted, result.sections, sorted(frames), SHOWN))
+        # Written last: a directory with a summary is complete.
         place.write(SUMMARY, to_json(summary))
     return JobOutput(outcome, verdict, counted, summary)
 

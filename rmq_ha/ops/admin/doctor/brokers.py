@@ -41,6 +41,7 @@ async def look_at_broker(
     host = session.host
     timeout_s = min(session.options.timeout_ms / 1000, 3.0)
     began = host.clock.seconds()
+    # Each answer is kept at once: an older broker refuses some of the requests.
     try:
         broker.config = await asker.run(broker_config(broker.address))
         broker.took_ms = round((host.clock.seconds() - began) * 1000)

@@ -133,6 +133,7 @@ class Fleet:
         asked = Deferred.fromCoroutine(self._run(runtime_info(address), address))
 
         def machine(info: dict[str, str]) -> MachineRow:
+            # Texts of another broker may have any length, so they are cut for the table.
             pair = replication_of(info)
             role = "" if number is None else ("master" if number == 0 else "slave")
             return MachineRow(

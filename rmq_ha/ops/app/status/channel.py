@@ -9,12 +9,14 @@ clients than the share of a turn that the whole port has.
 from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 from twisted.web.server import Request
 
 from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.remoting.turns import Turns
+from rmq_ha.base.tls.ends import address_text
 
 MOST_BODY = 4096
 """Bytes of the largest body. Only the proof of POST /api/session has a body, and it is shorter."""
@@ -70,6 +72,7 @@ class StatusChannel(HTTPChannel):
         has one share of a turn.
     """
 
+    log = Logger()
     maxHeaders = MOST_HEADERS
     host = "the status port"
     site: Any
@@ -89,6 +92,19 @@ class StatusChannel(HTTPChannel):
         self._waiting = None
         self._turns.forget(self)
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
+
+    def timeoutConnection(self) -> None:
+        """Close an idle connection. Twisted's own method logs the peer as a Python object."""
+        peer = address_text(self.transport.getPeer())
+        self.log.info("closing an idle connection of the status port: {peer}", peer=peer)
+        if self.abortTimeout is not None:
+            self._abortingCall = self.callLater(self.abortTimeout, self.forceAbortClient)
+        self.loseConnection()  # type: ignore[no-untyped-call]
+
+    def forceAbortClient(self) -> None:
+        """Cut a connection that was closed when it was idle, and whose peer reads nothing."""
+        self._abortingCall = None
+        self.transport.abortConnection()
 
     def headerReceived(self, line: bytes) -> bool:
         """Refuse a length of thousands of digits, which Python does not convert to a number."""

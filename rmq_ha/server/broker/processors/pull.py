@@ -424,7 +424,7 @@ class PullMessageProcessor:
                 born_timestamp=self._now_ms(),
                 properties=properties,
                 properties_string=encode_properties(properties),
-                wait_store_ok=False,
+                wait_store_ok=False,  # no client waits for this event
             )
         )
 

@@ -210,7 +210,7 @@ class Fleet:
     ) -> None:
         self.told = told
         self.job: Any = SimpleNamespace(
-            engine=DuckEngine(lambda *_: None), progress=lambda label: nullcontext(),
+            engine=lambda: DuckEngine(lambda *_: None), progress=lambda label: nullcontext(),
             now_ms=lambda: 7,
         )  # fmt: skip
         self.replicas: list[Any] = [

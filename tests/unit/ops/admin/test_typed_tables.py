@@ -274,7 +274,7 @@ def test_settings_are_shown_by_key_and_changed_with_what_was_before(typed: Typis
     ]
     assert len(typed.does("broker config get one").lines[0]) > 50
     told = typed("broker config get one a b")
-    assert (told.code, "one has no a, b" in told.err) == (NOT_FOUND, True)
+    assert (told.code, "(one) have no a, b" in told.err) == (NOT_FOUND, True)
     told = typed.does("broker config set DefaultCluster fileReservedTime=9 deleteWhen=05 --dry-run")
     assert told.lines[0]["done"] is False
     assert of(told.rows, "broker", "address", "key", "before", "after") == [

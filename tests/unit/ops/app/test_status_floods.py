@@ -6,6 +6,7 @@ import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
+from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
 from rmq_ha.ops.app.status.channel import IDLE_S, MOST_BODY, TURN_MILLIS
@@ -182,9 +183,15 @@ def test_who_does_not_read_gets_no_more_answers() -> None:
     channel.resumeProducing()
     port.settle()
     assert len(channel.transport.value()) > Transport.bufferSize
-    port.turns.now += IDLE_S + 1
-    port.turns.turn()
+    with capturedLogs() as lines:
+        port.turns.now += IDLE_S + 1
+        port.turns.turn()
     assert channel.transport.disconnecting
+    shown = [formatEvent(line) for line in lines]
+    assert shown == ["closing an idle connection of the status port: 10.0.0.9:4000"]
+    port.turns.now += channel.abortTimeout
+    port.turns.turn()
+    assert channel.transport.disconnected
 
 
 FORMS = {

@@ -287,7 +287,7 @@ def test_what_the_master_has_in_our_records_place_must_be_a_record() -> None:
     for at in (0, 5, 30, 90):
         bad = copy_of(master)
         bad.data[starts[7] + at] ^= 0x40
-        with pytest.raises(DamagedMaster, match="kept"):
+        with pytest.raises(DamagedMaster, match="keeps its copy"):
             replica_of(slave, starts[5]).receive_data(sent(bad, starts[5], 33), 1.0)
 
 

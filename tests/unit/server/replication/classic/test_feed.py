@@ -429,7 +429,7 @@ def test_a_slave_is_nobodys_reason_to_set_a_tail_aside(place: int) -> None:
     """Promoted late, or in a circle: the other one may be the only one that has that tail."""
     other = MemoryLog(4096, 0, DATA[:800] + b"!" * 2500)
     feed = make_feed(MemoryLog(4096, 0, DATA[:1000]), BrokerRole.SLAVE)
-    with pytest.raises(ReplicationError, match="this broker is a slave, too"):
+    with pytest.raises(ReplicationError, match="This broker is a slave, too"):
         feed.receive_data(greeting_of(other, place), 0.0)
 
 

@@ -502,7 +502,7 @@ def test_a_cut_that_was_not_made_is_found_out() -> None:
     log, starts = record_log([b"one", b"two"])
     replica = follower(log, epochs((1, 0)))
     replica.receive_data(hello(900, (1, 0), (5, starts[1])), 0.0)
-    with pytest.raises(ReplicationError, match="was to end"):
+    with pytest.raises(ReplicationError, match="should end at"):
         replica.done(0.0)
 
 
