@@ -161,7 +161,10 @@ def test_a_java_slave_that_was_ahead_stays_refused_until_it_is_empty(rig: Rig) -
     pair.of_ours = {"metricsPort": rig.ports(1)}
     pair.restart_master()
     pair.rig.until(
-        lambda: "ahead of ours" in pair.master.output.read_text(), 30, "a refusal", pair.master
+        lambda: "ahead of this broker's" in pair.master.output.read_text(),
+        30,
+        "a refusal",
+        pair.master,
     )
     pair.rig.until(
         lambda: Visit(pair.namesrv).finds("slave-refused-ahead"), 40, "a finding", pair.master

@@ -38,7 +38,7 @@ class EveryServerConfig:
         "aclRequiresSignedTime",
         False,
         "take only signatures that cover code, time and number of a request, as clients and "
-        "brokers of ours make them; false: also 4.9's, which can be used again",
+        "brokers of rmq-ha make them; false: also 4.9's, which can be used again",
         local=Local.ACCESS,
     )
     acl_signed_time_window: int = own_key(

@@ -184,7 +184,7 @@ class RmqHaConfig(TimerConfig):
     ha_secret: str = own_key(
         "haSecret",
         "",
-        "at least 16 characters that master and slaves of ours share: a slave answers with it "
+        "at least 16 characters that master and slaves of rmq-ha share: a slave answers with it "
         "when its master asks, and leaves a master that does not know it",
         rule=SECRET,
         local=Local.ACCESS,

@@ -152,7 +152,9 @@ class ConsumeConcurrently:
         messages, context = call.messages, call.context
         failed = messages[max(0, context.ack_index + 1) :] if status is SUCCESS else messages
         if call.process_queue.dropped:
-            self.log.debug("{queue} is not ours any more: its result is void", queue=call.queue)
+            self.log.debug(
+                "{queue} is not this consumer's any more: its result is void", queue=call.queue
+            )
             self._end_call(call)
         elif not failed:
             self._consumed(call.process_queue, call.queue, messages)

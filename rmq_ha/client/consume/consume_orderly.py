@@ -246,7 +246,9 @@ class ConsumeOrderly:
 
     def _answered(self, lane: _QueueLane, call: ListenerCall, status: Any) -> None:
         if call.process_queue.dropped:
-            self.log.debug("{queue} is not ours any more: its result is void", queue=call.queue)
+            self.log.debug(
+                "{queue} is not this consumer's any more: its result is void", queue=call.queue
+            )
             self._end_call(lane, call, None)
         elif status in (SUCCESS, COMMIT) or (status is ROLLBACK and call.context.auto_commit):
             if call.context.auto_commit or status is COMMIT:

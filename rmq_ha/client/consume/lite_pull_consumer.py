@@ -291,8 +291,8 @@ class LitePullConsumer:
     def _must_have(self, queue: MessageQueue) -> None:
         if not self._queues.has_queue(queue):
             raise MQClientError(
-                f"{queue} is not ours: assign it, or wait until the group's rebalance gives it to"
-                " this member"
+                f"{queue} is not assigned to this consumer: assign it, or wait "
+                "until the group's rebalance gives it to this member"
             )
 
     # Offsets

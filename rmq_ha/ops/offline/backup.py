@@ -101,7 +101,7 @@ def read_manifest(files: Files, target: str) -> Manifest | None:
         raise CannotDecide(f"{target}/{MANIFEST} is damaged: {error}") from None
     why = _why_damaged(manifest)
     if why is not None:
-        raise CannotDecide(f"{target}/{MANIFEST} is damaged, or none of ours: {why}")
+        raise CannotDecide(f"{target}/{MANIFEST} is damaged, or not of rmq-ha: {why}")
     return manifest
 
 

@@ -77,7 +77,7 @@ class MasterProof:
             if compare_digest(proof, _prove(secret, b"slave", self._nonce, nonce)):
                 ours = _prove(secret, b"master", self._nonce, nonce)
                 return _TO_SLAVE.pack(ANSWER, SIZE, ours)
-        raise ReplicationError("its haSecret is another than ours")
+        raise ReplicationError("its haSecret differs from this broker's")
 
 
 class SlaveProof:
@@ -119,6 +119,6 @@ class SlaveProof:
             return _TO_MASTER.pack(PROOF, self._nonce, proof)
         expected = _prove(self._secret, b"master", self._masters, self._nonce)
         if kind != ANSWER or not self._masters or not compare_digest(value, expected):
-            raise ReplicationError("the master's haSecret is another than ours")
+            raise ReplicationError("the master's haSecret differs from this slave's")
         self.is_done = True
         return b""

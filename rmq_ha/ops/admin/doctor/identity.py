@@ -242,7 +242,9 @@ def _two_kinds(facts: ClusterFacts) -> Iterator[Observation]:
         telling = [m for m in members if m.answers]
         if len({m.is_ours for m in telling}) > 1:
             java = ", ".join(m.address for m in telling if not m.is_ours)
-            yield Observation(name, f"{java} is no broker of ours, or an older one: a Java broker?")
+            yield Observation(
+                name, f"{java} is no broker of rmq-ha, or an older one: a Java broker?"
+            )
 
 
 def _not_writable(facts: ClusterFacts) -> Iterator[Observation]:

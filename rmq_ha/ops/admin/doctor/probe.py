@@ -187,5 +187,7 @@ async def certificate_at(host: Host, address: str, timeout_s: float) -> x509.Cer
     if timer.active():
         timer.cancel()
     if shown is None:
-        raise OSError("it shows no certificate: it speaks no TLS, or refuses ours")
+        raise OSError(
+            "it shows no certificate: it speaks no TLS, or refuses the certificate of this command"
+        )
     return shown

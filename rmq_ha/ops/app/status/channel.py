@@ -98,7 +98,8 @@ class StatusChannel(HTTPChannel):
         peer = address_text(self.transport.getPeer())
         self.log.info("closing an idle connection of the status port: {peer}", peer=peer)
         if self.abortTimeout is not None:
-            self._abortingCall = self.callLater(self.abortTimeout, self.forceAbortClient)
+            cut = self.callLater(self.abortTimeout, self.forceAbortClient)  # type: ignore[no-untyped-call]
+            self._abortingCall = cut
         self.loseConnection()  # type: ignore[no-untyped-call]
 
     def forceAbortClient(self) -> None:

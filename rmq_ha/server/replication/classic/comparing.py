@@ -173,7 +173,7 @@ class LogComparison:
         self._quiet_since = now
         if self._beats > 1 and self._cut is None:
             end = self._common_end()
-            raise DivergedTail(end, f"the master's log ends at {self.place}, before ours")
+            raise DivergedTail(end, f"the master's log ends at {self.place}, before this slave's")
 
     def deadline(self) -> float | None:
         """Return when to call `on_time`, in seconds; None: it need not be called."""

@@ -216,9 +216,10 @@ class Feed(FeedBase):
         if self.ceiling is not None and start > self.ceiling:
             raise AheadOfMaster(
                 self.ceiling,
-                f"the slave's log ends at {offset}; before, it was ahead of ours, which ended at "
-                f"{self.ceiling} then: what it has from there on is not ours. Move its commitlog, "
-                "consumequeue and index away (or, if they are a copy of ours, restart this broker)",
+                f"the slave's log ends at {offset}; before, it was ahead of this broker's, which "
+                f"ended at {self.ceiling} then: from there on the slave has other bytes. Move its "
+                "commitlog, consumequeue and index away (or, if they are a copy of this broker's, "
+                "restart this broker)",
             )
         self.requested = offset
         self.base = start if offset else end - end % self._log.file_size
@@ -230,9 +231,9 @@ class Feed(FeedBase):
         end = int(self._log.max_offset)
         return AheadOfMaster(
             end,
-            f"the slave's log ends at {offset}, ahead of ours at {end}: stop it and either "
-            "promote it, or move its commitlog, consumequeue and index away; until it comes with "
-            f"{end} or less, it is refused",
+            f"the slave's log ends at {offset}, ahead of this broker's, which ends at {end}: stop "
+            "the slave, and either promote it, or move its commitlog, consumequeue and index away; "
+            f"until its log ends at {end} or less, it is refused",
         )
 
     def _greeted(self, greeting: Greeting) -> None:

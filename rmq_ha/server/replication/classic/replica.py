@@ -236,7 +236,8 @@ class ClassicReplica(ReplicaBase):
         if offset > self._first_offset_max:
             raise DivergedLog(
                 f"the master's log begins at {offset}, beyond haFirstOffsetMax="
-                f"{self._first_offset_max}: is it ours? Our empty log is left as it is"
+                f"{self._first_offset_max}: is it the right master? This slave's "
+                "empty log is left as it is"
             )
 
     def look(self, now: float) -> bytes:

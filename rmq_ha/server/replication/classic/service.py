@@ -370,9 +370,9 @@ class HAService:
             if was_told:  # such a slave comes back every few seconds
                 return
             self.log.error(
-                "slave {peer} needs the log from {physical_offset}, but ours begins at {start}: it "
-                "gets nothing. Set haRefetchStrandedPair=true at a slave of rmq-ha, or move the "
-                "store of that slave away and start it again",
+                "slave {peer} needs the log from {physical_offset}, but this broker's begins at "
+                "{start}: it gets nothing. Set haRefetchStrandedPair=true at a slave of rmq-ha, or "
+                "move the store of that slave away and start it again",
                 peer=connection.peer,
                 physical_offset=feed.sent,
                 start=self._commit_log.min_offset,

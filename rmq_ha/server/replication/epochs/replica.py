@@ -451,7 +451,7 @@ class EpochReplica(ReplicaBase):
         except ProtocolViolation as error:
             known = self.epochs.epoch_at(frame.offset)
             raise ReplicationError(
-                f"the master sends {frame.offset} as of {frame.epoch}, ours is of "
+                f"the master sends {frame.offset} as of {frame.epoch}, this slave has it as of "
                 f"{known[0] if known else 'no epoch'}: {error}"
             ) from None
 

@@ -71,11 +71,11 @@ class SharedEnd:
         if self.offset <= end or is_given_up or chain_to(self._log, end, self.offset) is None:
             return
         raise StoreError(
-            f"the elected master at {master} lacks messages that were confirmed: its log is ours "
-            f"up to {end}, and ours is confirmed up to {self.offset}. Nothing is cut here. Look "
-            "whether that master is one of yours. If it is not, correct haTrustedMasters and the "
-            "controllers' controllerAllowedBrokers. If it is, and those messages may go, set "
-            f"haCutConfirmedTo={end} in this broker's properties file and restart it: they are "
+            f"the elected master at {master} lacks messages that were confirmed: its log equals "
+            f"this broker's up to {end}, and this broker's is confirmed up to {self.offset}. "
+            "Nothing is cut here. Look whether that master is one of yours. If it is not, correct "
+            "haTrustedMasters and the controllers' controllerAllowedBrokers. If it is, and those "
+            f"messages may go, set haCutConfirmedTo={end} in this broker's properties file and restart it: they are "
             "moved into the folder setaside"
         )
 

@@ -48,12 +48,12 @@ def test_both_prove_it_however_the_bytes_come(size: int) -> None:
 def test_nobody_is_believed_with_another_secret() -> None:
     master, slave = halves(b"s" * 16, b"t" * 16)
     proof = slave.receive_data(master.hello)
-    with pytest.raises(ReplicationError, match="haSecret is another than ours"):
+    with pytest.raises(ReplicationError, match="its haSecret differs from this broker's"):
         master.receive_data(proof)
     liar, _ = halves(b"x" * 16, b"x" * 16)
     honest = SlaveProof(b"s" * 16, nonces()[1])
     honest.receive_data(liar.hello)
-    with pytest.raises(ReplicationError, match="the master's haSecret is another"):
+    with pytest.raises(ReplicationError, match="the master's haSecret differs"):
         honest.receive_data(MasterProof([b"x" * 16], bytes(32)).hello)
 
 
@@ -164,7 +164,7 @@ def test_a_slave_that_does_not_gets_nothing_and_comes_again() -> None:
     with capturedLogs() as events:
         down, up = join(master, slave)
     assert up.aborted
-    assert any("its haSecret is another than ours" in formatEvent(event) for event in events)
+    assert any("its haSecret differs from this broker's" in formatEvent(event) for event in events)
     assert master.service.statistics().slaves == []
     assert master.service.statistics().refused == 1
     assert bytes(slave.log.data) == b""

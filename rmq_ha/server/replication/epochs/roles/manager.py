@@ -622,7 +622,10 @@ class ReplicasManager:
         if self.role is SetRole.MASTER:
             self.role = SetRole.NONE
             self._outbox.append(
-                StepDown(f"epoch {news.epoch} has no master, and ours was {self.epoch}")
+                StepDown(
+                    f"epoch {news.epoch} has no master, and this broker was the master of epoch "
+                    f"{self.epoch}"
+                )
             )
         self._wants_election = True
         if self._may_stand():

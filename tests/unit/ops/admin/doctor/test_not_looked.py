@@ -242,7 +242,10 @@ def test_a_certificate_that_is_not_shown() -> None:
     assert about not in fleet.visit().not_looked, "nobody relies on it"
     fleet.brokers["a"].configuration.plugin_options["tls.server.certPath"] = "/cert.pem"
     why = fleet.visit().not_looked[about]
-    assert why == "it shows no certificate: it speaks no TLS, or refuses ours"
+    assert (
+        why
+        == "it shows no certificate: it speaks no TLS, or refuses the certificate of this command"
+    )
 
 
 def test_a_certificate_is_seen_at_once() -> None:
