@@ -75,8 +75,8 @@ class SharedEnd:
             f"this broker's up to {end}, and this broker's is confirmed up to {self.offset}. "
             "Nothing is cut here. Look whether that master is one of yours. If it is not, correct "
             "haTrustedMasters and the controllers' controllerAllowedBrokers. If it is, and those "
-            f"messages may go, set haCutConfirmedTo={end} in this broker's properties file and restart it: they are "
-            "moved into the folder setaside"
+            f"messages may go, set haCutConfirmedTo={end} in this broker's properties file and "
+            "restart it: they are moved into the folder setaside"
         )
 
     @property
