@@ -76,6 +76,7 @@ class Succession:
         self._boot_ms = boot_ms
         self._promotions = promotions
         self._told = ""
+        self._insisted: set[str] = set()  # addresses from which the id was taken back
         self._audit = OwnActs()
 
     @property
@@ -104,18 +105,22 @@ class Succession:
         named = await self._named(name_servers)
         peers = await self._ask(named.values())
         masters = {item.address: item for item in peers.values() if self._is_master(item)}
-        self.overruled = {
-            name_server: address
-            for name_server, address in named.items()
-            if address not in masters or self._compare(masters[address]) > 0
-        }
         for peer in masters.values():
-            if self._compare(peer) < 0 or (
-                self._compare(peer) == 0 and (is_start or self._is_newer(peer))
-            ):
+            if is_start:
+                yields = self._compare(peer) <= 0
+            else:
+                yields = self._yields(peer, by_old_rule=self._is_newer(peer))
+            if yields:
                 await self._stand_aside(peer, is_start=is_start)
                 return
             self._tell(peer)
+        self.overruled = {
+            name_server: address
+            for name_server, address in named.items()
+            if address not in masters
+            or address in self._insisted
+            or self._compare(masters[address]) > 0
+        }
 
     async def refused(self, name_server: str, holder: str) -> None:
         """
@@ -125,7 +130,7 @@ class Succession:
         if not self.is_needed or self.standing.successor:
             return
         peer = (await self._ask([holder]))[holder]
-        if self._is_master(peer) and self._compare(peer) <= 0:
+        if self._is_master(peer) and self._yields(peer, by_old_rule=True):
             await self._stand_aside(peer, is_start=False)
         else:
             self.overruled[name_server] = holder
@@ -197,6 +202,26 @@ class Succession:
         difference = 0 if peer.promotions is None else own.count - peer.promotions
         return difference if own.is_own else min(difference, 0)
 
+    def _yields(self, peer: Peer, *, by_old_rule: bool) -> bool:
+        """
+        Return whether this broker, which runs, stands aside for a peer.
+
+        A promoted broker takes its id back once from a peer that tells no count. A name server of
+        rmq-ha then refuses the peer. If the peer comes back, the name server is one of Java, and
+        two masters would take messages for good.
+
+        :param by_old_rule: the decision if no count tells which of the two was promoted last.
+        """
+        difference = self._compare(peer)
+        if difference or not by_old_rule:
+            return difference < 0
+        own = self._promotions
+        if peer.promotions is None and own.is_own and own.count:
+            is_back = peer.address in self._insisted
+            self._insisted.add(peer.address)
+            return is_back
+        return True
+
     def _is_newer(self, peer: Peer) -> bool:
         if peer.since_ms is None:
             return True
@@ -212,13 +237,18 @@ class Succession:
         if older != self._told:
             self._told = older
             self.log.error(
-                "{both}; this broker, {own}, {reason} later and goes on. Stop {older}, or make it "
-                "a slave: rmqha-admin demote",
+                "{both}; this broker, {own}, {reason} and goes on. Stop {older}, or make it a "
+                "slave: rmqha-admin demote",
                 both=self._two_masters(older),
                 own=self._identity.address,
-                reason="was promoted" if self._compare(peer) > 0 else "started",
+                reason=self._reason(peer),
                 older=older,
             )
+
+    def _reason(self, peer: Peer) -> str:
+        if self._compare(peer) > 0:
+            return "was promoted later"
+        return "was promoted" if peer.address in self._insisted else "started later"
 
     async def _stand_aside(self, peer: Peer, *, is_start: bool) -> None:
         if self.standing.successor:

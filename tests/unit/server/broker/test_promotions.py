@@ -139,19 +139,27 @@ def test_a_count_that_was_copied_proves_no_promotion() -> None:
     cluster.is_aside("a", "b")
 
 
-def test_a_peer_that_tells_nothing_of_itself_is_compared_as_before() -> None:
-    """It may be a broker of Java that asks nobody: two masters would take messages for long."""
-    cluster = AmnesicCluster()
+@pytest.mark.parametrize("java", [False, True])
+def test_the_id_is_taken_back_once_from_a_master_that_tells_no_count(*, java: bool) -> None:
+    """
+    It may be a broker of Java that asks nobody. A name server of rmq-ha refuses it from then on; at
+    one of Java (`java`) two masters would take messages for good.
+    """
+    cluster = AmnesicCluster(java=java)
     died_and_promoted(cluster)
     cluster.world.network.partition("a", "ns")
     accounts = "accounts:\n- accessKey: administrator\n  secretKey: '12345678'\n  admin: true\n"
     cluster.hosts["a"].disk.replace("/conf/plain_acl.yml", accounts.encode())
-    ours = {"acl_plug_in": "plain", "acl_directory": "/conf"}
+    ours = {"acl_plug_in": "plain", "acl_directory": "/conf", "start_beside_another_master": True}
     cluster.add("a", broker={"acl_enable": True}, ours=ours)
     cluster.restart_namesrv()
     cluster.world.network.heal()
-    cluster.two_rounds()
-    assert cluster.brokers["b"].standing.successor == cluster.address("a")
+    told = lines(lambda: [cluster.two_rounds() for _ in range(3)])
+    goes_on = f"this broker, {cluster.address('b')}, was promoted and goes on. Stop "
+    assert len([line for line in told if goes_on in line]) == 1
+    assert (cluster.brokers["b"].standing.successor == cluster.address("a")) is java
+    assert cluster.named() == cluster.address("a" if java else "b")
+    assert cluster.accepts("b") is not java
 
 
 def test_a_damaged_file_is_read_from_its_backup() -> None:
