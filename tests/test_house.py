@@ -384,6 +384,7 @@ ROOMS = {
         "queues",
         "index",
         "delay",
+        "timer",
         "reading",
         "journal_statistics",
         "journal",

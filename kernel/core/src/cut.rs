@@ -6,7 +6,7 @@ use crate::json::{Raw, unescape};
 use crate::properties::{Sought, characters, names_of, ordinary};
 use crate::rules::{Rule, forbids};
 use crate::send::{form_of, read};
-use crate::topics::{MAX_TOPIC_SIZE, SCHEDULE_TOPIC, Topics};
+use crate::topics::{HOLD_TIMES, MAX_TOPIC_SIZE, Topics};
 
 const ONE_WAY: i32 = 2;
 const TRANSACTION: i32 = 0xC;
@@ -107,7 +107,7 @@ impl Cut {
                 Rule::TopicIsPlain,
                 name.is_empty() || !name.bytes().all(is_of_topics),
             )
-            || name == SCHEDULE_TOPIC
+            || HOLD_TIMES.contains(&name)
         {
             return None;
         }

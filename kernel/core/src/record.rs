@@ -4,7 +4,7 @@ use crate::bytes::{Span, Writer, i32_at, i64_at, u16_at, u32_at};
 use crate::hash::java_hash;
 use crate::properties::{MAX_SIZE, Sought, characters, names_of, sought};
 use crate::rules::{Rule, forbids};
-use crate::topics::{MAX_TOPIC_SIZE, SCHEDULE_TOPIC};
+use crate::topics::{HOLD_TIMES, MAX_TOPIC_SIZE};
 
 pub const MAGIC: u32 = 0xDAA3_20A7;
 /// Size of a record without body, topic and properties, with two IPv4 hosts.
@@ -153,7 +153,7 @@ pub fn plain_record_at(
     }
     let topic = std::str::from_utf8(data.get(topic_size_at + 1..text_at - 2)?).ok()?;
     if forbids(Rule::TopicIsDirectory, !is_directory(topic))
-        || forbids(Rule::ScheduleIsOdd, topic == SCHEDULE_TOPIC)
+        || forbids(Rule::ScheduleIsOdd, HOLD_TIMES.contains(&topic))
         || std::str::from_utf8(stored).is_err()
     {
         return None;
@@ -281,7 +281,7 @@ pub mod tests {
 
     #[test]
     fn odd_topics_and_lost_sectors_are_not_read() {
-        for topic in ["", ".", "..", "a/b", "a\0", SCHEDULE_TOPIC] {
+        for topic in ["", ".", "..", "a/b", "a\0", HOLD_TIMES[0], HOLD_TIMES[1]] {
             assert!(
                 plain_record_at(&encoded(0, topic, ""), 0, 0, false).is_none(),
                 "{topic:?}"

@@ -7,8 +7,8 @@ use crate::hash::java_hash_from;
 const FEW: usize = 16;
 /// The longest topic that a record can name.
 pub const MAX_TOPIC_SIZE: usize = 127;
-/// Where delayed messages wait, whose queues hold times instead of tag codes.
-pub const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
+/// Where delayed messages and timer messages wait, whose queues hold times instead of tag codes.
+pub const HOLD_TIMES: [&str; 2] = ["SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"];
 
 /// A topic, and the hash with which the hashes of its keys begin.
 #[derive(Clone, Debug, PartialEq, Eq)]

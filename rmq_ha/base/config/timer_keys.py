@@ -6,7 +6,7 @@ Spec: timer.md, sections 11 and 15.
 from dataclasses import dataclass
 
 from rmq_ha.base.config.every_server import EveryServerConfig
-from rmq_ha.base.config.fields import key_of_5
+from rmq_ha.base.config.fields import key_of_5, own_key
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,4 +20,18 @@ class TimerConfig(EveryServerConfig):
         "TIMER_DELIVER_MS) and deliver them when they are due; false: refuse them with code 1. "
         "RocketMQ 5: true",
         same_in_set=True,
+    )
+    timer_stop_dequeue: bool = key_of_5(
+        "timerStopDequeue",
+        False,
+        "deliver no timer messages until it is false again; sends and recalls go on",
+        mutable=True,
+    )
+    timer_progress_interval_ms: int = own_key(
+        "timerProgressIntervalMs",
+        5000,
+        "least ms between two records that say how far timer messages are delivered; a start reads "
+        "the log from the last of them on",
+        least=100,
+        mutable=True,
     )

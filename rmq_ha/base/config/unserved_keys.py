@@ -298,8 +298,8 @@ _OF_5 = {
         timerEnableDisruptor timerEnableRetryUntilSuccess timerFlushIntervalMs
         timerGetMessageThreadNum timerInterceptDelayLevel timerMaxDelaySec
         timerMetricSmallThreshold timerPrecisionMs timerProgressLogIntervalMs
-        timerPutMessageThreadNum timerRollWindowSlot timerSkipUnknownError timerStopDequeue
-        timerStopEnqueue timerWarmEnable
+        timerPutMessageThreadNum timerRollWindowSlot timerSkipUnknownError timerStopEnqueue
+        timerWarmEnable
     """,
     "consumers pull here, and there is no pop consumption": """
         ackMessageThreadPoolNums ackThreadPoolQueueCapacity appendAckAsync appendCkAsync

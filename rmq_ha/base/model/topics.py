@@ -79,6 +79,8 @@ HOLD_OTHERS = NOT_FOR_CLIENTS - {SELF_TEST_TOPIC}
 Topics that hold messages of other topics until they are due, or notes on the outcome of
 transactions.
 """
+HOLD_TIMES = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
+"""Topics whose queue units hold times in place of tags' hashes."""
 _FOR_ALL = frozenset({BENCHMARK_TOPIC, SELF_TEST_TOPIC})
 
 _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")

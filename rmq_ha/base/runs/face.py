@@ -294,7 +294,7 @@ class Sends(Protocol):
         :returns: the bytes of records and gaps between them, and their rows. None, and `numbers` is
             as before, if a body, a record or the properties (32,767 bytes) are too large,
             `room_end` is too near, or a topic does not have 1 to 127 characters of
-            `%|a-zA-Z0-9_-` or is SCHEDULE_TOPIC_XXXX. A maker may return it for an address of 16
+            `%|a-zA-Z0-9_-` or is in `HOLD_TIMES`. A maker may return it for an address of 16
             bytes.
         """
 
@@ -334,7 +334,7 @@ class Maker(Protocol):
         0xDAA320A7. It says the physical offset at which it is. Its sysFlag has none of the bits
         0x30. Body length, topic length (1 to 127) and properties length (at most 32,767) are not
         negative and add up to its size. The topic has no `/` and no NUL, is not `.`, not `..` and
-        not SCHEDULE_TOPIC_XXXX. A maker may leave out topics and properties that are not UTF-8.
+        not in `HOLD_TIMES`. A maker may leave out topics and properties that are not UTF-8.
 
         :param data: bytes of one file of the log, cut off anywhere.
         :param at: position in `data` where the first record begins.

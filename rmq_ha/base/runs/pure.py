@@ -14,7 +14,7 @@ from zlib import crc32
 from rmq_ha.base.model.java_hash import tags_code
 from rmq_ha.base.model.message import Address, Draft
 from rmq_ha.base.model.properties import KEYS, MAX_PROPERTIES_SIZE, TAGS, UNIQ_KEY, WAIT
-from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.model.topics import HOLD_TIMES
 from rmq_ha.base.runs.face import FACE_VERSION, UNUSUAL_PROPERTIES, QueueKey, Rows, Sends
 from rmq_ha.base.runs.records import lay_out, undo_numbers
 from rmq_ha.base.runs.row_list import RowList, joined
@@ -119,7 +119,7 @@ class SendList(list[_Send]):
         tail: str,
         gap: int,
     ) -> tuple[bytes, Rows] | None:
-        if SCHEDULE_TOPIC in self.topics:
+        if not HOLD_TIMES.isdisjoint(self.topics):
             return None
         data, rows, is_whole, _ = lay_out(
             self,
@@ -242,7 +242,7 @@ def walk(
         ):
             break
         topic = directory_name(data[topic_at : text_at - 2])
-        if topic is None or topic == SCHEDULE_TOPIC:
+        if topic is None or topic in HOLD_TIMES:
             break
         stored = data[text_at:end]
         if check_crc and (

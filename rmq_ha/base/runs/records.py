@@ -17,7 +17,7 @@ from rmq_ha.base.model.java_hash import tags_code
 from rmq_ha.base.model.message import Address, Row
 from rmq_ha.base.model.properties import MAX_PROPERTIES_SIZE, decode_properties
 from rmq_ha.base.model.status import PutMessageStatus
-from rmq_ha.base.model.topics import SCHEDULE_TOPIC, topic_fault
+from rmq_ha.base.model.topics import HOLD_TIMES, topic_fault
 from rmq_ha.base.runs.row_list import RowList
 from rmq_ha.base.store_format.commitlog import (
     CRC_MASK,
@@ -121,7 +121,7 @@ def lay_out(
         if gap:
             parts.append(bytes(gap))
         code = tags_code(tags) if tags else 0
-        if name == SCHEDULE_TOPIC:
+        if name in HOLD_TIMES:
             code = code_of(name, decode_properties(text), stamp, delay_levels) or 0
         if keys:
             work += len(keys)

@@ -47,8 +47,9 @@ from rmq_ha.base.model.properties import (
     UNIQ_KEY,
     decode_properties,
 )
-from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.model.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from rmq_ha.base.store_format.delay_levels import parse_delay_level
+from rmq_ha.base.store_format.timer_times import timer_code
 
 MESSAGE_MAGIC = 0xDAA320A7
 BLANK_MAGIC = 0xCBD43194
@@ -351,7 +352,7 @@ def code_of(
 ) -> int | None:
     """
     Return the number that the consume queue stores for a record: the hash of the tag, or the
-    delivery time in ms.
+    delivery time in ms. In the timer topic it may have the bits of `timer_times`, too.
 
     :returns: None if the record is in the schedule topic and its DELAY is no number.
 
@@ -364,6 +365,10 @@ def code_of(
         if level > 0:
             level = min(level, len(delay_levels))
             return store_timestamp + (delay_levels[level - 1] if level else 1000)
+    if topic == TIMER_TOPIC:
+        code = timer_code(properties)
+        if code is not None:
+            return code
     return tags_code(properties.get(TAGS, ""))
 
 

@@ -36,6 +36,7 @@ from rmq_ha.server.store.log.tail import Tail
 from rmq_ha.server.store.queues.deleted_queues import DeletedQueues
 from rmq_ha.server.store.queues.table import ConsumeQueueTable
 from rmq_ha.server.store.statistics import StoreStatistics
+from rmq_ha.server.store.timer.timers import TimerMessageService
 
 
 class Electorate(Protocol):
@@ -140,7 +141,7 @@ class JournalStoreContext(Protocol):
     """
     The parts of a store that its journal uses.
 
-    When the journal is attached, all exist but the last four, which are built on the journal.
+    When the journal is attached, all exist but the last five, which are built on the journal.
 
     :ivar whole: positions in log, queues and index up to which lost power lost nothing.
     """
@@ -159,6 +160,7 @@ class JournalStoreContext(Protocol):
     dispatcher: Dispatcher
     queue_flusher: QueueFlusher
     schedule: ScheduleMessageService
+    timers: TimerMessageService
 
     def sure_until_ms(self) -> int:
         """Return up to which store time log, queues and index lost nothing in a crash."""
@@ -209,9 +211,12 @@ class Cleaner(Protocol):
     Deletes old files, and refuses puts while the disk is full.
 
     :ivar forced_deletions: number of files that were deleted before they expired.
+    :ivar releases: is asked with a physical offset before files below it are deleted; False keeps
+        them for now.
     """
 
     forced_deletions: int
+    releases: Callable[[int], bool]
 
     def clean_manually(self) -> None:
         """Have the next rounds delete expired files at any hour."""

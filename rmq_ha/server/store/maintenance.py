@@ -9,7 +9,13 @@ from typing import ClassVar
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rmq_ha.base.model.topics import LMQ_PREFIX, OP_HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.base.model.topics import (
+    LMQ_PREFIX,
+    OP_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_PROGRESS_TOPIC,
+    TIMER_TOPIC,
+)
 from rmq_ha.base.seams import Host
 from rmq_ha.server.store.delay.schedule import ScheduleMessageService
 from rmq_ha.server.store.journal import Cleaner, Journal
@@ -19,8 +25,9 @@ from rmq_ha.server.store.log.setaside import TailAside
 from rmq_ha.server.store.queues.deleted_queues import DeletedQueues
 from rmq_ha.server.store.reading.reads import StoreReads
 from rmq_ha.server.store.statistics import readable_size
+from rmq_ha.server.store.timer.timers import TimerMessageService
 
-_KEPT_TOPICS = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC})
+_KEPT_TOPICS = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC, TIMER_PROGRESS_TOPIC})
 _MOST_NAMED = 20
 
 
@@ -32,6 +39,7 @@ class StoreMaintenance(StoreReads):
     cleaner: Cleaner
     dispatcher: Dispatcher
     schedule: ScheduleMessageService
+    timers: TimerMessageService
     deleted: DeletedQueues
     journal: Journal
 
@@ -156,4 +164,5 @@ class StoreMaintenance(StoreReads):
         table.update({name: str(number) for name, number in numbers.items()})
         table["remainHowManyDataToFlush"] = readable_size(log.max_offset - log.flushed_offset)
         table.update(self.schedule.runtime_info())
+        table.update(self.timers.runtime_info())
         return table

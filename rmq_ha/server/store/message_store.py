@@ -54,6 +54,9 @@ from rmq_ha.server.store.reading.starts import record_starting_at, unqueued_reco
 from rmq_ha.server.store.service import StoreService
 from rmq_ha.server.store.settle import Done, Others, PutSettler, PutTerms, results_of
 from rmq_ha.server.store.statistics import StoreStatistics
+from rmq_ha.server.store.timer.delivery import DeliveryTerms
+from rmq_ha.server.store.timer.table import TimerLog
+from rmq_ha.server.store.timer.timers import TimerMessageService
 from rmq_ha.server.store.turns import TurnWatch
 
 DEFAULT_MEMORY = 8 << 30
@@ -170,6 +173,25 @@ class DefaultMessageStore(StoreMaintenance):
             DelayedLog(queues, self.record_at, damage.find, lambda: log.last_store_timestamp),
             self.put_many,
         )
+        self.timers = TimerMessageService(
+            host.times,
+            TimerLog(queues, self.record_at),
+            journal.tail,
+            DeliveryTerms(
+                lambda: self.dispatcher.position,
+                lambda: log.written_end,
+                lambda: self.is_writable,
+                lambda: configuration.ours.timer_stop_dequeue,
+                lambda: configuration.store_host,
+                lambda: configuration.ours.timer_progress_interval_ms,
+            ),
+            self.put_many,
+            index,
+            is_enabled=configuration.ours.timer_wheel_enable,
+        )
+        if self.timers.is_enabled:
+            self.dispatcher.add_target(Flag.CONSUME_QUEUE, self.timers.take_rows, 30)
+            self.cleaner.releases = self.timers.releases
         self.on_new_life: Restarted = lambda topic, queue_id, queue_offset: None
         self.on_forced_deletion: Callable[[], None] = lambda: None
         self.on_renumbered: Callable[[], None] = lambda: None
@@ -363,6 +385,8 @@ class DefaultMessageStore(StoreMaintenance):
         newest = rows[-1][5]
         self.checkpoint.logics = newest
         self.queue_flusher.dispatched()
+        if self.timers.is_ready:
+            self.timers.dispatched(newest)
         if self._configuration.broker_role is BrokerRole.SLAVE:
             self.log.last_store_timestamp = newest
             self.statistics.put_times += len(rows)

@@ -174,8 +174,10 @@ class StoreService:
             # after a crash, and builds them again.
             store.boot.set()
             store.is_whole = store.journal.goes_on_after_kill
+        store.timers.begin()
         if store.journal.role.begins_as_master:
             store.schedule.start()
+            store.timers.start()
         store.queue_flusher.dispatched()  # recovery and catching up may have written queues
         self._start_rounds()
         self.log.info(
@@ -294,6 +296,7 @@ class StoreService:
         if self._is_stopping:
             return
         self._is_stopping = True
+        await store.timers.close()
         store.is_open = False
         for periodic in self._rounds:
             await maybeDeferred(periodic.stop)

@@ -84,6 +84,7 @@ class TailCut:
             self._flusher.release()
             store.queue_flusher.release()
             store.dispatcher.start()
+            store.timers.begin()
             running, self.running = self.running, None
             running.callback(None)
             store.dispatcher.run()

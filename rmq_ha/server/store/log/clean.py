@@ -3,6 +3,7 @@
 Spec: store.md, section 9.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -89,6 +90,8 @@ class LogCleaner:
     :param log: the commit log; of its directories the least used one counts.
     :param queue_path: directory of the consume queues.
     :ivar forced_deletions: number of files that were deleted before they expired.
+    :ivar releases: is asked with a physical offset before files below it are deleted; False keeps
+        them for now, because timer messages wait there.
     """
 
     log = Logger()
@@ -112,6 +115,7 @@ class LogCleaner:
         self._limits = limits
         self._manual_rounds = 0
         self.forced_deletions = 0
+        self.releases: Callable[[int], bool] = lambda end: True
 
     def clean_manually(self) -> None:
         """Have the next 20 rounds delete expired files at any hour."""
@@ -210,6 +214,8 @@ class LogCleaner:
             if end > self._log.flushed_offset or end >= self._log.max_offset:
                 break
             if not force and now < self._disk.mtime_ms(row.path(start)) + kept_ms:
+                break
+            if not self.releases(end):
                 break
             due += 1
         return due

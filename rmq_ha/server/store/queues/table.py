@@ -7,7 +7,7 @@ from collections.abc import ItemsView, Mapping, Sequence
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.message import Row
-from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.model.topics import HOLD_TIMES, TIMER_PROGRESS_TOPIC
 from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.runs.row_list import NOT_FOR_CONSUMERS
 from rmq_ha.base.seams import Disk
@@ -19,6 +19,7 @@ from rmq_ha.server.store.queues.queue import ConsumeQueue, Restarted
 __all__ = ["ConsumeQueue", "ConsumeQueueTable"]
 
 _NAME_DIGITS = 20
+_KEPT_TOPICS = HOLD_TIMES | {TIMER_PROGRESS_TOPIC}
 _NOTHING: Mapping[tuple[str, int], int] = {}
 
 
@@ -308,15 +309,15 @@ class ConsumeQueueTable:
 
     def expired_queues(self, min_physical_offset: int) -> list[tuple[str, int]]:
         """
-        Return the queues whose messages the log has all deleted, except those of the schedule
-        topic.
+        Return the queues whose messages the log has all deleted, except those of delayed messages
+        and timer messages.
 
         Spec: store.md, section 9.3.
         """
         return [
             key
             for key, queue in self._queues.items()
-            if 0 <= queue.max_physical_offset < min_physical_offset and key[0] != SCHEDULE_TOPIC
+            if 0 <= queue.max_physical_offset < min_physical_offset and key[0] not in _KEPT_TOPICS
         ]
 
     def remove_queue(self, topic: str, queue_id: int) -> None:

@@ -4,7 +4,7 @@ from random import Random
 from struct import pack
 
 from rmq_ha.base.model.message import Address
-from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.model.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from rmq_ha.base.store_format.commitlog import Record, encode_blank, encode_record
 from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE
 from tests.unit.base.runs.odd_sends import TOPICS, ordinary_send
@@ -24,7 +24,9 @@ def record(random: Random, position: int, odd: bool, numbers: dict[tuple[str, in
         sys_flag |= random.choice((4, 8, 12))
     change = random.randrange(12) if odd else -1
     if change == 0:
-        topic = random.choice((SCHEDULE_TOPIC, ".", "..", "a/b", "a\0b", "é", "T" * 127, ""))
+        topic = random.choice(
+            (SCHEDULE_TOPIC, TIMER_TOPIC, ".", "..", "a/b", "a\0b", "é", "T" * 127, "")
+        )
     elif change == 1:
         born = HOSTS[1]
     elif change == 2:

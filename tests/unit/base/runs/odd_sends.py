@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from struct import pack
 
-from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.model.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from rmq_ha.base.runs.face import UNUSUAL_PROPERTIES
 
 TOPICS = ("TopicA", "TopicB", "%RETRY%g", "a_b-C|d")
@@ -282,8 +282,8 @@ def other_queue(random: Random, send: SendText) -> None:
 @oddity
 def topic(random: Random, send: SendText) -> None:
     send.topic = random.choice(
-        ("", " ", "a b", "a/b", "é", "T" * 127, "T" * 128, "a\x00", ".", SCHEDULE_TOPIC, "a.b", "|",
-         "TopicA\x01", "\ud800")
+        ("", " ", "a b", "a/b", "é", "T" * 127, "T" * 128, "a\x00", ".", SCHEDULE_TOPIC,
+         TIMER_TOPIC, "a.b", "|", "TopicA\x01", "\ud800")
     )  # fmt: skip
 
 
