@@ -1,17 +1,59 @@
 //! What comes from Python, and what a fault of this package becomes.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 use rmq_ha_runs::record::HOST_SIZE;
+use rmq_ha_runs::rules::may_panic;
 use rmq_ha_runs::topics::{Queue, Topics};
 
-/// The result, or None after a panic: then Python does the work the general way.
+/// How often each function has panicked in this process.
+static FAULTS: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
+
+/// Returns a copy of the counts.
+pub fn faults() -> BTreeMap<&'static str, u64> {
+    FAULTS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
+/// The result of the work; None after a panic, which is counted.
 ///
 /// The panic has written to the standard error where it happened.
-pub fn or_none<T>(work: impl FnOnce() -> Option<T>) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or(None)
+fn caught<T>(name: &'static str, work: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        may_panic(name);
+        work()
+    }));
+    if result.is_err() {
+        let mut faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
+        *faults.entry(name).or_insert(0) += 1;
+    }
+    result.ok()
+}
+
+/// The result of a function that may leave its work to Python: None after a panic.
+pub fn or_none<T>(
+    name: &'static str,
+    work: impl FnOnce() -> PyResult<Option<T>>,
+) -> PyResult<Option<T>> {
+    caught(name, work).unwrap_or(Ok(None))
+}
+
+/// The result of a function that has to give one: an ordinary exception after a panic.
+///
+/// PyO3 alone would raise a `PanicException`, which `except Exception` does not catch.
+pub fn or_error<T>(name: &'static str, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    caught(name, work).unwrap_or_else(|| {
+        Err(PyRuntimeError::new_err(format!(
+            "the kernel failed in `{name}`; the standard error says where"
+        )))
+    })
 }
 
 /// The address and the port of a host as a record has them; `None` for an IPv6 host.

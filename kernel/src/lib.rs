@@ -11,6 +11,8 @@ mod sends;
 
 #[pymodule]
 mod rmq_ha_kernel {
+    use std::collections::BTreeMap;
+
     use super::*;
     use pyo3::types::{PyBytes, PySequence};
 
@@ -26,8 +28,8 @@ mod rmq_ha_kernel {
     /// Return the ordinary sends at the front of a chunk, or None.
     #[pyfunction]
     #[pyo3(signature = (data, at, max_header, /))]
-    fn cut(data: &Bound<'_, PyBytes>, at: usize, max_header: usize) -> Option<Sends> {
-        args::or_none(|| Sends::cut(data, at, max_header))
+    fn cut(data: &Bound<'_, PyBytes>, at: usize, max_header: usize) -> PyResult<Option<Sends>> {
+        args::or_none("cut", || Ok(Sends::cut(data, at, max_header)))
     }
 
     /// Return the ordinary records at the front of a stretch of the log, or None.
@@ -41,21 +43,27 @@ mod rmq_ha_kernel {
         max_work: u64,
         check_crc: bool,
         gap: usize,
-    ) -> Option<Rows> {
+    ) -> PyResult<Option<Rows>> {
         let limits = rmq_ha_runs::walk::Limits {
             most_records: usize::try_from(max_count).unwrap_or(usize::MAX),
             most_work: max_work,
             checks_crc: check_crc,
             gap,
         };
-        args::or_none(|| Rows::walk(data, at, position, &limits))
+        args::or_none("walk", || Ok(Rows::walk(data, at, position, &limits)))
     }
 
     /// Return the rows of all parts as one, or None.
     #[pyfunction]
     #[pyo3(signature = (parts, /))]
     fn concat(parts: &Bound<'_, PySequence>) -> PyResult<Option<Rows>> {
-        Rows::concat(parts)
+        args::or_none("concat", || Rows::concat(parts))
+    }
+
+    /// Return how often each function has failed in this process, by its name.
+    #[pyfunction]
+    fn faults() -> BTreeMap<&'static str, u64> {
+        args::faults()
     }
 
     /// Break one rule, for a test; return whether there is one of that name.
@@ -63,6 +71,13 @@ mod rmq_ha_kernel {
     #[pyfunction]
     fn plant(name: &str) -> bool {
         rmq_ha_runs::rules::plant(name)
+    }
+
+    /// Make a place panic, for a test, and no other.
+    #[cfg(feature = "planted")]
+    #[pyfunction]
+    fn plant_panic(place: &str) {
+        rmq_ha_runs::rules::plant_panic(place);
     }
 
     /// Return the names of all rules.

@@ -10,7 +10,7 @@ use rmq_ha_runs::units::units;
 use rmq_ha_runs::walk::{Limits, walk};
 use rmq_ha_runs::{answers::answers, topics::Queue};
 
-use crate::args::{Names, or_none, text};
+use crate::args::{Names, or_error, or_none, text};
 use crate::buffer::with_bytes;
 
 /// Records that follow each other in the log.
@@ -79,91 +79,99 @@ impl Rows {
 
 #[pymethods]
 impl Rows {
-    fn __len__(&self) -> usize {
-        self.run.records.len()
+    fn __len__(&self) -> PyResult<usize> {
+        or_error("Rows.__len__", || Ok(self.run.records.len()))
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Bound<'py, PyTuple>> {
-        let count = self.run.records.len();
-        let index = if index < 0 {
-            index.checked_add_unsigned(count)
-        } else {
-            Some(index)
-        };
-        let place = index.and_then(|index| usize::try_from(index).ok());
-        match place.and_then(|place| self.run.records.get(place)) {
-            Some(record) => self.row(py, record),
-            None => Err(PyIndexError::new_err("no row has this index")),
-        }
+        or_error("Rows.__getitem__", || {
+            let count = self.run.records.len();
+            let index = if index < 0 {
+                index.checked_add_unsigned(count)
+            } else {
+                Some(index)
+            };
+            let place = index.and_then(|index| usize::try_from(index).ok());
+            match place.and_then(|place| self.run.records.get(place)) {
+                Some(record) => self.row(py, record),
+                None => Err(PyIndexError::new_err("no row has this index")),
+            }
+        })
     }
 
-    fn __iter__(slf: PyRef<'_, Self>) -> Iterator {
-        Iterator {
-            rows: slf.into(),
-            next: 0,
-        }
-    }
-
-    #[getter]
-    fn start(&self) -> i64 {
-        self.run.start()
-    }
-
-    #[getter]
-    fn end(&self) -> i64 {
-        self.run.end()
+    fn __iter__(slf: PyRef<'_, Self>) -> PyResult<Iterator> {
+        or_error("Rows.__iter__", || {
+            Ok(Iterator {
+                rows: slf.into(),
+                next: 0,
+            })
+        })
     }
 
     #[getter]
-    fn size(&self) -> u64 {
-        self.run.size()
+    fn start(&self) -> PyResult<i64> {
+        or_error("Rows.start", || Ok(self.run.start()))
     }
 
     #[getter]
-    fn work(&self) -> u64 {
-        self.run.work()
+    fn end(&self) -> PyResult<i64> {
+        or_error("Rows.end", || Ok(self.run.end()))
+    }
+
+    #[getter]
+    fn size(&self) -> PyResult<u64> {
+        or_error("Rows.size", || Ok(self.run.size()))
+    }
+
+    #[getter]
+    fn work(&self) -> PyResult<u64> {
+        or_error("Rows.work", || Ok(self.run.work()))
     }
 
     #[getter]
     fn topics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        self.names.all(py)
+        or_error("Rows.topics", || self.names.all(py))
     }
 
     #[getter]
     fn names<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        let counts = self.run.counts();
-        counts
-            .iter()
-            .map(|(queue, ..)| self.key(py, *queue))
-            .collect()
+        or_error("Rows.names", || {
+            let counts = self.run.counts();
+            counts
+                .iter()
+                .map(|(queue, ..)| self.key(py, *queue))
+                .collect()
+        })
     }
 
     /// Return the rows from one index up to another one.
     #[pyo3(signature = (first, end, /))]
     fn part(&self, py: Python<'_>, first: usize, end: usize) -> PyResult<Self> {
-        match self.run.part(first, end) {
+        or_error("Rows.part", || match self.run.part(first, end) {
             Some(run) => Ok(Self::of(py, run)),
             None => Err(PyIndexError::new_err("no rows are between these indexes")),
-        }
+        })
     }
 
     /// Return the units of each queue, or None.
     fn units<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
-        let Some(found) = or_none(|| units(&self.run)) else {
-            return Ok(None);
-        };
-        let list = PyList::empty(py);
-        for run in found {
-            let units = PyBytes::new(py, &run.units);
-            list.append((
-                self.key(py, run.queue)?,
-                run.first,
-                units,
-                run.begins,
-                run.reaches,
-            ))?;
-        }
-        Ok(Some(list))
+        or_none("Rows.units", || {
+            let Some(found) = units(&self.run) else {
+                return Ok(None);
+            };
+            let list = PyList::empty(py);
+            for run in found {
+                let units = PyBytes::new(py, &run.units);
+                list.append((
+                    self.key(py, run.queue)?,
+                    run.first,
+                    units,
+                    run.begins,
+                    run.reaches,
+                ))?;
+            }
+            Ok(Some(list))
+        })
     }
 
     /// Insert the keys into an IndexFile and return its new header, or None.
@@ -176,11 +184,14 @@ impl Rows {
         header: Numbers,
         reached: i64,
     ) -> PyResult<Option<Numbers>> {
-        let found = with_bytes(buffer, |bytes| {
-            let file = File { bytes, slots };
-            put(&self.run, file, room, Header::from(header), reached)
-        })?;
-        Ok(found.map(Numbers::from))
+        // No None after a panic: that says that nothing is written.
+        or_error("Rows.index_put", || {
+            let found = with_bytes(buffer, |bytes| {
+                let file = File { bytes, slots };
+                put(&self.run, file, room, Header::from(header), reached)
+            })?;
+            Ok(found.map(Numbers::from))
+        })
     }
 
     /// Return the frames that answer the sends of these records.
@@ -191,25 +202,29 @@ impl Rows {
         opaques: Vec<Option<i32>>,
         template: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let pieces: Vec<Bound<'py, PyBytes>> = template.extract()?;
-        let Ok(pieces) = <[_; 5]>::try_from(pieces) else {
-            return Err(PyValueError::new_err("a template has five pieces"));
-        };
-        let pieces = pieces.each_ref().map(|piece| piece.as_bytes());
-        match answers(&self.run, &opaques, &pieces) {
-            Some(frames) => Ok(PyBytes::new(py, &frames)),
-            None => Err(PyValueError::new_err(
-                "there is not one opaque for each row",
-            )),
-        }
+        or_error("Rows.answers", || {
+            let pieces: Vec<Bound<'py, PyBytes>> = template.extract()?;
+            let Ok(pieces) = <[_; 5]>::try_from(pieces) else {
+                return Err(PyValueError::new_err("a template has five pieces"));
+            };
+            let pieces = pieces.each_ref().map(|piece| piece.as_bytes());
+            match answers(&self.run, &opaques, &pieces) {
+                Some(frames) => Ok(PyBytes::new(py, &frames)),
+                None => Err(PyValueError::new_err(
+                    "there is not one opaque for each row",
+                )),
+            }
+        })
     }
 
     /// Return for each queue how many records it has here, and their bytes.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyTuple>, u64, u64)>> {
-        let counts = self.run.counts().into_iter();
-        counts
-            .map(|(queue, count, size)| Ok((self.key(py, queue)?, count, size)))
-            .collect()
+        or_error("Rows.counts", || {
+            let counts = self.run.counts().into_iter();
+            counts
+                .map(|(queue, count, size)| Ok((self.key(py, queue)?, count, size)))
+                .collect()
+        })
     }
 }
 
@@ -227,11 +242,13 @@ impl Iterator {
     }
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let rows = self.rows.get();
-        let Some(record) = rows.run.records.get(self.next) else {
-            return Ok(None);
-        };
-        self.next += 1;
-        rows.row(py, record).map(Some)
+        or_error("Iterator.__next__", || {
+            let rows = self.rows.get();
+            let Some(record) = rows.run.records.get(self.next) else {
+                return Ok(None);
+            };
+            self.next += 1;
+            rows.row(py, record).map(Some)
+        })
     }
 }

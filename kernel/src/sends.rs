@@ -7,12 +7,15 @@ use rmq_ha_runs::bytes::Span;
 use rmq_ha_runs::cut::{Cut, Send, cut};
 use rmq_ha_runs::layout::{Layout, Place, lay_out};
 
-use crate::args::{Names, host, or_none, text};
+use crate::args::{Names, host, or_error, or_none, text};
 use crate::rows::Rows;
 
 const JSON: u8 = 0;
 /// Bytes of a frame before its header.
 const WORDS: usize = 8;
+
+/// Kind of the header, header and body.
+type Frame<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 /// Ordinary sends that arrived one behind the other.
 #[pyclass(frozen, sequence, module = "rmq_ha_kernel")]
@@ -81,44 +84,50 @@ impl Sends {
 
 #[pymethods]
 impl Sends {
-    fn __len__(&self) -> usize {
-        self.cut.sends.len()
+    fn __len__(&self) -> PyResult<usize> {
+        or_error("Sends.__len__", || Ok(self.cut.sends.len()))
     }
 
     #[getter]
-    fn end(&self) -> usize {
-        self.cut.sends.last().map_or(0, |send| send.body.end())
+    fn end(&self) -> PyResult<usize> {
+        or_error("Sends.end", || {
+            Ok(self.cut.sends.last().map_or(0, |send| send.body.end()))
+        })
     }
 
     #[getter]
-    fn size(&self) -> usize {
-        let frame = |send: &Send| WORDS + send.header.len + send.body.len;
-        self.cut.sends.iter().map(frame).sum()
+    fn size(&self) -> PyResult<usize> {
+        or_error("Sends.size", || {
+            let frame = |send: &Send| WORDS + send.header.len + send.body.len;
+            Ok(self.cut.sends.iter().map(frame).sum())
+        })
     }
 
     #[getter]
     fn topics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        self.names.all(py)
+        or_error("Sends.topics", || self.names.all(py))
     }
 
     /// Return the sends from one number up to another one.
     #[pyo3(signature = (first, end, /))]
     fn part(&self, py: Python<'_>, first: usize, end: usize) -> PyResult<Self> {
-        match self.cut.part(first, end) {
+        or_error("Sends.part", || match self.cut.part(first, end) {
             Some(part) => Ok(Self::of(self.data.bind(py), part)),
             None => Err(PyIndexError::new_err("no sends are between these numbers")),
-        }
+        })
     }
 
     /// Return how many of the first sends name a queue that exists.
     #[pyo3(signature = (queues, /))]
-    fn fit(&self, queues: Vec<i64>) -> usize {
-        self.cut.fit(&queues)
+    fn fit(&self, queues: Vec<i64>) -> PyResult<usize> {
+        or_error("Sends.fit", || Ok(self.cut.fit(&queues)))
     }
 
     /// Return the opaque of each send; None for a one-way send.
-    fn opaques(&self) -> Vec<Option<i32>> {
-        self.cut.sends.iter().map(|send| send.opaque).collect()
+    fn opaques(&self) -> PyResult<Vec<Option<i32>>> {
+        or_error("Sends.opaques", || {
+            Ok(self.cut.sends.iter().map(|send| send.opaque).collect())
+        })
     }
 
     /// Return topic and UNIQ_KEY of each send.
@@ -126,21 +135,25 @@ impl Sends {
         &self,
         py: Python<'py>,
     ) -> PyResult<Vec<(Bound<'py, PyString>, Bound<'py, PyString>)>> {
-        let sends = self.cut.sends.iter();
-        sends
-            .map(|send| {
-                let key = self.text(py, send.sought.uniq_key)?;
-                Ok((self.names.get(py, send.topic), key))
-            })
-            .collect()
+        or_error("Sends.uniq_keys", || {
+            let sends = self.cut.sends.iter();
+            sends
+                .map(|send| {
+                    let key = self.text(py, send.sought.uniq_key)?;
+                    Ok((self.names.get(py, send.topic), key))
+                })
+                .collect()
+        })
     }
 
     /// Return kind, header and body of each send.
-    fn frames<'py>(&self, py: Python<'py>) -> Vec<(u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-        let sends = self.cut.sends.iter();
-        sends
-            .map(|send| (JSON, self.bytes(py, send.header), self.bytes(py, send.body)))
-            .collect()
+    fn frames<'py>(&self, py: Python<'py>) -> PyResult<Vec<Frame<'py>>> {
+        or_error("Sends.frames", || {
+            let sends = self.cut.sends.iter();
+            Ok(sends
+                .map(|send| (JSON, self.bytes(py, send.header), self.bytes(py, send.body)))
+                .collect())
+        })
     }
 
     /// Return what the general encoder takes.
@@ -152,11 +165,13 @@ impl Sends {
         store: &Bound<'py, PyAny>,
         tail: &str,
     ) -> PyResult<Bound<'py, PyList>> {
-        let list = PyList::empty(py);
-        for send in &self.cut.sends {
-            list.append(self.draft(py, send, born, store, tail)?)?;
-        }
-        Ok(list)
+        or_error("Sends.drafts", || {
+            let list = PyList::empty(py);
+            for send in &self.cut.sends {
+                list.append(self.draft(py, send, born, store, tail)?)?;
+            }
+            Ok(list)
+        })
     }
 
     /// Lay all sends out as records, or return None.
@@ -178,43 +193,46 @@ impl Sends {
         tail: &str,
         gap: usize,
     ) -> PyResult<Option<(Bound<'py, PyBytes>, Rows)>> {
-        let (Some(born_host), Some(store_host)) = (host(born), host(store)) else {
-            return Ok(None);
-        };
-        let place = Place {
-            position,
-            room_end,
-            most_body: max_body,
-            most_record: largest,
-            stamp,
-            born_host: &born_host,
-            store_host: &store_host,
-            tail: tail.as_bytes(),
-            gap,
-        };
-        let number = |queue| {
-            let key = self.names.key(py, queue).ok()?;
-            match numbers.get_item(key).ok()? {
-                Some(number) => number.extract().ok(),
-                None => Some(0),
+        or_none("Sends.lay_out", || {
+            let (Some(born_host), Some(store_host)) = (host(born), host(store)) else {
+                return Ok(None);
+            };
+            let place = Place {
+                position,
+                room_end,
+                most_body: max_body,
+                most_record: largest,
+                stamp,
+                born_host: &born_host,
+                store_host: &store_host,
+                tail: tail.as_bytes(),
+                gap,
+            };
+            let number = |queue| {
+                let key = self.names.key(py, queue).ok()?;
+                match numbers.get_item(key).ok()? {
+                    Some(number) => number.extract().ok(),
+                    None => Some(0),
+                }
+            };
+            let Some(layout) = lay_out(&self.cut, &place, number) else {
+                return Ok(None);
+            };
+            let Some(records) = self.written(py, &layout, &place)? else {
+                return Ok(None);
+            };
+            let rows = Rows::new(layout.run, self.names.clone_ref(py));
+            // The last step: if a panic came behind it, numbers would be taken for nothing.
+            for (queue, next) in &layout.numbers {
+                numbers.set_item(self.names.key(py, *queue)?, next)?;
             }
-        };
-        let Some(layout) = or_none(|| lay_out(&self.cut, &place, number)) else {
-            return Ok(None);
-        };
-        let Some(records) = self.written(py, &layout, &place)? else {
-            return Ok(None);
-        };
-        for (queue, next) in &layout.numbers {
-            numbers.set_item(self.names.key(py, *queue)?, next)?;
-        }
-        let rows = Rows::new(layout.run, self.names.clone_ref(py));
-        Ok(Some((records, rows)))
+            Ok(Some((records, rows)))
+        })
     }
 }
 
 impl Sends {
-    /// The bytes of the records; None after a panic.
+    /// The bytes of the records, if they are as many as was reckoned.
     fn written<'py>(
         &self,
         py: Python<'py>,
@@ -224,7 +242,7 @@ impl Sends {
         let data = self.data.as_bytes(py);
         let mut is_written = false;
         let records = PyBytes::new_with(py, layout.size, |bytes| {
-            is_written = or_none(|| layout.write(&self.cut, data, place, bytes)).is_some();
+            is_written = layout.write(&self.cut, data, place, bytes).is_some();
             Ok(())
         })?;
         Ok(is_written.then_some(records))

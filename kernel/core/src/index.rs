@@ -6,7 +6,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use crate::hash::{index_hash, java_hash_from};
 use crate::properties::keys_in;
 use crate::record::{ROLLBACK, Record};
-use crate::rules::{Rule, forbids};
+use crate::rules::{Rule, forbids, may_panic};
 use crate::run::Run;
 
 const HEADER_SIZE: usize = 40;
@@ -148,6 +148,9 @@ fn insert(file: File<'_>, hash: i32, record: &Record, header: &mut Header) -> Op
         .copy_from_slice(&seconds_since(header.begin_timestamp, record.stamp).to_be_bytes());
     previous_part.copy_from_slice(&previous.to_be_bytes());
     file.write(file.item_at(number)?, &item)?;
+    if number % 3 == 2 {
+        may_panic("between item and slot");
+    }
     // If the process dies between these writes, the next start repairs the slot by the item. So the
     // compiler must not change their order.
     compiler_fence(Ordering::SeqCst);

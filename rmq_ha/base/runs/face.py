@@ -12,6 +12,11 @@ It never takes a message that the pure maker would leave out, and never gives ot
 
 Bytes are big-endian. `bytes` is exactly `bytes`: no maker has to take a `memoryview`. A maker
 raises nothing for any content of the bytes.
+
+**A fault of the maker itself**, such as a panic in Rust. Then `cut`, `walk`, `concat`, `units` and
+`lay_out` return None, as for a message that is not ordinary. All others raise `RuntimeError`:
+`index_put` may have written a part of its items by then, and no other function has changed
+anything.
 """
 
 from abc import abstractmethod
@@ -302,6 +307,9 @@ class Sends(Protocol):
 class Maker(Protocol):
     """
     A module that makes runs.
+
+    A maker with faults of its own also has a function `faults`, without parameters. It returns how
+    often each of the maker's functions has failed in this process, by the function's name.
 
     :ivar VERSION: the `FACE_VERSION` that it was made for.
     """

@@ -79,6 +79,7 @@ CHOICE = choose(os.environ.get(SWITCH, ""))
 cut: Callable[[bytes, int, int], Sends | None] = CHOICE.module.cut
 walk: Callable[[bytes, int, int, int, int, bool, int], Rows | None] = CHOICE.module.walk
 _concat: Callable[[Sequence[Rows]], Rows | None] = CHOICE.module.concat
+faults: Callable[[], dict[str, int]] = getattr(CHOICE.module, "faults", dict)
 
 
 def concat(parts: Sequence[Rows]) -> Rows:

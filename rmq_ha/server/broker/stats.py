@@ -13,6 +13,7 @@ from typing import Any
 from rmq_ha.base.model.message import BrokerMessage, PutMessageResult
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
 from rmq_ha.base.runs.face import Rows
+from rmq_ha.base.runs.row_list import rows_of
 from rmq_ha.base.store_format.commitlog import store_timestamp_of
 from rmq_ha.server.broker.send_ways import SendWays
 from rmq_ha.server.broker.stat_items import SAMPLE_S, Figure, Growth, StatsTable, Window
@@ -211,7 +212,11 @@ class BrokerStats:
         if tick != self._counted_at:
             self._fold(tick)
         counts = self._counts
-        for key, count, size in rows.counts():
+        try:
+            counted = rows.counts()
+        except RuntimeError:  # the maker of runs failed
+            counted = rows_of(rows).counts()
+        for key, count, size in counted:
             sums = counts[key]
             sums[0] += count
             sums[1] += size

@@ -5,7 +5,7 @@ from typing import Any
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
 from rmq_ha.base.remoting.dispatcher import OTHER_CODES
-from rmq_ha.base.runs.maker import CHOICE
+from rmq_ha.base.runs.maker import CHOICE, faults
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import VERSION
 from rmq_ha.base.wire.versions import version_name
@@ -129,6 +129,8 @@ class BrokerStatus:
         samples.add("rmqha_duplicate_sends_total", outcomes.known)
         for way, count in self._broker.stats.ways.counts().items():
             samples.add("rmqha_sends_total", count, maker=CHOICE.name, way=way)
+        for function, count in faults().items():
+            samples.add("rmqha_kernel_faults_total", count, function=function)
         refused = {PutMessageStatus.SERVICE_NOT_AVAILABLE: 0, **outcomes.refused}
         for status, count in refused.items():
             samples.add("rmqha_refused_puts_total", count, reason=status.name)

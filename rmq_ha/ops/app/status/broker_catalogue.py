@@ -133,6 +133,14 @@ BROKER = (
         "way",
     ),
     own_metric(
+        "kernel_faults_total",
+        _COUNTER,
+        "calls",
+        "Counts calls in which the kernel failed because of a fault of its own, by its function; "
+        "the standard error of the broker says where",
+        "function",
+    ),
+    own_metric(
         "negative_answers_total",
         _COUNTER,
         "answers",

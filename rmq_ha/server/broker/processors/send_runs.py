@@ -157,7 +157,11 @@ class SendRuns:
         elif status is PutMessageStatus.PUT_OK or status.is_stored:
             broker, code = self._broker, 0 if status is PutMessageStatus.PUT_OK else CODES[status]
             template = answer_template(code, self._id_prefix, broker.region_id, broker.trace_on)
-            answers = rows.answers(opaques, template)
+            try:
+                answers = rows.answers(opaques, template)
+            except RuntimeError:  # the maker of runs failed
+                rows = rows_of(rows)
+                answers = rows.answers(opaques, template)
             if answers:
                 channel.write(answers)
             self._stats.put_rows(rows, began, at)

@@ -149,7 +149,11 @@ class IndexFile:
             return -1
         room = min(most, self._reserved - header.index_count)
         buffer = self._opened().map()
-        after = rows.index_put(buffer, self._slots, room, header, header.end_physical_offset)
+        try:
+            after = rows.index_put(buffer, self._slots, room, header, header.end_physical_offset)
+        except RuntimeError:  # the maker failed, perhaps between two items
+            self.undo_half_put()
+            after = None
         if after is None:
             return -1
         count = after[5] - header[5]
@@ -170,7 +174,7 @@ class IndexFile:
 
     def undo_half_put(self) -> None:
         """
-        Repair the file after the process died in `put`.
+        Repair the file after the process died in `put`, or the maker of runs failed in it.
 
         Slots that lead to items which the header does not count get back their older item, else the
         older items of their chains would be lost.

@@ -2,14 +2,18 @@
 Pairs of whole brokers that get odd sends, and what they make of them: `DIRECTORY STEPS SEED...`.
 
 The process prints a line of JSON for each seed: digests of all answers, and of commit log, queues
-and index of master and slave; how many sends there were; which maker worked. Two processes with the
-same seed and other makers have to print the same digests. The clock is moved by this script alone,
-so that it does not matter in how many turns a broker does its work. Answers are compared without
-the order of their JSON members: it is another one in the general way, and a maker may leave a send
-to it that the other one takes.
+and index of master and slave; how many sends there were; which maker worked, and how often each of
+its functions has failed. Two processes with the same seed and other makers have to print the same
+digests. The clock is moved by this script alone, so that it does not matter in how many turns a
+broker does its work. Answers are compared without the order of their JSON members: it is another
+one in the general way, and a maker may leave a send to it that the other one takes.
+
+The environment variable `RMQ_HA_PANICS` names places of a kernel with planted faults. At each step
+one of them, drawn at random, panics as often as it is reached.
 """
 
 import json
+import os
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +24,7 @@ from hotpath import Machine, Wires, topic_frame
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.model.status import BrokerRole
-from rmq_ha.base.runs.maker import CHOICE
+from rmq_ha.base.runs.maker import CHOICE, faults
 from rmq_ha.base.wire.frame import FrameReader
 from tests.unit.base.runs.odd_sends import ODDITIES, ordinary_send, send_with
 
@@ -44,6 +48,8 @@ class PairRun:
 
     def __init__(self, seed: int, directory: Path) -> None:
         self.random = Random(seed)
+        self.panics = os.environ.get("RMQ_HA_PANICS", "").split(",")
+        self.luck = Random(seed)  # for the panics alone: the sends of a seed stay the same
         self.wires = Wires()
         self.answers = sha256()
         self.sends = 0
@@ -71,6 +77,8 @@ class PairRun:
 
     def step(self, data: bytes) -> None:
         master, slave = self.machines.values()
+        if any(self.panics):
+            CHOICE.module.plant_panic(self.luck.choice(self.panics))
         for machine in self.machines.values():
             machine.clock.now += STEP_SECONDS
         master.step((self.client, data))
@@ -133,7 +141,7 @@ def main() -> None:
             for part in ("commitlog", "consumequeue", "index"):
                 told[f"{name}.{part}"] = digest_of(directory / name / part)
         assert told["master.commitlog"] == told["slave.commitlog"], seed
-        print(json.dumps(told))
+        print(json.dumps(told | {"faults": faults()}))
 
 
 if __name__ == "__main__":

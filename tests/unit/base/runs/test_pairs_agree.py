@@ -23,19 +23,21 @@ def test_a_pair_with_either_maker_writes_and_answers_the_same(tmp_path: Path) ->
     pure, native = [told(run) for run in runs.values()]
     assert {line.pop("maker") for line in pure} == {"pure"}
     assert {line.pop("maker") for line in native} == {"native"}
+    assert all(line["faults"] == {} for line in native)
     assert len(pure) == SEEDS
     assert all(line["sends"] > 300 and line["master.end"] > 100_000 for line in pure), pure
     assert native == pure
 
 
-def started(maker: str, directory: Path) -> "subprocess.Popen[str]":
+def started(maker: str, directory: Path, **env: str) -> "subprocess.Popen[str]":
+    """:param env: added to the environment of the process."""
     seeds = [str(seed) for seed in range(SEEDS)]
     command = [sys.executable, "-m", "tests.unit.base.runs.pair_run", directory, str(STEPS), *seeds]
-    path = os.pathsep.join([str(ROOT), str(ROOT / "bench")])
+    path = os.pathsep.join([str(ROOT), str(ROOT / "bench"), env.pop("PYTHONPATH", "")])
     return subprocess.Popen(
         command,
         cwd=ROOT,
-        env={**os.environ, SWITCH: maker, "PYTHONPATH": path},
+        env={**os.environ, **env, SWITCH: maker, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
         text=True,
     )
