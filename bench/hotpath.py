@@ -1,12 +1,13 @@
 """Where processor time goes on the hot paths, in one process without sockets.
 
-    python bench/hotpath.py [--part send|pair|pull|walk] [--chunk 64] [--messages 20000]
+    python bench/hotpath.py [--part send|pair|pull|walk|catchup] [--chunk 64] [--messages 20000]
                             [--queues 8] [--profile | --calls]
 
 `send`: frames of SEND_MESSAGE_V2 into a broker alone (ASYNC_MASTER). `pair`: into a SYNC_MASTER
 with a slave, each counted for itself; both with so many queues, used in turn. `pull`: pulls of 32
-from 8 interleaved queues. `walk`: a start that reads and dispatches the log again. The brokers are
-whole, their files real.
+from 8 interleaved queues. `walk`: a start that reads and dispatches the log again. `catchup`: a
+slave that begins with nothing, until its queues and its index have all messages; it gets the log in
+reads of 256 KiB. The brokers are whole, their files real.
 
 Microseconds of processor time a message by default; `--calls` counts Python calls, C calls, and
 what becomes a system call, exactly: nothing else on the machine changes it, so
@@ -55,6 +56,8 @@ QUEUES = 8
 OPEN_FILES = 16_384
 """As a broker has with 65,536 descriptors."""
 HA_PORT = 10912
+READ_SIZE = 1 << 18
+"""Of a slave, in bytes."""
 
 
 class Later:
@@ -440,7 +443,37 @@ class Walk(Part):
         return filling.sent
 
 
-PARTS: dict[str, type[Part]] = {"send": Send, "pair": Pair, "pull": Pull, "walk": Walk}
+class SendAlone(Send):
+    """Sends into a master that would wait for a slave, if it had one."""
+
+    role = BrokerRole.SYNC_MASTER
+
+
+class CatchUp(Part):
+    """A slave without a log, until its queues have all of its master's."""
+
+    def measure(self, messages: int, *, is_profiled: bool) -> int:
+        filling = SendAlone(self.directory, 64)
+        filling.run(messages)
+        master = filling.master
+        slave = self.add(
+            "slave", Machine(f"{self.directory}/slave", filling.wires, BrokerRole.SLAVE)
+        )
+        slave.begin(is_profiled)
+        up, down = filling.wires.master, filling.wires.slave
+        end = master.store.log.max_offset
+        while slave.store.dispatcher.position < end:
+            master.step((up, down.transport.take()))
+            data = up.transport.take()
+            for at in range(0, max(1, len(data)), READ_SIZE):
+                slave.step((down, data[at : at + READ_SIZE]))
+        assert slave.store.queues.max_physical_offset == end
+        return filling.sent
+
+
+PARTS: dict[str, type[Part]] = {
+    "send": Send, "pair": Pair, "pull": Pull, "walk": Walk, "catchup": CatchUp,
+}  # fmt: skip
 
 
 def calls(

@@ -55,18 +55,20 @@ def walk(
     max_count: int,
     check_crc: bool = False,
     max_work: int = sys.maxsize,
+    at: int = 0,
 ) -> Walk:
     """
-    Read records from the start of `data`.
+    Read records that follow each other.
 
     :param data: bytes of one file, which may end anywhere.
     :param physical_offset: where `data` begins; a record with another physical offset is
         unreadable.
     :param max_work: the walk ends after the record with which the work of all reaches this; see
         `Rows.work`.
+    :param at: position in `data` where the first record begins.
     """
     parts: list[Rows] = []
-    position = work = needed = 0
+    position, work, needed = at, 0, 0
     verdict = MORE
     limit = len(data)
     while max_count > 0 and work < max_work:
@@ -89,10 +91,8 @@ def walk(
         position = rows.end - physical_offset
         max_count -= len(rows)
         work += rows.work
-    run = Run(
-        physical_offset, physical_offset + position, maker.concat(parts) if parts else NO_ROWS
-    )
-    return Walk(run, verdict, needed)
+    start, end = physical_offset + at, physical_offset + position
+    return Walk(Run(start, end, maker.concat(parts) if parts else NO_ROWS), verdict, needed)
 
 
 def _unreadable(data: bytes, position: int, limit: int, physical_offset: int) -> tuple[int, int]:

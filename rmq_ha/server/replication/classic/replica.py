@@ -16,12 +16,6 @@ from rmq_ha.server.replication.replica import ReplicaBase
 from rmq_ha.server.replication.statistics import FOLLOWING
 from rmq_ha.server.store.log.journal_log import CopiedLog
 
-_MUCH = 1 << 17
-"""
-The pieces of a chunk that has at least this many bytes are appended one by one, without a copy.
-Such chunks come while a slave catches up.
-"""
-
 
 class ReplicaStage(Enum):
     """How far a slave has come with its master, for operators."""
@@ -133,7 +127,7 @@ class ClassicReplica(ReplicaBase):
                     # The log refuses bytes that cross the end of a file.
                     if not end % file_size:
                         pieces, run = run, []
-                        self._append(start, pieces, data)
+                        self._log.append_raw(start, b"".join(pieces))
                 if is_last:
                     self.frames += 1
                     if self._comparison is None:
@@ -142,7 +136,7 @@ class ClassicReplica(ReplicaBase):
         # connection goes on after them.
         finally:
             if run:
-                self._append(start, run, data)
+                self._log.append_raw(start, b"".join(run))
         return self._report(self._whole, now) if self._whole > self.reported else b""
 
     def _compare(
@@ -197,18 +191,6 @@ class ClassicReplica(ReplicaBase):
             )
         if self._comparison is None:
             raise UnreadableLog(f"this slave's log holds no record at {place}")
-
-    def _append(self, physical_offset: int, pieces: list[memoryview], data: bytes) -> None:
-        """
-        Append consecutive pieces: joined into one append, or piece by piece when they are too large
-        to copy.
-        """
-        if len(data) < _MUCH:
-            self._log.append_raw(physical_offset, b"".join(pieces))
-            return
-        for piece in pieces:
-            self._log.append_raw(physical_offset, piece)
-            physical_offset += len(piece)
 
     def _accept(self, offset: int, size: int, end: int) -> int:
         """

@@ -34,6 +34,8 @@ class CommitLog:
     :ivar row: the files, which recovery and cleaning use directly.
     :ivar encoder: limits and the next queue offsets.
     :ivar pending: rows of the newest records, until the dispatcher takes them.
+    :ivar last_write: physical offset and bytes of the last write into one file, which slaves and
+        the dispatcher get next; no bytes after a cut.
     :ivar last_store_timestamp: store time of the newest record, ms; appends never go below it.
     :ivar fault: why the log refuses writes; None while it accepts them.
     :ivar may_resume: the fault may pass, as a full disk or a lack of descriptors may.
@@ -52,7 +54,7 @@ class CommitLog:
         self.encoder = GroupEncoder(row.file_size, delay_levels)
         self.pending = PendingRuns()
         self.max_offset = 0
-        self._tail_start, self._tail = 0, b""  # the last write, which replication reads next
+        self.last_write = 0, b""
         self.flushed_offset = 0
         self.last_store_timestamp = 0
         self.fault: str | None = None
@@ -89,7 +91,7 @@ class CommitLog:
         :param safe: physical offset up to which the log is on the disk.
         """
         self.max_offset = end
-        self._tail = b""
+        self.last_write = end, b""
         self.flushed_offset = safe
         self.cuts += 1
 
@@ -151,7 +153,7 @@ class CommitLog:
                 self.encoder.undo(group.give_up(number, status))
                 return status
             self.max_offset = segment.end
-            self._tail_start, self._tail = segment.physical_offset, data
+            self.last_write = segment.physical_offset, data
             if segment.rows is not None:
                 run = (segment.physical_offset, segment.end, segment.rows)
                 self.pending.add(tuple.__new__(Run, run))
@@ -211,7 +213,7 @@ class CommitLog:
             self.fault = None
             self.may_resume = False
 
-    def append_raw(self, physical_offset: int, data: bytes | memoryview) -> None:
+    def append_raw(self, physical_offset: int, data: bytes) -> None:
         """
         Append a master's bytes unchanged at a slave.
 
@@ -244,8 +246,7 @@ class CommitLog:
             self._refuse(physical_offset, error)
             raise StoreError(f"cannot write at {physical_offset}: {error}") from error
         self.max_offset = physical_offset + len(data)
-        self._tail_start = physical_offset
-        self._tail = data if type(data) is bytes else b""
+        self.last_write = physical_offset, data
         if physical_offset == start:
             self.row.close_idle(self.flushed_offset)
         for callback in self._subscribers:
@@ -267,10 +268,11 @@ class CommitLog:
         """
         if not self.row.starts or not self.row.starts[0] <= physical_offset < self.max_offset:
             return b""
-        if physical_offset == self._tail_start:  # what was just written, of one file
-            size = len(self._tail)
+        written_at, written = self.last_write
+        if physical_offset == written_at:
+            size = len(written)
             if size <= limit and physical_offset + size == self.max_offset:
-                return self._tail
+                return written
         start = physical_offset - physical_offset % self.file_size
         end = min(physical_offset + limit, start + self.file_size, self.max_offset)
         try:

@@ -26,12 +26,13 @@ ENOUGH = 3 << 15
 """This many bytes end the gathering. A longer slice would delay answers, and a slave's reports."""
 _RETRY_S = 1.0
 _READ_PATIENCE = 3
-_BULK = 3 << 16
+_FLOOD = 3 << 16
 """
 A slave whose log grows by so many bytes in one turn is far behind its master: they are most of one
 read of its connection.
 """
-_BULK_SLICE_EVERY_S = 0.05
+_FLOOD_SLICES = 8
+"""Most slices in one turn of such a slave: a read has so many if records have 128 bytes."""
 
 Target = Callable[[Rows], bool | None]
 
@@ -63,6 +64,11 @@ class Dispatcher:
 
     Records that come within `gather_s` of the last slice, up to 96 KiB, are gathered while no
     consumer waits or reads. A slice of several records costs little more than a slice of one.
+
+    While a slave is far behind, its master's log is more urgent than the queues: until the slave
+    has it, messages are on one disk. So the queues get at most as much time as the log. A slave
+    that makes queues as fast as it gets the log does so while the bytes are in memory. A slower one
+    reads the rest of the log again afterwards.
 
     :param config: a slave waits for bytes that it cannot read yet; a master skips them.
     :param reached: called with each slice when all targets have it.
@@ -96,7 +102,7 @@ class Dispatcher:
         self._retry: IDelayedCall | None = None
         self._is_running = False
         self._seen_end = 0
-        self._next_slice = 0.0
+        self._flood_since = self._flood_until = 0.0
         self.gather_s = GATHER_S
         self._gathers_until = 0.0
         self._is_gathering = False
@@ -180,7 +186,7 @@ class Dispatcher:
         """
         Return whether the gathered bytes are enough for a slice.
 
-        If not, they do not count as the bytes of one turn for `_gives_way`.
+        If not, they do not count as the bytes of one turn for `_is_flooded`.
         """
         if self._log.readable_end - self.position >= ENOUGH:
             return True
@@ -195,22 +201,33 @@ class Dispatcher:
     def _step(self, now: float) -> None:
         is_slave = self._config.broker_role is BrokerRole.SLAVE
         self._gathers_until = now + self.gather_s
-        if (is_slave and self._gives_way(now)) or self.run_slice():
-            self._turn = self._clock.callLater(0, self._on_turn)
+        has_more = self._beside_flood(now) if is_slave and self._is_flooded() else self.run_slice()
+        if has_more:
+            wait = self._flood_until - max(now, self._flood_since)
+            self._turn = self._clock.callLater(max(0.0, wait), self._on_turn)
 
-    def _gives_way(self, now: float) -> bool:
-        """
-        Return whether a slave that is catching up should skip this slice, as its master's log is
-        more urgent than the queues.
-
-        Some slices are dispatched all the same, so that consumers see progress.
-        """
+    def _is_flooded(self) -> bool:
+        """Return whether the log grew since the last turn as only one grows that is far behind."""
         end = self._log.max_offset
         grown, self._seen_end = end - self._seen_end, end
-        if grown >= _BULK and now < self._next_slice:
+        return grown >= _FLOOD
+
+    def _beside_flood(self, now: float) -> bool:
+        """
+        Dispatch a slice, and more if all together take no longer than the log had this slave
+        before. Then leave the slave to the log for as long as they took: until `_flood_until`.
+
+        :returns: whether more records may be dispatched then.
+        """
+        if now < self._flood_until:
             return True
-        self._next_slice = now + _BULK_SLICE_EVERY_S
-        return False
+        ends, has_more, ended = now + now - self._flood_since, True, now
+        for count in range(1, _FLOOD_SLICES + 1):
+            has_more, ended = self.run_slice(), self._clock.seconds()
+            if not has_more or ended + (ended - now) / count > ends:
+                break
+        self._flood_since, self._flood_until = ended, ended + ended - now
+        return has_more
 
     def stop(self) -> None:
         self._is_running = False

@@ -45,7 +45,7 @@ class LogBytes(Protocol):
 class CopiedLog(LogBytes, Protocol):
     """A log that copies the bytes of another log."""
 
-    def append_raw(self, physical_offset: int, data: bytes | memoryview) -> None:
+    def append_raw(self, physical_offset: int, data: bytes) -> None:
         """
         Append a master's bytes unchanged at a slave.
 

@@ -44,6 +44,11 @@ class LogTail:
     """
     The tail of the built-in commit log.
 
+    A slave gets its master's log in pieces that may end within a record. So the tail keeps the last
+    write from the first record on that was not returned yet, and joins it with the next write. It
+    reads the disk only for bytes that it has not kept: those of a slave that does not dispatch them
+    as fast as they come, and long records.
+
     Where no whole record follows, there are three cases. If the log ends before the record does,
     nothing is damaged, and the next bytes complete it. A blank ends the file. Any other bytes can
     never become a record: a master skips them. A slave waits before them, as its master may send
@@ -55,6 +60,8 @@ class LogTail:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._told_at = -1
+        self._kept_at, self._kept, self._cuts = 0, b"", log.cuts
+        self._begun_at = self._whole_at = -1
         self.unreadable_at: int | None = None
 
     def forget(self) -> None:
@@ -72,14 +79,25 @@ class LogTail:
         log = self._log
         next_file = log.row.start_of(position) + log.file_size
         self.unreadable_at = None
-        is_far = log.max_offset - position > _READ_SIZE
-        data = log.read(position, IDENTITY_SIZE if is_far else _READ_SIZE)
-        walked = walk(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
+        start, data = self._from_memory(position)
+        if waits and position == self._begun_at and log.max_offset < self._whole_at <= next_file:
+            return None
+        if not data:
+            is_far = log.max_offset - position > _READ_SIZE
+            data = log.read(position, IDENTITY_SIZE if is_far else _READ_SIZE)
+        walked = walk(
+            data, start, log.delay_levels, SLICE, max_work=SLICE_WORK, at=position - start
+        )
+        # The begin of a record that comes later is not looked at again before it is whole.
+        self._begun_at, self._whole_at = walked.run.end, walked.run.end + walked.needed
         if walked.verdict == MORE and not walked.run.rows:
-            if waits and log.max_offset < position + walked.needed <= next_file:
+            if waits and log.max_offset < self._whole_at <= next_file:
                 return None
+            self._kept = b""
             data = log.read(position, max(_READ_SIZE, walked.needed))
             walked = walk(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
+        if not walked.run.rows:
+            self._kept = b""  # what is wrong with these bytes may be mended on the disk
         if walked.verdict == BLANK:
             return walked.run._replace(end=next_file)
         if walked.run.rows:
@@ -95,6 +113,24 @@ class LogTail:
         end = self._next_record(position + 1, min(next_file, log.max_offset))
         self._tell(position, f"{end - position} bytes that are no record; skipped")
         return Run(position, end, NO_ROWS)
+
+    def _from_memory(self, position: int) -> tuple[int, bytes]:
+        """
+        Return bytes of the log in which the one at `position` is, and the physical offset of the
+        first of them; no bytes if they are not in memory.
+        """
+        log = self._log
+        if self._cuts != log.cuts:
+            self._cuts, self._kept, self._begun_at = log.cuts, b"", -1
+        kept_at, kept = self._kept_at, self._kept
+        written_at, written = log.last_write
+        rest = kept_at + len(kept) - position
+        if position < kept_at or rest <= 0:
+            is_written = written_at <= position < written_at + len(written)
+            self._kept_at, self._kept = (written_at, written) if is_written else (position, b"")
+        elif position + rest == written_at and rest < _READ_SIZE and written_at % log.file_size:
+            self._kept_at, self._kept = position, kept[-rest:] + written
+        return self._kept_at, self._kept
 
     def _next_record(self, begin: int, end: int) -> int:
         """

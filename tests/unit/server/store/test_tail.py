@@ -129,9 +129,34 @@ def test_what_was_just_appended_is_not_read_again(simulated, message):
     second = tail.next_slice(offsets[SLICE + 10], False)
     assert [row[2] for row in second.rows] == offsets[SLICE + 10 :]
     assert second.end == store.log.max_offset
+    assert tail.next_slice(offsets[298], False).rows[0][2] == offsets[298]
     assert "pread" not in read
+    store.log.recovered(store.log.max_offset, 0)
     assert tail.next_slice(offsets[298], False).rows[0][2] == offsets[298]
     assert "pread" in read
+
+
+@given(cuts=st.sets(st.integers(1, 65536 + 3000), max_size=40), blank=st.booleans())
+def test_a_slave_makes_its_queues_of_the_bytes_that_it_got(make_simulated, message, cuts, blank):
+    """Wherever its master's frames end, it reads nothing of its log again."""
+    log = good_log(message, blank, sizes=(10, 200, 300, 40, 0, 700) * 2)
+    machine = make_simulated()
+    store = machine.open(**SLAVE)
+    preads = []
+
+    def note(operation, path):
+        if operation == "pread" and "commitlog" in path:
+            preads.append(path)
+
+    machine.disk.fault = note
+    for start, end in pairwise(
+        sorted({0, *(cut for cut in cuts if cut < len(log)), 65536, len(log)})
+    ):
+        store.log.append_raw(start, log[start:end])
+        machine.turn()
+    assert store.dispatcher.bytes_behind <= 0
+    assert store.max_offset_in_queue("TopicA", 0) == 3 + 2 * 6
+    assert preads == []
 
 
 def test_what_lies_before_an_append_is_read(simulated, message):
@@ -193,7 +218,7 @@ def test_a_record_whose_parts_do_not_fit_is_skipped_and_told(simulated, message,
     (segment,) = GroupEncoder(65536, []).encode([draft_of(message())], 0, 1 << 22, 1).segments
     record = bytearray(segment.data)
     record[0:4] = (len(record) + 10).to_bytes(4, "big")
-    tail = a_log(simulated, record + bytes(10))
+    tail = a_log(simulated, bytes(record) + bytes(10))
     for waits in (False, True):
         assert tail.next_slice(0, waits) == Run(0, len(record) + 10, NO_ROWS)
     assert len(told) == 2
@@ -266,10 +291,11 @@ def test_whole_logs_give_no_alarm(make_simulated, message, cuts, blank):
     assert store.max_offset_in_queue("TopicA", 0) == 4
 
 
-def good_log(message, blank):
-    """Four records; with `blank` the third one begins the second file."""
+def good_log(message, blank, sizes=(300,)):
+    """Three records and those of `sizes`; with `blank` the third one begins the second file."""
     encoder = GroupEncoder(65536, [1000])
-    messages = [message(b"x" * size) for size in (10, 20000, 46000 if blank else 400, 300)]
+    sizes = (10, 20000, 46000 if blank else 400, *sizes)
+    messages = [message(b"x" * size) for size in sizes]
     group = encoder.encode([draft_of(one) for one in messages], 0, 1 << 22, 1)
     data = bytearray()
     for segment in group.segments:
