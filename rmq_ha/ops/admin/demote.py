@@ -80,26 +80,32 @@ async def _demote(change: RoleChange, broker_id: int | None) -> None:
     began_ms = change.session.host.now_ms()
     if not file.configuration.broker.namesrv_addr:
         raise ChangeRefused(
-            f"{file.path}: set namesrvAddr to a name server that runs without this broker: a slave"
-            " learns there who its master is"
+            f"{file.path}: set namesrvAddr to a name server outside of this broker's process. A"
+            " slave learns there which broker is its master"
         )
     own = await change.own_member()
     known = await _new_master(change, own)
     master = await look_at(await change.asker(), known.master or "")
     if not master.is_master:
-        raise ChangeRefused(f"the master {master.address} is {master.role or master.problem}")
+        raise ChangeRefused(
+            f"name servers name {master.address} the master, but"
+            f" {f'it is {master.role}' if master.role else f'no answer comes: {master.problem}'}"
+        )
     report["role"], report["master"] = own.role, master.address
     changes = file.changes(BrokerRole.SLAVE, broker_id or _free_id(change, known))
-    now = f"{own.role} now" if own.role else "down now"
-    say(f"{file.broker_name} at {file.address}: {now}, shall be a slave of {master.address}")
+    now = f"is {own.role} now" if own.role else "does not run now"
+    say(f"{file.broker_name} at {file.address} {now}, and becomes a slave of {master.address}")
     if own.replication.get(ASIDE):
         say(f"It stands aside for {own.replication[ASIDE]}, and takes no messages")
     elif own.is_master:
-        change.warn("it runs as a second master: what it takes until its restart is set aside")
+        change.warn("it runs as a second master: messages that it takes now will be set aside")
     if not file.configuration.ours.ha_set_aside_diverged_tail:
-        change.warn("haSetAsideDivergedTail=false: if its log has an end of its own, it stays out")
+        change.warn(
+            "haSetAsideDivergedTail=false: if this broker has messages that the master lacks, it"
+            " will not follow the master"
+        )
     else:
-        say(f"What only it has goes into {FOLDER}/ of its store, and is not served")
+        say(f"Messages that only it has go into {FOLDER}/ of its store, and are not served")
     change.plan(changes)
     is_slave = own.role == BrokerRole.SLAVE.value and not changes
     if not is_slave:
@@ -132,11 +138,12 @@ async def _new_master(change: RoleChange, own: PairMember) -> RegisteredName:
     now = await change.registered()
     if own.is_master:
         raise ChangeRefused(
-            f"name servers take {own.address} itself for the master: promote its slave first. If"
-            " that is done, stop this broker and run this again"
+            f"name servers send clients to {own.address} itself: promote its slave first. If that"
+            " is done, stop this broker and type this command again"
         )
     raise ChangeRefused(
-        f"no other master of {change.file.broker_name} is known: {now.problem or 'promote one'}"
+        f"no other master of {change.file.broker_name} is known:"
+        f" {now.problem or 'promote its slave first'}"
     )
 
 
@@ -164,7 +171,7 @@ async def _verify(change: RoleChange, master: PairMember) -> PairMember:
             return None
         return own if own.link is None or own.link.is_followed else None
 
-    new = await change.wait_until("until it follows and has everything", follows)
+    new = await change.wait_until("until it has the master's whole log", follows)
     if new is not None:
         return new
     own = last[0]
@@ -175,10 +182,10 @@ async def _verify(change: RoleChange, master: PairMember) -> PairMember:
     else:
         link = own.link
         why = (link and link.fault) or (
-            f"it is {link.state if link else 'a slave'}, its log ends at {own.end}, the master's"
-            f" at {master.end}"
+            f"its state is {link.state if link else 'SLAVE'}: its log ends at {own.end}, the"
+            f" master's at {master.end}"
         )
-    raise ChangeRefused(f"not done: {change.file.path} says SLAVE, but {why}")
+    raise ChangeRefused(f"not done: the file {change.file.path} makes it a slave, but {why}")
 
 
 def _setaside_summary(said: Any) -> dict[str, Any]:
@@ -202,7 +209,7 @@ def _show_set_aside(change: RoleChange, new: PairMember, began_ms: int) -> None:
         try:
             about = read_body(disk.read_bytes(f"{path}/{ABOUT}"), _setaside_summary)
         except (OSError, ProtocolViolation):
-            change.session.output.note(f"{path} does not say what is kept there")
+            change.session.output.note(f"{path} is not readable, so its messages are not counted")
             continue
         if about["time"] >= began_ms:
             set_aside.append({"folder": path, **about})
@@ -213,4 +220,4 @@ def _show_set_aside(change: RoleChange, new: PairMember, began_ms: int) -> None:
             f"{item['messages']} messages are set aside in {item['folder']} ({topics})"
         )
     if not set_aside:
-        change.session.output.say("It had nothing that the master has not")
+        change.session.output.say("It had no message that the master lacks")

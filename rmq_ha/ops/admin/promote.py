@@ -99,9 +99,9 @@ async def _promote(change: RoleChange, role: BrokerRole, less: bool) -> int | No
     changes = file.changes(role, MASTER_ID)
     own, known = await change.own_member(), await change.registered()
     report["role"] = own.role
-    say(f"{file.broker_name} at {file.address}: {_now(own)}, shall be {role.value}")
+    say(f"{file.broker_name} at {file.address} {_now(own)}, and becomes {role.value}")
     if known.problem:
-        change.warn(f"{known.problem}. No client finds a master that is in no name server")
+        change.warn(f"{known.problem}. Clients find a master only through name servers")
     await _look_at_old_master(change, own, known)
     await _look_at_other_slaves(change, own, known, less)
     _refuse_unfetched_tail(change, own)
@@ -120,13 +120,13 @@ async def _promote(change: RoleChange, role: BrokerRole, less: bool) -> int | No
     if known.problem:
         return NO_ANSWER
     await _verify_route(change)
-    say("Name servers say so, too. The old master starts as a slave only: on its machine")
+    say("Name servers send clients to it. On the old master's machine, this makes it a slave:")
     say("  rmqha-admin demote --config ITS_FILE --restart COMMAND")
     return None
 
 
 def _now(own: PairMember) -> str:
-    return f"does not answer ({own.problem})" if own.role is None else f"{own.role} now"
+    return f"does not answer ({own.problem})" if own.role is None else f"is {own.role} now"
 
 
 async def _look_at_old_master(change: RoleChange, own: PairMember, known: RegisteredName) -> None:
@@ -146,16 +146,17 @@ async def _look_at_old_master(change: RoleChange, own: PairMember, known: Regist
         await _show_lacks(change, own, old)
         if not change.how.dry_run:
             raise ChangeRefused(
-                f"the master {old.address} answers: two at once would part for good. Stop it in an"
-                " orderly way (then its slave gets all), or cut its power, and run this again"
+                f"the old master {old.address} answers. Two masters would take different messages."
+                " Stop the old master's service, so that its slave gets all messages, or cut its"
+                " power; then type this command again"
             )
-        change.warn(f"the master {old.address} answers: it has to be stopped first")
+        change.warn(f"the old master {old.address} answers: stop it before you promote a slave")
         return
     if old is not None:
         change.warn(
-            f"name servers still list the master {old.address}, which does not answer here"
-            f" ({old.problem}). If it only hangs, or is cut off from this machine, end it first:"
-            " what it goes on to take will be set aside"
+            f"name servers still list the old master {old.address}, which does not answer here"
+            f" ({old.problem}). If it is only frozen, or cut off from this machine, end it first:"
+            " messages that it takes from now on will be set aside"
         )
     await _tell_unknown(change, own)
 
@@ -170,7 +171,7 @@ async def _show_lacks(change: RoleChange, own: PairMember, old: PairMember) -> N
     rows = [[i.topic, i.queue, i.group or None, i.here, i.other, i.missing] for i in lacking]
     change.report["lacks"] = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
     messages = sum(item.missing for item in lacking if not item.group)
-    output.say(f"{own.address} lacks {messages} messages of its master's at this moment")
+    output.say(f"At this moment {own.address} lacks {messages} messages that its master has")
     if rows and not output.as_json:
         output.table("", _COLUMNS, rows)
 
@@ -183,18 +184,20 @@ async def _tell_unknown(change: RoleChange, own: PairMember) -> None:
     told = own.replication.get("master") or {}
     change.report["slave"] = {"end": own.end, "tables_seconds": copied, **told}
     if own.role is None:
-        change.warn("this broker does not run: what it has is seen when it does")
+        change.warn("this broker does not run, so nobody can say which messages it has")
         return
-    say(f"Its log ends at {own.end}. What the old master has behind that, it alone can say:")
-    say("  a SYNC_MASTER answered SEND_OK only for what a slave had; the rest may be only there")
+    say(f"Its log ends at {own.end}. Only the old master could say whether it has more messages:")
+    say("  each message that a SYNC_MASTER answered with SEND_OK is on a slave; others may not be")
     if link is not None and link.silent_ms is not None:
-        say(f"  it was heard last {link.silent_ms / 1000:.0f} s ago")
+        say(f"  this slave last heard its master {link.silent_ms / 1000:.0f} s ago")
     if copied is None and own.replication:
-        change.warn("topics, groups or offsets were not copied since this slave started")
+        change.warn(
+            "this slave has not copied topics, groups and offsets of its master since it started"
+        )
     await _show_groups(change, own, copied)
     if link is not None and link.fault:
-        change.warn(f"this slave did not follow: {link.fault}")
-    say("  when it returns by `rmqha-admin demote`, what only it has is set aside there")
+        change.warn(f"this slave did not follow its master: {link.fault}")
+    say("  `rmqha-admin demote` later sets aside the messages that only the old master has")
 
 
 async def _show_groups(change: RoleChange, own: PairMember, copied: float | None) -> None:
@@ -207,26 +210,28 @@ async def _show_groups(change: RoleChange, own: PairMember, copied: float | None
     if copied is not None:
         waiting = sum(item.waiting for item in standings_here)
         which = (
-            f"{waiting} messages lie behind them here, and those that a group consumed in these"
-            f" {copied:.0f} s come again"
+            f"{waiting} messages come after these offsets, and those of them that a group consumed"
+            f" in these {copied:.0f} s come again"
             if waiting
-            else "no message lies behind them here, so that none comes again"
+            else "no message comes after these offsets, so none comes again"
         )
-        output.say(f"  groups go on from their offsets of {copied:.0f} s ago: {which}")
+        output.say(
+            f"  groups continue at the offsets that this slave copied {copied:.0f} s ago: {which}"
+        )
     if standings_here and not output.as_json:
         output.table("", GroupStanding._fields, [list(item) for item in standings_here])
     ahead = [item for item in standings_here if item.beyond]
     if not change.file.configuration.ours.check_committed_offsets:
         for item in ahead:
             change.warn(
-                f"{item.group} will skip the next {item.beyond} messages of {item.topic}: its"
-                " offsets lie behind the ends of the queues. Set checkCommittedOffsets=true in"
-                f" {change.file.path}, and it skips none"
+                f"the group {item.group} will skip the next {item.beyond} messages of"
+                f" {item.topic}, because its offsets are beyond the ends of the queues. With"
+                f" checkCommittedOffsets=true in {change.file.path} it skips none"
             )
     elif ahead:
         output.say(
-            f"  {len(ahead)} groups consumed messages that this slave does not have (beyond). They"
-            " go on at the ends of the queues, and skip nothing"
+            f"  {len(ahead)} groups consumed messages that this slave lacks (column beyond). They"
+            " continue at the ends of the queues, and skip nothing"
         )
 
 
@@ -245,25 +250,27 @@ async def _look_at_other_slaves(
         name = f"the slave {address} (brokerId {number})"
         if other.role is None:
             change.warn(
-                f"{name} does not answer ({other.problem}): it may have messages that this one"
+                f"{name} does not answer ({other.problem}): it may have messages that this slave"
                 " lacks"
             )
         if other.role is None or other.whole_end <= own.whole_end:
             continue
         text = (
-            f"{name} has more: its log ends at {other.whole_end}, this slave's at {own.whole_end}."
-            " Promote that one"
+            f"{name} has more messages: its log ends at {other.whole_end}, the log of this slave"
+            f" at {own.whole_end}. Promote {address} instead"
         )
         if own.role is None:
             text = (
-                f"{name} runs, and its log ends at {other.whole_end}. What this slave has is not"
-                " known before it runs: start it, and run this again, or promote that one"
+                f"{name} runs, and its log ends at {other.whole_end}. This slave does not run, so"
+                " the logs cannot be compared. Start this slave and type this command again, or"
+                f" promote {address} instead"
             )
         if less or change.how.dry_run or own.is_master:
             change.warn(text)
         else:
             raise ChangeRefused(
-                f"{text}. To do without the messages that only {address} has, add --less"
+                f"{text}. To promote this slave without the messages that only {address} has, add"
+                " --less"
             )
 
 
@@ -284,13 +291,16 @@ def _refuse_unfetched_tail(change: RoleChange, own: PairMember) -> None:
             " has its disk"
         )
         if not change.file.configuration.ours.keep_damaged_log:
-            change.warn(f"{text}; keepDamagedLog=false does without: take it out again afterwards")
+            change.warn(
+                f"{text}. keepDamagedLog=false lets this slave start without these messages; remove"
+                " it from the file afterwards"
+            )
         elif change.how.dry_run:
             change.warn(text)
         else:
             raise ChangeRefused(
-                f"{text}. To do without, add keepDamagedLog=false to {change.file.path}, and run"
-                " this again"
+                f"{text}. To promote this slave without these messages, add keepDamagedLog=false to"
+                f" {change.file.path}, and type this command again"
             )
 
 
@@ -309,14 +319,15 @@ async def _verify(change: RoleChange, before: PairMember) -> PairMember:
     new = await change.wait_until("until it is the master", is_master)
     if new is None:
         raise ChangeRefused(
-            f"not done: {change.file.path} says master, but {change.file.address}"
-            f" {'still runs as ' if last[0].role else ''}{_now(last[0])}. Restart it (without"
-            " --set brokerRole), then run this again"
+            f"not done: the file {change.file.path} makes the broker the master, but"
+            f" {change.file.address} {_now(last[0])}. Restart the broker (without --set"
+            " brokerRole), then type this command again"
         )
     if new.end < before.whole_end:
         raise ChangeRefused(
             f"{new.address} is the master, but its log ended at {before.whole_end} before the"
-            f" restart and ends at {new.end} now: look into its log and its setaside folder"
+            f" restart and ends at {new.end} now. Read the broker's log file, and look into the"
+            " folder setaside of its store"
         )
     return new
 
@@ -332,10 +343,11 @@ async def _verify_route(change: RoleChange) -> None:
         registered = await change.registered()
         return registered if registered.master == change.file.address else None
 
-    if await change.wait_until("until name servers say so", is_routed) is None:
+    if await change.wait_until("until name servers send clients to it", is_routed) is None:
         now = await change.registered()
         change.report["done"] = False
         raise ChangeRefused(
-            f"{change.file.address} is a master, but the name server says"
-            f" {now.problem or now.master or 'nothing of one'}: does the old one run again?"
+            f"{change.file.address} is a master, but name servers do not send clients to it:"
+            f" {now.problem or f'the master that they name is {now.master}'}. Look whether the old"
+            " master runs again"
         )

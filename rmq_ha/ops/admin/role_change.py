@@ -109,8 +109,8 @@ class RoleChange:
         member = await look_at(await self.asker(), self.file.address)
         if member.role is not None and member.broker_name != self.file.broker_name:
             raise ChangeRefused(
-                f"{member.address} is the broker {member.broker_name}, and {self.file.path} is of"
-                f" {self.file.broker_name}: is it the right file?"
+                f"{member.address} is the broker {member.broker_name}, but {self.file.path} is the"
+                f" file of {self.file.broker_name}. Name the file of {member.broker_name}"
             )
         return member
 
@@ -167,7 +167,7 @@ class RoleChange:
         if code:
             raise ChangeRefused(
                 f"the restart command ended with exit code {code}. {self.file.path} has the new"
-                " role: start the broker, then run this again, which verifies it"
+                " role: start the broker, then type this command again, which verifies it"
             )
 
     async def wait_until(self, title: str, look: Callable[[], Awaitable[T | None]]) -> T | None:

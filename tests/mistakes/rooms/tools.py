@@ -79,7 +79,7 @@ def init_nothing(bench: Bench) -> str:
 @TOOLS.add(
     "promote while the master lives",
     cause="answers",
-    fix="Stop it in an orderly way",
+    fix="Stop the old master's service",
 )
 def promote_beside(bench: Bench) -> str:
     whole(bench)
@@ -112,7 +112,7 @@ def promote_no_restart(bench: Bench) -> str:
 
 @TOOLS.add(
     "demote before anybody was promoted",
-    cause="itself for the master",
+    cause="send clients to 127.0.0.1:10911 itself",
     fix="promote its slave first",
 )
 def demote_first(bench: Bench) -> str:

@@ -189,7 +189,7 @@ def test_a_master_that_answers_is_not_replaced(pair: Pair) -> None:
     pair.commit("a", 2)
     code, told, error = pair.run("promote", "b")
     assert code == FAILED
-    assert "answers: two at once" in json.loads(error)["error"]
+    assert "answers. Two masters would" in json.loads(error)["error"]
     assert told["lacks"] == [
         {"topic": TOPIC, "queue": 0, "group": None, "here": 0, "there": 3, "lacks": 3},
         {"topic": TOPIC, "queue": 0, "group": "g", "here": 0, "there": 2, "lacks": 2},
@@ -209,7 +209,7 @@ def test_a_dead_machine_that_is_still_listed_is_said(pair: Pair) -> None:
     pair.cluster.run(6)
     code, done, error = pair.run("promote", "b")
     assert code == 0, error
-    assert "still list the master" in done["warnings"][0]
+    assert "still list the old master" in done["warnings"][0]
     assert done["slave"]["end"] > 0
     assert done["slave"]["silent_ms"] > 5000
     assert done["old_master"]["role"] is None
@@ -221,7 +221,7 @@ def test_it_is_not_done_before_the_broker_runs_as_what_the_file_says(pair: Pair)
     code, told, error = pair.run("promote", "b", restart="", wait=3.0)
     assert code == FAILED
     assert not told["done"]
-    assert "still runs as SLAVE now. Restart it" in json.loads(error)["error"]
+    assert "is SLAVE now. Restart the broker" in json.loads(error)["error"]
     pair.cluster.wait(pair.restart("b"))
     code, told, _ = pair.run("promote", "b", restart="", wait=3.0)
     assert (code, told["done"], told["changes"]) == (0, True, [])
@@ -269,7 +269,7 @@ def test_an_old_master_that_runs_again_is_noticed(pair: Pair) -> None:
         "promote", "b", run=lambda _: Deferred.fromCoroutine(both()), wait=3
     )
     assert (code, told["done"]) == (FAILED, False)
-    assert "does the old one run again?" in error
+    assert "Look whether the old master runs again" in error
 
 
 def test_a_log_that_got_shorter_is_noticed(pair: Pair) -> None:
@@ -300,11 +300,11 @@ def test_a_slave_that_is_owed_messages_is_not_promoted(pair: Pair) -> None:
     pair.crash("a")
     code, _, err = pair.run("promote", "b")
     assert code == FAILED
-    assert f"{end}, as {path} says" in err
+    assert f"has to reach {end} ({path})" in err
     assert "keepDamagedLog=false" in err
     assert pair.settings("b")["brokerRole"] == "SLAVE"
     code, report, _ = pair.run("promote", "b", dry_run=True)
-    assert (code, [f"{end}, as {path} says" in text for text in report["warnings"][-1:]]) == (
+    assert (code, [f"has to reach {end} ({path})" in text for text in report["warnings"][-1:]]) == (
         0,
         [True],
     )
@@ -312,7 +312,7 @@ def test_a_slave_that_is_owed_messages_is_not_promoted(pair: Pair) -> None:
     pair.cluster.brokers["b"].configuration.ours.keep_damaged_log = False
     code, report, _ = pair.run("promote", "b")
     assert (code, report["done"]) == (0, True)
-    assert "take it out again" in report["warnings"][-1]
+    assert "remove it from the file afterwards" in report["warnings"][-1]
 
 
 def test_a_new_master_that_is_silent_is_not_followed(pair: Pair) -> None:
@@ -323,7 +323,7 @@ def test_a_new_master_that_is_silent_is_not_followed(pair: Pair) -> None:
     pair.cluster.crash("b", power=True)
     code, _, error = pair.run("demote", "a")
     assert code == FAILED
-    assert "the master 127.0.0.3:10911 is" in error
+    assert "name servers name 127.0.0.3:10911 the master, but" in error
     assert pair.settings("a") == before
 
 
@@ -333,7 +333,7 @@ def test_no_name_server_left(pair: Pair) -> None:
     pair.cluster.namesrv.host.crash()
     code, told, _ = pair.run("promote", "b")
     assert (code, told["done"]) == (NO_ANSWER, True)
-    assert "No client finds" in told["warnings"][0]
+    assert "Clients find a master only through name servers" in told["warnings"][0]
 
 
 def test_the_only_master_is_not_demoted(pair: Pair) -> None:
@@ -344,7 +344,7 @@ def test_the_only_master_is_not_demoted(pair: Pair) -> None:
     pair.crash("a")
     code, _, error = pair.run("demote", "a", wait=1.0)
     assert code == FAILED
-    assert "no other master of broker-a is known: promote one" in error
+    assert "no other master of broker-a is known: promote its slave first" in error
     assert pair.settings("a")["brokerRole"] == "SYNC_MASTER"
 
 
@@ -360,7 +360,7 @@ def test_a_slave_that_stays_out_is_not_called_done(pair: Pair) -> None:
     pair.send("b", 6)  # its log ends before the old one's
     code, told, error = pair.run("demote", "a", wait=8.0)
     assert (code, told["done"]) == (FAILED, False)
-    assert "stays out" in told["warnings"][0]
+    assert "will not follow the master" in told["warnings"][0]
     assert "haSetAsideDivergedTail" in error
 
 
@@ -371,7 +371,7 @@ def test_a_slave_that_has_not_everything_is_not_called_done(pair: Pair) -> None:
     pair.send("a", 1)
     code, told, error = pair.run("demote", "b", wait=3.0, seams=elsewhere)
     assert (code, told["done"], told["changes"]) == (FAILED, False, [])
-    assert "it is following, its log ends at 0, the master's at" in error
+    assert "its state is following: its log ends at 0, the master's at" in error
     assert not pair.commands
 
 
@@ -410,7 +410,10 @@ def test_the_slave_with_less_is_promoted_only_on_demand(pair: Pair) -> None:
     assert any("(brokerId 2) has more" in text for text in told["warnings"])
     code, told, error = pair.run("promote", "b")
     assert (code, told["done"]) == (FAILED, False)
-    assert "Promote that one. To do without the messages that only 127.0.0.5:10911 has" in error
+    assert (
+        "Promote 127.0.0.5:10911 instead. To promote this slave without the messages that only"
+        in error
+    )
     assert pair.settings("b")["brokerRole"] == "SLAVE"
     code, told, error = pair.run("promote", "b", less=True)
     assert code == 0, error
@@ -426,7 +429,7 @@ def test_a_slave_that_does_not_run_is_not_promoted_beside_one_that_does(pair: Pa
     pair.crash("b")
     code, _, error = pair.run("promote", "b")
     assert code == FAILED
-    assert "What this slave has is not known before it runs: start it" in error
+    assert "This slave does not run, so the logs cannot be compared. Start this slave" in error
 
 
 @pytest.mark.parametrize("size", [3, 20, 60])
@@ -470,8 +473,11 @@ def test_where_groups_stand_is_counted_before_it_asks(pair: Pair) -> None:
     assert not told["warnings"]
     pair.as_json = False
     _, text, _ = pair.run("promote", "b", dry_run=True)
-    assert "3 messages lie behind them here, and those that a group consumed in these" in text
-    assert "1 groups consumed messages that this slave does not have (beyond)" in text
+    assert (
+        "3 messages come after these offsets, and those of them that a group consumed in these"
+        in text
+    )
+    assert "1 groups consumed messages that this slave lacks (column beyond)" in text
     pair.append("b", "checkCommittedOffsets=false\n")
     _, _, error = pair.run("promote", "b", dry_run=True)
     assert f"g will skip the next 4 messages of {TOPIC}" in error
@@ -481,7 +487,7 @@ def test_where_groups_stand_is_counted_before_it_asks(pair: Pair) -> None:
     ("text", "says"),
     [
         ("enableDLegerCommitLog=true\ndLegerGroup=g\ndLegerPeers=n0-127.0.0.1:1\n", "dledger"),
-        ("brokerName=other\n", "is it the right file?"),
+        ("brokerName=other\n", "Name the file of broker-a"),
     ],
 )
 def test_the_wrong_file_changes_nothing(pair: Pair, text: str, says: str) -> None:
@@ -507,10 +513,10 @@ def test_people_read_it_too(pair: Pair) -> None:
     pair.crash("a")
     code, text, error = pair.run("promote", "b")
     assert code == 0, error
-    assert "SLAVE now, shall be SYNC_MASTER" in text
+    assert "is SLAVE now, and becomes SYNC_MASTER" in text
     assert "brokerRole=SLAVE becomes brokerRole=SYNC_MASTER" in text
-    assert "it was heard last" in text
-    assert "groups go on from their offsets of" in text
+    assert "this slave last heard its master" in text
+    assert "groups continue at the offsets that this slave copied" in text
     assert "rmqha-admin demote" in text
     assert "nothing to change" not in text
     assert f"{PATH}: nothing to change" in pair.run("promote", "b")[1]

@@ -42,9 +42,9 @@ def test_a_slave_that_does_not_run_is_promoted_when_it_does(pair: Pair) -> None:
     code, text, error = told(pair, "promote", "b")
     assert code == 0, error
     first = text.splitlines()[0]
-    assert first.startswith(f"broker-a at {pair.cluster.address('b')}: does not answer (")
-    assert first.endswith("shall be SYNC_MASTER")
-    assert "this broker does not run: what it has is seen when it does" in error
+    assert first.startswith(f"broker-a at {pair.cluster.address('b')} does not answer (")
+    assert first.endswith("and becomes SYNC_MASTER")
+    assert "this broker does not run, so nobody can say which messages it has" in error
     assert "Its log ends at" not in text
     assert pair.commands == ["b"]
 
@@ -55,7 +55,8 @@ def test_who_is_not_there_after_the_restart_is_said(pair: Pair) -> None:
     code, told_of, error = pair.run("promote", "b", restart="", wait=1.0)
     assert (code, told_of["done"]) == (FAILED, False)
     said = json.loads(error)["error"]
-    assert f"{PATH} says master, but {pair.cluster.address('b')} does not answer (" in said
+    assert f"the file {PATH} makes the broker the master, but" in said
+    assert f"{pair.cluster.address('b')} does not answer (" in said
     assert "still runs as" not in said
 
 
@@ -67,18 +68,20 @@ def test_what_is_known_of_a_dead_master_is_said(pair: Pair) -> None:
     code, text, error = told(pair, "promote", "b", dry_run=True)
     assert code == 0, error
     end = pair.cluster.brokers["b"].store.log.max_offset
-    assert f"Its log ends at {end}. What the old master has behind that" in text
+    assert f"Its log ends at {end}. Only the old master could say" in text
     lines = text.splitlines()
-    (heard,) = [line for line in lines if "it was heard last" in line]
-    assert heard in (f"  it was heard last {seconds} s ago" for seconds in range(3, 10))
-    (copied,) = [line for line in lines if "groups go on from" in line]
+    (heard,) = [line for line in lines if "last heard its master" in line]
+    assert heard in (
+        f"  this slave last heard its master {seconds} s ago" for seconds in range(3, 10)
+    )
+    (copied,) = [line for line in lines if "groups continue at" in line]
     assert copied in (
-        f"  groups go on from their offsets of {seconds} s ago: no message lies behind them here,"
-        " so that none comes again"
+        f"  groups continue at the offsets that this slave copied {seconds} s ago: no message comes"
+        " after these offsets, so none comes again"
         for seconds in range(3, 20)
     )
     assert "is the master already" not in text
-    assert "were not copied" not in error
+    assert "has not copied" not in error
 
 
 def test_a_slave_that_never_got_the_tables_is_warned_of(pair: Pair) -> None:
@@ -89,8 +92,9 @@ def test_a_slave_that_never_got_the_tables_is_warned_of(pair: Pair) -> None:
     code, report, error = pair.run("promote", "b", dry_run=True)
     assert code == 0, error
     assert report["slave"]["tables_seconds"] is None
-    assert "topics, groups or offsets were not copied since this slave started" in " ".join(
-        report["warnings"]
+    assert (
+        "this slave has not copied topics, groups and offsets of its master since it started"
+        in " ".join(report["warnings"])
     )
 
 
@@ -139,11 +143,11 @@ def test_a_second_master_stands_aside_and_is_made_a_slave(pair: Pair) -> None:
     pair.cluster.run(1)
     pair.commands.clear()
     code, text, error = told(pair, "demote", "a")
-    assert f"SYNC_MASTER now, shall be a slave of {pair.cluster.address('b')}" in text
+    assert f"SYNC_MASTER now, and becomes a slave of {pair.cluster.address('b')}" in text
     assert f"It stands aside for {pair.cluster.address('b')}, and takes no messages" in text
     assert code == 0, error
     assert pair.commands == ["a"]
-    assert "It had nothing that the master has not" in text
+    assert "It had no message that the master lacks" in text
     assert (
         f"{pair.cluster.address('a')} follows {pair.cluster.address('b')}; its log ends at" in text
     )
@@ -152,7 +156,7 @@ def test_a_second_master_stands_aside_and_is_made_a_slave(pair: Pair) -> None:
 def test_a_slave_that_follows_is_left_as_it_is(pair: Pair) -> None:
     code, text, error = told(pair, "demote", "b")
     assert code == 0, error
-    assert f"SLAVE now, shall be a slave of {pair.cluster.address('a')}" in text
+    assert f"SLAVE now, and becomes a slave of {pair.cluster.address('a')}" in text
     assert pair.commands == []
     assert error == ""
 
@@ -164,7 +168,7 @@ def test_who_is_no_slave_after_the_restart_is_said(pair: Pair) -> None:
     pair.cluster.hosts["a"].restart()
     code, report, error = pair.run("demote", "a", restart="", wait=1.0)
     assert (code, report["done"]) == (FAILED, False)
-    assert f"not done: {PATH} says SLAVE, but it does not answer (" in error
+    assert f"not done: the file {PATH} makes it a slave, but it does not answer (" in error
 
 
 def test_a_demotion_without_a_name_server_is_refused(pair: Pair) -> None:
@@ -313,17 +317,17 @@ def test_who_fails_over_is_told_each_step(pair: Pair) -> None:
     code, text, error = told(pair, "promote", "b")
     assert code == 0
     assert re.sub(r"\d+ s ago", "N s ago", text).splitlines() == [
-        f"broker-a at {two}: SLAVE now, shall be SYNC_MASTER",
-        f"Its log ends at {end}. What the old master has behind that, it alone can say:",
-        "  a SYNC_MASTER answered SEND_OK only for what a slave had; the rest may be only there",
-        "  it was heard last N s ago",
-        "  groups go on from their offsets of N s ago: no message lies behind them here, so that"
-        " none comes again",
-        "  when it returns by `rmqha-admin demote`, what only it has is set aside there",
+        f"broker-a at {two} is SLAVE now, and becomes SYNC_MASTER",
+        f"Its log ends at {end}. Only the old master could say whether it has more messages:",
+        "  each message that a SYNC_MASTER answered with SEND_OK is on a slave; others may not be",
+        "  this slave last heard its master N s ago",
+        "  groups continue at the offsets that this slave copied N s ago: no message comes after"
+        " these offsets, so none comes again",
+        "  `rmqha-admin demote` later sets aside the messages that only the old master has",
         f"{PATH}: brokerRole=SLAVE becomes brokerRole=SYNC_MASTER",
         f"{PATH}: brokerId=1 becomes brokerId=0",
         f"{two} is SYNC_MASTER of broker-a; its log ends at {end}",
-        "Name servers say so, too. The old master starts as a slave only: on its machine",
+        "Name servers send clients to it. On the old master's machine, this makes it a slave:",
         "  rmqha-admin demote --config ITS_FILE --restart COMMAND",
     ]
     written = [f"{PATH} is changed; as it was: {PATH}.bak", "running: again"]
@@ -332,11 +336,11 @@ def test_who_fails_over_is_told_each_step(pair: Pair) -> None:
     code, text, error = told(pair, "demote", "a")
     assert code == 0
     assert text.splitlines() == [
-        f"broker-a at {one}: down now, shall be a slave of {two}",
-        "What only it has goes into setaside/ of its store, and is not served",
+        f"broker-a at {one} does not run now, and becomes a slave of {two}",
+        "Messages that only it has go into setaside/ of its store, and are not served",
         f"{PATH}: brokerRole=SYNC_MASTER becomes brokerRole=SLAVE",
         f"{PATH}: brokerId=0 becomes brokerId=1",
-        "It had nothing that the master has not",
+        "It had no message that the master lacks",
         f"{one} follows {two}; its log ends at {end}",
     ]
     assert error.splitlines() == written
@@ -350,15 +354,15 @@ def test_what_a_slave_lacks_of_a_master_that_answers_is_a_table(pair: Pair) -> N
     assert code == 0
     one, two = pair.cluster.address("a"), pair.cluster.address("b")
     assert [" ".join(line.split()) for line in text.splitlines()] == [
-        f"broker-a at {two}: SLAVE now, shall be SYNC_MASTER",
-        f"{two} lacks 3 messages of its master's at this moment",
+        f"broker-a at {two} is SLAVE now, and becomes SYNC_MASTER",
+        f"At this moment {two} lacks 3 messages that its master has",
         "topic queue group here there lacks",
         "TBW102 0 - 0 3 3",
         "TBW102 0 g 0 2 2",
         f"{PATH}: brokerRole=SLAVE becomes brokerRole=SYNC_MASTER",
         f"{PATH}: brokerId=1 becomes brokerId=0",
     ]
-    assert error == f"warning: the master {one} answers: it has to be stopped first\n"
+    assert error == f"warning: the old master {one} answers: stop it before you promote a slave\n"
 
 
 def test_what_was_set_aside_is_named_with_its_place(pair: Pair) -> None:
@@ -381,7 +385,7 @@ def test_what_was_set_aside_is_named_with_its_place(pair: Pair) -> None:
     assert line.startswith(f"4 messages are set aside in {root}/setaside/")
     assert line.endswith(f" ({TOPIC}: 4)")
     assert "It had nothing" not in text
-    assert f"{root}/setaside/torn does not say what is kept there" in error
+    assert f"{root}/setaside/torn is not readable, so its messages are not counted" in error
     assert "older" not in text + error
 
 
@@ -419,9 +423,14 @@ def test_both_are_typed_with_the_file_of_the_broker(
     typed = Typist(pair.cluster, monkeypatch)
     pair.crash("a")
     for name, line, role, text in (
-        ("b", "promote", "SYNC_MASTER", "still runs as SLAVE now. Restart it"),
-        ("b", "promote --role ASYNC_MASTER", "ASYNC_MASTER", "still runs as SLAVE now"),
-        ("a", "demote --id 7", None, "no other master of broker-a is known: promote one"),
+        ("b", "promote", "SYNC_MASTER", "is SLAVE now. Restart the broker"),
+        ("b", "promote --role ASYNC_MASTER", "ASYNC_MASTER", "is SLAVE now. Restart the broker"),
+        (
+            "a",
+            "demote --id 7",
+            None,
+            "no other master of broker-a is known: promote its slave first",
+        ),
     ):
         host = pair.cluster.hosts[name]
         if not host.is_running:
