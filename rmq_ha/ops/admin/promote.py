@@ -286,9 +286,9 @@ def _refuse_unfetched_tail(change: RoleChange, own: PairMember) -> None:
         if missing.end <= own.end:
             continue
         text = (
-            f"this slave's log was damaged, and ends at {own.end}: it has not fetched anew all up"
-            f" to {missing.end}, as {missing.path} says. Start the old master again, if it still"
-            " has its disk"
+            "this slave set messages aside because its log was damaged, and has not fetched all of"
+            f" them again: its log ends at {own.end}, and has to reach {missing.end}"
+            f" ({missing.path}). If the old master still has its disk, start the old master again"
         )
         if not change.file.configuration.ours.keep_damaged_log:
             change.warn(
