@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from rmq_ha.client.rules.errors import NoMaster as NoMaster
     from rmq_ha.client.rules.errors import NoNameServer as NoNameServer
     from rmq_ha.client.rules.errors import NoRoute as NoRoute
+    from rmq_ha.client.rules.errors import NoTimers as NoTimers
     from rmq_ha.client.rules.errors import NotStarted as NotStarted
     from rmq_ha.client.rules.errors import RequestTimeout as RequestTimeout
     from rmq_ha.client.rules.errors import SendFailed as SendFailed
@@ -132,8 +133,8 @@ else:
         "rmq_ha.client.rules.consumer_settings": "ConsumeFromWhere LitePullConsumerConfig"
         " MessageModel PullConsumerConfig PushConsumerConfig",
         "rmq_ha.client.rules.errors": "BatchFailed BrokerRefused DuplicatesPossible"
-        " ForkedClient IllegalMessage MQClientError NoMaster NoNameServer NoRoute NotStarted"
-        " RequestTimeout SendFailed SendTimeout TooManyInFlight",
+        " ForkedClient IllegalMessage MQClientError NoMaster NoNameServer NoRoute NoTimers"
+        " NotStarted RequestTimeout SendFailed SendTimeout TooManyInFlight",
         "rmq_ha.client.connection.hooks": "Delivery DeliveryHook SendContext SendHook",
         "rmq_ha.client.connection.instance": "ClientInstance",
         "rmq_ha.client.rules.listening": "ConcurrentListener ConsumeConcurrentlyContext"
@@ -189,7 +190,7 @@ else:
         "Hooks": "DeliveryHook Delivery SendHook SendContext ConsumeHook"
         " ConsumeMessageContext Tracer ConsumeTracer",
         "Errors": "BatchFailed BrokerRefused ConfigurationError DuplicatesPossible"
-        " ForkedClient IllegalMessage NoMaster NoNameServer NoRoute NotStarted"
+        " ForkedClient IllegalMessage NoMaster NoNameServer NoRoute NoTimers NotStarted"
         " RemotingConnectError RemotingError RemotingTimeout RequestTimeout"
         " RmqHaError SendFailed SendTimeout TooManyInFlight",
     }

@@ -339,6 +339,11 @@ class Producer(Life):
         "Send a message; done with the reply that a consumer of it sends.",
     )
 
+    recall = as_future(
+        producer.Producer.recall,
+        "Take back a message with a timer, before it is due; done with its unique id.",
+    )
+
     fetch_publish_message_queues = as_future(
         producer.Producer.fetch_publish_message_queues,
         "Return the queues to which messages of a topic can go.",

@@ -37,6 +37,7 @@ from rmq_ha.client.lookup.lookups import (
     queue_number,
     topic_route,
 )
+from rmq_ha.client.lookup.recall import recall
 from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.errors import MQClientError, NoNameServer
 from rmq_ha.client.rules.messages import Message, MessageExt, PullResult, PullStatus, SendResult
@@ -202,6 +203,17 @@ class BlockingClient:
         return self._watched(
             messages, lambda: drive_at_once(sends, lambda send: self.run(sending.deliver(send)))
         )
+
+    def recall(self, topic: str, recall_handle: str) -> str:
+        """
+        Take back a message with a timer, before it is due; return its unique id.
+
+        :param recall_handle: `SendResult.recall_handle` of the message.
+        :raises BrokerRefused: the broker does not recall it; with code 604: it does not wait there.
+        """
+        group = self._full(self.producer.producer_group)
+        namespace = self.settings.namespace
+        return self.run(recall(namespace, group, topic, recall_handle, self._route))
 
     # Queues and offsets
 

@@ -16,7 +16,8 @@ from opentelemetry import metrics, propagate, trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 import rmq_ha
-from rmq_ha.base.model.properties import TRAN_MSG
+from rmq_ha.base.model.properties import TIMER_DELIVER_MS, TRAN_MSG
+from rmq_ha.base.model.unserved_properties import asks_for_timer
 from rmq_ha.client.connection.hooks import Delivery
 from rmq_ha.client.consume.consume_service import ConsumeMessageContext
 from rmq_ha.client.rules.messages import Message, MessageExt
@@ -180,6 +181,12 @@ def _of_messages(messages: Sequence[Message | MessageExt]) -> Mapping[str, Any]:
     if message.delay_time_level:
         kind = "delay"
         attributes["messaging.rocketmq.message.delay_time_level"] = message.delay_time_level
+    elif asks_for_timer(message.properties):
+        kind = "delay"
+        if TIMER_DELIVER_MS in message.properties:
+            deliver_at = message.properties[TIMER_DELIVER_MS]
+            if deliver_at.isdecimal():
+                attributes["messaging.rocketmq.message.delivery_timestamp"] = int(deliver_at)
     attributes["messaging.rocketmq.message.type"] = kind
     if message.tags:
         attributes["messaging.rocketmq.message.tag"] = message.tags

@@ -40,6 +40,13 @@ class IllegalMessage(MQClientError):
     """A message or an argument of a send breaks a rule of RocketMQ; no broker was asked."""
 
 
+class NoTimers(IllegalMessage):
+    """
+    A message asks for a timer, and its broker has none: it would deliver the message at once, or
+    never. The message was not sent.
+    """
+
+
 class NoNameServer(MQClientError):
     """
     No name server is configured, or none of them answers.

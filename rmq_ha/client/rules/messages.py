@@ -5,7 +5,7 @@ Spec: remoting.md, chapter 5 and section 4.2.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -24,7 +24,7 @@ from rmq_ha.base.model.properties import (
 from rmq_ha.base.store_format.commitlog import Record, decode_records
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rules.compression import UndecodableBody, inflate
-from rmq_ha.client.rules.delay_levels import check_delay, delay_level
+from rmq_ha.client.rules.delay_levels import check_delay, timing
 from rmq_ha.client.rules.errors import IllegalMessage, MQClientError
 
 __all__ = [
@@ -70,6 +70,7 @@ class Message:
         properties: Mapping[str, str] | None = None,
         delay_time_level: int = 0,
         delay: timedelta | None = None,
+        deliver_at: datetime | None = None,
         flag: int = 0,
         wait_store_msg_ok: bool = True,
     ) -> None:
@@ -79,11 +80,15 @@ class Message:
         :param properties: the application's own properties; where they use RocketMQ's names, the
             other arguments win.
         :param delay_time_level: 1 to 18 (1s 5s 10s 30s 1m ... 2h by default); 0 for no delay.
-        :param delay: the delay as a time, like `timedelta(hours=2)`, instead of a level.
+        :param delay: the delay as a time, like `timedelta(hours=2)`, instead of a level. One that
+            no level has needs a broker with timers (`timerWheelEnable`).
+        :param deliver_at: when consumers get it, by the broker's clock, instead of a delay; with a
+            time zone. It needs a broker with timers. A time in the past is at once.
         :param wait_store_msg_ok: whether the broker answers only after flush and replication, where
             these are configured.
-        :raises IllegalMessage: no level has that delay; the property DELAY is no level; topic,
-            tags, keys or properties are no texts; or the flag is no number of 32 bits.
+        :raises IllegalMessage: the delay is below 0, the time has no time zone, or several of
+            delay, level and time are given; the property DELAY is no level; topic, tags, keys or
+            properties are no texts; or the flag is no number of 32 bits.
         """
         if not (isinstance(topic, str) and isinstance(tags, str)):
             raise IllegalMessage(f"topic and tags are texts, not {topic!r} and {tags!r}")
@@ -100,10 +105,10 @@ class Message:
         if keys:
             own[KEYS] = keys if isinstance(keys, str) else _joined(keys)
         own[WAIT] = "true" if wait_store_msg_ok else "false"
-        if delay_time_level or delay is not None:
-            level = delay_level(delay_time_level, delay)
-            if level:
-                own[DELAY] = str(level)
+        if delay_time_level or delay is not None or deliver_at is not None:
+            asked = timing(delay_time_level, delay, deliver_at)
+            if asked is not None:
+                own[asked[0]] = asked[1]
         if properties:
             for name, value in properties.items():
                 if not (isinstance(name, str) and isinstance(value, str)):
@@ -313,6 +318,8 @@ class SendResult(NamedTuple):
     :ivar duplicate: whether an earlier attempt, whose answer was lost, had already stored the
         message, so that it was not stored again. The other fields then tell of the first storing
         (`ProducerConfig.idempotent`).
+    :ivar recall_handle: the text by which `recall` takes a message with a timer back; None if it
+        cannot be recalled.
     """
 
     send_status: SendStatus
@@ -324,6 +331,7 @@ class SendResult(NamedTuple):
     region_id: str = "DefaultRegion"
     trace_on: bool = True
     duplicate: bool = False
+    recall_handle: str | None = None
 
 
 class PullStatus(Enum):

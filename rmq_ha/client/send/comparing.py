@@ -29,6 +29,10 @@ class ComparingBrokers:
         self._question = HeartbeatData(client_id, [], []).encode()
         self._windows: dict[str, int] = {}
 
+    def concerns(self, send: Send) -> bool:
+        """Return whether a send may go only to brokers that compare ids: each of them."""
+        return True
+
     def must_ask(self, send: Send, address: str) -> bool:
         """
         Return whether the broker at an address must be asked before a send goes there.
@@ -37,7 +41,7 @@ class ComparingBrokers:
         """
         return send.is_out or address not in self._windows
 
-    def question(self) -> RemotingCommand:
+    def question(self, send: Send) -> RemotingCommand:
         """Return the request that asks a broker whether it compares ids."""
         return RemotingCommand(RequestCode.HEART_BEAT, None, self._question)
 

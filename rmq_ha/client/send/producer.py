@@ -12,10 +12,13 @@ from twisted.python.failure import Failure
 
 from rmq_ha.base.model.topics import group_fault
 from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.connection.hooks import Deliveries, DeliveryHook, SendHook
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.parts import CheckHeader
 from rmq_ha.client.lookup.asking import drive
+from rmq_ha.client.lookup.lookups import topic_route
+from rmq_ha.client.lookup.recall import recall
 from rmq_ha.client.rules.errors import (
     IllegalMessage,
     MQClientError,
@@ -26,11 +29,10 @@ from rmq_ha.client.rules.namespaces import wrap
 from rmq_ha.client.rules.options import ProducerOptions, settings_of
 from rmq_ha.client.rules.queue_choice import Selector
 from rmq_ha.client.rules.settings import ProducerConfig
-from rmq_ha.client.send.compared_attempts import ComparedAttempts
+from rmq_ha.client.send.asked_attempts import AskedAttempts
 from rmq_ha.client.send.publish_topics import PublishTopics
 from rmq_ha.client.send.request_reply import Requests
-from rmq_ha.client.send.send import Send
-from rmq_ha.client.send.send_attempts import Attempts
+from rmq_ha.client.send.send import Send, check_oneway
 from rmq_ha.client.send.send_maker import SendMaker
 from rmq_ha.client.send.sender import Sender
 
@@ -93,9 +95,7 @@ class Producer:
             lambda: self.log.failure("a hook after a delivery"),
         )
         of_attempts: list[Any] = [hook for hook in hooks if hasattr(hook, "before_send")]
-        # An idempotent producer first asks each broker whether it compares message ids.
-        kind = ComparedAttempts if config.idempotent else Attempts
-        attempts = kind(instance, config, self.group, of_attempts, self._topics.look_again)
+        attempts = AskedAttempts(instance, config, self.group, of_attempts, self._topics.look_again)
         self._requests = Requests(host.clock, host.random, instance.client_id)
         self.on_wait: Callable[[str, Exception], object] = lambda topic, error: None
         self._sender = Sender(
@@ -249,6 +249,22 @@ class Producer:
 
         return reply.addErrback(not_wanted)
 
+    def recall(self, topic: str, recall_handle: str) -> "Deferred[str]":
+        """
+        Take back a message with a timer, before it is due.
+
+        :param recall_handle: `SendResult.recall_handle` of the message.
+        :returns: fires with the message's unique id when no consumer will get it. Fails with
+            `BrokerRefused` (its code is 604 if the message does not wait any more), and as `send`
+            does.
+        """
+        if self._state != "running":
+            return fail(self._not_running())
+        asking = recall(
+            self.instance.settings.namespace, self.group, topic, recall_handle, topic_route
+        )
+        return Deferred.fromCoroutine(Asker(self.instance).run(asking))
+
     def fetch_publish_message_queues(self, topic: str) -> "Deferred[list[MessageQueue]]":
         """
         Return the queues that messages of a topic can be sent to.
@@ -297,6 +313,8 @@ class Producer:
             return fail(self._not_running())
         try:
             send = self._maker.of_message(message, queue, selector, arg, timeout_ms)
+            if oneway:
+                check_oneway(send)
         except MQClientError as error:
             return fail(error)
         send.oneway = oneway

@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rmq_ha.base.model.flags import TRANSACTION_PREPARED
 from rmq_ha.base.model.printable import words_of
-from rmq_ha.base.model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, TRAN_MSG
+from rmq_ha.base.model.properties import (
+    DELAY,
+    MAX_RECONSUME_TIMES,
+    RECONSUME_TIME,
+    TIMER_ASKS,
+    TRAN_MSG,
+)
 from rmq_ha.base.model.topics import RETRY_PREFIX, is_for_brokers, topic_fault
-from rmq_ha.base.model.unserved_properties import MARKS, UNSERVED, unserved_property
+from rmq_ha.base.model.unserved_properties import MARKS, TIMERS, UNSERVED, unserved_property
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.duplicates import DUPLICATE
+from rmq_ha.base.wire.recall_handle import RECALL_HANDLE
 from rmq_ha.client.rules.errors import (
     BrokerRefused,
     IllegalMessage,
@@ -34,7 +41,7 @@ if TYPE_CHECKING:  # the blocking client imports this module without Twisted
 
 MESSAGE_TYPE = "MSG_TYPE"
 REPLY = "reply"
-_TIMER, _PRIORITY, _LITE = MARKS
+TIMER_MARK, _PRIORITY, _LITE = MARKS
 _STATUSES = {status.value: status for status in SendStatus}
 
 
@@ -109,13 +116,18 @@ class Send:
     :ivar is_handed: whether the current attempt was given to the client's connections, which may
         have to connect first.
     :ivar is_cancelled: whether the caller has cancelled the send; then its result is dropped.
+    :ivar is_timed: whether the message asks for a timer: only brokers with timers may get it.
+    :ivar asks: whether a broker is asked before the message goes there.
+    :ivar aimed: the queue whose broker was asked, for the attempt that follows.
     :ivar is_out: whether an idempotent producer has written the message to a broker, which may have
         stored it.
     """
 
     __slots__ = (
         "address",
+        "aimed",
         "arg",
+        "asks",
         "brokers",
         "call",
         "code",
@@ -129,6 +141,7 @@ class Send:
         "is_cancelled",
         "is_handed",
         "is_out",
+        "is_timed",
         "later",
         "messages",
         "msg_id",
@@ -188,6 +201,8 @@ class Send:
         self.stored: SendResult | None = None
         self.is_handed = False
         self.is_cancelled = False
+        self.is_timed = self.asks = False
+        self.aimed: MessageQueue | None = None
         self.is_out = False
 
     def begin(self, now: float) -> None:
@@ -244,17 +259,55 @@ def check_message(message: Message, config: ProducerConfig) -> None:
         )
 
 
-def check_properties(properties: Mapping[str, str], config: ProducerConfig) -> None:
+def check_properties(
+    properties: Mapping[str, str], config: ProducerConfig, *, serves_timers: bool = False
+) -> None:
     """
     Check that a message has no property that brokers would ignore.
 
+    :param serves_timers: timers are no fault; the message goes only to brokers that have them.
     :raises IllegalMessage: brokers of 4.9 ignore one of the properties.
     """
-    name = unserved_property(properties) if config.refuse_unserved_properties else None
+    if not config.refuse_unserved_properties:
+        return
+    name = unserved_property(properties, serves_timers=serves_timers)
+    if name in TIMERS:
+        raise IllegalMessage(
+            f"{name} asks for {UNSERVED[name]}, and brokers of RocketMQ 5 ignore that in a batch: "
+            "send the message alone, or with refuse_unserved_properties=False"
+        )
     if name is not None:
         raise IllegalMessage(
             f"{name} asks for {UNSERVED[name]}, which only RocketMQ 5 knows: other brokers answer "
-            "SEND_OK and deliver at once. Use delay, or refuse_unserved_properties=False"
+            "SEND_OK and deliver at once. Leave it out, or use refuse_unserved_properties=False"
+        )
+
+
+def is_timed(properties: Mapping[str, str], config: ProducerConfig) -> bool:
+    """
+    Return whether a message may go only to brokers that have timers: it asks for one, or recalls
+    another message.
+
+    :raises IllegalMessage: it asks for several times, and brokers would choose one of them.
+    """
+    if not config.refuse_unserved_properties:
+        return False
+    times = [name for name in (*TIMER_ASKS, DELAY) if properties.get(name, "0") != "0"]
+    if len(times) > 1:
+        raise IllegalMessage(f"the message asks for several delays ({', '.join(times)}): take one")
+    return not TIMERS.isdisjoint(properties)
+
+
+def check_oneway(send: Send) -> None:
+    """
+    Check that a send may go without asking its broker.
+
+    :raises IllegalMessage: it asks for a timer, and nobody would learn that its broker has none.
+    """
+    if send.is_timed:
+        raise IllegalMessage(
+            "a message with a timer is not sent one-way, as its broker is asked first whether it "
+            "has timers: use send, or refuse_unserved_properties=False"
         )
 
 
@@ -284,8 +337,8 @@ def outgoing_of(message: Message, config: ProducerConfig) -> tuple[int, Outgoing
     if TRAN_MSG in properties and properties[TRAN_MSG].lower() == "true":
         sys_flag |= TRANSACTION_PREPARED
     text = properties_text(properties)
-    if _TIMER in text or _PRIORITY in text or _LITE in text:  # inline: each message comes here
-        check_properties(properties, config)
+    if _PRIORITY in text or _LITE in text:  # inline: each message comes here
+        check_properties(properties, config, serves_timers=True)
     code = RequestCode.SEND_MESSAGE_V2
     if MESSAGE_TYPE in properties and properties[MESSAGE_TYPE] == REPLY:
         code = RequestCode.SEND_REPLY_MESSAGE_V2
@@ -326,6 +379,7 @@ def result_of(send: Send, response: RemotingCommand) -> SendResult:
             ext.get("MSG_REGION", "DefaultRegion"),
             ext.get("TRACE_ON", "true") != "false",
             DUPLICATE in ext and ext[DUPLICATE] == "true",
+            ext.get(RECALL_HANDLE),
         )
     except (KeyError, ValueError):
         raise BrokerRefused(

@@ -21,6 +21,7 @@ from rmq_ha.client.rules.resting import Pauses
 from rmq_ha.client.rules.routes import borrowed_route, publish_info, why_not_published
 from rmq_ha.client.rules.send_frames import Destination, send_command
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig, client_id
+from rmq_ha.client.send.abilities import Abilities
 from rmq_ha.client.send.comparing import ComparingBrokers
 from rmq_ha.client.send.retrying import (
     Next,
@@ -29,8 +30,16 @@ from rmq_ha.client.send.retrying import (
     after_no_route,
     final_error,
 )
-from rmq_ha.client.send.send import PublishTopic, Send, check_topic, choose_by, result_of
+from rmq_ha.client.send.send import (
+    PublishTopic,
+    Send,
+    check_oneway,
+    check_topic,
+    choose_by,
+    result_of,
+)
 from rmq_ha.client.send.send_maker import SendMaker
+from rmq_ha.client.send.timer_brokers import TimerBrokers
 
 _MOST_TOPICS = 10_000
 
@@ -79,9 +88,9 @@ class SendAsking:
             settings, config, process, random, self._topic, times.seconds, times.now_ms
         )
         self._topics: dict[str, PublishTopic] = {}
-        self._brokers: ComparingBrokers | None = None
+        self._abilities: list[Abilities] = [TimerBrokers(times.now_ms)]
         if config.idempotent:
-            self._brokers = ComparingBrokers(client_id(settings, process, times.now_ms()))
+            self._abilities.append(ComparingBrokers(client_id(settings, process, times.now_ms())))
 
     def send(
         self,
@@ -103,6 +112,7 @@ class SendAsking:
     ) -> Asking[tuple[str, Any]]:
         """Return address and request of a send that gets no answer; raises as `send` does."""
         send = self._maker.of_message(message, queue)
+        check_oneway(send)
         masters = yield from self._find(send)
         address = self._aim(send, masters)
         return address, self._request(send)
@@ -168,16 +178,17 @@ class SendAsking:
                 break
             try:
                 send.address = self._aim(send, masters)
-                if self._brokers is not None:
-                    left_ms = yield from self._when_sure(self._brokers, send, left_ms)
+                if send.asks:
+                    left_ms = yield from self._when_sure(send, left_ms)
                 response = yield Ask(self._request(send), send.address, left_ms)
                 outcome = result_of(send, response)
                 if outcome.send_status is SendStatus.SEND_OK:
                     return outcome
                 step = after_answer(send, outcome, self._seconds(), self.config)
             except (RemotingError, MQClientError) as error:
-                if self._brokers is not None:
-                    self._brokers.failed(send)
+                if send.asks:
+                    for ability in self._concerned(send):
+                        ability.failed(send)
                 outcome = error
                 step = after_failure(send, outcome, self._seconds(), self.config)
         if not isinstance(outcome, Exception):
@@ -191,17 +202,23 @@ class SendAsking:
             return None
         raise final_error(send, outcome, self._seconds())
 
-    def _when_sure(self, brokers: ComparingBrokers, send: Send, left_ms: int) -> Asking[int]:
+    def _concerned(self, send: Send) -> list[Abilities]:
+        return [ability for ability in self._abilities if ability.concerns(send)]
+
+    def _when_sure(self, send: Send, left_ms: int) -> Asking[int]:
         """
-        Make sure that the broker compares ids; return how much of the time is left, in ms.
+        Make sure that the broker can do what the send needs; return how much of the time is left,
+        in ms.
 
         :raises DuplicatesPossible: the broker does not compare ids, or not for long enough.
+        :raises NoTimers: the broker has no timers.
         """
-        began = self._seconds()
-        if brokers.must_ask(send, send.address):
-            brokers.heard((yield Ask(brokers.question(), send.address, left_ms)), send.address)
-        brokers.check(send, send.address)
-        send.is_out = True
+        began, address = self._seconds(), send.address
+        for ability in self._concerned(send):
+            if ability.must_ask(send, address):
+                ability.heard((yield Ask(ability.question(send), address, left_ms)), address)
+            ability.check(send, address)
+        send.is_out = self.config.idempotent
         return max(1, left_ms - int((self._seconds() - began) * 1000))
 
     def _find(self, send: Send) -> Asking[dict[str, str]]:

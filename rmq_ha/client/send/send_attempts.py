@@ -65,6 +65,9 @@ class Attempts:
         The `callback` of the send gets the answer, whatever its code. Its `errback` gets a
         `RemotingError`, an `MQClientError` or an exception of a selector or hook.
         """
+        if send.asks and send.aimed is None:
+            self.ask_first(send, now)
+            return
         send.started = now
         send.tries += 1
         try:
@@ -87,6 +90,10 @@ class Attempts:
             return
         send.call, send.current, send.is_handed = None, waiting, True
         waiting.addCallbacks(send.callback, lambda failure: send.errback(failure.value))
+
+    def ask_first(self, send: Send, now: float) -> None:
+        """Ask the broker of a send's next queue what it can do, and then attempt the send."""
+        raise NotImplementedError
 
     def has_left(self, send: Send) -> bool:
         """Whether the broker of the current attempt may have got it and may still answer."""
@@ -157,6 +164,9 @@ class Attempts:
             self._call_hooks_after(send, None, error)
 
     def _choose(self, send: Send) -> MessageQueue:
+        if send.aimed is not None:
+            queue, send.aimed = send.aimed, None
+            return queue
         if send.fixed_queue is not None:
             return send.fixed_queue
         info = send.topic.info

@@ -20,7 +20,15 @@ from rmq_ha.client.rules.queue_choice import Selector
 from rmq_ha.client.rules.send_frames import Outgoing
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.rules.unique_id import UniqueIds
-from rmq_ha.client.send.send import PublishTopic, Send, check_message, check_properties, outgoing_of
+from rmq_ha.client.send.send import (
+    TIMER_MARK,
+    PublishTopic,
+    Send,
+    check_message,
+    check_properties,
+    is_timed,
+    outgoing_of,
+)
 
 INSTANCE_ID = "INSTANCE_ID"
 
@@ -72,6 +80,9 @@ class SendMaker:
         send = self._make(
             message.topic, code, outgoing, properties[UNIQ_KEY], (message,), timeout_ms
         )
+        if TIMER_MARK in outgoing.properties:
+            send.is_timed = is_timed(properties, self._config)
+            send.asks |= send.is_timed
         if queue is not None:
             _fix_queue(send, queue)
         send.selector, send.arg = selector, arg
@@ -150,7 +161,9 @@ class SendMaker:
         else:
             limit = total = timeout_ms
         known, now = self._topic(topic), self._seconds()
-        return Send(known, code, outgoing, msg_id, messages, now, now + total / 1000, limit)
+        send = Send(known, code, outgoing, msg_id, messages, now, now + total / 1000, limit)
+        send.asks = config.idempotent
+        return send
 
     def _give_unique_id(self, message: Message) -> None:
         message.properties[UNIQ_KEY] = self._ids.next(self._now_ms())

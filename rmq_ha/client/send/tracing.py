@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 
 from rmq_ha.base.model.properties import DELAY, TRAN_MSG
 from rmq_ha.base.model.topics import TRACE_TOPIC
+from rmq_ha.base.model.unserved_properties import asks_for_timer
 from rmq_ha.base.timing.timer import rearm
 from rmq_ha.client.connection.hooks import SendContext
 from rmq_ha.client.connection.instance import ClientInstance
@@ -54,7 +55,7 @@ def sent_record(context: SendContext, namespace: str) -> TraceRecord | None:
     kind = _NORMAL
     if message.properties.get(TRAN_MSG) == "true":
         kind = _HALF
-    elif DELAY in message.properties:
+    elif DELAY in message.properties or asks_for_timer(message.properties):
         kind = _DELAYED
     fields = (
         "Pub",

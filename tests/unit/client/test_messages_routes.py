@@ -1,7 +1,7 @@
 """Messages as they are read, namespaces, and what a route means."""
 
 import zlib
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -193,14 +193,38 @@ def test_a_delay_by_its_time(delay: timedelta, level: int) -> None:
     assert ("DELAY" in message.properties) is (level > 0)
 
 
+SOON = datetime(2030, 1, 1, 12, 0, 0, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("asked", "properties"),
+    [
+        ({"delay": timedelta(seconds=90)}, {"TIMER_DELAY_MS": "90000"}),
+        ({"delay": timedelta(microseconds=1)}, {"TIMER_DELAY_MS": "1"}),
+        ({"delay": timedelta(days=2)}, {"TIMER_DELAY_MS": "172800000"}),
+        ({"deliver_at": SOON}, {"TIMER_DELIVER_MS": "1893499200001"}),
+        (
+            {"deliver_at": datetime(2030, 1, 1, 14, tzinfo=timezone(timedelta(hours=2)))},
+            {"TIMER_DELIVER_MS": "1893499200000"},
+        ),
+    ],
+)
+def test_other_delays_are_timers(asked: dict[str, Any], properties: dict[str, str]) -> None:
+    """In ms, rounded up: a message is never early."""
+    message = Message("T", b"x", **asked)
+    assert message.properties == {"WAIT": "true", **properties}
+    assert message.delay_time_level == 0
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"delay": timedelta(seconds=90)}, "no delay of 0:01:30, but of 1s, 5s, .*, 2h"),
-        ({"delay": timedelta(seconds=-1)}, "no delay of"),
-        ({"delay": timedelta(microseconds=1)}, "no delay of"),
+        ({"delay": timedelta(seconds=-1)}, "a delay is not below 0"),
+        ({"deliver_at": datetime(2030, 1, 1)}, "has no time zone"),
+        ({"deliver_at": 1.0}, "deliver_at is a datetime, not float"),
+        ({"deliver_at": SOON, "delay": timedelta(0)}, "not several"),
         ({"delay": 60}, "a delay is a timedelta, not int"),
-        ({"delay": timedelta(seconds=1), "delay_time_level": 1}, "not both"),
+        ({"delay": timedelta(seconds=1), "delay_time_level": 1}, "not several"),
         ({"delay_time_level": 19}, r"levels are 1 \(1s\) to 18 \(2h\)"),
         ({"delay_time_level": -1}, "delay_time_level=-1"),
         ({"delay_time_level": "3"}, "delay_time_level='3'"),

@@ -418,25 +418,29 @@ def test_a_topic_that_was_deleted_at_one_broker(bench: Callable[..., Bench]) -> 
 
 def test_properties_that_only_rocketmq_5_acts_on_are_not_sent(bench: Callable[..., Bench]) -> None:
     """The producer asks for it; then the broker says the same, unless its key brings 4.9's way."""
-    later = {"TIMER_DELAY_SEC": "3600"}
+    prior, later = {"_SYS_MSG_PRIORITY_": "3"}, {"TIMER_DELAY_SEC": "3600"}
     it = bench("a")
     for send in (
-        lambda: it.producer.send(Message("T", b"x", properties=later)),
-        lambda: it.producer.send_oneway(Message("T", b"x", properties=later)),
-        lambda: it.producer.send_batch([Message("T", b"x"), Message("T", b"x", properties=later)]),
+        lambda: it.producer.send(Message("T", b"x", properties=prior)),
+        lambda: it.producer.send_oneway(Message("T", b"x", properties=prior)),
+        lambda: it.producer.send_batch([Message("T", b"x"), Message("T", b"x", properties=prior)]),
     ):
-        with pytest.raises(IllegalMessage, match="TIMER_DELAY_SEC asks for a delay of its own"):
+        with pytest.raises(IllegalMessage, match="_SYS_MSG_PRIORITY_ asks for a priority"):
             it.wait(send())
     asked = Producer(
         it.instance, ProducerConfig(producer_group="PG5", refuse_unserved_properties=False)
     )
     it.wait(asked.start())
+    with pytest.raises(BrokerRefused, match="refuseUnservedProperties=false"):
+        it.wait(asked.send(Message("T", b"x", properties=prior)))
     with pytest.raises(SendFailed, match="refuseUnservedProperties=false"):
         it.wait(asked.send(Message("T", b"x", properties=later)))
     assert it.stored("a") == []
     it.cluster.brokers["a"].configuration.ours.refuse_unserved_properties = False
-    it.wait(asked.send(Message("T", b"x", properties=later), queue=MessageQueue("T", "a", 0)))
-    assert [message.body for message in it.stored("a")] == [b"x"]
+    queue = MessageQueue("T", "a", 0)
+    for properties in (prior, later):
+        it.wait(asked.send(Message("T", b"x", properties=properties), queue=queue))
+    assert [message.body for message in it.stored("a")] == [b"x", b"x"]
 
 
 def test_messages_that_do_not_go_together_are_not_sent(bench: Callable[..., Bench]) -> None:

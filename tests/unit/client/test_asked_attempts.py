@@ -16,7 +16,7 @@ from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.routes import publish_info
 from rmq_ha.client.rules.send_frames import Outgoing
 from rmq_ha.client.rules.settings import ProducerConfig
-from rmq_ha.client.send.compared_attempts import ComparedAttempts
+from rmq_ha.client.send.asked_attempts import AskedAttempts
 from rmq_ha.client.send.send import PublishTopic, Send
 from tests.unit.client.scripted import MASTER, OTHER, ROUTE, Scripted
 
@@ -33,7 +33,7 @@ class Bench:
     def __init__(self) -> None:
         self.client = Scripted()
         self.client.know()
-        self.attempts = ComparedAttempts(
+        self.attempts = AskedAttempts(
             self.client.instance, ProducerConfig(idempotent=True), "g", ()
         )
         self._questions: list[Deferred[RemotingCommand]] = []
@@ -69,6 +69,7 @@ class Bench:
         decider: Any = SimpleNamespace(failed=lambda _, error: errors.append(error))
         send.decider, send.fixed_queue = decider, MessageQueue("T", broker, 1)
         send.begin(now)
+        send.asks = True
         for name, value in changes.items():
             setattr(send, name, value)
         self.attempts.go(send, now)

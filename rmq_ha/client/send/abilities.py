@@ -1,0 +1,31 @@
+"""Abilities: what a send may need that not every broker can do.
+
+A producer asks each broker before the first such send goes there.
+"""
+
+from typing import Protocol
+
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.client.send.send import Send
+
+
+class Abilities(Protocol):
+    """One ability of brokers, and what each broker said of it."""
+
+    def concerns(self, send: Send) -> bool:
+        """Return whether a send needs the ability."""
+
+    def must_ask(self, send: Send, address: str) -> bool:
+        """Return whether the broker at an address must be asked before a send goes there."""
+
+    def question(self, send: Send) -> RemotingCommand:
+        """Return the request that asks a broker."""
+
+    def heard(self, response: RemotingCommand, address: str) -> None:
+        """Note a broker's answer; raises an error if the broker answered none."""
+
+    def check(self, send: Send, address: str) -> None:
+        """Check that a send may go to an address; raises an error if it may not."""
+
+    def failed(self, send: Send) -> None:
+        """Note that a send failed."""
