@@ -38,6 +38,7 @@ mappedFileSizeCommitLog=67108864
 maxHashSlotNum=10000
 maxIndexNum=40000
 defaultTopicQueueNums=4
+timerWheelEnable=true
 """
 _BESIDE_US = """\
 import os, threading

@@ -97,7 +97,6 @@ def load_broker(
         _apply_ports(configuration, settings, notices)
         _apply_batch_size(configuration, settings, notices)
         _check_duplicates(configuration, settings)
-        _check_timers(configuration, settings)
         _complete_acl(configuration, settings, surroundings)
         _check_plugin_options(configuration, settings, notices)
         note_doubts(targets, settings, notices)
@@ -312,15 +311,6 @@ def _check_duplicates(configuration: BrokerConfiguration, settings: Mapping[str,
     if configuration.ours.duplicate_window_millis and not configuration.store.message_index_enable:
         raise settings["duplicateWindowMillis"].error(
             "ids are looked up in the index of keys, which is off: remove messageIndexEnable=false"
-        )
-
-
-def _check_timers(configuration: BrokerConfiguration, settings: Mapping[str, Setting]) -> None:
-    """Check that nobody asks for timer messages before this release delivers them."""
-    if configuration.ours.timer_wheel_enable:
-        raise settings["timerWheelEnable"].error(
-            "this release does not deliver timer messages yet: remove the line. Messages that ask "
-            "for a timer are then refused with code 1, and the delay levels (DELAY) work"
         )
 
 

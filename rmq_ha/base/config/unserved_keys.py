@@ -292,11 +292,9 @@ _OF_3 = {
 
 _OF_5 = {
     "timer messages wait in the commit log here, without files and threads of their own": """
-        allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey
-        mappedFileSizeTimerLog recallMessageEnable timerCheckMetricsWhen
-        timerColdDataCheckIntervalMs timerCongestNumEachSlot timerEnableCheckMetrics
-        timerEnableDisruptor timerEnableRetryUntilSuccess timerFlushIntervalMs
-        timerGetMessageThreadNum timerInterceptDelayLevel timerMaxDelaySec
+        mappedFileSizeTimerLog timerCheckMetricsWhen timerColdDataCheckIntervalMs
+        timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess
+        timerFlushIntervalMs timerGetMessageThreadNum timerInterceptDelayLevel
         timerMetricSmallThreshold timerPrecisionMs timerProgressLogIntervalMs
         timerPutMessageThreadNum timerRollWindowSlot timerSkipUnknownError timerStopEnqueue
         timerWarmEnable

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from rmq_ha.base.model.properties import (
     DELAY,
+    TIMER_ASKS,
     TIMER_DEL_UNIQKEY,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
@@ -40,6 +41,12 @@ def has_level(properties: Mapping[str, str]) -> bool:
         return int(properties.get(DELAY, "0")) > 0
     except ValueError:
         return False
+
+
+def asks_for_timer(properties: Mapping[str, str]) -> bool:
+    """Return whether a message asks for a timer; a delay level wins over timers."""
+    asks = any(properties.get(name) for name in TIMER_ASKS)
+    return asks and not has_level(properties)
 
 
 def unserved_property(properties: Mapping[str, str], *, serves_timers: bool = False) -> str | None:

@@ -96,7 +96,7 @@ def needs_of(request: RemotingCommand, record_at: RecordAt) -> list[Need]:
 
 
 def _topic(name: str = "topic", permission: int = SUB) -> AccessNeed:
-    words = "SUB" if permission == SUB else "PUB or SUB"
+    words = {SUB: "SUB", PUB: "PUB"}.get(permission, "PUB or SUB")
     return AccessNeed(f"{words} on its topic", lambda asked: [(asked.field(name), permission)])
 
 
@@ -206,6 +206,7 @@ TABLE: Mapping[int, tuple[AccessNeed, ...]] = {
     RequestCode.SEND_BATCH_MESSAGE: _SEND_V2,
     RequestCode.SEND_REPLY_MESSAGE: _SEND,
     RequestCode.SEND_REPLY_MESSAGE_V2: _SEND_V2,
+    RequestCode.RECALL_MESSAGE: (_topic(permission=PUB),),
     RequestCode.PULL_MESSAGE: _PROGRESS,
     RequestCode.QUERY_CONSUMER_OFFSET: _PROGRESS,
     RequestCode.UPDATE_CONSUMER_OFFSET: _PROGRESS,
@@ -269,6 +270,8 @@ TABLE: Mapping[int, tuple[AccessNeed, ...]] = {
     RequestCode.GET_BROKER_RUNTIME_INFO: _ADMIN,
     RequestCode.GET_ALL_CONSUMER_OFFSET: _ADMIN,
     RequestCode.GET_ALL_DELAY_OFFSET: _ADMIN,
+    RequestCode.GET_TIMER_CHECK_POINT: _ADMIN,
+    RequestCode.GET_TIMER_METRICS: _ADMIN,
     RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: _ADMIN,
     RequestCode.DELETE_ACL_CONFIG: _ADMIN,
     RequestCode.GET_BROKER_CLUSTER_ACL_INFO: _ADMIN,

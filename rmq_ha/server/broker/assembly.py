@@ -31,6 +31,8 @@ from rmq_ha.server.broker.processors.send_answers import SendAnswers
 from rmq_ha.server.broker.processors.send_back import SendBackProcessor
 from rmq_ha.server.broker.processors.send_checks import SendChecks
 from rmq_ha.server.broker.processors.send_hooks import SendPlugins
+from rmq_ha.server.broker.processors.timer_sends import TimerSends
+from rmq_ha.server.broker.processors.timers import TimerProcessor
 from rmq_ha.server.broker.registration import Registration
 from rmq_ha.server.broker.role import RoleKeeper, RoleParts, make_role_keeper
 from rmq_ha.server.broker.routes import Processor
@@ -47,6 +49,7 @@ from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.promotions import Promotions
 from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.broker.timer_recalls import TimerRecalls
 from rmq_ha.server.broker.transactions.producers import ProducerAsker
 from rmq_ha.server.broker.transactions.service import TransactionalMessageCheckService
 from rmq_ha.server.store.journal import Journal
@@ -79,6 +82,8 @@ class BrokerParts(Protocol):
     tables: BrokerTables
     send_checks: SendChecks
     send_plugins: SendPlugins
+    timer_recalls: TimerRecalls
+    timer_sends: TimerSends
     access_controls: list[Any]
     registration: Registration
     standing: Standing
@@ -92,6 +97,18 @@ class BrokerParts(Protocol):
 
     def delay_offset_table(self) -> dict[int, int]:
         """Return the next queue offset by delay level."""
+
+
+def timer_sends(broker: BrokerParts) -> TimerSends:
+    """Build the part that decides about sends with a timer."""
+    return TimerSends(
+        broker.configuration.ours,
+        broker.configuration.broker.broker_name or "",
+        broker.store,
+        broker.timer_recalls,
+        broker.host.now_ms,
+        broker.host.random,
+    )
 
 
 def admin_processors(broker: BrokerParts) -> list[Processor]:
@@ -116,8 +133,10 @@ def admin_processors(broker: BrokerParts) -> list[Processor]:
             store,
             broker.transaction_checks.halves,
             broker.transaction_checks.put,
+            broker.timer_sends.committed,
             host.now_ms,
         ),
+        TimerProcessor(configuration, store, broker.topics, broker.timer_recalls, host.now_ms),
         QueryProcessor(store=store, config=configuration.store, clock=host.clock),
         ConsumerProcessor(
             store=store,

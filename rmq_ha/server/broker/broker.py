@@ -53,7 +53,12 @@ from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.base.tls.reload import TlsReload
 from rmq_ha.base.tls.server import ServerTls
 from rmq_ha.base.wire.bodies import decode_delay_offsets
-from rmq_ha.server.broker.assembly import admin_processors, role_keeper, transaction_checks
+from rmq_ha.server.broker.assembly import (
+    admin_processors,
+    role_keeper,
+    timer_sends,
+    transaction_checks,
+)
 from rmq_ha.server.broker.audit_acts import acts
 from rmq_ha.server.broker.context import BrokerContext
 from rmq_ha.server.broker.frame_limits import FrameLimits
@@ -88,6 +93,7 @@ from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.promotions import Promotions
 from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.broker.timer_recalls import TimerRecalls
 from rmq_ha.server.broker.vanished_topics import QueuesOfTopics
 from rmq_ha.server.plugins import Find, checked, checked_journal, load_configured
 from rmq_ha.server.store.journal import JournalBrokerContext
@@ -356,13 +362,16 @@ class Broker:
             limits=self.limits,
             times=self.host.times,
         )
+        batches = BatchReader(configuration, self.limits, self.unserved)
+        self.timer_recalls = TimerRecalls(self.store.timers, self.front)
+        self.timer_sends = timer_sends(self)
         sends = SendMessageProcessor(
             configuration,
             self.store,
             self.tables,
             self.stats,
             self.host.times,
-            SendRules(self.send_checks, BatchReader(configuration, self.limits, self.unserved)),
+            SendRules(self.send_checks, batches, self.timer_sends),
             self.send_plugins,
         )
         processors: list[Processor] = [

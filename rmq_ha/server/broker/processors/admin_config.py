@@ -29,11 +29,18 @@ from rmq_ha.server.broker.stats import BrokerStats
 _MOST_MISSING = 50
 
 
-class RuntimeInfoStore(Protocol):
-    """The store's part of the runtime info."""
+class TellsRuntimeInfo(Protocol):
+    """A part of the runtime info."""
 
     def runtime_info(self) -> dict[str, str]:
-        """Return the store's values by their keys in the answer to GET_BROKER_RUNTIME_INFO."""
+        """Return values by their keys in the answer to GET_BROKER_RUNTIME_INFO."""
+
+
+class RuntimeInfoStore(TellsRuntimeInfo, Protocol):
+    """The store's part of the runtime info."""
+
+    @property
+    def timers(self) -> TellsRuntimeInfo: ...
 
 
 class MoreRuntimeInfo(NamedTuple):
@@ -160,6 +167,8 @@ class AdminConfigProcessor:
             table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
         table |= self._stats.runtime_info()
         table |= self._store.runtime_info()
+        if self._configuration.ours.timer_wheel_enable:
+            table |= self._store.timers.runtime_info()
         if REPLICATION_KEY in (request.ext or {}):
             own: dict[str, Any] = {"now_ms": self._now_ms(), "release": self._release}
             if missing := self._more.missing_groups():

@@ -41,6 +41,7 @@ class EndTransactionProcessor:
 
     :param halves: finds the half message that a request now applies to.
     :param put: stores messages in order, and no message after one that it refuses.
+    :param timed: returns what is stored for a committed message: a timer counts from the commit.
     :param now_ms: ms since the epoch.
     """
 
@@ -52,12 +53,14 @@ class EndTransactionProcessor:
         store: DefaultMessageStore,
         halves: HalfMessages,
         put: Callable[[list[BrokerMessage]], "Deferred[list[PutMessageResult]]"],
+        timed: Callable[[BrokerMessage], BrokerMessage],
         now_ms: Callable[[], int],
     ) -> None:
         self._configuration = configuration
         self._store = store
         self._halves = halves
         self._put = put
+        self._timed = timed
         self._now_ms = now_ms
         self._host = configuration.store_host
 
@@ -221,7 +224,7 @@ class EndTransactionProcessor:
 
     def _committed(self, half: Record) -> BrokerMessage:
         try:
-            return committed(half)
+            return self._timed(committed(half))
         except CorruptRecord as error:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR, f"the half message cannot be committed: {error}"

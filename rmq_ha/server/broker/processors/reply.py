@@ -14,7 +14,14 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.flags import TRANSACTION_MASK
 from rmq_ha.base.model.message import BrokerMessage, PutMessageResult
-from rmq_ha.base.model.properties import WAIT, decode_properties, encode_properties, waits
+from rmq_ha.base.model.properties import (
+    TIMER_SRC,
+    WAIT,
+    decode_properties,
+    encode_properties,
+    waits,
+)
+from rmq_ha.base.model.unserved_properties import asks_for_timer
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
@@ -55,6 +62,7 @@ class ReplyMessageProcessor:
         now_ms: Callable[[], int],
     ) -> None:
         self._config = config = configuration.broker
+        self._ours = configuration.ours
         self._front: Any = plugins.front
         self._producers = producers
         self._checks = checks
@@ -86,6 +94,7 @@ class ReplyMessageProcessor:
             body = request.body or b""
             context = self._hooks.before_send(channel, header, body)
             properties = decode_properties(header.properties)
+            self._check_timer(properties)
             push = self._push(channel, header, asked_queue_id, properties, body)
         except RequestRejected as rejected:
             return request.response(rejected.code, rejected.remark, self._answers.trace_ext)
@@ -95,6 +104,18 @@ class ReplyMessageProcessor:
         return push.addCallback(
             lambda fault: put.addCallback(self._answer, fault, request, header, context)
         )
+
+    def _check_timer(self, properties: dict[str, str]) -> None:
+        """
+        Check that a reply asks for no timer, as a requester waits for it.
+
+        :raises RequestRejected: it asks for one.
+        """
+        if self._ours.timer_wheel_enable and asks_for_timer(properties):
+            raise RequestRejected(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "a reply asks for a timer, and replies are brought at once: leave the timer out",
+            )
 
     def _push(
         self,
@@ -164,8 +185,12 @@ class ReplyMessageProcessor:
         """
         Return the copy to be stored, with only the responder's properties.
 
-        It keeps the flag that says whether its body is compressed; Java loses that flag.
+        It keeps the flag that says whether its body is compressed; Java loses that flag. It loses
+        TIMER_SRC, which would settle a timer message.
         """
+        stored = header.properties
+        if properties.pop(TIMER_SRC, None) is not None:
+            stored = encode_properties(properties)
         return BrokerMessage(
             header.topic,
             header.queue_id,
@@ -178,7 +203,7 @@ class ReplyMessageProcessor:
             header.reconsume_times,
             0,
             properties,
-            header.properties,
+            stored,
             waits(properties.get(WAIT)),
         )
 

@@ -64,6 +64,7 @@ from rmq_ha.server.broker.processors.send_checks import SendChecks
 from rmq_ha.server.broker.processors.send_hooks import SendPlugins
 from rmq_ha.server.broker.processors.send_runs import GeneralWay, SendRuns
 from rmq_ha.server.broker.processors.send_ticket import SendTickets
+from rmq_ha.server.broker.processors.timer_sends import TimerSends
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 from rmq_ha.server.broker.tables.topics import MULTI_TAG_FILTER
@@ -74,10 +75,29 @@ VERSION_MAX_RECONSUME = 121  # V3_4_9: since then the sender's maxReconsumeTimes
 
 
 class SendRules(NamedTuple):
-    """The rules for a single message, and for the members of a batch."""
+    """The rules for a single message, for the members of a batch, and for timers of both."""
 
     checks: SendChecks
     batches: BatchReader
+    timers: TimerSends
+
+
+class StoringSend(NamedTuple):
+    """
+    A send that is being stored.
+
+    :ivar place: topic and queue id where it is stored.
+    :ivar context: of the hooks.
+    :ivar began_ms: when its handling began, by the steady clock.
+    :ivar record: the record that waits, of a timer message; None of any other send.
+    """
+
+    request: RemotingCommand
+    header: SendHeader
+    place: tuple[str, int]
+    context: dict[str, Any]
+    began_ms: int
+    record: BrokerMessage | None = None
 
 
 class SendMessageProcessor:
@@ -113,7 +133,7 @@ class SendMessageProcessor:
         self._tickets = SendTickets(configuration, store, tables.topics)
         self._lane = Lane(times.clock)
         self._many_keys = ManyKeys(store.dispatcher)
-        self._checks, self._batches = rules
+        self._checks, self._batches, self._timers = rules
         self._window: DuplicateWindow | None = None
         if window_ms := configuration.ours.duplicate_window_millis:
             self._window = DuplicateWindow(store, window_ms, *times)
@@ -162,22 +182,30 @@ class SendMessageProcessor:
             if header.batch:
                 return self._send_batch(channel, request, header, topic, body, began_ms)
             message = self._message(channel, request, header, topic, body)
-            place = stored_place(message, len(self._store.delay_levels))
+            record = self._timers.decide(message)
+            place = stored_place(record, len(self._store.delay_levels))
             context = self._hooks.before_send(channel, header, body)
-            put: Put = partial(self._front.put_message, message)
+            put: Put = partial(self._front.put_message, record)
+            sent = StoringSend(request, header, place, context, began_ms)
+            if self._timers.recalls(message.properties):
+                recalled: Deferred[Any] = self._timers.recall(record)
+                recalled.addCallback(self._answer, sent).addErrback(self._not_stored, request)
+                return recalled
+            if record is not message:
+                sent = sent._replace(record=record)
             if self._window is not None:
                 known_by = duplicate_key_of(message, place[0])
                 if known_by is not None:
                     put = partial(self._window.put, known_by, message.wait_store_ok, put)
             if has_many_keys(message.properties_string):
                 later = self._many_keys.put(put)
-                later.addCallback(self._answer, request, header, place, context, began_ms)
+                later.addCallback(self._answer, sent)
                 channel.hold(len(body), later.addErrback(self._not_stored, request))
                 return later
             stored = put()
         except RequestRejected as rejected:
             return self._rejected(rejected, request)
-        return stored.addCallback(self._answer, request, header, place, context, began_ms)
+        return stored.addCallback(self._answer, sent)
 
     def _rejected(self, rejected: RequestRejected, request: RemotingCommand) -> RemotingCommand:
         return request.response(rejected.code, rejected.remark, self._answers.trace_ext)
@@ -200,7 +228,10 @@ class SendMessageProcessor:
         properties = decode_properties(header.properties)
         self._add_own(properties, channel)
         batch = self._batch(channel, header, topic, properties)
-        layout = self._store.lay_out(batch) if self._front is self._store else None
+        # Timers may turn the members into other records, so these are laid out when all are read.
+        may_be_timed = self._timers.may_be_in(header.properties, body)
+        is_laid_out = self._front is self._store and not may_be_timed
+        layout = self._store.lay_out(batch) if is_laid_out else None
         add = batch.members.extend if layout is None else layout.add
         window, ids = self._window, list[str]()
         words = 0
@@ -215,14 +246,17 @@ class SendMessageProcessor:
         steps = self._batches.steps(body, encode_properties(properties), take)
 
         def put(_: object, release: Callable[[object], object]) -> Deferred[Any]:
+            nonlocal batch
+            if may_be_timed:
+                batch = self._timers.batch(batch)
             context = self._hooks.before_send(channel, header, body)
-            place = (batch.topic, batch.queue_id)
+            sent = StoringSend(request, header, (batch.topic, batch.queue_id), context, began_ms)
             stored = self._many_keys.put(put_batch) if words > KEYS_AT_ONCE else put_batch()
             # The batch is in the log by now, so later requests of the connection keep their order
             # after it.
             if layout is not None and words <= KEYS_AT_ONCE:
                 release(None)
-            return stored.addCallback(self._answer, request, header, place, context, began_ms)
+            return stored.addCallback(self._answer, sent)
 
         def put_new() -> Deferred[PutMessageResult]:
             return self._store.put_layout(layout) if layout else self._front.put_batch(batch)
@@ -258,15 +292,10 @@ class SendMessageProcessor:
         return failure
 
     def _answer(
-        self,
-        result: PutMessageResult,
-        request: RemotingCommand,
-        header: SendHeader,
-        place: tuple[str, int],
-        context: dict[str, Any],
-        began_ms: int,
+        self, result: PutMessageResult, sent: StoringSend
     ) -> "RemotingCommand | Deferred[RemotingCommand]":
         status, append = result.status, result.stored
+        request, header, place, context, began_ms, record = sent
         if append is None:
             response = self._answers.refused(request, status)
         else:
@@ -276,6 +305,8 @@ class SendMessageProcessor:
                 self._stats.put(*place, append.message_count, append.size)
                 queue_id = header.queue_id
             response = self._answers.stored(request, status, append, queue_id, is_known=is_known)
+            if record is not None and response.ext is not None:
+                response.ext |= self._timers.answer_fields(record, append, is_known=is_known)
         self._hooks.after_send(context, response)
         topic = place[0] if self._topics.is_ready(header.topic) else header.topic
         return self._topics.when_ready(topic, response)
@@ -313,6 +344,7 @@ class SendMessageProcessor:
             target, queue_id = self._retry_target(request, header)
         properties = decode_properties(header.properties)
         wait = properties.pop(WAIT, None)
+        self._timers.clean(properties, is_dead=target != header.topic)
         self._add_own(properties, channel)
         stored = encode_properties(properties)
         if wait is not None:

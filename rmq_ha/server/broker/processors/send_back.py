@@ -18,6 +18,7 @@ from rmq_ha.base.model.properties import (
     DELAY,
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
+    TIMER_SRC,
     WAIT,
     encode_properties,
 )
@@ -125,6 +126,7 @@ class SendBackProcessor:
         # `setdefault`: after several attempts the properties still name the first topic and
         # message.
         properties.setdefault(RETRY_TOPIC, record.topic)
+        properties.pop(TIMER_SRC, None)  # it would settle a waiting message
         properties[WAIT] = "false"
         properties.setdefault(ORIGIN_MESSAGE_ID, record.msg_id)
         if record.reconsume_times >= limit or delay_level < 0:

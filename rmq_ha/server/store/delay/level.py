@@ -7,7 +7,13 @@ from collections import deque
 
 from rmq_ha.base.errors import CorruptRecord
 from rmq_ha.base.model.message import BrokerMessage
-from rmq_ha.base.model.properties import DELAY, REAL_TOPIC, WAIT
+from rmq_ha.base.model.properties import (
+    DELAY,
+    REAL_TOPIC,
+    TIMER_SRC,
+    WAIT,
+    encode_properties,
+)
 from rmq_ha.base.model.topics import HALF_TOPIC
 from rmq_ha.base.store_format.commitlog import Record
 from rmq_ha.server.store.delay.copies import copy_of, real_place
@@ -98,11 +104,15 @@ def message_of(record: Record) -> BrokerMessage:
     """
     Make the message for the real topic from a deliverable record of the schedule topic.
 
-    The property string stays as it is, with DELAY, REAL_TOPIC, REAL_QID and WAIT.
+    The property string stays as it is, with DELAY, REAL_TOPIC, REAL_QID and WAIT. Only TIMER_SRC is
+    left out, which a Java master keeps in messages that are sent back: it would settle a timer
+    message.
 
-    Spec: store.md, sections 2.4 and 10.3.
+    Spec: store.md, sections 2.4 and 10.3; timer.md, section 12.
     """
-    properties = record.properties
+    properties, stored = record.properties, record.properties_string
+    if properties.pop(TIMER_SRC, None) is not None:
+        stored = encode_properties(properties)
     properties.pop(DELAY, None)
     properties[WAIT] = "false"
-    return copy_of(record, *real_place(properties), properties, record.properties_string)
+    return copy_of(record, *real_place(properties), properties, stored)

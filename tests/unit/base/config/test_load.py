@@ -383,9 +383,3 @@ def test_a_value_has_one_line(value: str) -> None:
 def test_duplicates_are_not_looked_up_in_an_index_that_is_off() -> None:
     with pytest.raises(ConfigurationError, match="remove messageIndexEnable=false"):
         load("messageIndexEnable=false\nduplicateWindowMillis=60000\n")
-
-
-def test_a_broker_does_not_start_with_timers_that_it_does_not_deliver() -> None:
-    with pytest.raises(ConfigurationError, match="does not deliver timer messages yet"):
-        load("timerWheelEnable=true\n")
-    assert not load("timerWheelEnable=false\n").configuration.ours.timer_wheel_enable

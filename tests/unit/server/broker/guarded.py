@@ -154,6 +154,7 @@ def every_request(broker: Guarded) -> dict[int, RemotingCommand]:
         314: {"srcGroup": "good", "destGroup": "mine", "topic": "Secret", "offline": "true"},
         315: {"statsName": "TOPIC_PUT_NUMS", "statsKey": "Secret"}, 317: {"isOrder": "false"},
         321: {**queue, "index": "0", "count": "1"}, 323: {"msgId": broker.secret},
+        370: {"topic": "Secret", "recallHandle": "djEgU2VjcmV0IGEgMSBL"},
     }  # fmt: skip
     bodies = {
         34: HeartbeatData("c3", [ConsumerData("good", subscriptions=[])]).encode(),
@@ -165,7 +166,7 @@ def every_request(broker: Guarded) -> dict[int, RemotingCommand]:
         **dict.fromkeys((10, 310, 324, 325), b"forged"),
         320: b"forged",
     }
-    none = (21, 26, 28, 43, 45, 52, 54, 201, 305, 306, 316, 328, 329)
+    none = (21, 26, 28, 43, 45, 52, 54, 60, 61, 201, 305, 306, 316, 328, 329)
     codes = [*ext, *[code for code in bodies if code not in ext], *none]
     return {
         code: RemotingCommand(code, dict(ext.get(code) or {}), bodies.get(code)) for code in codes
