@@ -596,8 +596,35 @@ def is_riddle(word: str) -> bool:
     )
 
 
+SAME_AS_THE_VERB = words("cut put read run set split spread")
+"""Participles that are also imperatives, so a function that does the work may have such a name."""
+WHAT_A_CALLBACK_TAKES = words("_ answer error event failure frame reason response result")
+NO_VALUE = frozenset({"None", "bool", "Deferred[None]", "'Deferred[None]'"})
+
+
+def is_named_by_its_result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """
+    Return whether a private function that returns a value is a bare participle: `_joined`, `_made`.
+
+    At its call nobody sees of what it is the result. Callbacks may have such names, and so may
+    methods that note an event.
+    """
+    word = function.name.removeprefix("_")
+    if word == function.name or word in SAME_AS_THE_VERB or not word.islower() or "_" in word:
+        return False
+    if not (word in IRREGULAR_PARTICIPLES or word.endswith("ed")) or word in NOUNS_LIKE_PARTICIPLES:
+        return False
+    taken = [argument.arg for argument in function.args.args if argument.arg not in ("self", "cls")]
+    if taken and taken[0] in WHAT_A_CALLBACK_TAKES:
+        return False
+    return function.returns is not None and ast.unparse(function.returns) not in NO_VALUE
+
+
 def riddles(tree: ast.AST, owner: str = "") -> Iterator[str]:
-    """Classes that are bare participles or pronouns, functions that are bare small words."""
+    """
+    Classes that are bare participles or pronouns; functions that are bare small words, or private
+    ones that are named by their result alone.
+    """
     for node in ast.iter_child_nodes(tree):
         name = owner
         if isinstance(node, ast.ClassDef):
@@ -607,7 +634,7 @@ def riddles(tree: ast.AST, owner: str = "") -> Iterator[str]:
         elif (
             isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             and not node.name.endswith("__")
-            and node.name.strip("_") in NO_FUNCTION
+            and (node.name.strip("_") in NO_FUNCTION or is_named_by_its_result(node))
         ):
             yield f"{owner}.{node.name}" if owner else node.name
         yield from riddles(node, name)
@@ -627,6 +654,10 @@ def test_names_can_be_read_without_their_file() -> None:
         ("class Feed:\n    def of(self): ...\n    def lost(self): ...", {"Feed.of"}),
         ("def _around(): ...\ndef around_a_call(): ...", {"_around"}),
         ("class Answer:\n    def __or__(self): ...", set()),
+        ("def _joined(rows) -> str: ...", {"_joined"}),
+        ("class Feed:\n    def _sent(self) -> int: ...", {"Feed._sent"}),
+        ("def _failed(failure) -> Failure: ...\ndef _read(path) -> bytes: ...", set()),
+        ("class Feed:\n    def _lost(self, peer) -> None: ...", set()),
     ],
 )
 def test_riddles_are_found(source: str, names: set[str]) -> None:

@@ -135,7 +135,7 @@ class Client:
         :param options: settings of `ProducerConfig`; they override those of `config`.
         """
         made = producer.Producer(self.instance, config, hooks, **options)
-        return await self._started(Producer(self, made))
+        return await self._start_part(Producer(self, made))
 
     async def transaction_producer(
         self,
@@ -154,7 +154,7 @@ class Client:
         made = transactions.TransactionProducer(
             self.instance, _Transactions(self.loop, listener), config, hooks, **options
         )
-        return await self._started(TransactionProducer(self, made))
+        return await self._start_part(TransactionProducer(self, made))
 
     def push_consumer(
         self,
@@ -264,7 +264,7 @@ class Client:
         if self._reactor is not None:
             self._reactor.close()
 
-    async def _started(self, part: "AnyProducer") -> "AnyProducer":
+    async def _start_part(self, part: "AnyProducer") -> "AnyProducer":
         await part.start()
         self._parts.append(part)
         return part

@@ -176,7 +176,7 @@ class BlockingClient:
         :raises IllegalMessage: the message breaks a rule of RocketMQ; no broker was asked.
         :raises SendFailed: no broker has confirmed the message.
         """
-        return self._watched(
+        return self._send_with_hooks(
             (message,), lambda: self.run(self._sender().send(message, queue, selector, arg))
         )
 
@@ -187,7 +187,7 @@ class BlockingClient:
             address, command = self.run(self._sender().oneway(message, queue))
             self._calls.oneway(address, command)
 
-        self._watched((message,), go)
+        self._send_with_hooks((message,), go)
 
     def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None
@@ -200,7 +200,7 @@ class BlockingClient:
         """
         sending = self._sender()
         sends = sending.in_parts(messages, queue)
-        return self._watched(
+        return self._send_with_hooks(
             messages, lambda: drive_at_once(sends, lambda send: self.run(sending.deliver(send)))
         )
 
@@ -419,7 +419,7 @@ class BlockingClient:
             self._begin()
         return self._sending
 
-    def _watched(self, messages: Sequence[Message], go: Callable[[], T]) -> T:
+    def _send_with_hooks(self, messages: Sequence[Message], go: Callable[[], T]) -> T:
         """Send with calls of the delivery hooks before and after."""
         if not self._deliveries.hooks:
             return go()

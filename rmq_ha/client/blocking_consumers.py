@@ -370,7 +370,7 @@ class BlockingPullConsumer(_ThreadedConsumer[LitePullConsumer]):
         self._wait(lambda consumer: consumer.seek(queue, offset))
 
     def _wait(self, question: Callable[[LitePullConsumer], Awaitable[T]]) -> T:
-        return self._run(self._awaited(question))
+        return self._run(self._await(question))
 
-    async def _awaited(self, question: Callable[[LitePullConsumer], Awaitable[T]]) -> T:
+    async def _await(self, question: Callable[[LitePullConsumer], Awaitable[T]]) -> T:
         return await (await self._answer(question))

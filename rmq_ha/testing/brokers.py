@@ -46,7 +46,7 @@ def _expect_remoting_error(failure: Failure) -> None:
 
 
 @cache
-def _installed(interface: Any) -> tuple[Any, ...]:
+def _installed_plugins(interface: Any) -> tuple[Any, ...]:
     """
     Return the installed plugins. A search of the folders takes a third of a start, and simulations
     start thousands of times.
@@ -70,7 +70,7 @@ class BrokerNode(StoreNode):
         self._start_result: Deferred[None] | None = None
 
     def _make(self) -> Broker:
-        return Broker(self.host.seams, self.configuration, _installed)
+        return Broker(self.host.seams, self.configuration, _installed_plugins)
 
     def load(self) -> None:
         """Begin a life: run a start up to the first point where it waits."""

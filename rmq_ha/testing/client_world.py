@@ -165,7 +165,7 @@ class ClientWorld:
         :param limit: simulated seconds; after them the run ends with TimeoutError.
         """
         with self._outside_loop():
-            return self._runner.run(_limited(story, limit))
+            return self._runner.run(_with_limit(story, limit))
 
     def wait(self, later: "Deferred[T] | Coroutine[Any, Any, T]", limit: float = 3600) -> T:
         """
@@ -296,7 +296,7 @@ class ClientWorld:
         broker.start().addErrback(lambda why: self.world.clock.fail(f"{name} does not start", why))
 
 
-async def _limited(story: Coroutine[Any, Any, T], limit: float) -> T:
+async def _with_limit(story: Coroutine[Any, Any, T], limit: float) -> T:
     async with timeout(limit):
         return await story
 

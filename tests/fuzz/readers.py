@@ -36,7 +36,7 @@ ELSEWHERE = {
     "rmq_ha.base.tls.any_session:AnySession.receive_data": "says what a session has to do",
     "rmq_ha.server.replication.protocol:FeedCore.receive_data": "says what a core has to do",
     "rmq_ha.server.replication.protocol:ReplicaCore.receive_data": "says what a core has to do",
-    "rmq_ha.server.broker.transactions.lookup:HalfMessages._decoded": "decode_record",
+    "rmq_ha.server.broker.transactions.lookup:HalfMessages._decode": "decode_record",
     "rmq_ha.client.consume.pull_api:PullApi._decode": "decode_pulled, and what it leaves is chosen",
     "rmq_ha.client.rebalance.consistent_hash:md5_hash": "reads nothing: a hash",
     "rmq_ha.base.filter.bloom:murmur3": "reads nothing: a hash",

@@ -252,7 +252,7 @@ def test_ids_stored_twice_lost_or_unknown(engine: Any) -> None:
     ]  # fmt: skip
     some = compare(engine, stored, sent)
     absent = keys.ledger_in_view(some.rows_of(ledger_compare.ABSENT, PRODUCED), edges)
-    lost = keys.lost(absent)
+    lost = keys.lost_messages(absent)
     assert {row.msgId for row in keys.lost_findings(lost).collect()} == {"L1", "L2"}
     assert {row.id for row in absent.where("state = 'inFlight'").collect()} == {"new"}
     strangers = keys.unproduced_findings(some.rows_of(ledger_compare.UNPRODUCED)).collect()
@@ -342,10 +342,10 @@ def test_half_messages_without_an_end(engine: Any) -> None:
     # What its producer committed has to be in its topic, once the broker has noted the end.
     said = [Sent(id=name, state="COMMIT_MESSAGE") for name in ("open", "marked", "committed")]
     sent = ledger(engine, [*said, Sent(id="marked", state="ROLLBACK_MESSAGE")])
-    (row,) = halves.commit_findings(halves.unplaced(sent, stored, marks)).collect()
+    (row,) = halves.commit_findings(halves.unplaced_commits(sent, stored, marks)).collect()
     assert (row.code, row.severity, row.msgId) == ("COMMIT_LOST", "ERROR", "marked")
     rolled = ledger(engine, [Sent(id="marked", state="ROLLBACK_MESSAGE"), Sent(id="marked")])
-    assert halves.unplaced(rolled, stored, marks).isEmpty()
+    assert halves.unplaced_commits(rolled, stored, marks).isEmpty()
 
 
 def test_what_was_delayed_or_sent_back_comes_to_its_topic(engine: Any) -> None:
@@ -397,7 +397,7 @@ def test_one_loss_is_one_finding(engine: Any) -> None:
         ],
     )
     given = ledger(engine, [Sent(id="given", queue=1, offset=1)])
-    lost = losses.placed(sent, given, gaps).keep()
+    lost = losses.with_places(sent, given, gaps).keep()
     assert {row.id: (row.queueId, row.queueOffset) for row in lost.collect()} == {
         "placed": (0, 2),
         "given": (1, 1),

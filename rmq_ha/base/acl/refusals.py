@@ -42,9 +42,9 @@ class RefusalLog:
         self._hosts: dict[str, tuple[float, int]] = {}  # when told, silent since
         self._lost = 0
 
-    def refused(self, host: str, now: float) -> RefusalLine | None:
+    def count(self, host: str, now: float) -> RefusalLine | None:
         """
-        Count a refusal.
+        Count a refusal, and decide whether it is logged.
 
         :param now: seconds of a clock.
         :returns: the line to log; None if nothing is to be logged.

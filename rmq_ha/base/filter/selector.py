@@ -79,7 +79,7 @@ def _negate(node: Negate) -> _Run:
     if value is not None:
         return lambda properties: value
     operand = _compile(node.operand)
-    return lambda properties: _negated(operand(properties))
+    return lambda properties: _minus(operand(properties))
 
 
 def _number(node: Node) -> int | float | None:
@@ -90,10 +90,10 @@ def _number(node: Node) -> int | float | None:
     if not (isinstance(node, Constant) and node.is_number):
         return None
     number: Any = node.value
-    return _negated(number) if signs % 2 else number  # type: ignore[no-any-return]
+    return _minus(number) if signs % 2 else number  # type: ignore[no-any-return]
 
 
-def _negated(value: Any) -> Any:
+def _minus(value: Any) -> Any:
     kind = type(value)
     if kind is int or kind is float:
         return -value

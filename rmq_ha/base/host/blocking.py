@@ -107,7 +107,7 @@ class BlockingCalls:
         if not connection.lock.acquire(timeout=max(0.0, timeout_ms / 1000)):
             raise RemotingTimeout(f"{address}: other threads' calls took {timeout_ms:.0f} ms")
         try:
-            return connection.ask(self._signed(command, address), deadline, timeout_ms)
+            return connection.ask(self._sign_request(command, address), deadline, timeout_ms)
         finally:
             connection.lock.release()
 
@@ -121,14 +121,14 @@ class BlockingCalls:
         connection = self._connection(address)
         request = replace(command, flag=command.flag | FLAG_ONEWAY)
         with connection.lock:
-            connection.tell(self._signed(request, address), seconds() + self._connect_timeout)
+            connection.tell(self._sign_request(request, address), seconds() + self._connect_timeout)
 
     def close(self) -> None:
         """Close all connections of this process. A second call changes nothing."""
         self._closed = True
         self._mine.close(is_ours=self._mine.pid == process_id())
 
-    def _signed(self, command: RemotingCommand, address: str) -> RemotingCommand:
+    def _sign_request(self, command: RemotingCommand, address: str) -> RemotingCommand:
         return command if self._sign is None else self._sign(command, address)
 
     def _connection(self, address: str) -> "_BlockingConnection":

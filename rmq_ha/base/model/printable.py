@@ -15,12 +15,12 @@ _UNFIT_OR_BLANK = re.compile(f"[\t\n{_CONTROLS}]")
 
 def printable(text: str) -> str:
     """Return the text with control characters as `\\x1b`; line ends and tabs stay."""
-    return _UNFIT.sub(_escaped, text)
+    return _UNFIT.sub(_escape, text)
 
 
 def one_line(text: str) -> str:
     """Return the text with control characters, line ends and tabs as `\\x1b`."""
-    return _UNFIT_OR_BLANK.sub(_escaped, text)
+    return _UNFIT_OR_BLANK.sub(_escape, text)
 
 
 def in_json(text: str) -> str:
@@ -67,6 +67,6 @@ def is_one_line(text: str) -> bool:
     return _UNFIT_OR_BLANK.search(text) is None
 
 
-def _escaped(match: "re.Match[str]") -> str:
+def _escape(match: "re.Match[str]") -> str:
     number = ord(match[0])
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"

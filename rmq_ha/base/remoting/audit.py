@@ -69,7 +69,7 @@ class AuditLog:
             return handler
 
         def audited(channel: Channel, request: RemotingCommand) -> Any:
-            act = _described(describe, request)
+            act = _describe(describe, request)
             try:
                 answer = handler(channel, request)
             except RequestRejected as refused:
@@ -120,14 +120,14 @@ class AuditLog:
         if not code:
             self.log.info("{who} {verb} {kind} {item!r}{details}", **fields)
             return
-        told = self._refusals.refused(channel.host, self._clock.seconds())
-        if told is not None:
+        line = self._refusals.count(channel.host, self._clock.seconds())
+        if line is not None:
             self.log.warn(
                 "{who} asked in vain: {verb} {kind} {item!r}{details}. The answer was code "
                 "{answer}, {reason!r} ({silent} refusals before this one were not logged)",
                 answer=int(code),
                 reason=remark or "",
-                silent=told.silent,
+                silent=line.silent,
                 **fields,
             )
 
@@ -191,7 +191,7 @@ def shown_value(key: str, value: str) -> str:
     return value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}..."
 
 
-def _described(describe: Describe, request: RemotingCommand) -> Act:
+def _describe(describe: Describe, request: RemotingCommand) -> Act:
     """Describe a request; one that cannot be read is left to its handler, which refuses it."""
     try:
         return describe(request)

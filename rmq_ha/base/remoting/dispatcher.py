@@ -110,7 +110,7 @@ class RequestDispatcher:
             self.log.failure("run of requests, from {peer}", failure, peer=channel.remote_text)
             for frame in run.frames():
                 request = decode_frame(*frame)
-                self._respond(channel, request, _failed(request, failure))
+                self._respond(channel, request, _answer_failure(request, failure))
 
     def dispatch(self, channel: Channel, request: RemotingCommand) -> None:
         """Validate and answer a request, now or when its handler's Deferred fires."""
@@ -185,12 +185,12 @@ class RequestDispatcher:
                 peer=channel.remote_text,
                 error=error,
             )
-            response = _failed(request, failure)
+            response = _answer_failure(request, failure)
         else:
             self.log.failure(
                 "request {code} from {peer}", failure, code=request.code, peer=channel.remote_text
             )
-            response = _failed(request, failure)
+            response = _answer_failure(request, failure)
         try:
             self._respond(channel, request, response)
         except ProtocolViolation as violation:
@@ -212,7 +212,7 @@ class RequestDispatcher:
         channel.send(response)
 
 
-def _failed(request: RemotingCommand, failure: Failure) -> RemotingCommand:
+def _answer_failure(request: RemotingCommand, failure: Failure) -> RemotingCommand:
     name = getattr(failure.type, "__name__", str(failure.type))
     return request.response(ResponseCode.SYSTEM_ERROR, f"{name}: {failure.getErrorMessage()}")
 

@@ -108,14 +108,14 @@ class CheckpointTimes(NamedTuple):
         if len(data) < _WHOLE_AT:
             return cls()
         physic, logics, index, _, confirmed = _CHECKPOINT.unpack_from(data)
-        once = _flushed(data, _ONCE_OURS_AT, physic)
+        once = _read_flushed_offset(data, _ONCE_OURS_AT, physic)
         if once or confirmed < 0 or not confirmed & _LOW_HALF:
             confirmed = 0
-        flushed = _flushed(data, _OURS_AT, physic) or once
+        flushed = _read_flushed_offset(data, _OURS_AT, physic) or once
         return cls(physic, logics, index, flushed, confirmed)
 
 
-def _flushed(data: bytes, at: int, physic: int) -> int:
+def _read_flushed_offset(data: bytes, at: int, physic: int) -> int:
     flushed, checksum = _OURS.unpack_from(data, at)
     return int(flushed) if checksum == crc32(_OFFSETS.pack(physic, flushed)) else 0
 

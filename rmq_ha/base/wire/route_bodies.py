@@ -158,9 +158,9 @@ class RegisterBrokerBody(msgspec.Struct):
             return encode(
                 _PlainRegistration(TopicTable(self.version, self.topics), self.filter_servers)
             )
-        pieces = [_sized(encode(self.version)), _INT.pack(len(self.topics))]
-        pieces += [_sized(_topic_text(topic)) for topic in self.topics.values()]
-        pieces.append(_sized(encode(self.filter_servers or [])))
+        pieces = [_with_size(encode(self.version)), _INT.pack(len(self.topics))]
+        pieces += [_with_size(_topic_text(topic)) for topic in self.topics.values()]
+        pieces.append(_with_size(encode(self.filter_servers or [])))
         return zlib.compress(b"".join(pieces), _COMPRESSION_LEVEL)
 
     @classmethod
@@ -198,7 +198,7 @@ class _PlainRegistration(msgspec.Struct):
     filter_servers: list[str] | None = field(name="filterServerList", default=None)
 
 
-def _sized(data: bytes) -> bytes:
+def _with_size(data: bytes) -> bytes:
     return _INT.pack(len(data)) + data
 
 

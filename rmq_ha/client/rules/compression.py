@@ -62,11 +62,11 @@ def compression_of(kind: str, level: int) -> Compression:
         raise ConfigurationError(
             f"compress_level={level!r}: {name} has {levels.start} to {levels.stop - 1}"
         )
-    return _made(name, level)
+    return _make_compression(name, level)
 
 
 @lru_cache(maxsize=64)
-def _made(name: str, level: int) -> Compression:
+def _make_compression(name: str, level: int) -> Compression:
     flag, make, _ = _MAKERS[name]
     return Compression(COMPRESSED | flag, make(level))
 

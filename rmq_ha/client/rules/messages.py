@@ -103,7 +103,7 @@ class Message:
         if tags:
             own[TAGS] = tags
         if keys:
-            own[KEYS] = keys if isinstance(keys, str) else _joined(keys)
+            own[KEYS] = keys if isinstance(keys, str) else _join_keys(keys)
         own[WAIT] = "true" if wait_store_msg_ok else "false"
         if delay_time_level or delay is not None or deliver_at is not None:
             asked = timing(delay_time_level, delay, deliver_at)
@@ -154,7 +154,7 @@ def body_of(value: bytes | bytearray | memoryview) -> bytes:
     return bytes(value) if isinstance(value, bytearray | memoryview) else value
 
 
-def _joined(keys: Iterable[str]) -> str:
+def _join_keys(keys: Iterable[str]) -> str:
     try:
         return KEY_SEPARATOR.join(keys)
     except TypeError:

@@ -31,8 +31,8 @@ class PublishInfo:
 def publish_info(topic: str, route: TopicRoute) -> PublishInfo:
     """Return the queues that can be written to; queues of brokers without a master cannot."""
     if route.order_conf:
-        pairs = _ordered(route.order_conf)
-        return PublishInfo(_numbered(topic, pairs), dict(pairs), True)
+        pairs = _parse_order(route.order_conf)
+        return PublishInfo(_queues_of(topic, pairs), dict(pairs), True)
     masters = {item.broker_name for item in route.brokers if MASTER_ID in item.addresses}
     pairs = [
         (item.broker_name, item.write_queue_nums)
@@ -40,7 +40,7 @@ def publish_info(topic: str, route: TopicRoute) -> PublishInfo:
         if item.perm & PERM_WRITE and item.broker_name in masters
     ]
     counts = {item.broker_name: item.write_queue_nums for item in route.queues}
-    return PublishInfo(_numbered(topic, pairs), counts)
+    return PublishInfo(_queues_of(topic, pairs), counts)
 
 
 def why_not_published(topic: str, route: TopicRoute) -> str:
@@ -60,7 +60,7 @@ def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
     pairs = [
         (item.broker_name, item.read_queue_nums) for item in route.queues if item.perm & PERM_READ
     ]
-    return sorted(set(_numbered(topic, pairs)))
+    return sorted(set(_queues_of(topic, pairs)))
 
 
 def borrowed_route(route: TopicRoute, default_queue_nums: int) -> TopicRoute:
@@ -85,7 +85,7 @@ def borrowed_route(route: TopicRoute, default_queue_nums: int) -> TopicRoute:
 
 def is_changed(old: TopicRoute | None, new: TopicRoute) -> bool:
     """Whether two routes differ in more than the order of their parts and their filter servers."""
-    return old is None or _sorted(old) != _sorted(new)
+    return old is None or _comparable(old) != _comparable(new)
 
 
 def addresses_of(route: TopicRoute) -> set[str]:
@@ -117,7 +117,7 @@ def _by_name(item: QueueRoute) -> str:
     return item.broker_name
 
 
-def _numbered(topic: str, pairs: list[tuple[str, int]]) -> tuple[MessageQueue, ...]:
+def _queues_of(topic: str, pairs: list[tuple[str, int]]) -> tuple[MessageQueue, ...]:
     return tuple(
         MessageQueue(topic, name, number)
         for name, count in pairs
@@ -125,7 +125,7 @@ def _numbered(topic: str, pairs: list[tuple[str, int]]) -> tuple[MessageQueue, .
     )
 
 
-def _ordered(text: str) -> list[tuple[str, int]]:
+def _parse_order(text: str) -> list[tuple[str, int]]:
     """Parse `broker:queues;broker:queues`; skip pieces of another form."""
     pairs = []
     for piece in text.split(";"):
@@ -135,7 +135,7 @@ def _ordered(text: str) -> list[tuple[str, int]]:
     return pairs
 
 
-def _sorted(route: TopicRoute) -> tuple[list[QueueRoute], list[BrokerRoute], str | None]:
+def _comparable(route: TopicRoute) -> tuple[list[QueueRoute], list[BrokerRoute], str | None]:
     return (
         sorted(route.queues, key=_by_name),
         sorted(route.brokers, key=lambda item: item.broker_name),

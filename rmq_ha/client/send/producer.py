@@ -187,7 +187,7 @@ class Producer:
             attempt), `SendFailed` (after several), `SendTimeout` or `TooManyInFlight`.
         """
         if self._deliveries.hooks:
-            return self._watched(
+            return self._send_with_hooks(
                 (message,), lambda: self._send(message, queue, selector, arg, timeout_ms)
             )
         return self._send(message, queue, selector, arg, timeout_ms)
@@ -207,7 +207,7 @@ class Producer:
             that a broker answers.
         """
         if self._deliveries.hooks:
-            return self._watched(
+            return self._send_with_hooks(
                 (message,), lambda: self._send(message, queue, selector, arg, None, oneway=True)
             )
         return self._send(message, queue, selector, arg, None, oneway=True)
@@ -227,7 +227,9 @@ class Producer:
             the failed one were stored, with `BatchFailed`.
         """
         if self._deliveries.hooks:
-            return self._watched(messages, lambda: self._send_all(messages, queue, timeout_ms))
+            return self._send_with_hooks(
+                messages, lambda: self._send_all(messages, queue, timeout_ms)
+            )
         return self._send_all(messages, queue, timeout_ms)
 
     def request(
@@ -332,7 +334,7 @@ class Producer:
         result: SendResult = await self._sender.admit(send)
         return result
 
-    def _watched(
+    def _send_with_hooks(
         self, messages: Sequence[Message], send: "Callable[[], Deferred[Any]]"
     ) -> "Deferred[Any]":
         """Send with calls of the delivery hooks before and after."""

@@ -38,13 +38,13 @@ def traces_of(msg_id: str, messages: Iterable[MessageExt]) -> list[TraceEvent]:
     for message in messages:
         client = str(message.born_host)
         for line in message.body.decode("utf-8", "replace").split(END):
-            traced = _traced(msg_id, line.split(FIELD), client)
+            traced = _parse_event(msg_id, line.split(FIELD), client)
             if traced is not None:
                 traces.append(traced)
     return sorted(traces, key=lambda item: item.at_ms)
 
 
-def _traced(msg_id: str, fields: list[str], client: str) -> TraceEvent | None:
+def _parse_event(msg_id: str, fields: list[str], client: str) -> TraceEvent | None:
     """Return the event of a line; None if it is about another message or has another form."""
     try:
         match fields:

@@ -122,7 +122,7 @@ def expression(value: Column) -> str:
     :raises NotImplementedError: the expression has a function that this module does not translate.
     """
     if value.owner is None:
-        return _narrowed(value, _function(value))
+        return _narrow(value, _function(value))
     own = _METHODS.get(value.name)
     if own is not None:
         return own(value.owner, value.given)
@@ -145,7 +145,7 @@ def _function(value: Column) -> str:
     return template.format(*parts, all=", ".join(parts), strings=strings)
 
 
-def _narrowed(value: Column, sql: str) -> str:
+def _narrow(value: Column, sql: str) -> str:
     return f"CAST({sql} AS BIGINT)" if value.name in _WHOLE else sql
 
 
@@ -167,23 +167,23 @@ def _map(given: Sequence[Any]) -> str:
     return f"MAP([{keys}], [{values}])"
 
 
-def _joined(given: Sequence[Any]) -> str:
+def _concat_ws(given: Sequence[Any]) -> str:
     parts = ", ".join(f"CAST({column(part)} AS VARCHAR)" for part in given[1:])
     return f"concat_ws({constant(given[0])}, {parts})"
 
 
-def _zipped(given: Sequence[str]) -> str:
+def _arrays_zip(given: Sequence[str]) -> str:
     members = ", ".join(f"{name(part)} := {name(part)}[element]" for part in given)
     places = f"range(1, len({name(given[0])}) + 1)"
     return f"list_transform({places}, lambda element: struct_pack({members}))"
 
 
-def _windowed(owner: Column, given: Sequence[Any]) -> str:
+def _function_over(owner: Column, given: Sequence[Any]) -> str:
     sql = _function(owner)
     if owner.name in ("first", "last"):
         ignores = " IGNORE NULLS" if owner.named.get("ignorenulls") else ""
         sql = f"{owner.name}_value({column(owner.given[0])}{ignores})"
-    return _narrowed(owner, f"{sql} OVER ({_window(given[0])})")
+    return _narrow(owner, f"{sql} OVER ({_window(given[0])})")
 
 
 def _window(window: WindowSpec) -> str:
@@ -222,8 +222,8 @@ _SPECIAL: dict[str, Callable[[Sequence[Any]], str]] = {
     "when": _case,
     "struct": _struct,
     "create_map": _map,
-    "concat_ws": _joined,
-    "arrays_zip": _zipped,
+    "concat_ws": _concat_ws,
+    "arrays_zip": _arrays_zip,
     "regexp_extract": lambda given: (
         f"regexp_extract({column(given[0])}, {constant(given[1])}, {given[2]})"
     ),
@@ -247,5 +247,5 @@ _METHODS: dict[str, Callable[[Column, Sequence[Any]], str]] = {
     "otherwise": lambda owner, given: (
         f"{expression(owner).removesuffix(' END')} ELSE {value_of(given[0])} END"
     ),
-    "over": _windowed,
+    "over": _function_over,
 }

@@ -19,62 +19,62 @@ class DataFrame(ABC):
     """Rows with named columns; each method is that of `pyspark.sql.DataFrame`."""
 
     @abstractmethod
-    def _made(self, name: str, *given: Any, **named: Any) -> "DataFrame":
+    def _call_method(self, name: str, *given: Any, **named: Any) -> "DataFrame":
         """
         Return the frame that the `pyspark.sql.DataFrame` method of this name makes of this frame.
         """
 
     def select(self, *columns: str | Column) -> "DataFrame":
-        return self._made("select", *columns)
+        return self._call_method("select", *columns)
 
     def filter(self, condition: str | Column) -> "DataFrame":
-        return self._made("filter", condition)
+        return self._call_method("filter", condition)
 
     where = filter
 
     def withColumn(self, name: str, column: Column) -> "DataFrame":
-        return self._made("withColumns", {name: column})
+        return self._call_method("withColumns", {name: column})
 
     def withColumns(self, columns: Mapping[str, Column]) -> "DataFrame":
-        return self._made("withColumns", dict(columns)) if columns else self
+        return self._call_method("withColumns", dict(columns)) if columns else self
 
     def withColumnRenamed(self, name: str, to: str) -> "DataFrame":
-        return self._made("withColumnsRenamed", {name: to})
+        return self._call_method("withColumnsRenamed", {name: to})
 
     def withColumnsRenamed(self, names: Mapping[str, str]) -> "DataFrame":
-        return self._made("withColumnsRenamed", dict(names))
+        return self._call_method("withColumnsRenamed", dict(names))
 
     def drop(self, *names: str) -> "DataFrame":
-        return self._made("drop", *names)
+        return self._call_method("drop", *names)
 
     def join(self, other: "DataFrame", on: str | Sequence[str], how: str = "inner") -> "DataFrame":
         """Join by columns that both frames have."""
-        return self._made("join", other, [on] if isinstance(on, str) else list(on), how)
+        return self._call_method("join", other, [on] if isinstance(on, str) else list(on), how)
 
     def unionAll(self, other: "DataFrame") -> "DataFrame":
-        return self._made("unionAll", other)
+        return self._call_method("unionAll", other)
 
     def unionByName(self, other: "DataFrame") -> "DataFrame":
-        return self._made("unionByName", other)
+        return self._call_method("unionByName", other)
 
     def distinct(self) -> "DataFrame":
-        return self._made("distinct")
+        return self._call_method("distinct")
 
     def dropDuplicates(self, by: Sequence[str]) -> "DataFrame":
-        return self._made("dropDuplicates", list(by))
+        return self._call_method("dropDuplicates", list(by))
 
     def orderBy(self, *by: str | Column) -> "DataFrame":
-        return self._made("orderBy", *by)
+        return self._call_method("orderBy", *by)
 
     def limit(self, most: int) -> "DataFrame":
-        return self._made("limit", most)
+        return self._call_method("limit", most)
 
     def groupBy(self, *by: str | Column) -> "RowGroups":
         return RowGroups(self, by)
 
-    def aggregated(self, by: Sequence[str | Column], columns: Sequence[Column]) -> "DataFrame":
+    def aggregate(self, by: Sequence[str | Column], columns: Sequence[Column]) -> "DataFrame":
         """Group the rows by some columns, and compute these columns for each group."""
-        return self._made("aggregated", by, columns)
+        return self._call_method("aggregate", by, columns)
 
     def mapInArrow(self, work: Work, schema: Any) -> "DataFrame":
         """
@@ -82,16 +82,16 @@ class DataFrame(ABC):
 
         :param schema: an Arrow schema.
         """
-        return self._made("mapInArrow", work, schema)
+        return self._call_method("mapInArrow", work, schema)
 
     def repartition(self, parts: int, *by: str) -> "DataFrame":
-        return self._made("repartition", parts, *by)
+        return self._call_method("repartition", parts, *by)
 
     def coalesce(self, parts: int) -> "DataFrame":
-        return self._made("coalesce", parts)
+        return self._call_method("coalesce", parts)
 
     def hint(self, name: str) -> "DataFrame":
-        return self._made("hint", name)
+        return self._call_method("hint", name)
 
     def freeze(self) -> "DataFrame":
         """
@@ -100,7 +100,7 @@ class DataFrame(ABC):
         In contrast to the rows of `keep`, these rows are not read from the source again when an
         executor is lost. The job fails then, because the source may have changed.
         """
-        return self._made("freeze")
+        return self._call_method("freeze")
 
     def keep(self) -> "DataFrame":
         """
@@ -109,11 +109,11 @@ class DataFrame(ABC):
         A frame with an equal plan that an earlier job of this session kept is dropped, because its
         store may have changed.
         """
-        return self._made("keep")
+        return self._call_method("keep")
 
     def release(self) -> None:
         """Free the disk that the rows of `keep` take."""
-        self._made("release")
+        self._call_method("release")
 
     @property
     @abstractmethod
@@ -152,7 +152,7 @@ class RowGroups:
         self._by = by
 
     def agg(self, *columns: Column) -> DataFrame:
-        return self._frame.aggregated(self._by, columns)
+        return self._frame.aggregate(self._by, columns)
 
     def count(self) -> DataFrame:
         return self.agg(Column("count", (Column("lit", (1,)),)).alias("count"))

@@ -109,10 +109,10 @@ class LedgerComparison:
         """
         held = list(told)
         if held:
-            parts = self._compared(_Columns(pa.Table.from_batches(held)))
+            parts = self._compare(_Columns(pa.Table.from_batches(held)))
             yield from (part for part in parts if len(part))
 
-    def _compared(self, told: "_Columns") -> Iterator[Any]:
+    def _compare(self, told: "_Columns") -> Iterator[Any]:
         fits = self._fits(told)
         sent, given = (told.pairs(rows[fits[told.code[rows]]]) for rows in told.ledgers)
         placed: list[tuple[int, int]] = []
@@ -120,18 +120,18 @@ class LedgerComparison:
         judged: list[_Row] = []
         copies: list[int] = []
         for rows in told.by_id(np.flatnonzero(~fits[told.code])):
-            results = list(self._judged(rows))
+            results = list(self._judge_id(rows))
             copies += [row["row"] for row in results if row["kind"] == COPY]
             judged += results
-            placed += _placed(rows)
-            matched += _matched(rows)
+            placed += _match_sends(rows)
+            matched += _match_deliveries(rows)
             if len(judged) >= _SLICE:
                 yield pa.RecordBatch.from_pylist(judged, schema=SCHEMA)
                 judged.clear()
         yield pa.RecordBatch.from_pylist(judged, schema=SCHEMA)
-        sent, given = _joined(sent, placed), _joined(given, matched)
-        yield self._counted(told, *given)
-        yield from self._ungiven(told, *given)
+        sent, given = _append_pairs(sent, placed), _append_pairs(given, matched)
+        yield self._count_deliveries(told, *given)
+        yield from self._missing_deliveries(told, *given)
         keyed = told.has_key[sent[0]] & (told.topic[sent[0]] >= 0)
         promised = told.are_of(given[0], self._ordered) | told.has_key[given[0]]
         promised &= (told.times[given[0]] == 0) & ~np.isin(given[1], copies)
@@ -144,11 +144,11 @@ class LedgerComparison:
         """Return for each id whether it is stored exactly once and all its rows agree."""
         said, own = told.side != STORED, told.count(told.own)
         fits = (own == 1) | ((own == 0) & (told.count(said) == 0))
-        for rows in (self._contradicted(told), self._unsent(told), told.repeated):
+        for rows in (self._contradicted_rows(told), self._unsent_rows(told), told.repeated):
             fits[told.code[rows]] = False
         return fits
 
-    def _contradicted(self, told: "_Columns") -> Any:
+    def _contradicted_rows(self, told: "_Columns") -> Any:
         said = np.flatnonzero(told.side != STORED)
         records = told.record[told.code[said]]
         is_other = (told.topic[said] >= 0) & (told.topic[said] != told.topic[records])
@@ -167,14 +167,14 @@ class LedgerComparison:
         """Return for each of these times whether it lies before the message existed."""
         return (at != _NONE) & (at < np.minimum(born, stored) - self._grace_ms)
 
-    def _unsent(self, told: "_Columns") -> Any:
+    def _unsent_rows(self, told: "_Columns") -> Any:
         own = np.flatnonzero(told.own)
         spans = [self._sent.get(name, _NEVER) for name in told.topics]
         since, until = np.array([*spans, _NEVER], np.int64)[told.topic[own]].T
         born, times = told.born[own], told.count(told.side == PRODUCED)[told.code[own]]
         return own[(times == 0) & (born >= since) & (born <= until)]
 
-    def _judged(self, rows: list[_Row]) -> Iterator[_Row]:
+    def _judge_id(self, rows: list[_Row]) -> Iterator[_Row]:
         """:param rows: all rows of one id."""
         stored, produced, delivered = _sides(rows)
         own = [row for row in stored if row["own"]]
@@ -192,13 +192,13 @@ class LedgerComparison:
             if states.intersection(ROLLED_BACK) and not states.intersection(COMMITTED):
                 yield {**row, "kind": VISIBLE}
         yield from self._deliveries(rows)
-        yield from _repeated(delivered)
+        yield from _find_repeated(delivered)
 
     def _deliveries(self, rows: list[_Row]) -> Iterator[_Row]:
         """Compare the deliveries that consumers recorded with the records in the log."""
         stored, produced, delivered = _sides(rows)
         of_number = {row["row"]: row for row in rows}
-        pairs = [(of_number[taken], of_number[place]) for taken, place in _matched(rows)]
+        pairs = [(of_number[taken], of_number[place]) for taken, place in _match_deliveries(rows)]
         for row in stored:
             if not (row["own"] and row["crcOk"]):
                 continue
@@ -217,7 +217,7 @@ class LedgerComparison:
             if at is not None and self._are_early(at, *times):
                 yield {**record, "kind": EARLY, "group": delivery["group"], "atMs": at}
 
-    def _counted(self, told: "_Columns", given: Any, records: Any) -> Any:
+    def _count_deliveries(self, told: "_Columns", given: Any, records: Any) -> Any:
         columns = told.records(records)
         offset, stored = columns["queueOffset"], columns["storedMs"]
         born, at = told.born[records], told.at[given]
@@ -232,7 +232,7 @@ class LedgerComparison:
         how = dict(zip(_COUNTS[2:], ("sum", "min", "max", "min", "max"), strict=True))
         return filled(grouped(columns, _OF_COUNT, how) | {"kind": TAKEN}, SCHEMA)
 
-    def _ungiven(self, told: "_Columns", given: Any, records: Any) -> Iterator[Any]:
+    def _missing_deliveries(self, told: "_Columns", given: Any, records: Any) -> Iterator[Any]:
         # A group that does not name its topics may be given messages of any.
         anywhere = self._groups.get(None, set())
         of_topics = [anywhere | self._groups.get(name, set()) for name in told.topics]
@@ -251,14 +251,14 @@ class _Columns:
     def __init__(self, rows: Any) -> None:
         self._rows = {name: rows[name].combine_chunks() for name in rows.column_names}
         self.side = self._rows["side"].to_numpy()
-        self.ids, self.code = self._encoded("id")
-        topics, self.topic = self._encoded("topic")
+        self.ids, self.code = self._encode_texts("id")
+        topics, self.topic = self._encode_texts("topic")
         self.topics = topics.to_pylist()
         # Messages that producers sent, and that consumers can be given.
         self.own = are_in_queue(self._rows["sysFlag"].fill_null(0).to_numpy())
         self.own &= (self.side == STORED) & are_ordinary(self._rows["topic"].fill_null(""))
         self._rows["own"] = pa.array(self.own)
-        groups, self._group = self._encoded("group")
+        groups, self._group = self._encode_texts("group")
         self._groups = groups.to_pylist()
         (
             self.queue, self.offset, self.at, self.born, self.stored, self.crc, self.times,
@@ -276,7 +276,7 @@ class _Columns:
         )
         self.has_key = self._rows["orderKey"].is_valid().to_numpy(zero_copy_only=False)
 
-    def _encoded(self, name: str) -> tuple[Any, Any]:
+    def _encode_texts(self, name: str) -> tuple[Any, Any]:
         """Return the different texts of a column, and for each row the number of its text."""
         encoded = self._rows[name].dictionary_encode()
         return encoded.dictionary, encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
@@ -383,7 +383,7 @@ def _place(row: _Row) -> str:
     return f"{broker}{row['topic']}/{row['queueId']}@{row['queueOffset']}"
 
 
-def _repeated(delivered: list[_Row]) -> Iterator[_Row]:
+def _find_repeated(delivered: list[_Row]) -> Iterator[_Row]:
     same: dict[tuple[Any, ...], list[_Row]] = defaultdict(list)
     for row in delivered:
         names = ("group", "topic", "reconsumeTimes", "queueId", "queueOffset")
@@ -394,7 +394,7 @@ def _repeated(delivered: list[_Row]) -> Iterator[_Row]:
             yield {**rows[0], "kind": TWICE, "n": len(rows), "atMs": last, "brokerName": None}
 
 
-def _matched(rows: list[_Row]) -> Iterator[tuple[int, int]]:
+def _match_deliveries(rows: list[_Row]) -> Iterator[tuple[int, int]]:
     """
     Yield the deliveries of an id, each with the record that was delivered.
 
@@ -415,7 +415,7 @@ def _matched(rows: list[_Row]) -> Iterator[tuple[int, int]]:
                 yield given["row"], record["row"]
 
 
-def _placed(rows: list[_Row]) -> Iterator[tuple[int, int]]:
+def _match_sends(rows: list[_Row]) -> Iterator[tuple[int, int]]:
     """Yield each sent message with its first record in the log."""
     stored, produced, _ = _sides(rows)
     own = _in_order([row for row in stored if row["own"]])
@@ -425,5 +425,5 @@ def _placed(rows: list[_Row]) -> Iterator[tuple[int, int]]:
             yield sent["row"], first[sent["topic"]]
 
 
-def _joined(pairs: Any, others: list[tuple[int, int]]) -> Any:
+def _append_pairs(pairs: Any, others: list[tuple[int, int]]) -> Any:
     return np.concatenate([pairs, np.array(others, np.int64).reshape(-1, 2).T], axis=1)

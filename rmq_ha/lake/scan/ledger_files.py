@@ -127,7 +127,7 @@ class LedgerReading(NamedTuple):
                 if count:
                     yield filled({"kind": kind, "n": pa.array([count])}, SCHEMA)
             if len(asked):
-                yield self._counted(asked)
+                yield self._count_rows(asked)
                 yield filled({"kind": PACKED, "data": pack(asked, self.side)}, SCHEMA)
 
     def _rows(self, given: dict[str, Any], count: int) -> Any:
@@ -179,7 +179,7 @@ class LedgerReading(NamedTuple):
             asked = pc.and_(asked, pc.less(at, scope.to_ms).fill_null(True))
         return asked
 
-    def _counted(self, rows: Any) -> Any:
+    def _count_rows(self, rows: Any) -> Any:
         at, width = rows["atMs"], self.window_ms
         acknowledged = _is_in(rows["status"], [*STORED_STATUSES, None]).cast(pa.int64())
         columns = {
@@ -215,12 +215,12 @@ def _of_lines(lines: list[bytes]) -> dict[str, Any]:
     except _NO_JSON:
         rows = []
     if len(rows) != len(lines):
-        rows = list(map(_decoded, lines))
+        rows = list(map(_decode_line, lines))
     names = SPELLINGS.intersection(chain.from_iterable(rows))
     return {name: _MAKERS[name]([row.get(name) for row in rows]) for name in names}
 
 
-def _decoded(line: bytes) -> dict[str, Any]:
+def _decode_line(line: bytes) -> dict[str, Any]:
     try:
         return _EVERY.decode(line)
     except _NO_JSON:

@@ -28,10 +28,10 @@ def trusted_times(stamps: Sequence[Stamps], grace_ms: int) -> tuple[int, int]:
     :param stamps: at least one.
     :param grace_ms: times that differ by less than this belong together.
     """
-    return -_newest([_mirrored(some) for some in stamps], grace_ms), _newest(stamps, grace_ms)
+    return -_newest([_mirror(some) for some in stamps], grace_ms), _newest(stamps, grace_ms)
 
 
-def _mirrored(some: Stamps) -> Stamps:
+def _mirror(some: Stamps) -> Stamps:
     return Stamps(-some.most_ms, -some.least_ms, -some.most_place, -some.least_place, some.messages)
 
 

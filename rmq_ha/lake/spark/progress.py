@@ -79,7 +79,7 @@ def show_stages(spark: SparkSession, label: str, console: Console | None = None)
     :param label: text that says what is being done.
     """
     console = console or Console(stderr=True, highlight=False)
-    with _counted(spark) as count:
+    with _counter_of(spark) as count:
         if console.is_terminal:
             with _bar(console, count, label):
                 yield
@@ -89,7 +89,7 @@ def show_stages(spark: SparkSession, label: str, console: Console | None = None)
 
 
 @contextmanager
-def _counted(spark: SparkSession) -> Iterator[Count]:
+def _counter_of(spark: SparkSession) -> Iterator[Count]:
     """Yield a function that counts the tasks of the stages that run now."""
     if not is_remote():
         tracker = spark.sparkContext.statusTracker()

@@ -334,13 +334,13 @@ class _JobRun:
             if not self._frame.plain:
                 starting = self._session(rows_in_java)
             self._job = Job(self._name, self._frame, self._options, starting)
-            return self._written(body(self._job))
+            return self._write_result(body(self._job))
         except (Exception, KeyboardInterrupt) as error:
             self._interrupted = was_interrupted(error)
             if self._interrupted:
                 ending.ignore_more()
             meant, reason = meaning_of(error)
-            return self._refused(meant, reason, error)
+            return self._write_refusal(meant, reason, error)
         finally:
             if starting is not None:
                 starting.close(interrupted=self._interrupted)
@@ -361,7 +361,7 @@ class _JobRun:
         start = self._job.start_seconds if self._job is not None else 0.0
         return Timings(self._started_at, start, blocking.seconds() - self._began - start)
 
-    def _written(self, result: JobResult) -> Outcome:
+    def _write_result(self, result: JobResult) -> Outcome:
         from rmq_ha.lake.spark.host.output import write_output
 
         assert self._job is not None
@@ -377,7 +377,7 @@ class _JobRun:
         self._tell(written)
         return written.outcome
 
-    def _refused(self, outcome: Outcome, reason: str, error: BaseException) -> Outcome:
+    def _write_refusal(self, outcome: Outcome, reason: str, error: BaseException) -> Outcome:
         if self._options.verbose:
             click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
         if outcome is Outcome.USAGE:

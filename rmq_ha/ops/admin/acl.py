@@ -262,7 +262,7 @@ async def set_account(
         before = (await _rules(asker, target)).accounts.get(name)
         if before is None and not given["secret_key"]:
             raise ChangeRefused(f"{target.address} has no {name}: give a new one --new-secret")
-        after = _changed(before or Account(name), given)
+        after = _with_changes(before or Account(name), given)
         plan.append((target, after))
         rows += _differences(target, before or Account(name), after)
     session.output.table("accounts", CHANGE_COLUMNS, rows, done=False)
@@ -276,23 +276,23 @@ async def set_account(
     if own is not None and own.access_key == name and given["secret_key"]:
         session.output.line(f"{name} is set; it signed this, so look with its new secret", {})
         return None
-    return await _verified(session, asker, name, plan)
+    return await _verify(session, asker, name, plan)
 
 
-def _changed(before: Account, given: dict[str, Any]) -> Account:
+def _with_changes(before: Account, given: dict[str, Any]) -> Account:
     after = before._replace(
         **{key: value for key, value in given.items() if value is not None and key in _PLAIN}
     )
     return after._replace(
-        topic_perms=_merged(before.topic_perms, given["topic_perms"]),
-        group_perms=_merged(before.group_perms, given["group_perms"]),
+        topic_perms=_merge_perms(before.topic_perms, given["topic_perms"]),
+        group_perms=_merge_perms(before.group_perms, given["group_perms"]),
     )
 
 
 _PLAIN = _KEYS.keys() - {"topic_perms", "group_perms"}
 
 
-def _merged(before: Iterable[str], given: dict[str, str]) -> tuple[str, ...]:
+def _merge_perms(before: Iterable[str], given: dict[str, str]) -> tuple[str, ...]:
     known = dict(item.partition("=")[::2] for item in before)
     return tuple(f"{name}={perm}" for name, perm in {**known, **given}.items())
 
@@ -311,7 +311,7 @@ def _differences(target: BrokerTarget, before: Account, after: Account) -> list[
     return rows
 
 
-async def _verified(
+async def _verify(
     session: Session, asker: Asker, name: str, plan: list[tuple[BrokerTarget, Account]]
 ) -> int | None:
     wrong = 0

@@ -117,7 +117,7 @@ async def elect(
     :raises ChangeRefused: no other broker, or not this one, may be elected without losing messages.
     """
     current = await asker.run(leading(known))
-    chosen = _chosen(current, to)
+    chosen = _choose(current, to)
     if chosen == current.master_id:
         session.output.line(
             f"{chosen} leads {known.broker_name} already", {"leader": chosen, "changed": False}
@@ -201,7 +201,7 @@ async def _own_set(asker: Asker, file: RoleFile) -> tuple[ControlledSet, int]:
     return known, number
 
 
-def _chosen(current: SetMaster, to: str | None) -> int:
+def _choose(current: SetMaster, to: str | None) -> int:
     who = ", ".join(map(str, current.members)) or "nobody"
     if to is not None:
         if not to.isdecimal() or int(to) not in current.members:

@@ -13,7 +13,7 @@ from rmq_ha.ops.admin.sites import (
     NAMESRV_STATUS,
     Ports,
     Site,
-    bound,
+    bind_line,
     status_lines,
 )
 
@@ -140,7 +140,7 @@ def failover(place: Site) -> list[PlannedServer]:
         within = [
             "enableControllerInNamesrv=true",
             *_member(place, peers, number),
-            *_listed("controllerAllowedBrokers", hosts[:2]),
+            *_hosts_line("controllerAllowedBrokers", hosts[:2]),
         ]
         made.append(planned._replace(text=planned.text + _text(within)))
         addresses.append(str(HostPort(address, port)))
@@ -152,7 +152,7 @@ def failover(place: Site) -> list[PlannedServer]:
             "enableControllerMode=true",
             f"controllerAddr={_addr_list(peers)}",
             "allAckInSyncStateSet=true",
-            *_listed("haAllowedSlaves", hosts[:2]),
+            *_hosts_line("haAllowedSlaves", hosts[:2]),
             f"haTrustedMasters={','.join(dict.fromkeys(hosts[:2]))}",
             *_addresses(host),
         ]
@@ -173,8 +173,8 @@ def _controller(
     lines = [
         f"# A controller; brokers in controller mode get controllerAddr={_addr_list(peers)}",
         *_member(place, peers, number),
-        *(_listed("controllerAllowedBrokers", brokers) if brokers else ()),
-        *bound(host),
+        *(_hosts_line("controllerAllowedBrokers", brokers) if brokers else ()),
+        *bind_line(host),
         *status_lines(place, host, status),
     ]
     file = f"controller-n{number}.properties"
@@ -191,7 +191,7 @@ def _member(place: Site, peers: Sequence[str], number: int) -> list[str]:
     ]
 
 
-def _listed(key: str, hosts: Sequence[str]) -> list[str]:
+def _hosts_line(key: str, hosts: Sequence[str]) -> list[str]:
     """
     Return a key's line with the allowed hosts. If one is a name, the line asks the operator for
     addresses, because the server that reads the list looks no names up.
@@ -214,7 +214,7 @@ def _hosts(place: Site, count: int) -> list[str]:
 
 
 def _addresses(host: str) -> list[str]:
-    return [f"brokerIP1={host}", f"brokerIP2={host}", *bound(host)]
+    return [f"brokerIP1={host}", f"brokerIP2={host}", *bind_line(host)]
 
 
 def _namesrv(place: Site, host: str, number: int, ports: Ports) -> tuple[str, int, PlannedServer]:
@@ -224,7 +224,7 @@ def _namesrv(place: Site, host: str, number: int, ports: Ports) -> tuple[str, in
         "# A name server: brokers register with all of them, clients ask any of them.",
         f"listenPort={port}",
         f"kvConfigPath={place.data}/{file}/kvConfig.json",
-        *bound(host),
+        *bind_line(host),
         *status_lines(place, host, status),
     ]
     planned = PlannedServer(f"{file}.properties", host, "rmqha-namesrv", _text(lines), status)

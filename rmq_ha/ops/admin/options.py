@@ -91,7 +91,7 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
             context.find_root().meta.setdefault(_ON_LINE, set()).add(parameter.name)
 
 
-def _shared(*names: str, **attributes: Any) -> Callable[[F], F]:
+def _shared_option(*names: str, **attributes: Any) -> Callable[[F], F]:
     return click.option(*names, expose_value=False, callback=_keep, **attributes)
 
 
@@ -116,63 +116,67 @@ def refuse_given(names: Iterable[str], why: str) -> None:
 
 _FILE = click.Path(dir_okay=False)
 _SHARED = (
-    _shared(
+    _shared_option(
         "--namesrv",
         "-n",
         envvar="NAMESRV_ADDR",
         metavar="HOST:PORT[;...]",
         help="Addresses of the name servers. Default: the environment's NAMESRV_ADDR.",
     ),
-    _shared(
+    _shared_option(
         "--access-key",
         envvar="RMQHA_ACCESS_KEY",
         help="The account, for brokers with ACL. Default: the environment's RMQHA_ACCESS_KEY.",
     ),
-    _shared(
+    _shared_option(
         "--secret-key",
         envvar="RMQHA_SECRET_KEY",
         help="The account's secret. Prefer the environment's RMQHA_SECRET_KEY, which `ps` does "
         "not show.",
     ),
-    _shared(
+    _shared_option(
         "--security-token", envvar="RMQHA_SECURITY_TOKEN", help="The token of a temporary account."
     ),
-    _shared(
+    _shared_option(
         "--sign-only-over-tls",
         is_flag=True,
         envvar="RMQHA_SIGN_ONLY_OVER_TLS",
         help="Refuse to sign for a server that has not proven by TLS who it is.",
     ),
-    _shared(
+    _shared_option(
         "--context",
         envvar="RMQHA_CONTEXT",
         metavar="NAME",
         help="Use the cluster that `context add` stored under this name. Default: the one chosen "
         "by `context use`.",
     ),
-    _shared(
+    _shared_option(
         "--context-file",
         envvar="RMQHA_CONTEXT_FILE",
         type=_FILE,
         help="The file of contexts. Default: contexts.json in the user's settings.",
     ),
-    _shared("--tls", is_flag=True, help="Connect with TLS."),
-    _shared(
+    _shared_option("--tls", is_flag=True, help="Connect with TLS."),
+    _shared_option(
         "--tls-ca",
         type=_FILE,
         help="PEM file of the authorities that may sign certificates of servers; implies --tls. "
         "Without it no certificate is verified.",
     ),
-    _shared("--tls-cert", type=_FILE, help="PEM file with the certificate of this client."),
-    _shared("--tls-key", type=_FILE, help="PEM file (PKCS#8) with the key of that certificate."),
-    _shared(
+    _shared_option("--tls-cert", type=_FILE, help="PEM file with the certificate of this client."),
+    _shared_option(
+        "--tls-key", type=_FILE, help="PEM file (PKCS#8) with the key of that certificate."
+    ),
+    _shared_option(
         "--timeout",
         type=click.FloatRange(min=0.001),
         metavar="SECONDS",
         help="Seconds to wait for one answer. Default: 5.",
     ),
-    _shared("--json", is_flag=True, help="Print JSON on stdout, and errors as JSON on stderr."),
-    _shared("--verbose", "-v", is_flag=True, help="Print the client's log on stderr."),
+    _shared_option(
+        "--json", is_flag=True, help="Print JSON on stdout, and errors as JSON on stderr."
+    ),
+    _shared_option("--verbose", "-v", is_flag=True, help="Print the client's log on stderr."),
 )
 
 

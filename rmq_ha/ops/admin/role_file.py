@@ -97,7 +97,7 @@ class RoleFile:
             for key, value in settings.items()
             if known.get(key) != value
         ]
-        self._load(self._changed(changes))
+        self._load(self._text_with(changes))
         return changes
 
     def write(self, changes: list[LineChange]) -> None:
@@ -108,13 +108,13 @@ class RoleFile:
         """
         if not changes:
             return
-        data = self._changed(changes).encode("iso-8859-1")
+        data = self._text_with(changes).encode("iso-8859-1")
         try:
             self._disk.replace(self.path, data, backup=True)
         except OSError as error:
             raise ConfigurationError(f"{self.path}: {error.strerror}; nothing changed") from None
 
-    def _changed(self, changes: list[LineChange]) -> str:
+    def _text_with(self, changes: list[LineChange]) -> str:
         return properties.with_changes(self._text, {item.key: item.after for item in changes})
 
     def _load(self, text: str) -> BrokerConfiguration:

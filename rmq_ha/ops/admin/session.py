@@ -73,11 +73,11 @@ class Session:
             raise ConfigurationError(
                 "no name server: give --namesrv host:port, or set NAMESRV_ADDR"
             )
-        return await self._started(self.options.namesrv)
+        return await self._start_client(self.options.namesrv)
 
     async def direct(self) -> ClientInstance:
         """Return the client for requests to known addresses; no name server need be known."""
-        return await self._started(self.options.namesrv or "127.0.0.1")
+        return await self._start_client(self.options.namesrv or "127.0.0.1")
 
     async def call(
         self, address: str, command: RemotingCommand, timeout_ms: int = 0
@@ -89,7 +89,7 @@ class Session:
         :raises BrokerRefused: the server answers with another code than success.
         :raises RemotingError: the server does not answer.
         """
-        instance = await self._started(self.options.namesrv or address)
+        instance = await self._start_client(self.options.namesrv or address)
         return await instance.call(address, command, timeout_ms)
 
     async def exchange(
@@ -101,7 +101,7 @@ class Session:
 
         :raises RemotingError: the server does not answer.
         """
-        instance = await self._started(self.options.namesrv or address)
+        instance = await self._start_client(self.options.namesrv or address)
         return await instance.invoke(address, command, timeout_ms or self.options.timeout_ms)
 
     def with_hint(self, text: str) -> str:
@@ -115,7 +115,7 @@ class Session:
         if self._instance is not None:
             await self._instance.stop()
 
-    async def _started(self, name_servers: str) -> ClientInstance:
+    async def _start_client(self, name_servers: str) -> ClientInstance:
         if self._instance is None:
             options = self.options
             if options.use_tls and not options.tls:

@@ -73,7 +73,7 @@ def _check_host(host: str) -> None:
     )
 
 
-def bound(host: str) -> list[str]:
+def bind_line(host: str) -> list[str]:
     """
     Return the line that makes a trial server listen on this machine only; none for a real machine.
     """

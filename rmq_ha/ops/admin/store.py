@@ -61,7 +61,7 @@ def opened(root: str, commit_log: str | None = None) -> StoreFiles:
     return store
 
 
-def verified(session: Session, root: str, commit_log: str | None) -> VerifyResult:
+def verify_with_progress(session: Session, root: str, commit_log: str | None) -> VerifyResult:
     """
     Verify a store, with a progress bar.
 
@@ -121,7 +121,7 @@ def show_faults(session: Session, root: str, commit_log: str | None = None) -> i
     :returns: the exit code.
     """
     with locked(session.host.disk, root):
-        report = verified(session, root, commit_log)
+        report = verify_with_progress(session, root, commit_log)
     show_findings(session, root, report)
     return FAILED if any(item.is_fault for item in report.findings) else None
 
@@ -255,7 +255,7 @@ async def repair_store(session: Session, config: str, how: RepairOptions) -> int
     configuration = _load(disk, config, how.surroundings)
     root, commit_log = store_root(configuration.store), configuration.store.store_path_commit_log
     with locked(disk, root):
-        before = verified(session, root, commit_log)
+        before = verify_with_progress(session, root, commit_log)
         show_findings(session, root, before)
         lost = [item for item in before.findings if item.code in _OF_LOG]
         if lost:
@@ -289,7 +289,7 @@ async def repair_store(session: Session, config: str, how: RepairOptions) -> int
         _put_back(disk, root, aside, names, was_clean=was_clean)
         raise ChangeRefused(f"{error}; everything is as it was") from error
     with locked(disk, root):
-        after = verified(session, root, commit_log)
+        after = verify_with_progress(session, root, commit_log)
     show_findings(session, root, after)
     left = [item for item in after.findings if item.mend and item.is_fault]
     output.line(

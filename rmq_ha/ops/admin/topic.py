@@ -190,7 +190,7 @@ async def change_topic(
                 f"{target.name or target.address} has {name} already: use topic update"
             )
         if is_new or before is not None:
-            plan.append((target, _shaped(name, before, shape), before))
+            plan.append((target, _with_shape(name, before, shape), before))
     if not plan:
         raise NothingFound(f"no broker has {name}: use topic create")
     rows = [
@@ -217,7 +217,7 @@ async def change_topic(
             await asker.run(put_topic(target.address, after))
 
 
-def _shaped(name: str, before: TopicConfig | None, shape: dict[str, Any]) -> TopicConfig:
+def _with_shape(name: str, before: TopicConfig | None, shape: dict[str, Any]) -> TopicConfig:
     known = before or TopicConfig(name, QUEUES, QUEUES)
     reads = shape["read_queues"] or shape["queues"] or known.read_queue_nums
     writes = shape["write_queues"] or shape["queues"] or known.write_queue_nums

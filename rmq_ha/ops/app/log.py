@@ -256,7 +256,7 @@ def server_observer(twistd_options: Any, style: LogStyle | None = None) -> ILogO
         _survive_sigusr1()
     if name == "-" and not options.get("nodaemon"):
         return None  # twistd refuses that itself
-    out = sys.stdout if name == "-" else _rotated(name, style.most_files)
+    out = sys.stdout if name == "-" else _rotating_file(name, style.most_files)
     observer: ILogObserver
     if style.format is LogFormat.json:
         observer = JsonObserver(out, style.constants)
@@ -274,7 +274,7 @@ def _survive_sigusr1() -> None:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
-def _rotated(path: str, most: int) -> Any:
+def _rotating_file(path: str, most: int) -> Any:
     """
     Return a log file that rotates by size, and at SIGUSR1 if nothing else handles that signal. Only
     `most` old files are kept.

@@ -18,7 +18,7 @@ import msgspec
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.store_files import WINDOW, Files, window_of
 from rmq_ha.ops.offline.chain import ChainEnding, Layout, chain, first_record
-from rmq_ha.ops.offline.log_files import LogFile, holes_in, log_files, numbered
+from rmq_ha.ops.offline.log_files import LogFile, holes_in, log_files, numbered_entries
 
 if TYPE_CHECKING:  # its interfaces need Twisted, which this package does not import
     from rmq_ha.base.seams import Disk, File
@@ -210,7 +210,9 @@ def what_to_restore(
         raise CannotDecide(
             f"{(occupied or [store.root])[0]} is not empty: restore into a new store"
         )
-    sizes = {int(entry.name): entry.size for entry in numbered(files.list(f"{target}/commitlog"))}
+    sizes = {
+        int(entry.name): entry.size for entry in numbered_entries(files.list(f"{target}/commitlog"))
+    }
     for base in _bases(manifest):
         if sizes.get(base) != manifest.file_size:
             raise CannotDecide(

@@ -102,7 +102,7 @@ def chain(buffer: Any, base: int, layout: Layout = Layout.CLASSIC) -> RecordChai
     # it.
     while places and _cuts(buffer, places[-1], position - places[-1]) is None:
         position, is_torn = places.pop(), True
-    times = [_stored(buffer, place) for place in (*places[:1], *places[-1:])] or [-1]
+    times = [_store_time_at(buffer, place) for place in (*places[:1], *places[-1:])] or [-1]
     if is_torn:
         return RecordChain(times[0], times[-1], position, ChainEnding.TORN)
     tail, _, needed = tail_at(buffer, position)
@@ -135,10 +135,10 @@ def _times(buffer: Any, base: int, places: list[int], end: int) -> Iterator[int]
         if size == _INT(buffer, at - 4)[0] and magic == MESSAGE_MAGIC and offset == base + at:
             cuts = _cuts(buffer, at, size)
             if cuts is not None and bytes(buffer[cuts[1] : cuts[2] - 2]) != _TERM_TOPIC:
-                yield _stored(buffer, at)
+                yield _store_time_at(buffer, at)
 
 
-def _stored(buffer: Any, position: int) -> int:
+def _store_time_at(buffer: Any, position: int) -> int:
     return store_timestamp_of(bytes(buffer[position : position + RECORD_OVERHEAD]))
 
 

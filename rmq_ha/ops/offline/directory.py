@@ -19,7 +19,14 @@ from rmq_ha.base.wire.bodies import (
 )
 from rmq_ha.ops.offline.chain import Layout
 from rmq_ha.ops.offline.end import end_of_log
-from rmq_ha.ops.offline.log_files import Hole, LogFile, holes_in, is_number, log_files, numbered
+from rmq_ha.ops.offline.log_files import (
+    Hole,
+    LogFile,
+    holes_in,
+    is_number,
+    log_files,
+    numbered_entries,
+)
 from rmq_ha.ops.offline.queues import LogBounds, OfflineQueue, RowFile
 
 
@@ -140,7 +147,7 @@ class StoreFiles:
         directory = f"{self.root}/{kind}/{topic}/{queue_id}"
         return [
             RowFile(f"{directory}/{entry.name}", int(entry.name), entry.size)
-            for entry in numbered(self.files.list(directory))
+            for entry in numbered_entries(self.files.list(directory))
         ]
 
     # Tables and the rest

@@ -34,7 +34,7 @@ class LogFile(NamedTuple):
         return self.base + self.size
 
 
-def numbered(entries: Sequence[DirectoryEntry]) -> list[DirectoryEntry]:
+def numbered_entries(entries: Sequence[DirectoryEntry]) -> list[DirectoryEntry]:
     """Return the entries whose names are numbers, as those of a log's or queue's files are."""
     return [
         entry
@@ -110,6 +110,6 @@ def _files_of(files: Files, directories: Sequence[str], layout: Layout) -> list[
     row = [
         LogFile(f"{directory}/{entry.name}", int(entry.name), entry.size, layout)
         for directory in directories
-        for entry in numbered(files.list(directory))
+        for entry in numbered_entries(files.list(directory))
     ]
     return sorted(row, key=lambda file: file.base)

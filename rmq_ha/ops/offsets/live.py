@@ -109,7 +109,7 @@ class LiveReplica:
             bounds = self._bounds(name)
             for queue_id in range(number):
                 if queue_id not in bounds:
-                    bounds[queue_id] = self._bound(name, queue_id)
+                    bounds[queue_id] = self._bounds_of(name, queue_id)
             for queue_id, (low, end) in sorted(bounds.items()):
                 yield model.queue_fact(name, queue_id, low, end)
 
@@ -126,7 +126,7 @@ class LiveReplica:
             for queue, item in decode_queue_table(body).items()
         }
 
-    def _bound(self, topic: str, queue_id: int) -> tuple[int, int]:
+    def _bounds_of(self, topic: str, queue_id: int) -> tuple[int, int]:
         offsets = []
         for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
             ext = {"topic": topic, "queueId": str(queue_id)}

@@ -76,7 +76,7 @@ def pairs_of_cluster(client: ClientConfig, text: str) -> list[Pair]:
     """
     servers, cluster = addresses_and_cluster(text)
     with BlockingClient(replace(client, namesrv_addr=servers)) as asking:
-        return pairs_of(servers, _answered(text, asking.cluster), cluster)
+        return pairs_of(servers, _ask_place(text, asking.cluster), cluster)
 
 
 def look(client: ClientConfig, place: Place, *, is_slave: bool) -> Snapshot:
@@ -130,7 +130,7 @@ def _live(
     address = _address(client, place, is_slave=is_slave)
 
     def call(command: RemotingCommand) -> RemotingCommand:
-        answer: RemotingCommand = _answered(place, lambda: client.call(address, command))
+        answer: RemotingCommand = _ask_place(place, lambda: client.call(address, command))
         return answer
 
     return LiveReplica(call, str(place), now_ms)
@@ -145,7 +145,7 @@ def _address(client: BlockingClient, place: BrokerPlace | NamesrvPlace, *, is_sl
     if isinstance(place, BrokerPlace):
         return place.address
     try:
-        brokers = _answered(place, client.cluster).brokers
+        brokers = _ask_place(place, client.cluster).brokers
     except BrokerRefused as refused:
         raise CannotDecide(f"{place}: {refused}") from None
     route = brokers.get(place.broker_name)
@@ -168,7 +168,7 @@ def _address(client: BlockingClient, place: BrokerPlace | NamesrvPlace, *, is_sl
     return address
 
 
-def _answered(place: Place | str, ask: Callable[[], Any]) -> Any:
+def _ask_place(place: Place | str, ask: Callable[[], Any]) -> Any:
     """
     Call `ask` and turn its failures into a sentence for the user.
 

@@ -108,7 +108,7 @@ def _if_proven(case: Case, code: str) -> str:
 def _progress(case: Case) -> Ruling:
     is_delay = case.key.kind == DELAY
     ahead = "DELAY_AHEAD" if is_delay else "SLAVE_AHEAD"
-    repeats, skipped = _moved(case)
+    repeats, skipped = _repeats_and_skips(case)
     if not case.on_master and case.is_deleted:
         return Ruling(("TOPIC_DELETED",))
     if not case.on_master:
@@ -138,7 +138,7 @@ def _progress(case: Case) -> Ruling:
     return Ruling(tuple(codes), repeats, skipped)
 
 
-def _moved(case: Case) -> tuple[int, int]:
+def _repeats_and_skips(case: Case) -> tuple[int, int]:
     """
     Return repeats and skips when consumers go on from the slave's offset instead of the master's.
 

@@ -64,11 +64,11 @@ def sample(
         for look, slave in zip(looks, slaves, strict=True):
             look.insert(0, slave.snapshot({**ends(masters[0]), **ends(masters[-1])}))
             del look[_LOOKS:]
-        masters = _thinned([*masters, _next_snapshot(master, masters[-1])])
+        masters = _thin_out([*masters, _next_snapshot(master, masters[-1])])
         is_over = all(look[0].is_resting or _right(masters, look, caught_up) for look in looks)
         if is_over or now_ms() >= deadline:
             return [
-                _paired(masters, look, patience.skew_ms, is_first=index == 0)
+                _pair_samples(masters, look, patience.skew_ms, is_first=index == 0)
                 for index, look in enumerate(looks)
             ]
         if not noted:
@@ -80,7 +80,7 @@ def sample(
         pause(min(patience.step_ms, deadline - now_ms()))
 
 
-def _paired(
+def _pair_samples(
     masters: Sequence[Snapshot], look: Sequence[Snapshot], skew_ms: int, *, is_first: bool
 ) -> Pairing:
     newest = look[0]
@@ -112,7 +112,7 @@ def _next_snapshot(master: Snapshots, last: Snapshot) -> Snapshot:
     return last if last.is_resting else master.snapshot()
 
 
-def _thinned(masters: list[Snapshot]) -> list[Snapshot]:
+def _thin_out(masters: list[Snapshot]) -> list[Snapshot]:
     """
     Keep only the first sample and the newest ones, which decide, if there are very many facts.
     """

@@ -20,7 +20,7 @@ _MAX_DEPTH = 8
 
 
 class FileStamp(NamedTuple):
-    """Time and size of a file, by which a change of it is noticed."""
+    """Time and size of a file; if one of them differs, the file has changed."""
 
     mtime_ms: int
     size: int
@@ -34,7 +34,8 @@ class AclFiles:
     The methods block on the disk. Call one at a time.
 
     :param directory: directory with `plain_acl.yml` and the folder `acl`.
-    :ivar faults: by path, what is wrong with a file; its earlier content stays in force.
+    :ivar faults: the reasons why files cannot be used, by path; the earlier content of such a file
+        stays in force.
     """
 
     def __init__(self, disk: Disk, directory: str) -> None:
@@ -70,7 +71,7 @@ class AclFiles:
         """
         Read the files that are new or changed.
 
-        :returns: whether something changed: the rules, or the faults.
+        :returns: whether rules or faults have changed.
         """
         before = (self._read, self.faults)
         self.faults = {}

@@ -47,7 +47,7 @@ class Freshness:
     :param is_required: whether every request has a signed time. Then requests from before this
         start are refused, since nobody knows any more which of them came.
     :param window_s: accepted difference of a client's clock, in seconds.
-    :param most_sessions: number of sessions of one account.
+    :param most_sessions: the most sessions of one account that are remembered.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Freshness:
         most_sessions: int = 10_000,
         on_odd: Callable[[str, str], object] = lambda access_key, reason: None,
     ) -> None:
-        """:param on_odd: called with account and reason when a suspicious request is let pass."""
+        """:param on_odd: called with account and reason when a suspicious request is accepted."""
         self._now_ms = now_ms
         self.is_required = is_required
         self._window_ms = window_s * 1000

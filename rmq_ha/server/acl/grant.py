@@ -98,9 +98,9 @@ class Grant:
 
     def check(self, code: int, needs: Iterable[Need]) -> None:
         """
-        Let a request pass that needs these permissions.
+        Check that the account has the permissions that a request needs.
 
-        :raises RequestRejected: a permission is not granted.
+        :raises RequestRejected: the account lacks a permission.
         """
         resources, is_admin = self._resources, self.is_admin
         if is_admin and not resources:
@@ -116,12 +116,12 @@ class Grant:
             if owned is None:
                 owned = self._default(resource)
             if owned & DENY or not owned & needed:
-                raise self._denied(resource, needed, owned)
+                raise self._denial(resource, needed, owned)
 
     def may_settle(self, group: str) -> bool:
         if not self._strict or (self.is_admin and not self._resources):
             return True
-        return allows(self._owned(group_resource(group)), PUB)
+        return allows(self._permission_for(group_resource(group)), PUB)
 
     def not_admin(self, code: int, topic: str = "") -> AccessRefused:
         """
@@ -136,7 +136,7 @@ class Grant:
             f"{self.account} is not",
         )
 
-    def _owned(self, resource: str) -> int:
+    def _permission_for(self, resource: str) -> int:
         owned = self._resources.get(resource)
         return self._default(resource) if owned is None else owned
 
@@ -156,11 +156,11 @@ class Grant:
             if is_system(resource):
                 return 0
             if resource.startswith(DLQ_PREFIX):
-                group = self._owned(group_resource(resource.removeprefix(DLQ_PREFIX)))
+                group = self._permission_for(group_resource(resource.removeprefix(DLQ_PREFIX)))
                 return self._default_topic if allows(group, SUB) else DENY
         return self._default_topic
 
-    def _denied(self, resource: str, needed: int, owned: int) -> AccessRefused:
+    def _denial(self, resource: str, needed: int, owned: int) -> AccessRefused:
         word = {PUB: "PUB", SUB: "SUB"}.get(needed, "PUB or SUB")
         reason = "denies it" if owned & DENY else f"does not include {word}"
         source = "the account's entry" if resource in self._resources else "the account's default"

@@ -81,7 +81,7 @@ class Rules:
         record_at: table.RecordAt = lambda _: None,
     ) -> Grant | None:
         """
-        Let a request pass, or not.
+        Check a request, and return the rights of the account that signed it.
 
         :param host: the peer's address without its port.
         :param record_at: returns the record that starts at a physical offset.
@@ -114,7 +114,7 @@ class Rules:
 
     def check_administrator(self, request: RemotingCommand, host: str) -> Grant | None:
         """
-        Refuse a request, whatever its code, that no administrator signed.
+        Refuse a request of any code unless an administrator signed it.
 
         :returns: the same as `check`.
         :raises RequestRejected: the same as `check`.
@@ -174,8 +174,8 @@ class Rules:
         is_certified: bool = False,
     ) -> Grant:
         """
-        Return the account that signed. From an account's white address, the signature may be
-        missing, but nothing else.
+        Return the account that signed. A request from a white address of the account must name its
+        access key, but its signature is not checked.
 
         :param is_certified: whether a certificate names the same account; then the signature needs
             no time.
@@ -220,7 +220,9 @@ class Rules:
         *,
         is_certified: bool,
     ) -> None:
-        """Check rmq-ha's signature with a time, if it is there or required."""
+        """
+        Check rmq-ha's signature with a time, if the request has one or the settings require one.
+        """
         freshness = self._freshness
         if freshness is None:
             return

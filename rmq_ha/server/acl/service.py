@@ -111,14 +111,14 @@ class PlainAccessControl:
         self._refusals = RefusalLog(REFUSAL_PERIOD_S)
         self._periodic = Periodic(host.clock, "a look at the ACL files", self._look, LOOK_S)
         self._started_at = DataVersion(host.now_ms(), 0)
-        self._rules = self._compiled(())
+        self._rules = self._compile(())
         self._take_over()
 
     # ------------------------------------------------------------ checking
 
     def validate(self, request: RemotingCommand, remote_address: str) -> None:
         """
-        Let a request pass.
+        Check a request, and count and log a refusal.
 
         :param remote_address: `host:port`.
         :raises RequestRejected: the request is refused.
@@ -129,15 +129,15 @@ class PlainAccessControl:
         except RequestRejected as refusal:
             kind = RefusalReason(getattr(refusal, "kind", RefusalReason.PERMISSION))
             self.refused[kind] += 1
-            told = self._refusals.refused(host, self._clock.seconds())
-            if told is not None:
+            line = self._refusals.count(host, self._clock.seconds())
+            if line is not None:
                 self.log.warn(
                     "refused request {code} of {peer}: {reason!r} ({silent} refusals before it "
                     "were not logged)",
                     code=request.code,
                     peer=remote_address,
                     reason=getattr(refusal, "reason", refusal.remark),
-                    silent=told.silent,
+                    silent=line.silent,
                 )
             raise
 
@@ -154,14 +154,14 @@ class PlainAccessControl:
         if self._rules.is_administrator(access_key, signature, content):
             return True
         self.refused[RefusalReason.SIGNATURE] += 1
-        told = self._refusals.refused(remote_host, self._clock.seconds())
-        if told is not None:
+        line = self._refusals.count(remote_host, self._clock.seconds())
+        if line is not None:
             self.log.warn(
                 "refused {peer} on the status port: no administrator accessKey={account} signed "
                 "that ({silent} refusals before it were not logged)",
                 peer=remote_host,
                 account=access_key[:100],
-                silent=told.silent,
+                silent=line.silent,
             )
         return False
 
@@ -170,26 +170,26 @@ class PlainAccessControl:
 
     def _used_previous(self, account: str, host: str) -> None:
         self.previous_secrets += 1
-        told = self._reminders.refused(f"{account} {host}", self._clock.seconds())
-        if told is not None:
+        line = self._reminders.count(f"{account} {host}", self._clock.seconds())
+        if line is not None:
             self.log.info(
                 "account {account} at {peer} signs with its previousSecretKey still ({silent} more "
                 "requests before it)",
                 account=account,
                 peer=host,
-                silent=told.silent,
+                silent=line.silent,
             )
 
     def _let_odd_pass(self, account: str, reason: str) -> None:
         self.odd_times += 1
-        told = self._reminders.refused(account, self._clock.seconds())
-        if told is not None:
+        line = self._reminders.count(account, self._clock.seconds())
+        if line is not None:
             self.log.warn(
                 "a request of account {account} was let pass, as aclRequiresSignedTime=false: "
                 "{reason} ({silent} more before it)",
                 account=account,
                 reason=reason,
-                silent=told.silent,
+                silent=line.silent,
             )
 
     # ------------------------------------------------------------ watching
@@ -199,7 +199,7 @@ class PlainAccessControl:
         self._periodic.start()
 
     def stop(self) -> "Deferred[None]":
-        """End the looks; fires when a look under way is over."""
+        """Stop looking for changed files; the Deferred fires when the last look has ended."""
         return self._periodic.stop()
 
     def _look(self) -> "Deferred[None]":
@@ -209,7 +209,7 @@ class PlainAccessControl:
         looked = self._worker.call(self._files.refresh, self._now_ms())
         return looked.addCallback(lambda is_news: self._take_over() if is_news else None)
 
-    def _compiled(self, files: Iterable[AclFile]) -> Rules:
+    def _compile(self, files: Iterable[AclFile]) -> Rules:
         return Rules(
             files,
             strict=self._strict,
@@ -220,9 +220,9 @@ class PlainAccessControl:
         )
 
     def _take_over(self) -> None:
-        """Put the content of the files in force, and log what is wrong with them."""
+        """Put the content of the files in force, and log their faults."""
         files = self._files
-        rules = self._compiled(files.current())
+        rules = self._compile(files.current())
         for fault in files.faults.values():
             self.log.error(
                 "ACL: {fault}. The rules that were read before stay in force; correct the file",

@@ -35,7 +35,8 @@ class RequestFacts(NamedTuple):
 
     def field(self, name: str) -> str:
         """
-        Return a header field that must be there: its absence must not be interpreted.
+        Return a header field that a request must have. A missing field is never replaced by a
+        default.
 
         :raises RequestRejected: the field is missing.
         """
@@ -153,7 +154,7 @@ def _record_by_offset(asked: RequestFacts) -> list[Need]:
     return _read(asked.record(_number(asked, "offset")))
 
 
-def _viewed(asked: RequestFacts) -> list[Need]:
+def _view_needs(asked: RequestFacts) -> list[Need]:
     return _record_by_offset(asked) or [NEEDS_ADMIN]
 
 
@@ -214,7 +215,7 @@ TABLE: Mapping[int, tuple[AccessNeed, ...]] = {
     RequestCode.VIEW_MESSAGE_BY_ID: (
         AccessNeed(
             "SUB on the topic of the record; admin, if no queue has an entry for it",
-            _viewed,
+            _view_needs,
         ),
     ),
     RequestCode.HEART_BEAT: (

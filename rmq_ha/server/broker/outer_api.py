@@ -202,7 +202,7 @@ class BrokerOuterAPI:
         bodies = await self._bodies(master, RequestCode.GET_ALL_TOPIC_CONFIG)
         pages = list(map(TopicTable.decode, bodies))
         version = _equal_versions([page.version for page in pages], master)
-        return TopicTable(version, _joined([page.topics for page in pages], master, "topic"))
+        return TopicTable(version, _join_tables([page.topics for page in pages], master, "topic"))
 
     async def consumer_offsets(self, master: str) -> dict[str, dict[int, int]]:
         """GET_ALL_CONSUMER_OFFSET; errors are as for `topic_configs`."""
@@ -222,7 +222,7 @@ class BrokerOuterAPI:
         bodies = await self._bodies(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         pages = list(map(GroupTable.decode, bodies))
         version = _equal_versions([page.version for page in pages], master)
-        return GroupTable(version, _joined([page.groups for page in pages], master, "group"))
+        return GroupTable(version, _join_tables([page.groups for page in pages], master, "group"))
 
     async def max_offset(self, master: str, topic: str, queue_id: int) -> int:
         """
@@ -287,7 +287,7 @@ def _equal_versions(versions: Sequence[DataVersion], master: str) -> DataVersion
     return versions[0]
 
 
-def _joined(tables: Sequence[Mapping[str, _V]], master: str, what: str) -> dict[str, _V]:
+def _join_tables(tables: Sequence[Mapping[str, _V]], master: str, what: str) -> dict[str, _V]:
     joined = {name: value for table in tables for name, value in table.items()}
     if not joined:
         raise ProtocolViolation(f"{master} answered without any {what}")

@@ -225,7 +225,7 @@ class Registration:
         await self._call_all(
             self._targets,
             lambda name_server: self._api.unregister(
-                name_server, self._presented, UNREGISTER_TIMEOUT_MS
+                name_server, self._presented_identity, UNREGISTER_TIMEOUT_MS
             ),
         )
 
@@ -250,7 +250,7 @@ class Registration:
         return await self._call_all(
             name_servers,
             lambda name_server: self._api.known_version(
-                name_server, self._presented, version, self._timeout_ms
+                name_server, self._presented_identity, version, self._timeout_ms
             ),
         )
 
@@ -262,7 +262,7 @@ class Registration:
     async def _register_changes(self) -> None:
         async def register(name_server: str) -> RegisterBrokerResult:
             _, known = await self._api.known_version(
-                name_server, self._presented, self._version, self._timeout_ms
+                name_server, self._presented_identity, self._version, self._timeout_ms
             )
             return await self._send(name_server, self._body(self._changed_since(known)))
 
@@ -285,14 +285,14 @@ class Registration:
     async def _send(self, name_server: str, body: RegisterBody) -> RegisterBrokerResult:
         if self._is_stopped:
             raise RemotingError("registration has ended")
-        identity = self._presented
+        identity = self._presented_identity
         overruled = self._succession.overruled
         result = await self._register_at(name_server, body, overruled.pop(name_server, ""))
         if result.holder:
             await self._succession.refused(name_server, result.holder)
             if name_server in overruled and name_server in self._targets:
                 result = await self._register_at(name_server, body, overruled.pop(name_server))
-        if identity.broker_id == MASTER_ID and self._presented.broker_id != MASTER_ID:
+        if identity.broker_id == MASTER_ID and self._presented_identity.broker_id != MASTER_ID:
             self._told_id = None  # the name server may keep the old id: register again
         return result
 
@@ -300,7 +300,7 @@ class Registration:
         self, name_server: str, body: RegisterBody, takes_over: str
     ) -> RegisterBrokerResult:
         return await self._api.register(
-            name_server, self._presented, body, self._timeout_ms, takes_over
+            name_server, self._presented_identity, body, self._timeout_ms, takes_over
         )
 
     async def _register(
@@ -309,7 +309,7 @@ class Registration:
         register: Callable[[str], Coroutine[Any, Any, RegisterBrokerResult]],
     ) -> None:
         """Run one round; a slave prefers an answer that names a master."""
-        self._told_id = self._presented.broker_id
+        self._told_id = self._presented_identity.broker_id
         answers = await self._call_all(name_servers, register)
         self.rounds += 1
         named = next((item for item in answers if item.master_address), None)
@@ -406,7 +406,7 @@ class Registration:
             )
 
     @property
-    def _presented(self) -> BrokerIdentity:
+    def _presented_identity(self) -> BrokerIdentity:
         return self._standing.presented(self.identity)
 
     @property
@@ -418,7 +418,7 @@ class Registration:
         Register at once if the lease ended or began, so that clients find this broker in its
         present role.
         """
-        if self._targets and self._presented.broker_id != self._told_id:
+        if self._targets and self._presented_identity.broker_id != self._told_id:
             self.register_all()
 
     def _body(self, topics: Iterable[TopicConfig]) -> RegisterBody:

@@ -62,15 +62,15 @@ def add_routes(
                     f"{type(processor).__name__} wants request code {code}, which is taken"
                 )
             if code == RequestCode.LOCK_BATCH_MQ:
-                handler = _checked(handler, standing.check_alone)
+                handler = _with_check(handler, standing.check_alone)
             elif code in OF_A_MASTER:
-                handler = _checked(handler, standing.check)
+                handler = _with_check(handler, standing.check)
             main.routes[code] = audit.wrap(code, handler)
             if code != RequestCode.PULL_MESSAGE:
                 fast.routes[code] = main.routes[code]
 
 
-def _checked(handler: Handler, check: Callable[[], None]) -> Handler:
+def _with_check(handler: Handler, check: Callable[[], None]) -> Handler:
     def checked(channel: Channel, request: RemotingCommand) -> Any:
         check()
         return handler(channel, request)

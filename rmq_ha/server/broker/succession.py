@@ -102,7 +102,7 @@ class Succession:
         """
         if not self.is_needed or self.standing.successor:
             return
-        named = await self._named(name_servers)
+        named = await self._holders_of_name(name_servers)
         peers = await self._ask(named.values())
         masters = {item.address: item for item in peers.values() if self._is_master(item)}
         for peer in masters.values():
@@ -154,7 +154,7 @@ class Succession:
         if peer.leads and peer.promotions is not None:
             await self._promotions.follow(peer.promotions)
 
-    async def _named(self, name_servers: Iterable[str]) -> dict[str, str]:
+    async def _holders_of_name(self, name_servers: Iterable[str]) -> dict[str, str]:
         """
         Return by name server the address that has this broker's name and id there, unless it is
         this broker's own.

@@ -188,15 +188,15 @@ class ControllerAccess:
         if not reason:
             return
         self.refused += 1
-        told = self._refusals.refused(host, self._clock.seconds())
-        if told is not None:
+        line = self._refusals.count(host, self._clock.seconds())
+        if line is not None:
             self.log.warn(
                 "refused request {code} of {peer}: {reason} ({silent} refusals before it were not "
                 "logged)",
                 code=int(code),
                 peer=remote_address,
                 reason=reason,
-                silent=told.silent,
+                silent=line.silent,
             )
         raise RequestRejected(ResponseCode.NO_PERMISSION, reason)
 

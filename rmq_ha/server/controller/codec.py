@@ -99,7 +99,7 @@ def decode_elected(body: bytes) -> ElectedBody:
 
     :raises ProtocolViolation: it is not such a body.
     """
-    return read_body(body, _elected)
+    return read_body(body, _read_elected)
 
 
 def encode_names(names: list[str]) -> bytes:
@@ -164,7 +164,7 @@ def _set(value: dict[str, Any]) -> SyncStateSet:
     return SyncStateSet(_ids(value.get("syncStateSet")), _number(value.get("syncStateSetEpoch")))
 
 
-def _elected(value: dict[str, Any]) -> ElectedBody:
+def _read_elected(value: dict[str, Any]) -> ElectedBody:
     group = value.get("brokerMemberGroup") or {}
     addresses = group.get("brokerAddrs") or {}
     return ElectedBody(

@@ -410,7 +410,7 @@ class ControllerGroup:
             if action.code == DLedgerResponseCode.SUCCESS:
                 done.callback(None)
             else:
-                done.errback(_undecided(action.code))
+                done.errback(_undecided_error(action.code))
 
     def _lead(self, leads: bool) -> None:
         if not leads:
@@ -427,7 +427,7 @@ def not_leader() -> RequestRejected:
     )
 
 
-def _undecided(code: int) -> RequestRejected:
+def _undecided_error(code: int) -> RequestRejected:
     """
     Return the refusal for an entry that is in this log and not committed: the next leader may still
     commit it.

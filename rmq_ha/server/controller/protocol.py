@@ -143,7 +143,7 @@ class ControllerRequests:
         if not self._group.leads:
             raise not_leader()
 
-    def _ordered(
+    def _decide_in_order(
         self, request: RemotingCommand, decide: Callable[[], Decision]
     ) -> "Deferred[RemotingCommand]":
         self._check_leads()
@@ -179,13 +179,13 @@ class ControllerRequests:
         header = decode_header(AlterSyncStateSetRequest, request.ext)
         proposal = request.read(decode_set)
         if not self._manager.shrinks(header.broker_name, proposal):
-            return self._altered(header, proposal, request)
+            return self._alter(header, proposal, request)
         self._check_leads()
         pause: Deferred[None] = Deferred()
         self._host.clock.callLater(_OUTLIVES_S, pause.callback, None)
-        return pause.addCallback(lambda _: self._shrunk(channel, header, proposal, request))
+        return pause.addCallback(lambda _: self._shrink(channel, header, proposal, request))
 
-    def _shrunk(
+    def _shrink(
         self,
         channel: Channel,
         header: AlterSyncStateSetRequest,
@@ -197,34 +197,40 @@ class ControllerRequests:
                 RemotingCode.SYSTEM_ERROR,
                 "the connection of the master closed: it may be dying, so the set stays as it is",
             )
-        return self._altered(header, proposal, request)
+        return self._alter(header, proposal, request)
 
-    def _altered(
+    def _alter(
         self, header: AlterSyncStateSetRequest, proposal: SyncStateSet, request: RemotingCommand
     ) -> "Deferred[RemotingCommand]":
-        return self._ordered(
+        return self._decide_in_order(
             request, lambda: self._manager.alter_sync_state_set(header, proposal, self._now())
         )
 
     def elect_master(self, _: Channel, request: RemotingCommand) -> Answer:
         """Answer ELECT_MASTER (1002): choose a master for a set that needs another one."""
         header = decode_header(ElectMasterRequest, request.ext)
-        return self._ordered(request, lambda: self._manager.elect_master(header, self._now()))
+        return self._decide_in_order(
+            request, lambda: self._manager.elect_master(header, self._now())
+        )
 
     def register_broker(self, _: Channel, request: RemotingCommand) -> Answer:
         """Answer REGISTER_BROKER (1003): a broker tells its address, and asks who leads."""
         header = decode_header(RegisterBrokerRequest, request.ext)
-        return self._ordered(request, lambda: self._manager.register_broker(header, self._now()))
+        return self._decide_in_order(
+            request, lambda: self._manager.register_broker(header, self._now())
+        )
 
     def apply_broker_id(self, _: Channel, request: RemotingCommand) -> Answer:
         """Answer APPLY_BROKER_ID (1013): give a broker its id."""
         header = decode_header(ApplyBrokerIdRequest, request.ext)
-        return self._ordered(request, lambda: self._manager.apply_broker_id(header))
+        return self._decide_in_order(request, lambda: self._manager.apply_broker_id(header))
 
     def clean_broker_data(self, _: Channel, request: RemotingCommand) -> Answer:
         """Answer CLEAN_BROKER_DATA (1011): forget brokers."""
         header = decode_header(CleanBrokerDataRequest, request.ext)
-        return self._ordered(request, lambda: self._manager.clean_broker_data(header, self._now()))
+        return self._decide_in_order(
+            request, lambda: self._manager.clean_broker_data(header, self._now())
+        )
 
     def next_broker_id(self, _: Channel, request: RemotingCommand) -> Answer:
         """Answer GET_NEXT_BROKER_ID (1012) with the next free id."""
@@ -238,7 +244,9 @@ class ControllerRequests:
         may begin a lease, and another election may be on its way.
         """
         header = decode_header(GetReplicaInfoRequest, request.ext)
-        return self._ordered(request, lambda: self._manager.replica_info(header.broker_name))
+        return self._decide_in_order(
+            request, lambda: self._manager.replica_info(header.broker_name)
+        )
 
     def sync_state_data(self, _: Channel, request: RemotingCommand) -> Answer:
         """Answer GET_SYNC_STATE_DATA (1006) with all facts of some sets."""

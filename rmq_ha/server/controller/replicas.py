@@ -290,9 +290,11 @@ class ReplicasInfoManager:
                 "since a moment ago; ask again",
                 ElectMasterResponse(),
             )
-        chosen = self._chosen(broker_set, asker if designated else None, living)
+        chosen = self._choose_master(broker_set, asker if designated else None, living)
         if chosen is not None:
-            return self._elected(broker_set, name, chosen, broker_set.master_epoch + 1, living)
+            return self._election_decision(
+                broker_set, name, chosen, broker_set.master_epoch + 1, living
+            )
         if asker != ANYONE:
             return Decision(
                 ControllerResponseCode.ELECT_MASTER_FAILED,
@@ -338,9 +340,9 @@ class ReplicasInfoManager:
         chosen = best_candidate(better, living) if better else asker
         seen = [beat.epoch for beat in living.values() if 0 <= beat.epoch < _LAST_EPOCH]
         assert chosen is not None
-        return self._elected(broker_set, name, chosen, max(seen, default=0) + 1, living)
+        return self._election_decision(broker_set, name, chosen, max(seen, default=0) + 1, living)
 
-    def _chosen(
+    def _choose_master(
         self, broker_set: BrokerSet, designated: int | None, living: dict[int, Heartbeat]
     ) -> int | None:
         pools: list[Sequence[int]] = [broker_set.members]
@@ -352,7 +354,7 @@ class ReplicasInfoManager:
                 return chosen
         return None
 
-    def _elected(
+    def _election_decision(
         self,
         broker_set: BrokerSet,
         name: str,
@@ -405,7 +407,7 @@ class ReplicasInfoManager:
             if master is not None and self._may_live(broker_set, name, master, now):
                 continue
             living = self._living(broker_set, name, now)
-            if master is not None or self._chosen(broker_set, None, living) is not None:
+            if master is not None or self._choose_master(broker_set, None, living) is not None:
                 names.append(name)
         return names
 
@@ -419,7 +421,10 @@ class ReplicasInfoManager:
         broker_set = self._sets.get(broker_name)
         if broker_set is None or broker_set.master is not None:
             return []
-        if self._chosen(broker_set, None, self._living(broker_set, broker_name, now)) is not None:
+        if (
+            self._choose_master(broker_set, None, self._living(broker_set, broker_name, now))
+            is not None
+        ):
             return []
         return [
             f"broker {number} at {broker_set.brokers[number].address}"

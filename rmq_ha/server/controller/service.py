@@ -288,7 +288,7 @@ class ControllerService:
     async def _knock_until_known(self, key: Key) -> None:
         """Connect to the broker until it is dead, or its heartbeats come by another connection."""
         while self.group.leads and self._is_listening:
-            address = self._registered(key)
+            address = self._registered_address(key)
             if address is None or self._is_known_again(key):
                 return
             try:
@@ -296,12 +296,12 @@ class ControllerService:
             except (ConnectionRefusedError, ValueError):
                 if self._is_known_again(key):
                     return  # the refusal took some time, and the broker came back meanwhile
-                self.log.warn("{broker} is dead: it refuses connections", broker=_named(key))
+                self.log.warn("{broker} is dead: it refuses connections", broker=_name_of(key))
                 self.liveness.mark_dead([key])
                 await self._elect_where_needed()
                 return
             except Exception as error:
-                self.log.debug("{broker}: {error}", broker=_named(key), error=error)
+                self.log.debug("{broker}: {error}", broker=_name_of(key), error=error)
             await self._pause(_KNOCK_AGAIN_S)
 
     async def _ask_master(self, name: str) -> None:
@@ -318,7 +318,7 @@ class ControllerService:
         key, refusals, term = (name, broker_set.master), 0, self.group.term
         while refusals < _REFUSALS_OF_THE_DEAD:
             await self._pause(_ASK_AGAIN_S if refusals else 0.0)
-            address = self._registered(key)
+            address = self._registered_address(key)
             if self.group.term != term or address is None or self.liveness.is_heard(*key):
                 return
             try:
@@ -327,10 +327,10 @@ class ControllerService:
             except (ConnectionRefusedError, ValueError):
                 refusals += 1
             except Exception as error:
-                self.log.debug("{broker}: {error}", broker=_named(key), error=error)
+                self.log.debug("{broker}: {error}", broker=_name_of(key), error=error)
                 return
         if self.group.leads and not self.liveness.is_heard(*key):
-            self.log.warn("{broker} is dead: it refuses connections", broker=_named(key))
+            self.log.warn("{broker} is dead: it refuses connections", broker=_name_of(key))
             self.liveness.mark_dead([key])
             await self._elect_where_needed()
 
@@ -347,7 +347,7 @@ class ControllerService:
         last = self.liveness.last_heartbeat(*key, self._host.steady_ms())
         return last is None or last.channel is not self._knocking[key]
 
-    def _registered(self, key: Key) -> str | None:
+    def _registered_address(self, key: Key) -> str | None:
         """
         Return a broker's registered address. The address in a heartbeat may come from a stranger.
         """
@@ -377,6 +377,6 @@ class ControllerService:
                 self.log.warn("{name}: {remark}", name=name, remark=decision.remark)
 
 
-def _named(key: Key) -> str:
+def _name_of(key: Key) -> str:
     """Return a broker as people read it: `broker 2 of broker-a`."""
     return f"broker {key[1]} of {key[0]}"

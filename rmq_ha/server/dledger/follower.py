@@ -262,7 +262,7 @@ class Follower:
             try:
                 is_same = all(ledger.entry(entry.index) == entry for entry in entries[:known])
             except (StoreError, OSError) as error:
-                return self._refused("read again", entries[0], error)
+                return self._refusal_code("read again", entries[0], error)
             if not is_same:
                 return _INCONSISTENT
             self.matched = max(self.matched, min(last, ledger.end_index))
@@ -286,10 +286,10 @@ class Follower:
         try:
             self._member.ledger.append_entry(entries)
         except (StoreError, OSError) as error:
-            return self._refused("append", entries[0], error)
+            return self._refusal_code("append", entries[0], error)
         return _OK
 
-    def _refused(self, what: str, entry: Entry, error: Exception) -> int:
+    def _refusal_code(self, what: str, entry: Entry, error: Exception) -> int:
         """
         Log that the ledger failed, and return the code to answer. The leader must not compare again
         at once because of a full or broken disk.
@@ -320,7 +320,7 @@ class Follower:
         try:
             own = ledger.entry(entry.index)
         except (StoreError, OSError) as error:
-            return self._refused("compare", entry, error)
+            return self._refusal_code("compare", entry, error)
         if own != entry:
             if is_leader and own is not None:
                 self._is_another(request, entry.index)
@@ -340,7 +340,7 @@ class Follower:
         try:
             is_same = ledger.entry(entry.index) == entry
         except (StoreError, OSError) as error:
-            return self._refused("compare", entry, error)
+            return self._refusal_code("compare", entry, error)
         settings = member.settings
         if settings.check_previous and entry.index < self._trusted_index:
             return _OK if is_same else _INCONSISTENT
@@ -354,7 +354,7 @@ class Follower:
         try:
             ledger.truncate_to(entry)
         except (StoreError, OSError) as error:
-            return self._refused("truncate to", entry, error)
+            return self._refusal_code("truncate to", entry, error)
         self.matched = entry.index
         self._commit(request)
         return _OK

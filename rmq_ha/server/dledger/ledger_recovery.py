@@ -135,7 +135,7 @@ class LedgerRecovery:
         if (
             synced is not None
             and last_header.index < synced.index
-            and self._marked(synced) is not None
+            and self._find_synced_entry(synced) is not None
         ):
             raise CorruptRecord(
                 f"entry {last_header.index + 1} in {self._row.directories[0]} is damaged, though "
@@ -182,7 +182,7 @@ class LedgerRecovery:
         if not self._is_indexed(begin):
             return starts[0]
         if self._synced is not None:
-            header = self._marked(self._synced)
+            header = self._find_synced_entry(self._synced)
             if header is not None and self._is_indexed(header):
                 return self._row.start_of(header.pos)
             return starts[0]
@@ -192,7 +192,7 @@ class LedgerRecovery:
                 return start
         return starts[0]
 
-    def _marked(self, synced: SyncedUpTo) -> EntryHeader | None:
+    def _find_synced_entry(self, synced: SyncedUpTo) -> EntryHeader | None:
         """
         Return the header of the entry up to which all was synced; None if it is not there any more.
         """

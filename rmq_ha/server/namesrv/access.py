@@ -59,9 +59,9 @@ class BrokerAddresses:
 
     def validate(self, request: RemotingCommand, remote_address: str) -> None:
         """
-        Let a request pass.
+        Check the address of a request.
 
-        :raises RequestRejected: it is a broker's, and comes from another address.
+        :raises RequestRejected: the request is one of brokers, and comes from another address.
         """
         if not self._allowed or request.code not in OF_BROKERS:
             return

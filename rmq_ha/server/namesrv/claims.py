@@ -25,7 +25,7 @@ class _Place:
 
     :ivar holder: the address that had the id last, whether it is alive or not.
     :ivar losers: addresses that had the id earlier, and have registered with no other id since.
-    :ivar claims: by address, when it last claimed the id in vain, in seconds.
+    :ivar claims: by address: the time in seconds at which it last claimed the id in vain.
     """
 
     holder: str | None = None
@@ -50,7 +50,7 @@ class Claims:
         self._names: dict[str, dict[int, _Place]] = {}
 
     def has_lost(self, broker_name: str, broker_id: int, address: str) -> bool:
-        """Whether another address was given the id since this address had it."""
+        """Return whether another address got the id after this address had it."""
         place = self._names.get(broker_name, {}).get(broker_id)
         return place is not None and address in place.losers
 

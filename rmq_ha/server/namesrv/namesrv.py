@@ -51,7 +51,7 @@ class Namesrv:
 
     :param interface: address to listen on; empty: `bindAddress`.
     :param tls: the `tls.*` keys; None: no TLS.
-    :param controllers: addresses of the controllers, which tools are told.
+    :param controllers: addresses of the controllers, for tools that ask this name server.
     :ivar routes: the registered brokers and topics.
     :ivar kv_config: the key-value store; without a `kvConfigPath` in memory only.
     :ivar tls: reads changed certificates again.

@@ -203,7 +203,7 @@ class RouteProcessor:
         """
         Check that no other machine has this name, id or address (namesrvBrokerTakeover).
 
-        :raises RequestRejected: another one has.
+        :raises RequestRejected: another machine has one of them.
         """
         rival = self._routes.rival(broker, channel)
         if rival is not None:
@@ -368,7 +368,10 @@ class RouteProcessor:
         )
 
     def _watch(self, channel: ClosingChannel) -> None:
-        """Have a registered broker's connection tell when it ends; only once for each."""
+        """
+        Watch the connection of a registered broker, once for each connection, so that its end is
+        noticed.
+        """
         if channel not in self._watched:
             self._watched.add(channel)
             channel.on_close(self._connection_lost)

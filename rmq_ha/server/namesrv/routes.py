@@ -57,7 +57,7 @@ class RegisterResult(NamedTuple):
     :ivar holder: another address that has this id and keeps it, so nothing was changed; otherwise
         None.
     :ivar is_outdated: whether `holder` keeps the id because this registration's epoch is lower.
-    :ivar is_news: whether this address did not claim the id of `holder` before.
+    :ivar is_news: whether this is the first claim of this address to the id of `holder`.
     """
 
     is_first: bool
@@ -137,8 +137,8 @@ class RouteInfoManager:
         while the other one is alive.
 
         :param topics: all of the broker's topics, or some of them.
-        :param takes_over: an address whose broker is dead or leads no more, as the registering
-            broker found out.
+        :param takes_over: an address whose broker, as the registering broker found out, is dead or
+            no longer the master.
         :param has_all: whether `topics` are all; then other topics are removed from this broker.
         """
         holder = self._living_holder(broker)
@@ -150,7 +150,7 @@ class RouteInfoManager:
                 and takes_over != holder
                 and self.claims.has_lost(broker.broker_name, MASTER_ID, broker.address)
             ):
-                return self._refused(broker, holder, now, is_outdated=theirs > ours)
+                return self._refuse(broker, holder, now, is_outdated=theirs > ours)
         if holder is not None:
             self._displaced(broker, holder, data_version, now)
         self.claims.note_holder(broker.broker_name, broker.broker_id, broker.address)
@@ -200,7 +200,7 @@ class RouteInfoManager:
         live = None if master is None else self._live.get(master)
         return (None, None) if live is None else (live.ha_server_address, master)
 
-    def _refused(
+    def _refuse(
         self, broker: BrokerIdentity, holder: str, now: float, *, is_outdated: bool
     ) -> RegisterResult:
         """Refuse a registration. Nothing is changed, but a slave still learns its master."""
@@ -214,8 +214,8 @@ class RouteInfoManager:
         self, broker: BrokerIdentity, holder: str, data_version: DataVersion, now: float
     ) -> None:
         """
-        Count a takeover, unless an election caused it. A route that changes to and fro counts each
-        time.
+        Count a takeover, unless an election caused it. Each change of an id between two addresses
+        counts.
         """
         if data_version.state_version <= self._live[holder].data_version.state_version:
             self.claims.takeovers += 1
@@ -298,7 +298,7 @@ class RouteInfoManager:
         """
         Answer QUERY_DATA_VERSION; an equal version counts as a sign of life.
 
-        :returns: whether the broker should register, and the version that is known here.
+        :returns: whether the broker should register, and the version that this name server has.
         """
         live = self._live.get(address)
         if live is None:

@@ -59,9 +59,9 @@ class MasterConnector:
             connected = connect_tls(endpoint, self._host.clock, first, session)
         else:
             connected = endpoint.connect(ReplicaFactory.forProtocol(first))
-        return connected.addCallback(_opened) if is_guarded else connected
+        return connected.addCallback(_when_opened) if is_guarded else connected
 
 
-def _opened(call: Any) -> "Deferred[Any]":
+def _when_opened(call: Any) -> "Deferred[Any]":
     opened: Deferred[Any] = call.opened
     return opened

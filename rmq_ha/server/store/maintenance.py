@@ -51,12 +51,12 @@ class StoreMaintenance(StoreReads):
         :returns: number of deleted queues.
         :raises StoreError: the disk refuses.
         """
-        return self._remove_queues(self._unused(known))
+        return self._remove_queues(self._unused_queues(known))
 
     def tell_unused_topics(self, known: Collection[str]) -> None:
         """Warn of queues that have messages of unknown topics: the topic table may be damaged."""
         table = self.queues.topic_queue_table()
-        unused = sorted({key[0] for key in self._unused(known) if table[key]})
+        unused = sorted({key[0] for key in self._unused_queues(known) if table[key]})
         if unused:
             self.logger.warn(
                 "there are queues with messages of {count} topics that topics.json does not have: "
@@ -65,7 +65,7 @@ class StoreMaintenance(StoreReads):
                 topics=", ".join(unused[:_MOST_NAMED]),
             )
 
-    def _unused(self, known: Collection[str]) -> list[tuple[str, int]]:
+    def _unused_queues(self, known: Collection[str]) -> list[tuple[str, int]]:
         """Return the queues of unknown topics, without the store's own topics."""
         return [
             key

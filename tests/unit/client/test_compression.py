@@ -99,7 +99,7 @@ def test_settings_that_make_no_sense_are_refused(
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lz4", None)
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    compression._made.cache_clear()
+    compression._make_compression.cache_clear()
     for kind in ("LZ4", "ZSTD"):
         with pytest.raises(ConfigurationError, match=r"rmq-ha\[compression\]"):
             compression_of(kind, 5)

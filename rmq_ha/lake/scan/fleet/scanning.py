@@ -116,7 +116,7 @@ def scan(
             rest(high - low)
         if is_tail:
             facts.findings += judge_holes(asked.at.uri, replica.store.holes)
-            facts.findings += _checked(asked)
+            facts.findings += _check_queues_and_index(asked)
         else:
             facts.findings += again.findings
         tables += facts.tables(None if is_tail else pa.concat_tables([old, again.windows()]))
@@ -319,14 +319,14 @@ class _WindowContent:
             windows = pa.concat_tables([old, windows]).sort_by("low")
         tables = {
             WINDOWS: windows,
-            SUMS: self._summed(),
+            SUMS: self._sums_table(),
             FINDINGS: pa.Table.from_pylist(rows, SCHEMAS[FINDINGS]),
         }
         if self._ids:
             tables[IDS] = pa.concat_tables(self._ids)
         return [(kind, self._is_tail, table) for kind, table in tables.items()]
 
-    def _summed(self) -> Any:
+    def _sums_table(self) -> Any:
         if not self._sums:
             return SCHEMAS[SUMS].empty_table()
         every = pa.Table.from_batches(self._sums)
@@ -336,7 +336,7 @@ class _WindowContent:
         return summed.select(names).rename_columns(SCHEMAS[SUMS].names).cast(SCHEMAS[SUMS])
 
 
-def _checked(asked: ScanRequest) -> Iterator[Finding]:
+def _check_queues_and_index(asked: ScanRequest) -> Iterator[Finding]:
     """Compare the store's queues and index with its log."""
     if asked.checks:
         told = verify(Settings(asked.at, asked.at, checks=asked.checks))

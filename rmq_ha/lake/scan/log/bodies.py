@@ -25,16 +25,16 @@ def crcs_of(buffer: Any, starts: Ints, ends: Ints) -> Any:
 
 def joined(buffer: Any, starts: Ints, ends: Ints) -> Bytes:
     """Return the bodies, one after the other."""
-    return _copied(buffer, starts, ends, None)
+    return _copy_bodies(buffer, starts, ends, None)
 
 
 def joined_with_crcs(buffer: Any, starts: Ints, ends: Ints) -> tuple[Bytes, Any]:
     crcs: list[int] = []
-    content = _copied(buffer, starts, ends, crcs)
+    content = _copy_bodies(buffer, starts, ends, crcs)
     return content, np.array(crcs, np.uint32)
 
 
-def _copied(buffer: Any, starts: Ints, ends: Ints, crcs: list[int] | None) -> Bytes:
+def _copy_bodies(buffer: Any, starts: Ints, ends: Ints, crcs: list[int] | None) -> Bytes:
     content = np.empty(int((ends - starts).sum()), np.uint8)
     target: Any = content.data
     at = 0

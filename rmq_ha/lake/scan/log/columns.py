@@ -114,8 +114,8 @@ def text_of(content: Bytes, offsets: Ints, present: Flags | None = None) -> Any:
     :param offsets: where each text begins, followed by the end; less than 2 GiB together.
     """
     nulls = None if present is None or present.all() else present
-    array = _unchecked(content, offsets, nulls)
-    return array if _is_utf8(array, content) else _repaired(content, offsets, nulls)
+    array = _make_unchecked(content, offsets, nulls)
+    return array if _is_utf8(array, content) else _make_repaired(content, offsets, nulls)
 
 
 def strict_text(data: Bytes, starts: Ints, lengths: Ints) -> Any:
@@ -125,13 +125,13 @@ def strict_text(data: Bytes, starts: Ints, lengths: Ints) -> Any:
     :raises NotUtf8: a piece is not UTF-8.
     """
     content, offsets = take_bytes(data, starts, lengths)
-    array = _unchecked(content, offsets, None)
+    array = _make_unchecked(content, offsets, None)
     if not _is_utf8(array, content):
         raise NotUtf8
     return array
 
 
-def _unchecked(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
+def _make_unchecked(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
     bits = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
     return pa.StringArray.from_buffers(
         len(offsets) - 1, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content), bits
@@ -148,7 +148,7 @@ def _is_utf8(array: Any, content: Bytes) -> bool:
     return True
 
 
-def _repaired(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
+def _make_repaired(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
     data = content.tobytes()
     texts: list[str | None] = [
         data[start:end].decode("utf-8", "replace") for start, end in pairwise(offsets.tolist())

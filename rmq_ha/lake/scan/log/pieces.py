@@ -61,7 +61,7 @@ def pieces_of(buffer: Any, begins: Ints, ends: Ints) -> Pieces:
     if count and count * width < 4 * total + 4096 and int(begins.max()) + width <= len(data):
         flat, strings = _side_by_side(data, begins, lengths, width)
     else:
-        flat, strings = _joined(buffer, begins, ends)
+        flat, strings = _join_strings(buffer, begins, ends)
     is_cut = flat == _CUT
     cuts = np.flatnonzero(is_cut)
     numbers = np.searchsorted(cuts, strings - 1)
@@ -91,7 +91,7 @@ def _side_by_side(data: Bytes, begins: Ints, lengths: Ints, width: int) -> tuple
     return flat, firsts + 1
 
 
-def _joined(buffer: Any, begins: Ints, ends: Ints) -> tuple[Bytes, Ints]:
+def _join_strings(buffer: Any, begins: Ints, ends: Ints) -> tuple[Bytes, Ints]:
     cut = bytes((_CUT,))
     parts = slices(buffer, begins, ends)
     held = (cut, (cut + cut).join(parts), cut) if parts else ()

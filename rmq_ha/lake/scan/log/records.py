@@ -143,7 +143,7 @@ class Records:
         decompressed.
         """
         flags = self.stored_sys_flag.copy()
-        for row in self._inflated:
+        for row in self._inflated_bodies:
             flags[row] &= ~COMPRESSED
         return flags
 
@@ -277,27 +277,27 @@ class Records:
         buffer.
         """
         bodies = slices(self.buffer, self.shape.body, self.shape.body_end)
-        for row, body in self._inflated.items():
+        for row, body in self._inflated_bodies.items():
             bodies[row] = body
         return bodies
 
     def _body_column(self) -> Any:
-        if self._inflated:
+        if self._inflated_bodies:
             lengths = self.body_length
-            for row, body in self._inflated.items():
+            for row, body in self._inflated_bodies.items():
                 lengths[row] = len(body)
             return binary(as_bytes(b"".join(self.bodies())), lengths)
         return binary(joined(self.buffer, self.shape.body, self.shape.body_end), self.body_length)
 
     def _body_and_crc(self) -> tuple[Any, Any]:
-        if self._inflated or "_crcs" in self.__dict__:
+        if self._inflated_bodies or "_crcs" in self.__dict__:
             return self._body_column(), pa.array(self.crc_ok())
         shape = self.shape
         content, self._crcs = joined_with_crcs(self.buffer, shape.body, shape.body_end)
         return binary(content, self.body_length), pa.array(self.crc_ok())
 
     @cached_property
-    def _inflated(self) -> dict[int, bytes]:
+    def _inflated_bodies(self) -> dict[int, bytes]:
         """The decompressed bodies by row."""
         bodies = {row: self._inflate(row) for row in self._compressed_rows()}
         return {row: body for row, body in bodies.items() if body is not None}
@@ -376,7 +376,7 @@ class Records:
 
     def _with_bodies(self, start: int, stop: int, inflated: dict[int, bytes]) -> "Records":
         part = self.select(slice(start, stop))
-        part._inflated = inflated
+        part._inflated_bodies = inflated
         return part
 
 

@@ -197,7 +197,7 @@ class _Aligning:
             self._add(Change.DUPLICATED, original, item)
 
     def _result(self, in_step: bool, complete: bool = True) -> Alignment:
-        return Alignment(_moved(self._steps), self._end, in_step, complete)
+        return Alignment(_find_moves(self._steps), self._end, in_step, complete)
 
 
 def _next_common(left: Sequence[Item], right: Sequence[Item]) -> tuple[int, int] | None:
@@ -224,7 +224,7 @@ def _go_on(left: Sequence[Item], at: int, right: Sequence[Item], other: int) -> 
     return all(a.identity == b.identity for a, b in pairs)
 
 
-def _moved(steps: list[Step]) -> list[Step]:
+def _find_moves(steps: list[Step]) -> list[Step]:
     """Replace a lost record that is new in another place by one that moved."""
     lost = {
         step.master.identity: step

@@ -96,7 +96,7 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
         elif is_shifted(sides, place):
             return Comparison(findings + row, place.start, blank, place.start)
         else:
-            difference = _changed(sides, place)
+            difference = _changed_record_finding(sides, place)
             queue = difference.topic, difference.queue_id
             if difference.detail.startswith(_RENUMBERED):
                 renumbered[queue] += 1
@@ -143,7 +143,7 @@ def is_shifted(sides: Sides, place: Extent) -> bool:
     return not any(item.offset + item.size in ends for item in right)
 
 
-def _changed(sides: Sides, place: Extent) -> Finding:
+def _changed_record_finding(sides: Sides, place: Extent) -> Finding:
     mine = _bytes(sides.master, place.start, place.size)
     theirs = _bytes(sides.slave, place.start, place.size)
     return _difference(sides, mine, theirs, place.start, shifted=False)

@@ -85,9 +85,9 @@ def describe(master: bytes, slave: bytes, *, shifted: bool = False) -> Differenc
     :param slave: as many bytes of the other side, which differ.
     :param shifted: the logs are out of step, so the offsets in the records are not compared.
     """
-    expected, actual = _decoded(master), _decoded(slave)
+    expected, actual = _decode(master), _decode(slave)
     if actual is None or expected is None:
-        return _broken(master, slave, expected, actual)
+        return _describe_broken(master, slave, expected, actual)
     fields = [
         (name, _text(left), _text(right))
         for name, left, right in _fields(expected, actual)
@@ -103,7 +103,7 @@ def describe(master: bytes, slave: bytes, *, shifted: bool = False) -> Differenc
     return Difference(name, left, right, others, _witness(expected, actual))
 
 
-def _decoded(data: bytes) -> Record | None:
+def _decode(data: bytes) -> Record | None:
     try:
         record = decode_record(data)
     except CorruptRecord:
@@ -172,7 +172,7 @@ def _witness(master: Record, slave: Record) -> str:
     return ""
 
 
-def _broken(
+def _describe_broken(
     master: bytes, slave: bytes, expected: Record | None, actual: Record | None
 ) -> Difference:
     """Describe a place where one side has no record, by the first byte that differs."""

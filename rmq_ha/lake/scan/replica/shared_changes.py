@@ -29,7 +29,7 @@ def blamed_on_the_log(findings: Iterable[Finding], names: Sequence[str]) -> list
     rest = [
         fault for fault in every if fault.code not in _FILED or fault.physical_offset not in changed
     ]
-    return rest + [_changed(sides[names[0]]) for sides in changed.values()]
+    return rest + [_changed_record_finding(sides[names[0]]) for sides in changed.values()]
 
 
 def _is_in_both(sides: Sides, names: Sequence[str]) -> bool:
@@ -41,7 +41,7 @@ def _is_in_both(sides: Sides, names: Sequence[str]) -> bool:
     return mine == theirs and ("CQ_TAGS" in codes or {"INDEX_HOLE", "INDEX_WRONG"} <= codes)
 
 
-def _changed(findings: Sequence[Finding]) -> Finding:
+def _changed_record_finding(findings: Sequence[Finding]) -> Finding:
     named = max(
         findings, key=lambda fault: (fault.msg_id is not None, fault.queue_offset is not None)
     )

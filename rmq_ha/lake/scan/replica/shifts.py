@@ -130,7 +130,7 @@ class Shifts:
         if len(parts) > 1:
             answers |= self._align(_first_of(changes), parts, tells=True)
         told = [change for number in sorted(answers) for change in answers[number].told]
-        return RegionAlignment(_moved(told, sum(changes) > len(told)), regions)
+        return RegionAlignment(_findings_with_moves(told, sum(changes) > len(told)), regions)
 
     def _landmarks(self, regions: Iterable[Region]) -> Marks:
         tasks: list[Task] = []
@@ -183,7 +183,7 @@ def _first_of(changes: Iterable[int]) -> Iterator[int]:
         before += count
 
 
-def _moved(told: Sequence[ReportedDifference], is_cut: bool) -> list[Finding]:
+def _findings_with_moves(told: Sequence[ReportedDifference], is_cut: bool) -> list[Finding]:
     """
     Return the differences as findings. A record that is lost in one place and new in another
     becomes one finding of a record that moved.

@@ -186,10 +186,10 @@ def run(work: Work, task: "Task", answer: TaskResult) -> None:
     except CannotDecide as error:
         answer.failed = str(error)
     except OSError as error:
-        answer.failed = str(vanished(error))
+        answer.failed = str(vanished_error(error))
 
 
-def vanished(error: OSError) -> CannotDecide:
+def vanished_error(error: OSError) -> CannotDecide:
     """Return the error for a file that was listed, but could not be read."""
     return CannotDecide(
         f"{error}: the file vanished while the store was read. If its broker runs, it may have"

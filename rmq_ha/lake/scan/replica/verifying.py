@@ -32,7 +32,7 @@ from rmq_ha.lake.scan.replica.tasks import (
     Work,
     plan,
     run,
-    vanished,
+    vanished_error,
 )
 from rmq_ha.lake.scan.replica.verdicts import (
     LOG_CODES,
@@ -139,7 +139,7 @@ def verify(
     try:
         return _Verification(settings, open_pair(settings), run_tasks, note, pause).run()
     except OSError as error:
-        raise vanished(error) from None
+        raise vanished_error(error) from None
 
 
 class _Verification:

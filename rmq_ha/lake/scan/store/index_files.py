@@ -105,7 +105,7 @@ class StoredIndexFile:
         if self.header.index_count <= 1:  # the file is empty: any numbers that fit will do
             slots = (self.size - HEADER_SIZE) // SLOT_SIZE % 5
             return slots or 5, (self.size - HEADER_SIZE - SLOT_SIZE * (slots or 5)) // ITEM_SIZE
-        guesses = self._guessed() if self.size <= _GUESSABLE else []
+        guesses = self._guess_sizes() if self.size <= _GUESSABLE else []
         if len(guesses) != 1:
             raise CannotDecide(
                 f"{self.path} has {self.size} bytes, which are not those of the default "
@@ -113,7 +113,7 @@ class StoredIndexFile:
             )
         return guesses[0]
 
-    def _guessed(self) -> list[tuple[int, int]]:
+    def _guess_sizes(self) -> list[tuple[int, int]]:
         """Return the sizes with which the items fit the header."""
         data = bytes(self._files.window(self.path, 0, self.size))
         last = self.header.end_physical_offset.to_bytes(8, "big", signed=True)

@@ -42,7 +42,7 @@ class Queue(OfflineQueue):
         """
         codes = units["tagsCode"].copy()
         for index in np.flatnonzero(codes <= -2147483649):
-            code = self._extended(int(codes[index]))
+            code = self._read_extension(int(codes[index]))
             if code is not None:
                 codes[index] = code
         return codes
@@ -51,7 +51,7 @@ class Queue(OfflineQueue):
         data = self._bytes(file, at, length)
         return np.frombuffer(data, UNITS, len(data) // UNIT_SIZE)
 
-    def _extended(self, address: int) -> int | None:
+    def _read_extension(self, address: int) -> int | None:
         if not is_extension_address(address):
             return None
         position = position_of(address)

@@ -90,7 +90,7 @@ def archive(job: Job, asked: ArchiveRequest) -> JobResult:
         else:
             (rows, bad), after = _stream(job, asked, options), target.ends() or {}
     if bad:
-        findings += _damaged(target.rows(after), before)
+        findings += _crc_findings(target.rows(after), before)
     return _answer(job, asked, findings, {"rows": rows, "badCrc": bad}, (before, after))
 
 
@@ -132,7 +132,7 @@ def _stream(job: Job, asked: ArchiveRequest, options: Mapping[str, str]) -> tupl
         query.awaitTermination()
     finally:
         query.stop()
-    sums = [_counted(batch) for batch in query.recentProgress]
+    sums = [_sums_of_batch(batch) for batch in query.recentProgress]
     return sum(rows for rows, _ in sums), sum(bad for _, bad in sums)
 
 
@@ -172,7 +172,7 @@ def _sums() -> tuple[Column, Column]:
     return F.count(F.lit(1)).alias("rows"), F.count_if(~F.col("crcOk")).alias("bad")
 
 
-def _counted(batch: Any) -> tuple[int, int]:
+def _sums_of_batch(batch: Any) -> tuple[int, int]:
     """Return the sums of a batch; with Spark Connect pyspark wraps the row in another one."""
     row = batch["observedMetrics"].get("sums") or (0, 0)
     rows, bad = row[0] if isinstance(row[0], list) else row
@@ -185,7 +185,7 @@ def _with_day(rows: DataFrame) -> DataFrame:
     return rows.withColumn(DAY, F.date_add(F.lit("1970-01-01").cast("date"), days).cast("string"))
 
 
-def _damaged(table: DataFrame, before: Offsets) -> list[Finding]:
+def _crc_findings(table: DataFrame, before: Offsets) -> list[Finding]:
     rows = table.where("not crcOk").select(
         "brokerName", "topic", "queueId", "queueOffset", "commitLogOffset", "msgId"
     )

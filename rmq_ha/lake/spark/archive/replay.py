@@ -58,7 +58,7 @@ def replay(job: Job, asked: ReplayRequest) -> JobResult:
     if not address:
         raise WrongUsage("where to? Give --namesrv host:port")
     options = {"namesrv": address, **client_options((), job.client)}
-    chosen = _chosen(open_archive(spark, asked.archive, asked.form).rows(), asked)
+    chosen = _choose_rows(open_archive(spark, asked.archive, asked.form).rows(), asked)
     sources = chosen.select("brokerName", "queueId").distinct().count()
     if not sources:
         raise CannotDecide(f"{asked.archive} has no message of {asked.topic} in this time")
@@ -89,7 +89,7 @@ def replay(job: Job, asked: ReplayRequest) -> JobResult:
     )
 
 
-def _chosen(table: DataFrame, asked: ReplayRequest) -> DataFrame:
+def _choose_rows(table: DataFrame, asked: ReplayRequest) -> DataFrame:
     rows, stored = table.where(F.col("topic") == asked.topic), F.unix_millis("storeTimestamp")
     if asked.from_ms is not None:
         rows = rows.where(stored >= asked.from_ms)

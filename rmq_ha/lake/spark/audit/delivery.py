@@ -80,7 +80,7 @@ def never_findings(
         .where(F.col("storedMs") <= F.col("until") - grace_ms)
     )
     if tags:
-        passed = passed.where(_subscribed(tags))
+        passed = passed.where(_is_subscribed(tags))
     return findings(
         passed,
         Code.NEVER_DELIVERED,
@@ -132,7 +132,7 @@ def silent_findings(
     )
 
 
-def _subscribed(tags: Mapping[str, Collection[str]]) -> Column:
+def _is_subscribed(tags: Mapping[str, Collection[str]]) -> Column:
     is_subscribed = F.lit(True)
     for group, names in tags.items():
         fits = F.coalesce(F.col("tags").isin(*names), F.lit(False))

@@ -18,7 +18,7 @@ CHECKED_BY_MS = 180_000
 """Ms after which a broker with default settings has asked the producer at least twice."""
 
 
-def concerned() -> Column:
+def is_needed() -> Column:
     """Return the condition for rows that `open_findings` needs."""
     return F.col("topic").isin(HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC) | _is_commit()
 
@@ -27,7 +27,7 @@ def _is_commit() -> Column:
     return F.col("sysFlag").bitwiseAND(F.lit(TRANSACTION_MASK)) == TRANSACTION_COMMIT
 
 
-def unplaced(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> DataFrame:
+def unplaced_commits(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> DataFrame:
     """
     Return messages that are in no topic, although their producer committed them and the broker
     noted the end of the transaction.
@@ -49,7 +49,7 @@ def unplaced(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> DataFrame:
 
 
 def commit_findings(missing: DataFrame) -> DataFrame:
-    """:param missing: result of `unplaced`."""
+    """:param missing: result of `unplaced_commits`."""
     return findings(
         missing,
         Code.COMMIT_LOST,

@@ -66,10 +66,10 @@ class _Audit:
             if self._are_stores():
                 every = reduction.of_stores(job.engine(), asked)
             else:
-                every = reduction.of_rows(self._stored(), asked.key, asked.window_ms)
+                every = reduction.of_rows(self._stored_rows(), asked.key, asked.window_ms)
             self._reduced = every = frozen(every)
             if asked.has_ledgers or not self._are_stores():  # else nothing needs single rows
-                self._packed, others = reduction.parted(every)
+                self._packed, others = reduction.split_packed(every)
                 self._reduced = persist_on_disk(others)
         given = {"produced": (asked.produced, PRODUCED), "delivered": (asked.delivered, DELIVERED)}
         self._ledgers = {name: self._ledger(uri, of) for name, (uri, of) in given.items() if uri}
@@ -116,7 +116,7 @@ class _Audit:
             lambda: {"windows": by_time.orderBy("window", "topic")},
         )
 
-    def _stored(self, *, body: bool = False) -> DataFrame:
+    def _stored_rows(self, *, body: bool = False) -> DataFrame:
         return stored_rows(self._job.engine(), self._asked, body=body)
 
     @property
@@ -124,7 +124,7 @@ class _Audit:
         """
         Return the rows of single messages. For stores that were reduced they are read only now.
         """
-        return self._stored() if self._packed is None else unpacked(self._packed)
+        return self._stored_rows() if self._packed is None else unpacked(self._packed)
 
     def _looked_up(self, some: DataFrame) -> DataFrame:
         """:param some: some of `_rows`; they are kept, so that every rule sees the same rows."""
@@ -163,7 +163,7 @@ class _Audit:
             runs = queues.single_runs(self._rows)
         judged = persist_on_disk(queues.covered(persist_on_disk(queues.runs_of(runs)), self._whole))
         gaps = persist_on_disk(queues.gaps(judged))
-        missed, places = self._missed(totals, edges, sums, gaps)
+        missed, places = self._missed_findings(totals, edges, sums, gaps)
         is_one = len(self._asked.places) == 1  # of several, the owner is not known
         known = losses.known_in(gaps, places) if places and is_one and not gaps.isEmpty() else None
         findings = [
@@ -179,16 +179,18 @@ class _Audit:
         if totals["bad"]:
             findings.append(queues.crc_findings(self._looked_up(self._rows.where("not crcOk"))))
         if totals["halves"]:
-            rows = self._looked_up(self._rows.where(halves.concerned()))
+            rows = self._looked_up(self._rows.where(halves.is_needed()))
             marks = op_marks(self._job.engine(), self._asked)
             findings.append(halves.open_findings(rows, marks, edges.newest_ms))
             if self._produced is not None:
                 told = unpacked(self._produced.rows)
                 sent = keys.ledger_in_view(told, edges).where("state is null")
                 old = marks.where(F.col("endedMs") <= edges.newest_ms - self._asked.grace_ms)
-                findings.append(halves.commit_findings(halves.unplaced(sent, self._rows, old)))
+                findings.append(
+                    halves.commit_findings(halves.unplaced_commits(sent, self._rows, old))
+                )
         findings += self._by_id()
-        findings += self._changed()
+        findings += self._changed_findings()
         findings += self._of_consumers(sums)
         return reduce(DataFrame.unionByName, findings)
 
@@ -223,12 +225,12 @@ class _Audit:
             *map(keys.rekeyed_findings, some.rows_if_any(ledger_compare.REKEYED)),
         ]
 
-    def _changed(self) -> list[DataFrame]:
+    def _changed_findings(self) -> list[DataFrame]:
         findings = []
         for others in self._compared.rows_if_any(ledger_compare.UNLIKE):
             # The body may only be compressed: the record's CRC is then that of another body than
             # the producer's.
-            bodies = self._stored(body=True).join(
+            bodies = self._stored_rows(body=True).join(
                 others, ["brokerName", "commitLogOffset", "id"], "left_semi"
             )
             now = bodies.withColumn("bodyCrc", keys.crc_of_body())
@@ -253,7 +255,7 @@ class _Audit:
             findings = findings.where(at < asked.to_ms)
         return findings
 
-    def _missed(
+    def _missed_findings(
         self, totals: Mapping[str, Any], edges: keys.Edges, sums: DataFrame, gaps: DataFrame
     ) -> tuple[list[DataFrame], list[DataFrame]]:
         """
@@ -271,9 +273,9 @@ class _Audit:
         )
         for absent in some.rows_if_any(ledger_compare.ABSENT, PRODUCED):
             in_view = keys.ledger_in_view(absent, edges, bounds)
-            acked = persist_on_disk(keys.lost(in_view))
+            acked = persist_on_disk(keys.lost_messages(in_view))
             findings.append(keys.unknown_findings(in_view))
-            lost = persist_on_disk(losses.placed(acked, given, gaps))
+            lost = persist_on_disk(losses.with_places(acked, given, gaps))
             findings.append(keys.lost_findings(lost))
             places.append(lost)
         if given is not None:
@@ -284,19 +286,19 @@ class _Audit:
             findings.append(delivery.gone_findings(gone))
             places.append(gone)
         if totals["delayed"]:
-            copied = self._delayed()
-            late = self._undelivered(copied, edges)
+            copied = self._delayed_with_copies()
+            late = self._undelivered_rows(copied, edges)
             findings += [delays.delay_findings(late), self._early(copied, sums)]
             places.append(delays.places_of(late))
         return findings, places
 
-    def _delayed(self) -> DataFrame:
+    def _delayed_with_copies(self) -> DataFrame:
         delayed = persist_on_disk(delayed_rows(self._job.engine(), self._asked))
         ids = F.broadcast(delayed.select("id").distinct())
         rows = self._looked_up(self._rows.join(ids, "id", "left_semi"))
         return persist_on_disk(delays.with_copies(delayed, rows))
 
-    def _undelivered(self, copied: DataFrame, edges: keys.Edges) -> DataFrame:
+    def _undelivered_rows(self, copied: DataFrame, edges: keys.Edges) -> DataFrame:
         asked, newest = self._asked, edges.newest_ms
         # A message that is due may be delivered after the end of the rows that were read.
         late = newest - max(asked.grace_ms, delays.LATE_MS)

@@ -96,7 +96,7 @@ def ledger_in_view(ledger: DataFrame, edges: Edges, bounds: DataFrame | None = N
     return placed.withColumn("state", state).select(*ledger.columns, "state")
 
 
-def lost(absent: DataFrame) -> DataFrame:
+def lost_messages(absent: DataFrame) -> DataFrame:
     """
     Return messages that were acknowledged and are not stored.
 
@@ -220,7 +220,7 @@ def unreadable_findings(rows: DataFrame) -> DataFrame:
 
 
 def lost_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: result of `lost`."""
+    """:param rows: result of `lost_messages`."""
     return findings(
         rows,
         Code.LOST,

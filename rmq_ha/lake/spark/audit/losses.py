@@ -8,7 +8,7 @@ from rmq_ha.lake.frames.frame import DataFrame
 _PLACE = ("queueId", "queueOffset")
 
 
-def placed(lost: DataFrame, given: DataFrame | None, gaps: DataFrame) -> DataFrame:
+def with_places(lost: DataFrame, given: DataFrame | None, gaps: DataFrame) -> DataFrame:
     """
     Add `queueId` and `queueOffset` to lost messages, where they are known.
 
@@ -20,7 +20,9 @@ def placed(lost: DataFrame, given: DataFrame | None, gaps: DataFrame) -> DataFra
     if given is not None:
         told = given.where("reconsumeTimes = 0 and queueOffset is not null and topic is not null")
         told = told.join(lost.select("id"), "id", "left_semi")
-        lost = _filled(lost, told.dropDuplicates(["topic", "id"]).select("topic", "id", *_PLACE))
+        lost = _fill_places(
+            lost, told.dropDuplicates(["topic", "id"]).select("topic", "id", *_PLACE)
+        )
     count = F.count(F.lit(1)).alias("n")
     alone = lost.where("queueOffset is null").groupBy("topic").agg(count).where("n = 1")
     hole = (
@@ -32,10 +34,10 @@ def placed(lost: DataFrame, given: DataFrame | None, gaps: DataFrame) -> DataFra
         )
         .where("n = 1")
     )
-    return _filled(lost, hole.drop("n").join(alone, "topic", "left_semi"))
+    return _fill_places(lost, hole.drop("n").join(alone, "topic", "left_semi"))
 
 
-def _filled(rows: DataFrame, places: DataFrame) -> DataFrame:
+def _fill_places(rows: DataFrame, places: DataFrame) -> DataFrame:
     by = [name for name in places.columns if name not in _PLACE]
     named = places.withColumnsRenamed({name: f"other_{name}" for name in _PLACE})
     return (

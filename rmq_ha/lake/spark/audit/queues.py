@@ -98,7 +98,7 @@ def queue_findings(judged: DataFrame, known: DataFrame | None = None) -> DataFra
     else:
         told = known.select(*_LIFE, (F.col("start") - 1).alias("covered"), "known")
         judged = judged.join(F.broadcast(told), [*_LIFE, "covered"], "left")
-    faults = (_gap(), _offset_twice(), _swapped(), _queue_restarted())
+    faults = (_gap(), _offset_twice(), _swapped_fault(), _queue_restarted())
     return all_faults(judged, faults)
 
 
@@ -143,7 +143,7 @@ def _offset_twice() -> Column:
     )
 
 
-def _swapped() -> Column:
+def _swapped_fault() -> Column:
     is_fresh = F.col("covered").isNull() | (F.col("first") > F.col("covered"))
     is_back = F.col("before").isNotNull() & (F.col("first") <= F.col("before"))
     return fault(

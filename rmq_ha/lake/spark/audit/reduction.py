@@ -107,7 +107,7 @@ def _reduced_rows(rows: Any, how: Reduction) -> Iterator[Any]:
     yield from how.rows(rows)
 
 
-def parted(every: DataFrame) -> tuple[DataFrame, DataFrame]:
+def split_packed(every: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Return the packed messages, and all other rows."""
     is_packed = F.col("kind") == PACKED
     return every.where(is_packed).select("data"), every.where(~is_packed).drop("data")

@@ -113,7 +113,7 @@ class DuckFrame(DataFrame):
             self._source = self._duck.registered(self._source)
         return str(self._source)
 
-    def _made(self, name: str, *given: Any, **named: Any) -> DataFrame:
+    def _call_method(self, name: str, *given: Any, **named: Any) -> DataFrame:
         own: Callable[..., Any] | None = getattr(self, f"_{name}", None)
         if own is None:
             raise NotImplementedError(f"the method {name} of a frame")
@@ -171,7 +171,7 @@ class DuckFrame(DataFrame):
             return DuckFrame(self._duck, self._source.slice(0, most))
         return f"SELECT * FROM {self._name} LIMIT {most}"
 
-    def _aggregated(self, by: Sequence[str | Column], columns: Sequence[Column]) -> str:
+    def _aggregate(self, by: Sequence[str | Column], columns: Sequence[Column]) -> str:
         query = f"SELECT {', '.join(map(sql.named, [*by, *columns]))} FROM {self._name}"
         return f"{query} GROUP BY {', '.join(map(sql.column, by))}" if by else query
 

@@ -51,13 +51,13 @@ class SparkFrame(DataFrame):
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
 
-    def _made(self, name: str, *given: Any, **named: Any) -> DataFrame:
+    def _call_method(self, name: str, *given: Any, **named: Any) -> DataFrame:
         own: Callable[..., Rows] | None = getattr(self, f"_{name}", None)
         if own is not None:
             return SparkFrame(own(*given, **named))
         return SparkFrame(getattr(self.rows, name)(*map(translated, given), **named))
 
-    def _aggregated(self, by: Sequence[Any], columns: Sequence[Column]) -> Rows:
+    def _aggregate(self, by: Sequence[Any], columns: Sequence[Column]) -> Rows:
         return self.rows.groupBy(*map(translated, by)).agg(*map(translated, columns))
 
     def _mapInArrow(self, work: Work, schema: Any) -> Rows:

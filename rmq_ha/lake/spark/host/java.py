@@ -176,7 +176,7 @@ def _private(directory: Path) -> Path:
 
 def _shim(java: Java, below: Path) -> Path:
     home = below / f"{java.version}-{re.sub(r'[^A-Za-z0-9.]+', '-', str(java.home)).strip('-')}"
-    script = _SHIM.format(java=_quoted(str(java.program)))
+    script = _SHIM.format(java=_quote(str(java.program)))
     program = home / "bin" / "java"
     try:
         if program.read_text() == script and os.access(program, os.X_OK):
@@ -198,5 +198,5 @@ def _shim(java: Java, below: Path) -> Path:
     return home
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"

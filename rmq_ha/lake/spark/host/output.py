@@ -90,13 +90,13 @@ def write_output(
     about = job, version(), inputs, outcome, verdict
     summary = summary_of(*about, counted, result.numbers, timings)
     if place is not None:
-        place.write(REPORT, _rendered(summary, counted, result.sections, sorted(frames), SHOWN))
+        place.write(REPORT, _render(summary, counted, result.sections, sorted(frames), SHOWN))
         # Written last: a directory with a summary is complete.
         place.write(SUMMARY, to_json(summary))
     return JobOutput(outcome, verdict, counted, summary)
 
 
-def _rendered(*given: Any) -> str:
+def _render(*given: Any) -> str:
     from rmq_ha.lake.spark.report.page import render  # needs jinja2
 
     return render(*given)
@@ -122,7 +122,7 @@ def write_refusal(
     if out is not None and (engine is not None or _local(out)):
         place = _place(out, engine)
         place.begin()
-        place.write(REPORT, _rendered(summary, nothing, (), (), 0))
+        place.write(REPORT, _render(summary, nothing, (), (), 0))
         place.write(SUMMARY, to_json(summary))
     return JobOutput(outcome, reason, nothing, summary)
 

@@ -44,14 +44,14 @@ def stage(spark: Any, uri: str) -> str:
     uri = uri.rstrip("/")
     try:
         if is_local(spark.sparkContext.master):
-            return _copied(spark.sparkContext, uri)
-        return _sent(spark.sparkContext, uri)
+            return _copy_locally(spark.sparkContext, uri)
+        return _send_to_executors(spark.sparkContext, uri)
     except Py4JError as error:
         reason = str(getattr(error, "java_exception", error)).splitlines()[0]
         raise CannotDecide(f"{uri} cannot be copied: {reason}") from None
 
 
-def _copied(context: Any, uri: str) -> str:
+def _copy_locally(context: Any, uri: str) -> str:
     """Make one copy beside Spark's own files, if all tasks run on this machine."""
     from pyspark import SparkFiles
 
@@ -66,7 +66,7 @@ def _copied(context: Any, uri: str) -> str:
     return target
 
 
-def _sent(context: Any, uri: str) -> str:
+def _send_to_executors(context: Any, uri: str) -> str:
     """Send the store to every executor, under the last part of its name."""
     name = _last_segment(uri)
     others = [other.rstrip("/") for other in context.listFiles if _last_segment(other) == name]

@@ -67,14 +67,14 @@ class WantedColumns:
         target = to_arrow_schema(self._schema)
         if self._names != self.columns:
             arrays = [
-                _made(name, batch.column(source), field.type)
+                _make_column(name, batch.column(source), field.type)
                 for name, source, field in zip(self._names, self._sources, target, strict=True)
             ]
             return pa.RecordBatch.from_arrays(arrays, schema=target)
         return batch if batch.schema.equals(target) else batch.cast(target)
 
 
-def _made(name: str, column: Any, kind: Any) -> Any:
+def _make_column(name: str, column: Any, kind: Any) -> Any:
     if name == "timestampType":
         return pa.array([_LOG_APPEND_TIME] * len(column), kind)
     if name == HEADERS:

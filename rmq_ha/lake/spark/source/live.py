@@ -110,7 +110,7 @@ class LiveQueues:
         """
 
         def ask(address: str, broker_id: int) -> Ends:
-            return Ends(*bounds_of(self._connected(), queue, address), broker_id == MASTER_ID)
+            return Ends(*bounds_of(self._connect(), queue, address), broker_id == MASTER_ID)
 
         return self._any_broker(queue, ask)
 
@@ -136,7 +136,7 @@ class LiveQueues:
 
         def ask(address: str, broker_id: int) -> dict[QueueId, Ends]:
             command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": queues[0].topic})
-            answer = self._connected().run(
+            answer = self._connect().run(
                 expect(Ask(command, address), (ResponseCode.TOPIC_NOT_EXIST,))
             )
             table = {} if answer.code else decode_queue_table(answer.body or b"{}")
@@ -156,7 +156,7 @@ class LiveQueues:
         """Return the offset of the first message stored at `ms` or later; None: there is none."""
 
         def ask(address: str, broker_id: int) -> int | None:
-            client, search = self._connected(), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+            client, search = self._connect(), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
             low, high = bounds_of(client, queue, address)
             near = offset_of(client, search, queue, address, timestamp=str(ms))
             puller = _BrokerPuller(client, self._options, {broker_id: address})
@@ -177,7 +177,7 @@ class LiveQueues:
 
             def ask(address: str, _: int, here: list[QueueId] = here) -> dict[QueueId, int]:
                 command = RemotingCommand(RequestCode.GET_ALL_CONSUMER_OFFSET)
-                answer = self._connected().run(expect(Ask(command, address)))
+                answer = self._connect().run(expect(Ask(command, address)))
                 return offsets_of_group(bytes(answer.body or b"{}"), group, here, address)
 
             offsets |= self._any_broker(here[0], ask)
@@ -193,7 +193,7 @@ class LiveQueues:
             options.tags,
             self._patience(),
         )
-        puller = _BrokerPuller(self._connected(), options, self._routes)
+        puller = _BrokerPuller(self._connect(), options, self._routes)
         yield from Reading(span, puller, how, pause).batches(columns)
 
     def commit(self, group: str, queue: QueueId, offset: int) -> None:
@@ -272,12 +272,12 @@ class LiveQueues:
         return self._patiently(ask_one, f"{queue} cannot be asked for its offsets")
 
     def _patiently(self, call: Callable[[BlockingClient], T], what: str) -> T:
-        return patiently(lambda: call(self._connected()), self._patience(), pause, what)
+        return patiently(lambda: call(self._connect()), self._patience(), pause, what)
 
     def _patience(self) -> tuple[int, ...]:
         return (self._options.retry_interval_ms,) * self._options.num_retries
 
-    def _connected(self) -> BlockingClient:
+    def _connect(self) -> BlockingClient:
         if self._client is None:
             self._client = connect(self._options)
         return self._client

@@ -93,11 +93,11 @@ class Reading:
             rows += len(piece.positions)
             size += len(piece.data)
             if rows >= self._how.batch_rows or size >= BATCH_BYTES:
-                yield from self._decoded(pieces, columns)
+                yield from self._decode(pieces, columns)
                 pieces, rows, size = [], 0, 0
-        yield from self._decoded(pieces, columns)
+        yield from self._decode(pieces, columns)
 
-    def _decoded(self, pieces: "list[Piece]", columns: Sequence[str]) -> Iterator[Any]:
+    def _decode(self, pieces: "list[Piece]", columns: Sequence[str]) -> Iterator[Any]:
         if not pieces:
             return
         try:

@@ -156,7 +156,7 @@ class OfflineQueues:
         row = store.log_files()
         at = max(span.start, first_unit(queue))
         if at > span.start and self._options.fail_on_data_loss:
-            raise self._changed(span, span.start)
+            raise self._store_changed_error(span, span.start)
         while at < span.stop:
             units = queue.units(at, min(span.stop, at + self._options.batch_rows))
             sizes = units["size"].astype(np.int64)
@@ -165,7 +165,7 @@ class OfflineQueues:
             offsets, sizes = units["offset"], sizes[: len(units)]
             if not len(units):
                 if self._options.fail_on_data_loss:
-                    raise self._changed(span, at)
+                    raise self._store_changed_error(span, at)
                 return
             # An entry says where its record is, so the end of the log need not be found.
             records = pick_records(store.files, row, offsets, sizes, row[-1].end)
@@ -175,7 +175,7 @@ class OfflineQueues:
             yield records
             at += len(units)
 
-    def _changed(self, span: QueueRange, at: int) -> CannotDecide:
+    def _store_changed_error(self, span: QueueRange, at: int) -> CannotDecide:
         return CannotDecide(
             f"{span.queue} of {self.store.uri} has no message {at} any more: the store changes"
             " while it is read (its broker deletes what is older than fileReservedTime). Read"

@@ -49,7 +49,7 @@ def read(kind: type[T], known: Mapping[str, str]) -> T:
     """
     given = {name: known[name].strip() for name in names_of(kind) if name in known}
     try:
-        return msgspec.convert(given, kind, strict=False, dec_hook=_made)
+        return msgspec.convert(given, kind, strict=False, dec_hook=_parse_value)
     except msgspec.ValidationError as error:
         name = str(error).rpartition("$.")[2].rstrip("`")
     fields = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
@@ -80,7 +80,7 @@ def one_of(known: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str
     raise WrongUsage(f"{name}={text!r}: one of {', '.join(choices)}")
 
 
-def _made(kind: type, text: str) -> Any:
+def _parse_value(kind: type, text: str) -> Any:
     made = kind.parse(text)  # type: ignore[attr-defined]
     if made is None:
         raise ValueError(text)

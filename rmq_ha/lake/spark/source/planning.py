@@ -68,7 +68,7 @@ class Planner:
         """Return the first offset that is read of a queue; raises like `ranges`."""
         boundary = self._options.start
         first, end, _ = self._span(queue)
-        given = self._meant(boundary, queue)
+        given = self._resolve(boundary, queue)
         if given is None and self._options.strategy == "error":
             raise WrongUsage(
                 f"{boundary.option}: {queue} has no message stored at"
@@ -94,7 +94,7 @@ class Planner:
 
     def stop_of(self, queue: QueueId) -> int:
         """Return the offset after the last one that is read of a queue; raises like `ranges`."""
-        (_, end, _), given = self._span(queue), self._meant(self._options.end, queue)
+        (_, end, _), given = self._span(queue), self._resolve(self._options.end, queue)
         if given is not None and given > end and self._options.end.kind not in _TIMES:
             self._lost(
                 f"{queue} ends at {end}, {given} was asked for: {given - end} messages"
@@ -103,7 +103,7 @@ class Planner:
             return end
         return end if given is None else given
 
-    def _meant(self, boundary: Boundary, queue: QueueId) -> int | None:
+    def _resolve(self, boundary: Boundary, queue: QueueId) -> int | None:
         """Return the offset that a boundary means for a queue; None: no message is late enough."""
         (first, end, _), kind = self._span(queue), boundary.kind
         if kind in _TIMES:
@@ -197,11 +197,11 @@ def cut(
 def cut_at(ranges: Iterable[QueueRange], most: int) -> list[QueueRange]:
     """Return ranges that are not empty, cut into parts of at most `most` messages."""
     return [
-        piece for span in ranges for piece in _divided(span, -(-(span.stop - span.start) // most))
+        piece for span in ranges for piece in _divide(span, -(-(span.stop - span.start) // most))
     ]
 
 
-def _divided(span: QueueRange, parts: int) -> list[QueueRange]:
+def _divide(span: QueueRange, parts: int) -> list[QueueRange]:
     size = span.stop - span.start
     edges = [span.start + size * at // parts for at in range(parts + 1)]
     return [QueueRange(span.queue, *edge) for edge in pairwise(edges)]

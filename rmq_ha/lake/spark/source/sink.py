@@ -36,7 +36,7 @@ def make_writer(
 
     :raises WrongUsage: the options or the columns do not fit.
     """
-    parsed = _checked(options, schema, overwrite)
+    parsed = _check_options(options, schema, overwrite)
     return RocketmqWriter(parsed, f"{SystemRandom().getrandbits(96):024x}")
 
 
@@ -44,10 +44,10 @@ def make_stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> "RocketmqStreamWriter":
     """Return a writer for `df.writeStream`; raises like `make_writer`."""
-    return RocketmqStreamWriter(_checked(options, schema, overwrite), schema)
+    return RocketmqStreamWriter(_check_options(options, schema, overwrite), schema)
 
 
-def _checked(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkOptions:
+def _check_options(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkOptions:
     if overwrite:
         raise WrongUsage(
             "messages cannot be overwritten: write with mode('append') or outputMode('append')"

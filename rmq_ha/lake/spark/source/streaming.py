@@ -169,7 +169,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         if start is not None and begun == start and not self._start_is_known():
             return start
         if limit is not None and not isinstance(limit, ReadAllAvailable):
-            sizes = self._limited(end, sizes, limit)
+            sizes = self._limit_end(end, sizes, limit)
         for queue, size in sizes.items():
             end[queue] += size
         if end == begin and (start is not None or self._told is not None):
@@ -314,12 +314,12 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
                 if ends.min_offset <= top or self._until is None:
                     end[queue] = ends.min_offset
                 continue
-            at = end[queue] = self._checked(queue, begin[queue], ends)
+            at = end[queue] = self._check_start(queue, begin[queue], ends)
             if top > at:
                 sizes[queue] = top - at
         return end, sizes
 
-    def _checked(self, queue: QueueId, at: int, ends: Ends) -> int:
+    def _check_start(self, queue: QueueId, at: int, ends: Ends) -> int:
         """Return where to continue in a queue whose next messages may be gone."""
         if at < ends.min_offset:
             self._lost(
@@ -343,7 +343,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
                 " one with another checkpointLocation"
             )
 
-    def _limited(self, end: Offsets, sizes: Offsets, limit: ReadLimit) -> Offsets:
+    def _limit_end(self, end: Offsets, sizes: Offsets, limit: ReadLimit) -> Offsets:
         options, total = self._options, sum(sizes.values())
         least = limit.min_rows if isinstance(limit, ReadMinRows) else options.min_offsets
         is_early = now_ms() - self._last_batch_ms < options.max_trigger_delay_ms

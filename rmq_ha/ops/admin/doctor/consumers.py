@@ -107,7 +107,7 @@ def _read_only(facts: ClusterFacts) -> Iterator[Observation]:
                 )
 
 
-def _disabled(facts: ClusterFacts) -> Iterator[Observation]:
+def _group_disabled(facts: ClusterFacts) -> Iterator[Observation]:
     for group in facts.groups:
         where = [name for name, enabled in group.enabled.items() if not enabled]
         if where and (group.members or group.lag):
@@ -231,7 +231,7 @@ RULES = (
         DoctorSeverity.WARNING,
         "consumeEnable=false: brokers give a group nothing",
         "`rmqha-admin group update GROUP --consume` when it may go on",
-        _disabled,
+        _group_disabled,
     ),
     Rule(
         "topic-read-only",

@@ -32,20 +32,22 @@ def _nobody_leads(facts: ClusterFacts) -> Iterator[Observation]:
 
 
 def _why_nobody(item: LeaderlessSet) -> str:
-    alive = _listed(member for member in item.others if member.alive)
+    alive = _texts_of(member for member in item.others if member.alive)
     waiting = f"; {alive} runs, but may not lead, as it may lack messages" if alive else ""
     if not item.in_sync:
-        known = _listed(item.others)
+        known = _texts_of(item.others)
         return f"none was ever elected, and {known or 'no broker'} is known to the controllers"
     living = [member for member in item.in_sync if member.alive]
     if living:
-        return f"{_listed(living)} is in sync and runs, and the controllers have not elected it yet"
+        return (
+            f"{_texts_of(living)} is in sync and runs, and the controllers have not elected it yet"
+        )
     if len(item.in_sync) == 1:
         return f"start {item.in_sync[0]}, which alone has all messages and does not run{waiting}"
-    return f"start {_listed(item.in_sync)}: each of them has all messages, and none runs{waiting}"
+    return f"start {_texts_of(item.in_sync)}: each of them has all messages, and none runs{waiting}"
 
 
-def _listed(members: Iterable[SetMember]) -> str:
+def _texts_of(members: Iterable[SetMember]) -> str:
     return " or ".join(map(str, members))
 
 

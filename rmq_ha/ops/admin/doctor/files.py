@@ -138,7 +138,7 @@ def _certificates(facts: ClusterFacts) -> Iterator[tuple[CertificateFacts, datet
     return ((item, now) for item in facts.certificates)
 
 
-def _ended(facts: ClusterFacts) -> Iterator[Observation]:
+def _certificate_ended(facts: ClusterFacts) -> Iterator[Observation]:
     for item, now in _certificates(facts):
         if item.ends <= now:
             yield Observation(
@@ -296,7 +296,7 @@ RULES = (
         DoctorSeverity.ERROR,
         "a certificate has ended: peers refuse it",
         "renew it, then SIGHUP to the process (docs/security.md)",
-        _ended,
+        _certificate_ended,
     ),
     Rule(
         "certificate-ends",

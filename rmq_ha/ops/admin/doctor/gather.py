@@ -112,7 +112,7 @@ async def look_at_names(facts: ClusterFacts, session: Session, scope: DoctorScop
     asker = Asker(await session.direct())
     for address in name_servers(given):
         facts.name_servers.append(await _look_at_name_server(asker, session, address))
-    facts.brokers = _registered(facts.name_servers, scope.which)
+    facts.brokers = _registered_brokers(facts.name_servers, scope.which)
     known = sorted({name for server in facts.name_servers for name in server.brokers})
     if known and not facts.brokers:
         raise NothingFound(
@@ -222,7 +222,7 @@ def _is_name(host: str) -> bool:
     return ":" not in host and not host.replace(".", "").isdecimal()
 
 
-def _registered(servers: list[NameServer], which: str) -> list[BrokerFacts]:
+def _registered_brokers(servers: list[NameServer], which: str) -> list[BrokerFacts]:
     """
     Return the registered brokers, slaves first. A master's end of log is then read after the ends
     of its slaves, so no slave seems to be ahead.

@@ -71,7 +71,7 @@ def _members_behind(facts: ClusterFacts) -> Iterator[Observation]:
                 )
 
 
-def _stalled(facts: ClusterFacts) -> Iterator[Observation]:
+def _ledger_stalled(facts: ClusterFacts) -> Iterator[Observation]:
     for broker, ledger in _ledgers(facts):
         if ledger["stalled_seconds"] >= STALLED_S:
             yield Observation(
@@ -121,6 +121,6 @@ RULES = (
         "a DLedger leader commits nothing: most members do not store its entries, and no producer "
         "gets SEND_OK",
         "mend the members that `member-behind`, `member-refuses` and `members-missing` name",
-        _stalled,
+        _ledger_stalled,
     ),
 )

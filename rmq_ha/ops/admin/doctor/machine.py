@@ -110,7 +110,7 @@ def look_at_store(
             local.queue_topics = len(disk.list_dir(f"{path}/consumequeue"))
         local.has_abort = disk.exists(f"{path}/abort")
         local.set_aside = disk.list_dir(f"{path}/setaside")
-        local.damaged_tables = list(_damaged(disk, f"{path}/config"))
+        local.damaged_tables = list(_damaged_tables(disk, f"{path}/config"))
         usage = disk.usage(path)
     except OSError as error:
         facts.not_looked.append(NotLooked(f"all of {path}", error.strerror or str(error)))
@@ -118,7 +118,7 @@ def look_at_store(
     local.free = None if usage is None else usage.usable
 
 
-def _damaged(disk: Disk, folder: str) -> Iterator[str]:
+def _damaged_tables(disk: Disk, folder: str) -> Iterator[str]:
     for name in _TABLES:
         path = f"{folder}/{name}"
         if not disk.exists(path):

@@ -56,7 +56,7 @@ async def exchange(host: Host, address: str, request: bytes, timeout_s: float) -
     :param request: empty: only connect.
     :raises OSError: the connection fails, or the answer is not complete in time.
     """
-    protocol = await _connected(host, address, Exchange(request), timeout_s)
+    protocol = await _connect(host, address, Exchange(request), timeout_s)
     timer = host.clock.callLater(timeout_s, _cut, protocol)
     got = await protocol.done
     if timer.active():
@@ -66,7 +66,7 @@ async def exchange(host: Host, address: str, request: bytes, timeout_s: float) -
     return got
 
 
-async def _connected(host: Host, address: str, protocol: P, timeout_s: float) -> P:
+async def _connect(host: Host, address: str, protocol: P, timeout_s: float) -> P:
     name, port = parse_host_port(address)
     factory = Factory.forProtocol(lambda: protocol)
     try:
@@ -181,7 +181,7 @@ async def certificate_at(host: Host, address: str, timeout_s: float) -> x509.Cer
 
     :raises OSError: the connection fails, or the server speaks no TLS.
     """
-    protocol = await _connected(host, address, Handshake(), timeout_s)
+    protocol = await _connect(host, address, Handshake(), timeout_s)
     timer = host.clock.callLater(timeout_s, _cut, protocol)
     shown = await protocol.done
     if timer.active():

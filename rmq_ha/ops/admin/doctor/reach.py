@@ -21,7 +21,7 @@ def _silent_name_servers(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(server.address, f"the name server does not answer: {server.problem}")
 
 
-def _unresolved(facts: ClusterFacts) -> Iterator[Observation]:
+def _name_unresolved(facts: ClusterFacts) -> Iterator[Observation]:
     for server in facts.name_servers:
         if not server.resolves:
             yield Observation(server.address, "no address is known for this name of a name server")
@@ -152,7 +152,7 @@ def _not_ready(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(str(broker), f"/healthz: {status.health}")
 
 
-def _unrouted(facts: ClusterFacts) -> Iterator[Observation]:
+def _broker_unrouted(facts: ClusterFacts) -> Iterator[Observation]:
     for server in facts.name_servers:
         for broker in facts.answering():
             if server.topics is None or broker.topics is None or not broker.is_master:
@@ -182,7 +182,7 @@ RULES = (
         DoctorSeverity.ERROR,
         "a host name has no address on this machine",
         "correct DNS or /etc/hosts, or write the address",
-        _unresolved,
+        _name_unresolved,
     ),
     Rule(
         "no-name-server",
@@ -223,7 +223,7 @@ RULES = (
         "a master has topics that a name server does not know: clients get no route",
         "wait 30 s for the next registration; else the name server refuses it "
         "(`maxTopicsOfBroker`, `maxTopicRoutes`; its log says so)",
-        _unrouted,
+        _broker_unrouted,
     ),
     Rule(
         "broker-silent",

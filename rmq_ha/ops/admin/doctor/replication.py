@@ -43,7 +43,7 @@ def _stays_out(facts: ClusterFacts, state: str) -> Iterator[Observation]:
             yield Observation(str(slave), str(link.fault or state))
 
 
-def _diverged(facts: ClusterFacts) -> Iterator[Observation]:
+def _slave_diverged(facts: ClusterFacts) -> Iterator[Observation]:
     return _stays_out(facts, "diverged")
 
 
@@ -51,7 +51,7 @@ def _unreadable(facts: ClusterFacts) -> Iterator[Observation]:
     return _stays_out(facts, "unreadable")
 
 
-def _stranded(facts: ClusterFacts) -> Iterator[Observation]:
+def _slave_stranded(facts: ClusterFacts) -> Iterator[Observation]:
     return _stays_out(facts, "stranded")
 
 
@@ -183,7 +183,7 @@ RULES = (
         "a slave's log is not its master's; it stays out and acknowledges nothing",
         'do what its line says; docs/operations.md, "Logs that part": keep its store if its '
         "messages may be the better ones, else empty it and start it again",
-        _diverged,
+        _slave_diverged,
     ),
     Rule(
         "log-unreadable",
@@ -204,7 +204,7 @@ RULES = (
         "(without controllers `haRefetchStrandedPair=true`), so that it fetches all anew; or move "
         "its commitlog, consumequeue, index, checkpoint and epochFileCheckpoint away and start it "
         "again",
-        _stranded,
+        _slave_stranded,
     ),
     Rule(
         "not-following",

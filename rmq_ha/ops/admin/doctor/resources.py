@@ -138,7 +138,7 @@ def _open_to_all(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(str(broker), "aclEnable=false, and TLS is not enforced")
 
 
-def _restarted(facts: ClusterFacts) -> Iterator[Observation]:
+def _broker_restarted(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.runs_s is not None and broker.runs_s < SETTLED_S:
             yield Observation(str(broker), f"it runs for {broker.runs_s} s")
@@ -227,6 +227,6 @@ RULES = (
         DoctorSeverity.NOTE,
         "a broker started within the last five minutes: rates and ages say little yet",
         "if nobody restarted it: its log, and the service manager's, say why it ended",
-        _restarted,
+        _broker_restarted,
     ),
 )

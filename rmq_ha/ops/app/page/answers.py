@@ -65,12 +65,12 @@ class Answers:
                     host, _text(arguments, "text"), _number(arguments, "limit", 200, MOST_ROWS)
                 ),
                 "topic": lambda arguments, host: board.topic_sheet(
-                    host, _needed(arguments, "name")
+                    host, _required_text(arguments, "name")
                 ).addCallback(_checked_sheet, "topic", arguments),
                 "group": lambda arguments, host: board.group_sheet(
-                    host, _needed(arguments, "name")
+                    host, _required_text(arguments, "name")
                 ).addCallback(_checked_sheet, "group", arguments),
-                "search": lambda arguments, host: board.searches.run(host, _wanted(arguments)),
+                "search": lambda arguments, host: board.searches.run(host, _read_query(arguments)),
             }
 
     def answer(self, path: str, arguments: Arguments, host: str) -> "bytes | Deferred[bytes]":
@@ -131,7 +131,7 @@ def _checked_sheet(sheet: Any, what: str, arguments: Arguments) -> Any:
     return sheet
 
 
-def _wanted(arguments: Arguments) -> Query:
+def _read_query(arguments: Arguments) -> Query:
     by = _text(arguments, "by")
     if by not in ("id", "key", "time"):
         raise BadQuestion("by: id, key or time")
@@ -151,7 +151,7 @@ def _text(arguments: Arguments, name: str) -> str:
     return text
 
 
-def _needed(arguments: Arguments, name: str) -> str:
+def _required_text(arguments: Arguments, name: str) -> str:
     text = _text(arguments, name)
     if not text:
         raise BadQuestion(f"{name} is missing")

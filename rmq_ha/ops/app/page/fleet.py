@@ -82,11 +82,11 @@ class Fleet:
         more = len(brokers) - MOST_MACHINES
         self.note = f"{more} more brokers are registered" if more > 0 else ""
         asked = [self._machine(*broker) for broker in brokers[:MOST_MACHINES]]
-        asked += [self._machine(*broker) for broker in self._unlisted(brokers)]
+        asked += [self._machine(*broker) for broker in self._unlisted_brokers(brokers)]
         machines = [item for is_good, item in await DeferredList(asked) if is_good]
         self.machines = with_distance(machines)
 
-    def _unlisted(
+    def _unlisted_brokers(
         self, brokers: Sequence[tuple[str, str, int, str]]
     ) -> list[tuple[str, str, None, str]]:
         """

@@ -94,7 +94,7 @@ class Gate:
         kept for it.
         """
         text = f"{self._random.getrandbits(128):032x}-{int((now + CHALLENGE_S) * 1000):x}"
-        return f"{text}-{self._sealed(text)}"
+        return f"{text}-{self._seal_of(text)}"
 
     def enter(self, now: float, host: str, account: str, challenge: str, signature: str) -> str:
         """
@@ -148,12 +148,12 @@ class Gate:
         self._sessions[text] = _PageSession(who, now + SESSION_S)
         return text
 
-    def _sealed(self, text: str) -> str:
+    def _seal_of(self, text: str) -> str:
         return digest(self._seal, text.encode(), "sha256")[:16].hex()
 
     def _end_of(self, challenge: str) -> float:
         """Return until when a challenge may be used; 0: this server did not make it."""
         text, _, seal = challenge.rpartition("-")
-        if not compare_digest(self._sealed(text).encode(), seal.encode()):
+        if not compare_digest(self._seal_of(text).encode(), seal.encode()):
             return 0.0
         return int(text.rpartition("-")[2], 16) / 1000

@@ -58,11 +58,11 @@ class Listing(Generic[T]):
         self._waiting = [answer]
         self.walks += 1
         rows: list[T] = []
-        done = in_slices(self._clock, self._timed(rows))
+        done = in_slices(self._clock, self._walk_timed(rows))
         done.addCallbacks(lambda _: self._walked(rows), self._failed)
         return answer
 
-    def _timed(self, rows: list[T]) -> Iterator[None]:
+    def _walk_timed(self, rows: list[T]) -> Iterator[None]:
         cost = 0.0
         steps = self._walk(rows)
         while True:

@@ -101,7 +101,7 @@ class Api(Resource):
     def render_GET(self, request: Request) -> Any:
         guard(request)
         path = _path(request).decode("ascii", "replace")
-        refusal = misdirected(self._gate, request)
+        refusal = misdirection(self._gate, request)
         if refusal is not None:
             return say_fault(request, HTTPStatus.MISDIRECTED_REQUEST, refusal)
         if path == "session":
@@ -115,7 +115,7 @@ class Api(Resource):
         try:
             answer = answers.answer(path, _arguments(request), _host(request))
         except Exception as error:
-            return self._failed(request, error)
+            return self._answer_failure(request, error)
         if isinstance(answer, bytes):
             return _raw(request, HTTPStatus.OK, answer)
         return self._answer_later(request, answer)
@@ -125,7 +125,7 @@ class Api(Resource):
         guard(request)
         if _path(request) != b"session":
             return say_fault(request, HTTPStatus.METHOD_NOT_ALLOWED, "only /api/session takes POST")
-        refusal = misdirected(self._gate, request)
+        refusal = misdirection(self._gate, request)
         if refusal is not None or not _is_own(request):
             text = refusal or "another site's page sent this"
             return say_fault(request, HTTPStatus.MISDIRECTED_REQUEST, text)
@@ -199,14 +199,14 @@ class Api(Resource):
             if is_gone:
                 failure.trap(CancelledError)  # type: ignore[no-untyped-call]
                 return
-            _finish(request, self._failed(request, failure.value))
+            _finish(request, self._answer_failure(request, failure.value))
 
         request.notifyFinish().addErrback(on_end)
         answer.addCallbacks(on_data, failed)
         answer.addErrback(lambda failure: self.log.failure("an answer was lost", failure))
         return NOT_DONE_YET
 
-    def _failed(self, request: Request, error: Any) -> bytes:
+    def _answer_failure(self, request: Request, error: Any) -> bytes:
         if isinstance(error, NotThere):
             return say_fault(request, HTTPStatus.NOT_FOUND, str(error))
         if isinstance(error, BadQuestion | SearchRefused):
@@ -245,7 +245,7 @@ def guard(request: Request) -> None:
         request.responseHeaders.setRawHeaders(name, [value])
 
 
-def misdirected(gate: Gate, request: Request) -> str | None:
+def misdirection(gate: Gate, request: Request) -> str | None:
     """
     Return why a request is refused for the host name that it used; None: it is answered.
 

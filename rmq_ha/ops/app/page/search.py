@@ -78,7 +78,7 @@ class Searches:
             raise SearchRefused(f"{MOST_WAITING} searches wait already; try again in a moment")
         steps, notes = self._steps(query)
         messages: list[FoundMessage] = []
-        later = self._lane.run(host, self._judged(steps, messages))
+        later = self._lane.run(host, self._judge_messages(steps, messages))
         return later.addCallback(lambda _: SearchResult(notes[-1], messages))
 
     def _steps(self, query: Query) -> tuple[Iterator[MessageExt | None], list[str]]:
@@ -172,7 +172,7 @@ class Searches:
         except CorruptRecord:
             yield None
 
-    def _judged(
+    def _judge_messages(
         self, steps: Iterator[MessageExt | None], messages: list[FoundMessage]
     ) -> Iterator[None]:
         """
@@ -215,10 +215,10 @@ class Searches:
             body=body,
             body_kind=kind,
             body_size=len(message.body),
-            consumers=[self._consumed(message, group) for group in groups],
+            consumers=[self._consumption_of(message, group) for group in groups],
         )
 
-    def _consumed(self, message: MessageExt, group: str) -> Consumption:
+    def _consumption_of(self, message: MessageExt, group: str) -> Consumption:
         broker = self._broker
         committed = broker.consumer_offsets.query(group, message.topic, message.queue_id)
         info = broker.consumers.group(group)

@@ -12,7 +12,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
-from twisted.web.server import Request
+from twisted.web.server import NOT_DONE_YET, Request
 
 from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.remoting.turns import Turns
@@ -61,6 +61,17 @@ class StatusRequest(Request):
 
     def serve(self) -> None:
         super().requestReceived(*self._line)  # type: ignore[no-untyped-call]
+
+    def render(self, resrc: Any) -> None:
+        """Answer HEAD with the headers of GET. Twisted would log each as a Python object."""
+        if self.method != b"HEAD":
+            super().render(resrc)  # type: ignore[no-untyped-call]
+            return
+        body = resrc.render(self)
+        if body is not NOT_DONE_YET:
+            self.setHeader(b"content-length", b"%d" % len(body))  # type: ignore[no-untyped-call]
+            self.write(b"")  # type: ignore[no-untyped-call]
+            self.finish()  # type: ignore[no-untyped-call]
 
 
 class StatusChannel(HTTPChannel):

@@ -113,14 +113,14 @@ class Traffic:
         kinds: Counter[tuple[str, ...]] = Counter()
         for group in producers.groups():
             kinds.update([_kind(client) for client in producers.clients(group)])
-        for (language, version), count in _bounded(kinds, 2):
+        for (language, version), count in _most_frequent(kinds, 2):
             samples.add("rocketmq_producer_connections", count, language=language, version=version)
         kinds.clear()
         for group in consumers.groups():
             info = consumers.group(group)
             mode = _MODES.get(info.consume_type, OTHERS)
             kinds.update([(*_kind(client), mode) for client in info.members.values()])
-        for (language, version, mode), count in _bounded(kinds, 3):
+        for (language, version, mode), count in _most_frequent(kinds, 3):
             samples.add(
                 "rocketmq_consumer_connections",
                 count,
@@ -138,7 +138,9 @@ def _kind(client: Any) -> tuple[str, str]:
     return str(client.language)[:20].lower(), version_name(client.version).lower()
 
 
-def _bounded(kinds: "Counter[tuple[str, ...]]", width: int) -> list[tuple[tuple[str, ...], int]]:
+def _most_frequent(
+    kinds: "Counter[tuple[str, ...]]", width: int
+) -> list[tuple[tuple[str, ...], int]]:
     """Return the most frequent kinds, and one entry for all others."""
     frequent = kinds.most_common(MOST_CLIENT_KINDS)
     rest = kinds.total() - sum([count for _, count in frequent])

@@ -234,10 +234,10 @@ class AdminProgressProcessor:
             return None, f"{group}@{topic} is not online!", None
         data = self._filters.get(topic, group)
         text = b"null" if data is None else fastjson.pretty(data.to_json())
-        return subscription, text.decode("utf-8", "replace"), _wanted(subscription, data)
+        return subscription, text.decode("utf-8", "replace"), _unit_filter(subscription, data)
 
 
-def _wanted(subscription: SubscriptionData, data: ConsumerFilterData | None) -> _Wanted:
+def _unit_filter(subscription: SubscriptionData, data: ConsumerFilterData | None) -> _Wanted:
     """Return a function that applies a subscription to an extension unit."""
     if subscription.expression_type in TAG_TYPES:
         return TagFilter(subscription).matches_extension

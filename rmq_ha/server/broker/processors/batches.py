@@ -74,7 +74,7 @@ class BatchReader:
             self._limits.check(MESSAGES, count, ResponseCode.MESSAGE_ILLEGAL)
             size = len(body) + count * len(common)
             self._check_size(size, " with the properties that each member gets")
-            take([(flag, data, _joined(own, common)) for flag, data, own in some])
+            take([(flag, data, _join_properties(own, common)) for flag, data, own in some])
             if step == MEMBERS_A_TURN:
                 yield
         if not count:
@@ -93,7 +93,7 @@ def _unreadable(reason: str) -> RequestRejected:
     return RequestRejected(ResponseCode.SYSTEM_ERROR, reason)
 
 
-def _joined(own: str, common: str) -> str:
+def _join_properties(own: str, common: str) -> str:
     """Return the stored properties of a member."""
     if not own or own.endswith("\x02"):
         return own + common

@@ -119,8 +119,8 @@ class EndTransactionProcessor:
     async def _resume(self, half: Record, request: RemotingCommand) -> RemotingCommand:
         if half.topic != HALF_TOPIC:  # was given up, and is in no open transaction
             (result,) = await self._put([put_back(half, {TRANSACTION_CHECK_TIMES: "0"})])
-            return self._resumed(result.status, request)
-        current = await self._claimed(half)
+            return self._answer_resumed(result.status, request)
+        current = await self._claim(half)
         if current is None:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR, "the transaction of this half message has ended"
@@ -136,16 +136,18 @@ class EndTransactionProcessor:
                 self._marked(marked, current)
         finally:
             self._halves.release(current, fate, place)
-        return self._resumed(put.status, request)
+        return self._answer_resumed(put.status, request)
 
-    def _resumed(self, status: PutMessageStatus, request: RemotingCommand) -> RemotingCommand:
+    def _answer_resumed(
+        self, status: PutMessageStatus, request: RemotingCommand
+    ) -> RemotingCommand:
         if status.is_stored:
             return request.response()
         return request.response(
             ResponseCode.SYSTEM_ERROR, f"the half message cannot be put back: {status.name}"
         )
 
-    async def _claimed(self, half: Record) -> Record | None:
+    async def _claim(self, half: Record) -> Record | None:
         try:
             return await self._halves.claim(half)
         except StoreError as error:
@@ -204,7 +206,7 @@ class EndTransactionProcessor:
     async def _settle(
         self, half: Record, is_commit: bool, request: RemotingCommand
     ) -> RemotingCommand:
-        current = await self._claimed(half)
+        current = await self._claim(half)
         if current is None:
             self.log.debug(
                 "half message {half_offset} has been ended before", half_offset=half.queue_offset
@@ -212,7 +214,7 @@ class EndTransactionProcessor:
             return request.response()
         fate = HalfMessageFate.OPEN
         try:
-            messages = [self._committed(current)] if is_commit else []
+            messages = [self._message_to_commit(current)] if is_commit else []
             mark = op_mark(current, self._host, self._now_ms())
             results = await self._put([*messages, mark])
             if results[0].status.is_stored:
@@ -220,9 +222,9 @@ class EndTransactionProcessor:
                 self._marked(results[-1], current)
         finally:
             self._halves.release(current, fate)
-        return self._settled(results[0].status, is_commit, request)
+        return self._answer_settled(results[0].status, is_commit, request)
 
-    def _committed(self, half: Record) -> BrokerMessage:
+    def _message_to_commit(self, half: Record) -> BrokerMessage:
         try:
             return self._timed(committed(half))
         except CorruptRecord as error:
@@ -230,7 +232,7 @@ class EndTransactionProcessor:
                 ResponseCode.SYSTEM_ERROR, f"the half message cannot be committed: {error}"
             ) from None
 
-    def _settled(
+    def _answer_settled(
         self, status: PutMessageStatus, is_commit: bool, request: RemotingCommand
     ) -> RemotingCommand:
         if status.is_stored:

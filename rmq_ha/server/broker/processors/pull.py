@@ -241,7 +241,7 @@ class PullMessageProcessor:
                 else group.broker_id
             )
         if result.status is GetMessageStatus.FOUND:
-            return self._found(channel, request, pull, result, suggest, began)
+            return self._answer_found(channel, request, pull, result, suggest, began)
         code = _CODES[result.status]
         # As in RocketMQ. At offset 0 of an empty queue there is nothing to correct, so the pull
         # waits.
@@ -268,7 +268,7 @@ class PullMessageProcessor:
             return None
         return request.response(code, result.status.name, _offsets(result, suggest))
 
-    def _found(
+    def _answer_found(
         self,
         channel: Channel,
         request: RemotingCommand,
@@ -390,13 +390,13 @@ class PullMessageProcessor:
         message costs the log more than the pull costs the client.
         """
         of = f"{pull.group} {pull.topic} {pull.queue_id}"
-        told = self._moved.refused(of, self._seconds())
-        if told is None:
+        line = self._moved.count(of, self._seconds())
+        if line is None:
             return
         self.log.warn(
             "group {group} asked for offset {queue_offset} of {topic} queue {queue_id}: "
             "sent to {new_offset} ({silent} such pulls before it are not logged)",
-            silent=told.silent,
+            silent=line.silent,
             group=pull.group,
             topic=pull.topic,
             queue_id=pull.queue_id,

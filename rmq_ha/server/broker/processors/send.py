@@ -204,10 +204,12 @@ class SendMessageProcessor:
                 return later
             stored = put()
         except RequestRejected as rejected:
-            return self._rejected(rejected, request)
+            return self._answer_rejected(rejected, request)
         return stored.addCallback(self._answer, sent)
 
-    def _rejected(self, rejected: RequestRejected, request: RemotingCommand) -> RemotingCommand:
+    def _answer_rejected(
+        self, rejected: RequestRejected, request: RemotingCommand
+    ) -> RemotingCommand:
         return request.response(rejected.code, rejected.remark, self._answers.trace_ext)
 
     def _send_batch(
@@ -288,7 +290,7 @@ class SendMessageProcessor:
         if isinstance(failure.value, CancelledError):
             return None
         if isinstance(failure.value, RequestRejected):
-            return self._rejected(failure.value, request)
+            return self._answer_rejected(failure.value, request)
         return failure
 
     def _answer(

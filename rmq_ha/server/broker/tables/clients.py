@@ -219,7 +219,7 @@ class ConsumerManager:
 
         The caller closes them and reports `channel_closed`, so that their groups are notified, too.
         """
-        return _expired((info.members for info in self._groups.values()), now_ms)
+        return _expired_channels((info.members for info in self._groups.values()), now_ms)
 
     def group(self, group: str) -> ConsumerGroupInfo | None:
         """Return the group if it has a live member."""
@@ -286,7 +286,7 @@ class ProducerManager:
         Return connections with a membership that no heartbeat renewed in time; see
         `ConsumerManager`.
         """
-        return _expired(self._groups.values(), now_ms)
+        return _expired_channels(self._groups.values(), now_ms)
 
     def groups(self) -> list[str]:
         """Return the names of the groups with a live member."""
@@ -301,7 +301,7 @@ class ProducerManager:
         return list(self._groups.get(group, {}).values())
 
 
-def _expired(
+def _expired_channels(
     tables: Iterable[dict[ClientChannel, ClientChannelInfo]], now_ms: int
 ) -> list[ClientChannel]:
     channels: dict[ClientChannel, None] = {}

@@ -98,8 +98,8 @@ def starts_of(context: CheckContext, queue_id: int) -> tuple[int, int]:
     Progress beyond their ends belongs to a log that was longer, and is set back for good. Otherwise
     new half messages would be before it, and no producer would ever be asked about them.
     """
-    half, half_low, half_high = _committed(context, HALF_TOPIC, queue_id)
-    op, op_low, op_high = _committed(context, OP_HALF_TOPIC, queue_id)
+    half, half_low, half_high = _offset_and_bounds(context, HALF_TOPIC, queue_id)
+    op, op_low, op_high = _offset_and_bounds(context, OP_HALF_TOPIC, queue_id)
     if half <= half_high and op <= op_high:
         return max(half, half_low), max(op, op_low)
     _Pass.log.warn(
@@ -115,7 +115,7 @@ def starts_of(context: CheckContext, queue_id: int) -> tuple[int, int]:
     return half_low, op_low
 
 
-def _committed(context: CheckContext, topic: str, queue_id: int) -> tuple[int, int, int]:
+def _offset_and_bounds(context: CheckContext, topic: str, queue_id: int) -> tuple[int, int, int]:
     store = context.halves.store
     return (
         context.progress.query(topic, queue_id),

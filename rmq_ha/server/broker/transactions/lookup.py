@@ -94,7 +94,7 @@ class HalfMessages:
             return None
         place = self._fates.copy_of(half)
         if place is not None:
-            copy = self._decoded(self._record_at(place.physical_offset))
+            copy = self._decode(self._record_at(place.physical_offset))
             if copy is not None and is_copy(copy, half):
                 return copy
         return await self._newest_copy(half) or half
@@ -180,10 +180,10 @@ class HalfMessages:
         if result is None:
             raise StoreError(f"{topic} cannot be read now")
         messages = result.messages if result.status is GetMessageStatus.FOUND else []
-        records = [record for data in messages if (record := self._decoded(data)) is not None]
+        records = [record for data in messages if (record := self._decode(data)) is not None]
         return records, result.next_begin_offset
 
-    def _decoded(self, data: bytes | None) -> Record | None:
+    def _decode(self, data: bytes | None) -> Record | None:
         try:
             return decode_record(data) if data else None
         except CorruptRecord:

@@ -151,7 +151,7 @@ class EpochFeed(FeedBase):
             if isinstance(said, SlaveHandshake):
                 self._greeted(said)
             else:
-                reports.append(self._reported(said))
+                reports.append(self._take_report(said))
         return reports
 
     def _greeted(self, slave: SlaveHandshake) -> None:
@@ -164,7 +164,7 @@ class EpochFeed(FeedBase):
         self.slave = slave
         self._owed_handshakes += 1
 
-    def _reported(self, offset: int) -> Report:
+    def _take_report(self, offset: int) -> Report:
         slave = self.slave
         if slave is None:
             raise ReplicationError("a slave reports before it said who it is")
@@ -270,16 +270,16 @@ class EpochFeed(FeedBase):
         if epoch_and_end is None or self.sent >= self._log.max_offset:
             return None
         epoch, end = epoch_and_end
-        limit = min(self._settings.ha_transfer_batch_size, MAX_BODY_SIZE, self._allowed(now))
+        limit = min(self._settings.ha_transfer_batch_size, MAX_BODY_SIZE, self._allowed_bytes(now))
         body = self._log.read(self.sent, min(limit, end - self.sent))
         if not body:
             return None
-        frame = Transfer(self.sent, epoch, self._confirmed(), body)
+        frame = Transfer(self.sent, epoch, self._confirm_offset_to_send(), body)
         self.sent += len(body)
         self._term.sending(slave.broker_id, self.sent)
         return frame
 
-    def _allowed(self, now: float) -> int:
+    def _allowed_bytes(self, now: float) -> int:
         """
         Return the bytes that may still be sent in this second (`haFlowControlEnable`). If none are
         left, the deadline is the next second.
@@ -294,9 +294,9 @@ class EpochFeed(FeedBase):
     def _heartbeat(self) -> Transfer:
         epoch_and_end = self._epoch_at(self.sent)
         epoch = self._term.epochs.entries[-1] if epoch_and_end is None else epoch_and_end[0]
-        return Transfer(self.sent, epoch, self._confirmed())
+        return Transfer(self.sent, epoch, self._confirm_offset_to_send())
 
-    def _confirmed(self) -> int:
+    def _confirm_offset_to_send(self) -> int:
         self._told = min(self._term.confirm_offset, OPEN_END)
         return self._told
 

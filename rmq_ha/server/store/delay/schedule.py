@@ -91,7 +91,7 @@ class ScheduleMessageService:
         self._offsets = offsets
         self._levels: dict[int, DelayLevel] = {}
         self._timer: IDelayedCall | None = None
-        self._look_back = LookBack(log.queues, log.record_at, self._planned)
+        self._look_back = LookBack(log.queues, log.record_at, self._delivery_time)
 
     @property
     def offset_table(self) -> dict[int, int]:
@@ -130,9 +130,9 @@ class ScheduleMessageService:
         """Move each offset that is outside its queue to the nearest end of the queue."""
         for level in range(1, len(self._levels_ms) + 1):
             if level in self.offset_table:
-                self.offset_table[level] = self._corrected(level, self.offset_table[level])
+                self.offset_table[level] = self._correct_offset(level, self.offset_table[level])
 
-    def _corrected(self, level: int, offset: int) -> int:
+    def _correct_offset(self, level: int, offset: int) -> int:
         queue = self._queue(level)
         low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
         return max(low, min(high, offset))
@@ -156,7 +156,7 @@ class ScheduleMessageService:
             self._wake(level, _FIRST_DELAY_S)
 
     def _add_level(self, number: int, delay_ms: int) -> DelayLevel:
-        offset = self._corrected(number, self.offset_table.get(number, 0))
+        offset = self._correct_offset(number, self.offset_table.get(number, 0))
         level = self._levels[number] = DelayLevel(number, delay_ms, offset)
         return level
 
@@ -250,7 +250,7 @@ class ScheduleMessageService:
         if not self._look_back.find_beginning(level):
             return 0.0
         queue = self._queue(level.number)
-        level.offset = self._corrected(level.number, level.offset)
+        level.offset = self._correct_offset(level.number, level.offset)
         if queue is None or level.offset >= queue.max_offset:
             return None
         units = queue.units(level.offset, 1 if level.failed_at == level.offset else _BATCH)
@@ -288,7 +288,7 @@ class ScheduleMessageService:
         level.offset = queue.next_file_offset(level.offset)
         return _RETRY_S
 
-    def _planned(self, level: DelayLevel, unit: Unit) -> int:
+    def _delivery_time(self, level: DelayLevel, unit: Unit) -> int:
         """Return the delivery time of a unit's message, ms."""
         physical_offset, size, tags_code = unit
         if not is_extension_address(tags_code):
@@ -306,7 +306,7 @@ class ScheduleMessageService:
         """
         if unit[1] == FILLER_SIZE:
             return 0
-        wait = self._planned(level, unit) - self._now_ms()
+        wait = self._delivery_time(level, unit) - self._now_ms()
         if wait <= level.delay_ms:
             return wait
         return level.longest_wait_ms(offset, queue.max_offset, self._clock.seconds())

@@ -61,7 +61,7 @@ class IndexFile:
         """How many items still fit into the file."""
         return max(0, self._items - self.header.index_count)
 
-    def _opened(self) -> File:
+    def _open(self) -> File:
         if self._file is None:
             size = index_file_size(self._slots, self._items)
             try:
@@ -73,7 +73,7 @@ class IndexFile:
 
     def _read(self, size: int, position: int) -> bytes:
         try:
-            return self._opened().pread(size, position)
+            return self._open().pread(size, position)
         except OSError as error:
             raise StoreError(f"cannot read {self.path}: {error}") from error
 
@@ -97,7 +97,7 @@ class IndexFile:
             end, offset = previous.end_timestamp, previous.end_physical_offset
             self.header = IndexHeader(end, end, offset, offset)
         self.reserve(1)
-        self._opened().map()[:HEADER_SIZE] = self.header.encode()
+        self._open().map()[:HEADER_SIZE] = self.header.encode()
         self.is_dirty = True
 
     def reserve(self, count: int) -> None:
@@ -110,7 +110,7 @@ class IndexFile:
         if needed <= self._reserved and self._slots_are_reserved:
             return
         step = min(self._items, -(-needed // _ITEMS_STEP) * _ITEMS_STEP)
-        file = self._opened()
+        file = self._open()
         try:
             if not self._slots_are_reserved:
                 file.reserve(0, self._items_at)
@@ -133,7 +133,7 @@ class IndexFile:
         """
         if self.header.index_count + len(entries) > self._reserved or not self._slots_are_reserved:
             self.reserve(len(entries))
-        buffer = self._opened().map()
+        buffer = self._open().map()
         self._note(buffer, put_entries(buffer, self._slots, self.header, entries))
 
     def put_rows(self, rows: Rows, most: int) -> int:
@@ -148,7 +148,7 @@ class IndexFile:
         if not self._slots_are_reserved:
             return -1
         room = min(most, self._reserved - header.index_count)
-        buffer = self._opened().map()
+        buffer = self._open().map()
         try:
             after = rows.index_put(buffer, self._slots, room, header, header.end_physical_offset)
         except RuntimeError:  # the maker failed, perhaps between two items
@@ -170,7 +170,7 @@ class IndexFile:
         if number // _ITEMS_STEP > count // _ITEMS_STEP or number >= self._items:
             # release the pages to the page cache, else the whole file counts as our memory
             size = self._items_at + number * ITEM_SIZE
-            self._opened().forget(0, size)
+            self._open().forget(0, size)
 
     def undo_half_put(self) -> None:
         """
@@ -196,7 +196,7 @@ class IndexFile:
             put.append((number, slot_at, previous))
         if not put:
             return
-        buffer = self._opened().map()
+        buffer = self._open().map()
         for number, slot_at, previous in reversed(put):
             if SLOT.unpack_from(buffer, slot_at)[0] == number:
                 SLOT.pack_into(buffer, slot_at, previous)
@@ -225,14 +225,14 @@ class IndexFile:
             for number, key_hash in self._hashes(count):
                 if (slot := key_hash % self._slots) in newest:
                     newest[slot] = number
-            buffer = self._opened().map()
+            buffer = self._open().map()
             for slot, number in newest.items():
                 SLOT.pack_into(buffer, HEADER_SIZE + slot * SLOT_SIZE, number)
         used = len(slots) - slots.count(0) - list(newest.values()).count(0)
         _, end_offset, seconds, _ = self._item(count - 1)
         end = min(end, begin + seconds * 1000 + 999)
         self.header = IndexHeader(begin, end, begin_offset, end_offset, used, count)
-        self._opened().map()[:HEADER_SIZE] = self.header.encode()
+        self._open().map()[:HEADER_SIZE] = self.header.encode()
         self.is_dirty = True
 
     def _hashes(self, count: int) -> Iterator[tuple[int, int]]:
@@ -259,7 +259,7 @@ class IndexFile:
         begin, end, begin_offset, end_offset, used, number = self.header
         if end_offset < physical_offset:
             return
-        buffer = self._opened().map()
+        buffer = self._open().map()
         while number > 1:
             position = self._items_at + (number - 1) * ITEM_SIZE
             key_hash, end_offset, seconds, previous = ITEM.unpack_from(buffer, position)
@@ -319,7 +319,7 @@ class IndexFile:
         :raises NotNow: the file cannot be opened just now.
         :raises StoreError: the disk refuses, and it is not known which writes it kept.
         """
-        file = self._opened()
+        file = self._open()
         self.is_dirty = False
         try:
             file.sync()

@@ -102,7 +102,7 @@ class IndexService:
 
         Spec: store.md, section 4.5.
         """
-        files = self._found()
+        files = self._find_files()
         # The checkpoint's positions count items of one file. Without that file they prove nothing,
         # and the load goes by store times, as after any other crash.
         if whole.index_file and not any(_number(path) == whole.index_file for path, _ in files):
@@ -138,7 +138,7 @@ class IndexService:
                     self._remove(later)
                 return
 
-    def _found(self) -> list[tuple[str, int]]:
+    def _find_files(self) -> list[tuple[str, int]]:
         """Return path and size of each file that is not empty; remove empty ones."""
         files: list[tuple[str, int]] = []
         for name in self._disk.list_dir(self._directory):

@@ -101,7 +101,7 @@ class TailCut:
 
     async def _cut(self, end: int, why: str) -> TailAside:
         store, log, worker = self._store, self._log, self._store.host.worker
-        for start in self._touched(end):
+        for start in self._touched_files(end):
             log.row.file(start)  # open the file here, so that the worker finds it open
         aside = await worker.call(
             self._keeper.keep, "diverged", end, log.max_offset, why, store.host.now_ms()
@@ -180,7 +180,7 @@ class TailCut:
     def _move(self, path: str, folder: str) -> None:
         self._store.host.disk.move(path, f"{folder}/{path.rsplit('/', 1)[1]}")
 
-    def _touched(self, end: int) -> list[int]:
+    def _touched_files(self, end: int) -> list[int]:
         """
         Return the starts of the files that are cut, and of a file that ends exactly at the cut.
         """

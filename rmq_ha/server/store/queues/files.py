@@ -64,7 +64,7 @@ class QueueFiles:
     def _file(self, path: str, is_new: bool = False) -> File:
         file = self._open.pop(path, None) or self._made.get(path)
         if file is None:
-            file = self._opened(path)
+            file = self._open_file(path)
             if is_new and len(self._made) < self._most_made:
                 self._made[path] = file
         self._open[path] = file
@@ -74,7 +74,7 @@ class QueueFiles:
             self._release_synced()
         return file
 
-    def _opened(self, path: str) -> File:
+    def _open_file(self, path: str) -> File:
         """Open a file; if the process has no descriptor left, close idle files first."""
         try:
             return self._disk.open(path, self.file_size)

@@ -254,7 +254,7 @@ class _PullScan:
                 return True
             record: bytes | None = None
             if size == FILLER_SIZE:  # the log or only the queue has lost the message
-                record = self._found(queue_offset, units[index])
+                record = self._find_record(queue_offset, units[index])
             else:
                 self.last_physical = physical_offset
                 if matches is not None and not matches(tags_code):
@@ -264,7 +264,7 @@ class _PullScan:
                         self._read_ahead(units, index)
                     record = ahead.pop(index, b"")
                     if not checks((record,), (physical_offset,), (size,), (queue_offset,)):
-                        record = self._found(queue_offset, units[index])
+                        record = self._find_record(queue_offset, units[index])
             self.consumed += 1
             queue_offset += 1
             if record is not None:
@@ -314,7 +314,7 @@ class _PullScan:
         self._size = sum(sizes[:good])
         return False
 
-    def _found(self, queue_offset: int, unit: _Unit) -> bytes | None:
+    def _find_record(self, queue_offset: int, unit: _Unit) -> bytes | None:
         """
         Return the record of a unit that does not lead to it; None if it has expired or is damaged.
         """

@@ -7,7 +7,7 @@ from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.lake.scan.log.columns import (
     NotUtf8,
     _is_utf8,
-    _unchecked,
+    _make_unchecked,
     binary,
     repeated,
     schema_of,
@@ -83,7 +83,7 @@ def test_texts_are_null_where_there_is_none_and_each_bad_byte_is_told(
     [(b"", True), (b"a", True), ("\u4e2d".encode(), True), (b"\x80", False), (b"ab\xff", False)],
 )
 def test_text_is_told_from_other_bytes(content: bytes, is_text: bool) -> None:
-    array = _unchecked(held(content), ints(0, len(content)), None)
+    array = _make_unchecked(held(content), ints(0, len(content)), None)
     assert _is_utf8(array, held(content)) is is_text
     starts, lengths = ints(0), ints(len(content))
     if is_text:

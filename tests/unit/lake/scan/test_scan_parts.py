@@ -15,7 +15,7 @@ from rmq_ha.base.store_files import WINDOW
 from rmq_ha.base.store_format.commitlog import Record, encode_record
 from rmq_ha.lake.scan.command import LEAST_WINDOW, Size
 from rmq_ha.lake.scan.fleet.facts import ReplicaFacts, directory_of
-from rmq_ha.lake.scan.log.columns import _is_utf8, _unchecked
+from rmq_ha.lake.scan.log.columns import _is_utf8, _make_unchecked
 from rmq_ha.lake.scan.reducing import ROW, RUN, SUMS, Reduction
 from rmq_ha.lake.scan.replica.auditing import Side
 from rmq_ha.lake.scan.replica.settings import open_pair
@@ -175,7 +175,7 @@ def test_records_are_fetched_together_as_far_as_they_are_near_and_one_window_hol
 )
 def test_bytes_that_are_no_text_are_told_from_text(text: bytes, is_sound: bool) -> None:
     content = np.frombuffer(text, np.uint8)
-    array = _unchecked(content, np.array([0, len(text)]), None)
+    array = _make_unchecked(content, np.array([0, len(text)]), None)
     assert _is_utf8(array, content) is is_sound
 
 

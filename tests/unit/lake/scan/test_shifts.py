@@ -15,8 +15,8 @@ from rmq_ha.lake.scan.replica.shifts import (
     Region,
     RegionAlignment,
     Shifts,
+    _findings_with_moves,
     _first_of,
-    _moved,
     regions_of,
 )
 from rmq_ha.lake.scan.replica.tasks import Answers, Landmarks, ShiftedPart, Task, TaskResult, Work
@@ -118,19 +118,21 @@ MORE_AT = at(MORE, 9)
 def test_what_one_part_lost_and_another_has_too_many_has_moved(
     told: list[ReportedDifference], found: list[tuple[str, int]]
 ) -> None:
-    assert places(_moved(told, False)) == found
+    assert places(_findings_with_moves(told, False)) == found
     if MORE not in dict(found):
         last = told[-1].finding if found[-1][0] != "RECORD_MOVED" else None
-        more = _moved(told, True)
+        more = _findings_with_moves(told, True)
         assert places(more[:-1]) == found
         assert (more[-1].code, more[-1].broker) == (MORE, "s")
         assert last is None or more[-1].physical_offset == found[-1][1]
     else:
-        assert places(_moved(told, True)) == found
+        assert places(_findings_with_moves(told, True)) == found
 
 
 def test_what_moved_is_named_as_what_was_lost_and_by_where_it_is_now() -> None:
-    (one,) = _moved([LOST_A, at("RECORD_EXTRA", 7, b"a", actual="at offset 7")], False)
+    (one,) = _findings_with_moves(
+        [LOST_A, at("RECORD_EXTRA", 7, b"a", actual="at offset 7")], False
+    )
     usual = finding("RECORD_MOVED")
     assert (one.expected, one.actual) == ("at offset 1", "at offset 7")
     assert (one.severity, one.detail) == (LOST_A.finding.severity, usual.detail)

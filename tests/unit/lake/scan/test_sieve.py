@@ -231,7 +231,7 @@ class EachJudged(LedgerComparison):
 class NoneJudged(LedgerComparison):
     """Is content with what fits."""
 
-    def _judged(self, rows: list[Any]) -> Any:
+    def _judge_id(self, rows: list[Any]) -> Any:
         raise AssertionError(rows)
 
 

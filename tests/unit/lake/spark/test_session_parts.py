@@ -25,7 +25,7 @@ from rmq_ha.lake.spark.host.session import (
     is_submitted,
     spark_home,
 )
-from rmq_ha.lake.spark.host.staging import _last_segment, _sent, needs_staging, stage
+from rmq_ha.lake.spark.host.staging import _last_segment, _send_to_executors, needs_staging, stage
 
 HERE = Path(pyspark.__file__).parent
 
@@ -417,20 +417,20 @@ class Context:
 
 def test_a_store_is_sent_to_executors_once_and_by_its_last_name() -> None:
     context = Context("hdfs://n/other/", "hdfs://n/jars/a.jar")
-    assert _sent(context, "hdfs://n/store").endswith("store")
+    assert _send_to_executors(context, "hdfs://n/store").endswith("store")
     assert context.added == [("hdfs://n/store", True)]
     context = Context("hdfs://n/store/")
-    assert _sent(context, "hdfs://n/store").endswith("store")
+    assert _send_to_executors(context, "hdfs://n/store").endswith("store")
     assert context.added == []
     with pytest.raises(CannotDecide, match="cannot be copied beside hdfs://n/store: Spark keeps"):
-        _sent(context, "hdfs://n/copy/store")
+        _send_to_executors(context, "hdfs://n/copy/store")
     assert [_last_segment(uri) for uri in ("a/b", "a/b/")] == ["b", "b"]
 
 
 def test_of_several_files_that_have_the_name_the_first_is_the_one_that_spark_keeps() -> None:
     context = Context("hdfs://n/a/store", "hdfs://n/store")
     with pytest.raises(CannotDecide, match="hdfs://n/store cannot be copied beside hdfs://n/a/st"):
-        _sent(context, "hdfs://n/store")
+        _send_to_executors(context, "hdfs://n/store")
 
 
 class Hadoop:

@@ -19,7 +19,7 @@ from rmq_ha.ops.admin.dledger_group import (
     leader_of,
 )
 from rmq_ha.ops.admin.handover import _best_follower
-from rmq_ha.ops.admin.handover_set import ControlledSet, SetMaster, _chosen, set_of
+from rmq_ha.ops.admin.handover_set import ControlledSet, SetMaster, _choose, set_of
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE, ChangeRefused
 from rmq_ha.server.dledger.codes import DLedgerRequestCode, DLedgerResponseCode
 from tests.unit.client.sim_cluster import SimCluster
@@ -191,16 +191,16 @@ def test_the_set_of_a_broker_is_what_its_settings_say() -> None:
 
 def test_whom_controllers_are_asked_to_elect() -> None:
     found = SetMaster("c:1", 2, "b:1", (3, 2, 1))
-    assert _chosen(found, None) == 1
-    assert _chosen(found, "2") == 2
-    assert _chosen(found._replace(master_id=1), None) == 2
+    assert _choose(found, None) == 1
+    assert _choose(found, "2") == 2
+    assert _choose(found._replace(master_id=1), None) == 2
     for to in ("4", "x", ""):
         with pytest.raises(ChangeRefused, match=r"is not in sync \(3, 2, 1 are\)"):
-            _chosen(found, to)
+            _choose(found, to)
     with pytest.raises(ChangeRefused, match=r"no other broker is in sync \(2 is\)"):
-        _chosen(found._replace(members=(2,)), None)
+        _choose(found._replace(members=(2,)), None)
     with pytest.raises(ChangeRefused, match=r"\(nobody are\)"):
-        _chosen(found._replace(members=()), "1")
+        _choose(found._replace(members=()), "1")
 
 
 def test_controllers_that_do_not_answer_or_know_no_leader_are_said(typed: Typist) -> None:

@@ -19,7 +19,7 @@ from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.ops.app import log
 from rmq_ha.ops.app.check import check_tls
 from rmq_ha.ops.app.make import known_brokers
-from rmq_ha.ops.app.status.traffic import MOST_CLIENT_KINDS, OTHERS, _bounded, _kind
+from rmq_ha.ops.app.status.traffic import MOST_CLIENT_KINDS, OTHERS, _kind, _most_frequent
 from twisted import internet
 
 
@@ -61,7 +61,7 @@ def _usr1() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_usr1")
 def test_a_signal_that_somebody_has_stays_his(tmp_path: Path) -> None:
-    for take in (lambda: log._rotated(str(tmp_path / "log"), 3), log._survive_sigusr1):
+    for take in (lambda: log._rotating_file(str(tmp_path / "log"), 3), log._survive_sigusr1):
         signal.signal(signal.SIGUSR1, signal.SIG_DFL)
         take()
         assert signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL
@@ -79,7 +79,7 @@ def test_a_signal_has_the_log_rotated_in_the_reactors_thread(
     reactor = SimpleNamespace(callFromThread=calls.append)
     monkeypatch.setattr(internet, "reactor", reactor, raising=False)
     signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-    file = log._rotated(str(tmp_path / "log"), 3)
+    file = log._rotating_file(str(tmp_path / "log"), 3)
     os.kill(os.getpid(), signal.SIGUSR1)
     assert calls == [file.rotate]
 
@@ -93,8 +93,8 @@ def test_kinds_of_clients_are_bounded_whatever_they_say_of_themselves() -> None:
     assert language == "x" * 20
     assert version == version.lower() != ""
     few = Counter({("java", "v4"): 3, ("cpp", "v2"): 1})
-    assert _bounded(few, 2) == [(("java", "v4"), 3), (("cpp", "v2"), 1)]
+    assert _most_frequent(few, 2) == [(("java", "v4"), 3), (("cpp", "v2"), 1)]
     many = Counter({(str(number), "v", "m"): 2 for number in range(MOST_CLIENT_KINDS + 3)})
-    found = _bounded(many, 3)
+    found = _most_frequent(many, 3)
     assert len(found) == MOST_CLIENT_KINDS + 1
     assert found[-1] == ((OTHERS,) * 3, 6)

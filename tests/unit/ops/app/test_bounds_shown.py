@@ -103,7 +103,7 @@ def test_a_search_rests_at_each_fourth_message_and_at_each_step_without_one() ->
             yield step
 
     found = list[Any]()
-    rests = [taken[-1] for _ in made._judged(counted(), found)]
+    rests = [taken[-1] for _ in made._judge_messages(counted(), found)]
     assert rests == [1, *range(3, MOST_FOUND, 4)]
     assert found == [("T", ["a", "b"])] * MOST_FOUND
     assert asked == ["T"]
@@ -114,7 +114,7 @@ def test_a_search_in_a_store_that_fails_says_so() -> None:
         yield None
         raise StoreError("the disk is gone")
 
-    turns = searches()._judged(steps(), [])
+    turns = searches()._judge_messages(steps(), [])
     next(turns)
     with pytest.raises(SearchRefused, match="the store cannot be read: the disk is gone"):
         next(turns)
@@ -140,11 +140,11 @@ def test_who_subscribed_to_other_tags_does_not_want_it(
         consumers=SimpleNamespace(group=lambda _: info),
     )
     message = SimpleNamespace(topic="T", queue_id=0, queue_offset=7, tags=tags)
-    found = made._consumed(message, "g")
+    found = made._consumption_of(message, "g")
     assert (found.group, found.state, found.committed) == ("g", state, 8)
     message.queue_offset = 8
-    assert made._consumed(message, "g").state in (state, "waiting")
-    assert (made._consumed(message, "g").state == "waiting") is (state == "passed")
+    assert made._consumption_of(message, "g").state in (state, "waiting")
+    assert (made._consumption_of(message, "g").state == "waiting") is (state == "passed")
 
 
 def test_the_beginning_of_a_body_may_end_within_a_character() -> None:

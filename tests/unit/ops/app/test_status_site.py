@@ -5,6 +5,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 import twisted
@@ -105,7 +106,10 @@ class StatusServerTests(SynchronousTestCase):
         """An index, 404, HEAD; nothing can be changed from here."""
         self.assertIn("/metrics", self.get("/")[2])
         self.assertEqual(self.get("/x")[0], 404)
-        self.assertEqual(self.get("/healthz", "HEAD")[::2], (503, ""))
+        with capturedLogs() as lines:
+            self.assertEqual(self.get("/healthz", "HEAD")[::2], (503, ""))
+        shown = [formatEvent(line) for line in lines]
+        self.assertEqual([line for line in shown if "HEAD" in line], [])
         self.assertEqual(self.get("/metrics", "POST")[0], 405)
 
     def test_reactor_lag_is_measured(self) -> None:

@@ -15,7 +15,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.frame import FrameReader, decode_frame
 from rmq_ha.base.wire.versions import V3_0_7_SNAPSHOT
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.server.broker.processors.admin_progress import _wanted
+from rmq_ha.server.broker.processors.admin_progress import _unit_filter
 from tests.unit.server.broker.sim_broker import SimBroker
 from tests.unit.server.broker.sim_client import SILENT, SimClient
 
@@ -430,4 +430,4 @@ def test_without_a_compiled_expression_every_unit_is_wanted() -> None:
     sql = SubscriptionData("T", "a = 1", sub_version=2, expression_type="SQL92")
     uncompiled: Any = SimpleNamespace(selector=None)
     for data in (None, uncompiled):
-        assert _wanted(sql, data)(1, 2, b"")
+        assert _unit_filter(sql, data)(1, 2, b"")

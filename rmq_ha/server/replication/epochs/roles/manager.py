@@ -326,11 +326,11 @@ class ReplicasManager:
             address = self._settings.controllers[self._turn % len(self._settings.controllers)]
             self._busy = self._ask(address, ControllerRequestCode.GET_METADATA_INFO, None, now)
             return
-        code, header = self._wanted()
+        code, header = self._next_request()
         self._heard_before = self._lease.heard(self.leader)
         self._busy = self._ask(self.leader, code, header, now)
 
-    def _wanted(self) -> tuple[int, ControllerHeader]:
+    def _next_request(self) -> tuple[int, ControllerHeader]:
         settings = self._settings
         cluster, name = settings.cluster_name, settings.broker_name
         if self._application is not None:

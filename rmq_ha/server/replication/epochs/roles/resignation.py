@@ -139,7 +139,7 @@ class MasterResignation:
         for replica in () if known is None else known.in_sync:
             if replica.broker_id not in complete or not replica.alive:
                 continue
-            used = await self._used(replica.address)
+            used = await self._disk_ratio_of(replica.address)
             told.append(f"{replica.address} is {used:.0%} full" if used >= 0 else replica.address)
             if 0 <= used < self._is_full_from:
                 rooms.append((used, replica.broker_id))
@@ -147,7 +147,7 @@ class MasterResignation:
             return min(rooms)[1], ""
         return None, f"no slave in sync has room ({', '.join(told) or 'none answers'})"
 
-    async def _used(self, address: str) -> float:
+    async def _disk_ratio_of(self, address: str) -> float:
         """Return how full the disk of a broker's log is, 0 to 1; -1: the broker does not say."""
         try:
             ask = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO)
