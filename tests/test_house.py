@@ -741,7 +741,7 @@ EXTRAS = {"": "", "pyspark": "spark", "numpy": "spark", "opentelemetry": "otel"}
 
 
 def needs(path: Path) -> str:
-    """A package of `EXTRAS`."""
+    """Return the package of `EXTRAS` that a file needs; empty: it needs none."""
     if is_below(module_of(path), ["rmq_ha.lake.spark"]):
         return "pyspark"
     for package in ("numpy", "opentelemetry"):

@@ -229,7 +229,7 @@ class Queue:
     is_end_known = True
 
     def unit(self, offset: int) -> None:
-        """No entry is there."""
+        """Return None for each offset, because this queue has no entry."""
 
 
 class Store:
