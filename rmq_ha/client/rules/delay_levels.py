@@ -51,7 +51,7 @@ def timing(
     if deliver_at is not None:
         return TIMER_DELIVER_MS, str(_time(deliver_at))
     if delay is None:
-        level = _checked(level)
+        level = _check_level(level)
         return (DELAY, str(level)) if level else None
     if not isinstance(delay, timedelta):
         raise IllegalMessage(f"a delay is a timedelta, not {type(delay).__name__}")
@@ -63,7 +63,7 @@ def timing(
     return (TIMER_DELAY_MS, str(ms)) if ms else None
 
 
-def _checked(level: int) -> int:
+def _check_level(level: int) -> int:
     if type(level) is not int or not 0 <= level <= len(_NAMES):
         raise IllegalMessage(
             f"delay_time_level={level!r}: levels are 1 ({_NAMES[0]}) to {len(_NAMES)}"

@@ -46,7 +46,7 @@ class AskedAttempts(Attempts):
         is_open = self._instance.open_channel(address) is not None
         unknown = [
             ability
-            for ability in self._concerned(send)
+            for ability in self._abilities_for(send)
             if not is_open or ability.must_ask(send, address)
         ]
         send.call, send.is_handed = None, False
@@ -55,10 +55,10 @@ class AskedAttempts(Attempts):
     def failed(self, send: Send, error: BaseException) -> None:
         """Note a failure as `Attempts.failed` does; a send may have to keep its queue."""
         super().failed(send, error)
-        for ability in self._concerned(send):
+        for ability in self._abilities_for(send):
             ability.failed(send)
 
-    def _concerned(self, send: Send) -> list[Abilities]:
+    def _abilities_for(self, send: Send) -> list[Abilities]:
         return [ability for ability in self._abilities if ability.concerns(send)]
 
     def _ask_all(self, _: None, unknown: list[Abilities], send: Send, queue: MessageQueue) -> None:
@@ -90,7 +90,7 @@ class AskedAttempts(Attempts):
     def _go(self, send: Send, queue: MessageQueue) -> None:
         address = send.address
         try:
-            for ability in self._concerned(send):
+            for ability in self._abilities_for(send):
                 ability.check(send, address)
             if (
                 self._address(queue.broker_name) != address

@@ -187,7 +187,7 @@ class SendAsking:
                 step = after_answer(send, outcome, self._seconds(), self.config)
             except (RemotingError, MQClientError) as error:
                 if send.asks:
-                    for ability in self._concerned(send):
+                    for ability in self._abilities_for(send):
                         ability.failed(send)
                 outcome = error
                 step = after_failure(send, outcome, self._seconds(), self.config)
@@ -202,7 +202,7 @@ class SendAsking:
             return None
         raise final_error(send, outcome, self._seconds())
 
-    def _concerned(self, send: Send) -> list[Abilities]:
+    def _abilities_for(self, send: Send) -> list[Abilities]:
         return [ability for ability in self._abilities if ability.concerns(send)]
 
     def _when_sure(self, send: Send, left_ms: int) -> Asking[int]:
@@ -214,7 +214,7 @@ class SendAsking:
         :raises NoTimers: the broker has no timers.
         """
         began, address = self._seconds(), send.address
-        for ability in self._concerned(send):
+        for ability in self._abilities_for(send):
             if ability.must_ask(send, address):
                 ability.heard((yield Ask(ability.question(send), address, left_ms)), address)
             ability.check(send, address)

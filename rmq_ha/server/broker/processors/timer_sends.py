@@ -274,12 +274,12 @@ class TimerSends:
         limit = config.timer_congest_num_each_slot
         count = timers.waiting_in_second(due_ms) + already
         if timers.waiting + already >= config.timer_max_waiting:
-            raise _congested(config.timer_max_waiting, "timerMaxWaiting")
+            raise _congestion_refusal(config.timer_max_waiting, "timerMaxWaiting")
         if count <= limit:
             return
         # Between the limit and its double, more and more sends are refused, as RocketMQ does.
         if count >= 2 * limit or limit * self._random.random() < count - limit:
-            raise _congested(2 * limit, "timerCongestNumEachSlot", limit)
+            raise _congestion_refusal(2 * limit, "timerCongestNumEachSlot", limit)
 
     def _waiting(self, message: BrokerMessage, due_ms: int) -> BrokerMessage:
         """
@@ -314,7 +314,7 @@ def _with_texts(members: list[Member], texts: list[str]) -> list[Member]:
     return [(flag, body, text) for (flag, body, _), text in zip(members, texts, strict=True)]
 
 
-def _congested(most: int, key: str, limit: int | None = None) -> RequestRejected:
+def _congestion_refusal(most: int, key: str, limit: int | None = None) -> RequestRejected:
     return RequestRejected(
         ResponseCode.SYSTEM_ERROR,
         f"timer message is under flow control, max num limit is {most} or the current value is "

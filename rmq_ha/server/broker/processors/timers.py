@@ -171,9 +171,11 @@ class TimerProcessor:
         """Answer GET_TIMER_METRICS (61) with the number of waiting messages by topic."""
         if not self._timers.is_enabled:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
-        return self._timers.waiting_by_topic().addCallback(self._counted, request)
+        return self._timers.waiting_by_topic().addCallback(self._answer_counts, request)
 
-    def _counted(self, counts: Mapping[str, int], request: RemotingCommand) -> RemotingCommand:
+    def _answer_counts(
+        self, counts: Mapping[str, int], request: RemotingCommand
+    ) -> RemotingCommand:
         now_ms = self._now_ms()
         self._counter += 1
         body = {

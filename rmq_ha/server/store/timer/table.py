@@ -217,7 +217,7 @@ class TimerTable:
         if out is None:
             return
         key = recalled_key(properties) if is_recall else properties.get(UNIQ_KEY, "")
-        for named in self._named(properties.get(REAL_TOPIC, ""), key, out):
+        for named in self._messages_with_key(properties.get(REAL_TOPIC, ""), key, out):
             if named.source.queue_offset >= number:
                 continue
             if is_recall or (named.out == out and named.rolls < rolls_of(properties)):
@@ -266,7 +266,7 @@ class TimerTable:
         out = ms_in(properties, TIMER_OUT_MS)
         if out is None:
             return False
-        for named in self._named(topic, properties.get(UNIQ_KEY, ""), out):
+        for named in self._messages_with_key(topic, properties.get(UNIQ_KEY, ""), out):
             if named.out == out and self.waiting.settle(named.due, named.source):
                 self.greatest = max(self.greatest, (named.due, named.source.queue_offset))
                 return True
@@ -274,7 +274,7 @@ class TimerTable:
 
     # Records of Java
 
-    def _named(self, topic: str, key: str, out: int) -> list[_NamedMessage]:
+    def _messages_with_key(self, topic: str, key: str, out: int) -> list[_NamedMessage]:
         """Return the messages of a topic with a unique key, of the second of a TIMER_OUT_MS."""
         if not key:
             return []
