@@ -244,6 +244,7 @@ def _broker(
         f"storePathRootDir={place.data}/{file}",
         "deleteWhen=04",
         "fileReservedTime=72",
+        "timerWheelEnable=true",
         *status_lines(place, host, status),
     ]
     return PlannedServer(f"{file}.properties", host, "rmqha-broker", _text(text), status)

@@ -37,6 +37,7 @@ KEY_MASK = (1 << 64) - 1
 COMMON = """\
 brokerClusterName=DemoCluster
 brokerName=broker-a
+timerWheelEnable=true
 brokerIP1=127.0.0.1
 brokerIP2=127.0.0.1
 bindAddress=127.0.0.1

@@ -182,6 +182,7 @@ class Broker:
             broker,
             host.now_ms,
             lambda: ours.max_topics,
+            has_timers=ours.timer_wheel_enable,
         )
         self.groups = SubscriptionGroupManager(
             host.disk,

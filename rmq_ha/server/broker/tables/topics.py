@@ -24,6 +24,7 @@ from rmq_ha.base.model.topics import (
     SELF_TEST_TOPIC,
     SYSTEM_PREFIX,
     SYSTEM_TOPICS,
+    TIMER_TOPIC,
 )
 from rmq_ha.base.seams import Disk, Worker
 from rmq_ha.base.wire.bodies import TopicTable
@@ -54,8 +55,12 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         config: BrokerConfig,
         now_ms: Callable[[], int],
         most: Callable[[], int] = lambda: sys.maxsize,
+        *,
+        has_timers: bool = False,
     ) -> None:
         built_in = {item.topic_name: item for item in _built_in_topics(config)}
+        if has_timers:
+            built_in[TIMER_TOPIC] = TopicConfig(TIMER_TOPIC, 1, 1)
         super().__init__(disk, worker, path, now_ms, built_in, most)
         self._config = config
         self._tell: Callable[[TopicConfig], Deferred[None]] = lambda _: succeed(None)
