@@ -100,7 +100,7 @@ func main() {
 
 func newProducer(group string, more ...producer.Option) rocketmq.Producer {
 	made, err := rocketmq.NewProducer(append(more, producer.WithNsResolver(resolver()), producer.WithGroupName(group),
-		producer.WithInstanceName(group), producer.WithCredentials(producers))...)
+		producer.WithSendMsgTimeout(15*time.Second), producer.WithInstanceName(group), producer.WithCredentials(producers))...)
 	must(err)
 	must(made.Start())
 	return made

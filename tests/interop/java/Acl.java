@@ -99,6 +99,7 @@ public final class Acl {
             producer = new DefaultMQProducer("p", hook);
             producer.setNamesrvAddr(namesrv);
             producer.setInstanceName("producer" + PRODUCERS.size());
+            producer.setSendMsgTimeout(15000);
             producer.setRetryTimesWhenSendFailed(0);
             producer.start();
             PRODUCERS.put(account, producer);
@@ -179,6 +180,7 @@ public final class Acl {
         TransactionMQProducer producer = new TransactionMQProducer(group, hook);
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName("transaction" + System.nanoTime());
+        producer.setSendMsgTimeout(15000);
         producer.setHeartbeatBrokerInterval(1000);
         producer.setRetryTimesWhenSendFailed(0);
         producer.setTransactionListener(new TransactionListener() {
@@ -230,6 +232,7 @@ public final class Acl {
         DefaultMQProducer producer = new DefaultMQProducer("p", hook, true, null);
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName("traced" + System.nanoTime());
+        producer.setSendMsgTimeout(15000);
         producer.start(); // and stays: its traces come a little later
         return producer.send(new Message(topic, "traced".getBytes())).getSendStatus();
     }

@@ -44,6 +44,7 @@ public final class Client5 {
         TransactionMQProducer producer = new TransactionMQProducer("p5");
         producer.setNamesrvAddr(namesrv);
         producer.setHeartbeatBrokerInterval(500);
+        producer.setSendMsgTimeout(15000);
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object arg) {

@@ -113,6 +113,7 @@ public final class Features {
         made.setInstanceName("i" + INSTANCES.incrementAndGet());
         made.setPollNameServerInterval(1000);
         made.setHeartbeatBrokerInterval(1000);
+        made.setSendMsgTimeout(15000);
         made.start();
         return made;
     }

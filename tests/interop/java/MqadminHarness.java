@@ -135,6 +135,7 @@ public final class MqadminHarness extends MQAdminStartup {
             producer = new DefaultMQProducer("harness-producer");
             producer.setNamesrvAddr(namesrv);
             producer.setInstanceName("producer");
+            producer.setSendMsgTimeout(15000);
             producer.setHeartbeatBrokerInterval(1000);
             producer.start();
         }
@@ -158,6 +159,7 @@ public final class MqadminHarness extends MQAdminStartup {
             transactions = new TransactionMQProducer("harness-transactions");
             transactions.setNamesrvAddr(namesrv);
             transactions.setInstanceName("transactions");
+            transactions.setSendMsgTimeout(15000);
             transactions.setHeartbeatBrokerInterval(1000);
             transactions.setTransactionListener(new TransactionListener() {
                 @Override

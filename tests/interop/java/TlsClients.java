@@ -42,7 +42,7 @@ public class TlsClients {
             producer.start();
             MessageQueue queue = new MessageQueue("TBW102", broker, 0);
             Message message = new Message("TBW102", name.getBytes(StandardCharsets.UTF_8));
-            SendResult sent = producer.send(message, queue, 6000);
+            SendResult sent = producer.send(message, queue, 15000);
             DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("tls-" + name);
             consumer.setInstanceName("c-" + name);
             consumer.setNamesrvAddr(namesrv);

@@ -29,6 +29,7 @@ public final class Traced {
         DefaultMQProducer producer = new DefaultMQProducer("p-traced", true);
         producer.setNamesrvAddr(args[0]);
         producer.setInstanceName("traced");
+        producer.setSendMsgTimeout(15000);
         producer.start();
         String id = producer.send(new Message(args[1], "traced".getBytes(StandardCharsets.UTF_8))).getMsgId();
         boolean arrived = consumed.await(30, TimeUnit.SECONDS);

@@ -104,6 +104,7 @@ func producerOf(account primitive.Credentials) (rocketmq.Producer, error) {
 		return made, nil
 	}
 	made, err := rocketmq.NewProducer(producer.WithNsResolver(resolver()), producer.WithGroupName("p-plain"), producer.WithRetry(0),
+		producer.WithSendMsgTimeout(15*time.Second),
 		producer.WithInstanceName(instance()), producer.WithCredentials(account))
 	if err == nil {
 		err = made.Start()
@@ -118,7 +119,8 @@ func transactionsOf(account primitive.Credentials) (rocketmq.TransactionProducer
 		return made, nil
 	}
 	made, err := rocketmq.NewTransactionProducer(commits{}, producer.WithNsResolver(resolver()), producer.WithGroupName("p"),
-		producer.WithRetry(0), producer.WithInstanceName(instance()), producer.WithCredentials(account))
+		producer.WithSendMsgTimeout(15*time.Second), producer.WithRetry(0), producer.WithInstanceName(instance()),
+		producer.WithCredentials(account))
 	if err == nil {
 		err = made.Start()
 	}
