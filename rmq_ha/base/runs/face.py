@@ -60,7 +60,8 @@ class Rows(Sequence[Row]):
     Records that follow each other in the log, in log order; at least one, unless a caller made it.
 
     It is a sequence of `Row`: tuples of 12 values in this order. A maker may make a row only when
-    somebody asks for it. A slice is any sequence of rows.
+    somebody asks for it. It has no slices: `part` returns some of the rows, and `list` makes a list
+    of them.
 
     ====  =================================================================================
     0     topic, `str`

@@ -146,11 +146,12 @@ class SendRuns:
         Answer each message with its status; neighbours with the same status are answered together.
         """
         if others:
-            every = range(len(rows))
+            row_list = list(rows)  # the kernel's rows have no slices
+            every = range(len(row_list))
             for outcome, numbers in groupby(every, lambda number: others.get(number, status)):
                 part = list(numbers)
                 first, end = part[0], part[-1] + 1
-                stored = rows[first:end]
+                stored = row_list[first:end]
                 if None not in stored:
                     stored = rows_of(stored)
                 self._answer(channel, opaques[first:end], began, outcome, stored, {}, at)

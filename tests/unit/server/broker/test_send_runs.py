@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.testing import StringTransport
 
-from rmq_ha.base.model.status import FlushDiskType
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.wire.batch import encode_batch
 from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
+from rmq_ha.server.replication.classic.frames import encode_report
+from rmq_ha.testing.cluster import HA_PORT
 from tests.unit.server.broker.sim_broker import SimBroker
 
 PLAIN = "UNIQ_KEY\x010A\x02WAIT\x01true"
@@ -240,3 +243,38 @@ def test_each_send_is_counted_once_by_the_way_it_took(ends) -> None:
     end.answers(frames(True, {}))
     ways = end.broker.broker.stats.ways.counts()
     assert ways == {"run": 2, "limits": 4, "policy": 0, "queue": 1, "repeated": 0, "unusual": 2}
+
+
+def test_a_slave_that_has_a_part_of_a_run_in_time() -> None:
+    """
+    Each message is answered by what the slave has of it. With the kernel no message of such a run
+    was answered: its rows have no slices.
+    """
+    ends = Ends(broker_role=BrokerRole.SYNC_MASTER, slave_timeout=1000)
+    clock = ends.broker.world.clock
+    slave = ends.broker.world.add("slave")
+    heard: list[bytes] = []
+
+    class Slave(Protocol):
+        def dataReceived(self, data: bytes) -> None:
+            heard.append(data)
+
+    made = slave.seams.network.client(ends.broker.host.ip, HA_PORT).connect(
+        Factory.forProtocol(Slave)
+    )
+    slave_end = ends.broker.wait(made)
+    begin = ends.store.log.max_offset
+    slave_end.transport.write(encode_report(begin))
+    clock.run_for(0.5)
+    ends.protocol.dataReceived(frames(False, *[{} for _ in range(8)]))
+    clock.run_for(0.5)
+    fifth = ends.records()[4]
+    slave_end.transport.write(encode_report(begin + 5 * fifth.size))
+    clock.run_for(3.0)
+    found = FrameReader().receive_data(ends.transport.value())
+    codes = [int(decode_frame(*frame).code) for frame in found]
+    assert codes == [0] * 5 + [12] * 3
+    assert heard
+    slave_end.transport.loseConnection()
+    ends.protocol.connectionLost()
+    ends.broker.stop()
