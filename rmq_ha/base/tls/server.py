@@ -112,7 +112,8 @@ class ServerTls:
 
     def judge(self, first: int) -> FirstByte:
         """
-        Decide how a connection goes on.
+        Decide by the first byte of a connection whether it goes on with TLS or in plain text, or is
+        closed.
 
         :param first: the first byte of the connection.
         """

@@ -434,7 +434,10 @@ class ReplicasInfoManager:
     # ------------------------------------------------------------ questions
 
     def replica_info(self, broker_name: str) -> Decision:
-        """Answer 1004: the master and the brokers in sync, even if the master is dead."""
+        """
+        Answer GET_REPLICA_INFO (1004) with the master and the brokers in sync, even if the master
+        is dead.
+        """
         broker_set = self._sets.get(broker_name)
         if broker_set is None:
             return Decision(

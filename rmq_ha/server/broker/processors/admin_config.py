@@ -68,7 +68,7 @@ class AdminConfigProcessor:
     :param permission_changed: registers all topics with the name servers again.
     :param save: writes changed keys to the configuration file. Its Deferred fires when that is done
         or has failed, and never fails.
-    :param more: further parts of the answers.
+    :param more: values of other parts of the broker, for the answers.
     """
 
     log = Logger()

@@ -33,7 +33,8 @@ _LONGEST = 19
 
 class TimerProcessor:
     """
-    Recalls timer messages, and tells Java slaves how far they are delivered.
+    Answers the requests about timer messages: recalls, the progress of delivery (for Java slaves),
+    and counts by topic.
 
     :param now_ms: ms since the epoch.
     """

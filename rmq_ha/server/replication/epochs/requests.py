@@ -31,7 +31,7 @@ class ReplicationAccess(Protocol):
         """Take request 1008, in which a controller tells of an election."""
 
     def ha_status(self) -> dict[str, Any]:
-        """Return the content of the answer to 907."""
+        """Return the content of the answer to GET_BROKER_HA_STATUS (907)."""
 
 
 class ControllerModeRequests:

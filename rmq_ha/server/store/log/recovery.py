@@ -119,8 +119,9 @@ class LogRecovery:
         Return whether the last record's properties end in zeros, because the disk did not get their
         end.
 
-        The CRC covers only the body. Nothing readable follows such a record, else lost power would
-        have spared what was written later.
+        The CRC covers only the body, so it does not show this damage. Only the last record is
+        checked, because a power failure that loses the end of a record hardly keeps records that
+        were written later.
         """
         return row[11].endswith("\0")
 

@@ -29,7 +29,7 @@ class QueueEnd(NamedTuple):
 
 class QueueEnds(NamedTuple):
     """
-    The content of the file.
+    The content of the file: the ends of the log and of all consume queues at a clean stop.
 
     :ivar log_min: physical offset where the log begins.
     :ivar log_end: physical offset where the log ends.

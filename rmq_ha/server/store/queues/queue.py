@@ -163,9 +163,11 @@ class ConsumeQueue(QueueRepair):
 
     def _begin_anew(self, request: Row, position: int) -> int:
         """
-        Begin a new life at this position below the end.
+        Start the queue again at a position below its end, because its topic was deleted and created
+        again.
 
-        A crash does no harm, as the log has all records.
+        A crash meanwhile does no harm, because the log has all records, from which the queue is
+        built again.
         """
         self.log.warn(
             "{topic} {queue_id} begins anew at queue offset {found}: the record at "

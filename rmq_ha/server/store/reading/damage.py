@@ -263,8 +263,8 @@ class ReadDamage:
         self, queue: ConsumeQueue, queue_offset: int, low: int, high: int
     ) -> dict[int, Unit]:
         """
-        Return the units of that queue offset and the next ones, from the records between two
-        places.
+        Read the records of the log between two physical offsets, and return the queue's units for
+        this queue offset and the next ones.
         """
         units: dict[int, Unit] = {}
         numbers = range(queue_offset, queue_offset + _MOST_NEIGHBOURS)
