@@ -13,7 +13,12 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import TopicConfig
-from rmq_ha.base.model.topics import SYSTEM_TOPICS, topic_fault
+from rmq_ha.base.model.topics import (
+    SYSTEM_TOPICS,
+    TIMER_PROGRESS_TOPIC,
+    TIMER_TOPIC,
+    topic_fault,
+)
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.timing.slices import Lane
 from rmq_ha.base.wire import fastjson
@@ -230,6 +235,8 @@ class AdminTopicsProcessor:
             config.broker_name or "",
             self._topics.reply_topic,
         }
+        if not self._configuration.ours.timer_wheel_enable:
+            topics -= {TIMER_TOPIC, TIMER_PROGRESS_TOPIC}
         return request.response(body=fastjson.encode({"topicList": sorted(topics)}))
 
     def _checked_name(self, topic: str) -> str:

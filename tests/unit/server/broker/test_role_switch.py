@@ -36,6 +36,9 @@ class Rig:
         parts = RoleParts(
             store=SimpleNamespace(  # type: ignore[arg-type]
                 renumber=lambda: self.note("renumber"),
+                timers=SimpleNamespace(
+                    start=lambda: self.note("timers on"), stop=lambda: self.note("timers off")
+                ),
                 schedule=SimpleNamespace(
                     start=lambda: self.note("schedule on"),
                     stop=lambda: self.note("schedule off", succeed(True)),
@@ -109,7 +112,7 @@ def test_a_follower_is_a_slave_and_looks_for_its_master_at_once(is_file_lost: bo
     done = rig.take()
     assert done[0] == "no puts"
     copying = ["delay offsets", "copying on", "register", "checks off"]
-    assert done[-5:] == ["schedule off", *copying]
+    assert done[-6:] == ["timers off", "schedule off", *copying]
     assert rig.configuration.broker.broker_id == rig.registration.identity.broker_id == 3
     assert rig.configuration.store.broker_role is BrokerRole.SLAVE
     rig.clock.pump([0.3, 1.0, 3.0, 7.0, 60.0])
@@ -137,6 +140,7 @@ def test_a_leader_is_the_master_once_all_is_committed_and_dispatched() -> None:
         "schedule on",
         "checks on",
         "puts",
+        "timers on",
         "register",
     ]
     assert rig.configuration.broker.broker_id == rig.registration.identity.broker_id == 0
@@ -242,7 +246,7 @@ def test_a_master_that_could_not_be_made_is_tried_again() -> None:
     assert done[-4:] == ["delay offsets", "copying on", "register", "checks off"]
     assert rig.configuration.store.broker_role is BrokerRole.SLAVE
     rig.clock.advance(1.1)
-    assert rig.take()[-2:] == ["puts", "register"]
+    assert rig.take()[-3:] == ["puts", "timers on", "register"]
     assert rig.configuration.store.broker_role is BrokerRole.SYNC_MASTER
 
 
