@@ -21,7 +21,7 @@ class IMember(Protocol):
 
 
 class Put(NamedTuple):
-    """:ivar at: microseconds."""
+    """A put, and its time (`at`) in microseconds."""
 
     at: int
     entry: Entry

@@ -55,7 +55,7 @@ class TransactionClient:
         self._client.routes[RequestCode.CHECK_TRANSACTION_STATE] = self._asked
 
     def start(self) -> None:
-        """Begin."""
+        """Begin to send half messages."""
         self._running = True
         self._beat()
         self._tick()
