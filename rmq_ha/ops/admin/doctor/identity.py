@@ -351,9 +351,9 @@ RULES = (
     Rule(
         "no-master",
         DoctorSeverity.ERROR,
-        "a name has no master: consumers read from its slaves, producers wait",
-        "start it again, or `rmqha-admin promote` on the machine of the slave with the longest "
-        "log; docs/failover.md",
+        "a brokerName has no master: consumers read from its slaves, producers cannot send",
+        "start the master again, or type `rmqha-admin promote` on the machine of the slave with "
+        "the longest log; docs/failover.md",
         _no_master,
     ),
     Rule(
