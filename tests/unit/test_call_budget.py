@@ -16,18 +16,20 @@ from rmq_ha.base.runs import maker
 from rmq_ha.ops.app.descriptors import allow_descriptors
 
 LIMITS: dict[tuple[str, int], dict[str, Counts]] = {
-    ("send", 1): {"master": Counts(56.8, 73.8, 4.36)},
-    ("send", 64): {"master": Counts(2.5, 29.5, 0.13)},
-    ("pair", 1): {"master": Counts(80.5, 88.7, 7.7), "slave": Counts(39.4, 41.4, 4.4)},
-    ("pair", 64): {"master": Counts(2.8, 29.6, 0.17), "slave": Counts(2.2, 19.1, 0.13)},
+    ("send", 1): {"master": Counts(54.8, 62.9, 4.36)},
+    ("send", 64): {"master": Counts(2.4, 29.1, 0.13)},
+    ("pair", 1): {"master": Counts(74.6, 74.8, 7.7), "slave": Counts(37.4, 39.5, 4.4)},
+    ("pair", 64): {"master": Counts(2.7, 29.2, 0.17), "slave": Counts(2.2, 18.9, 0.13)},
     ("pull", 32): {"master": Counts(1.8, 2.9, 0.13)},
     ("walk", 64): {"start": Counts(3.2, 21.3, 0.18)},
+    ("catchup", 64): {"slave": Counts(1.9, 18.9, 0.08)},
 }
 
 NATIVE_LIMITS: dict[tuple[str, int], dict[str, Counts]] = {
-    ("send", 64): {"master": Counts(1.3, 1.4, 0.13)},
-    ("pair", 1): {"master": Counts(71.9, 58.3, 7.7), "slave": Counts(38.0, 23.2, 4.4)},
-    ("pair", 64): {"master": Counts(1.7, 1.7, 0.17), "slave": Counts(1.1, 1.1, 0.13)},
+    ("send", 64): {"master": Counts(1.3, 1.1, 0.13)},
+    ("pair", 1): {"master": Counts(66.0, 43.4, 7.7), "slave": Counts(36.1, 21.3, 4.4)},
+    ("pair", 64): {"master": Counts(1.5, 1.2, 0.17), "slave": Counts(1.1, 0.9, 0.13)},
+    ("catchup", 64): {"slave": Counts(0.9, 1.5, 0.08)},
 }
 """The same where the native maker of runs works."""
 BUDGETS = LIMITS | NATIVE_LIMITS if maker.CHOICE.name == "native" else LIMITS

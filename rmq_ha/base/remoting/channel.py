@@ -81,14 +81,18 @@ class Channel:
         """
         self.write(encode_frame(command))
 
-    def write(self, frames: bytes) -> None:
-        """Send whole frames: at once, or with the other responses to the chunk being handled."""
+    def write(self, frames: bytes, now: float | None = None) -> None:
+        """
+        Send whole frames: at once, or with the other responses to the chunk being handled.
+
+        :param now: the time in seconds, if the caller knows it.
+        """
         if not self.is_open:
             return
         size = len(frames)
         self.written += size
         if self._corked is None:
-            self.last_io = self._clock.seconds()
+            self.last_io = self._clock.seconds() if now is None else now
             self._transport.write(frames)
             return
         self._corked.append(frames)

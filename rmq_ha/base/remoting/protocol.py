@@ -104,9 +104,10 @@ class RemotingProtocol(Protocol):
             self._stop_reading()
         if frames or begins:
             self._frame_began = now
-        for item in frames:
-            self._requests += 1 if type(item) is tuple else len(item)
-        self._bytes += len(data)
+        if self._charging:
+            for item in frames:
+                self._requests += 1 if type(item) is tuple else len(item)
+            self._bytes += len(data)
         if frames:
             self._handle(frames, now)
         if reader.fault is not None:

@@ -67,14 +67,18 @@ class Turns:
         own, of_host = self._config.turn_millis, self._config.turn_millis_per_ip
         share = own / 1000 if own else inf
         if of_host:
-            left = of_host / 1000 - self._used.get(host, 0.0)
+            left = of_host / 1000
+            if host in self._used:
+                left -= self._used[host]
             if left < share:
                 return left
         return share
 
     def note_turn(self, host: str, seconds: float) -> None:
         """Note for how many seconds a connection of an address was served."""
-        used = self._used[host] = self._used.get(host, 0.0) + seconds
+        if host in self._used:
+            seconds += self._used[host]
+        used = self._used[host] = seconds
         if 0 < self._config.turn_millis_per_ip / 2000 < used:
             self._arm()  # the next turn begins anew: no share is of more than one
 

@@ -96,11 +96,11 @@ class PendingRuns:
                 if fitting < size:
                     if fitting:
                         run, rest = run.parted(fitting)
-                        taken.append(run)
+                        taken += (run,)
                         count = fitting
                     runs.appendleft(rest if fitting else run)
                     break
-            taken.append(run)
+            taken += (run,)
             count += size
             work += run.rows.work
             position = run.end

@@ -121,16 +121,15 @@ class FrameReader:
                 self.unfinished += len(data)
                 return []
             data = b"".join((rest, data))
-        frames: list[Frame | FrameRun] = []
-        cut, position = self._cut_run, 0
-        if cut is not None and (run := cut(data, 0, self._max_header)) is not None:
-            frames.append(run)
-            position = run.end
+        cut = self._cut_run
+        run = None if cut is None else cut(data, 0, self._max_header)
+        frames: list[Frame | FrameRun] = [] if run is None else [run]
+        position = 0 if run is None else run.end
+        if position == len(data):
+            self._needed, self._rest, self.unfinished = _LENGTH_SIZE, b"", 0
+            return frames
         try:
-            if position < len(data):
-                position = self._cut(data, position, frames)
-            else:
-                self._needed = _LENGTH_SIZE
+            position = self._cut(data, position, frames)
         except ProtocolViolation as fault:
             self.give_up(fault)
             if not frames:

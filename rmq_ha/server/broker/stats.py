@@ -216,11 +216,13 @@ class BrokerStats:
             counted = rows.counts()
         except RuntimeError:  # the maker of runs failed
             counted = rows_of(rows).counts()
+        total = 0
         for key, count, size in counted:
             sums = counts[key]
             sums[0] += count
             sums[1] += size
-        self._latencies.add(int((now - began) * 1000), len(rows), int(now * 1000))
+            total += count
+        self._latencies.add(int((now - began) * 1000), total, int(now * 1000))
 
     @property
     def tables(self) -> dict[str, StatsTable[Any]]:

@@ -39,10 +39,12 @@ class FeedBase:
     :ivar sent: end of the bytes that were sent; the next frame starts here.
     :ivar has_sent_all: whether another call of `next_frame` at the same time would return nothing,
         because the slave was sent the whole log.
+    :ivar is_introduced: see `FeedCore`.
     :ivar acked: physical offset up to which the slave says that it holds the log.
     """
 
     has_sent_all = False
+    is_introduced = False
 
     def __init__(self, log: LogBytes, intervals: Intervals, now: float) -> None:
         self.requested: int | None = None

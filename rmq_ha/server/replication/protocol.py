@@ -67,18 +67,14 @@ class FeedCore(Interface):
     """
     The master's half of a connection. Times are seconds of the clock.
 
-    :ivar has_sent_all: whether another call of `next_frame` at the same time would return nothing.
-        False also stands for not known.
+    :ivar has_sent_all: whether another call of `next_frame` at the same time would return nothing,
+        and `deadline` is not before the last one. False also stands for not known.
+    :ivar is_introduced: whether the slave has said which broker it is, or sent a checksum of its
+        log. This turns true at most once.
     """
 
     has_sent_all: bool
-
-    @property
-    def is_introduced(self) -> bool:
-        """
-        Whether the slave has said which broker it is, or sent a checksum of its log. This turns
-        true at most once.
-        """
+    is_introduced: bool
 
     def receive_data(self, data: bytes, now: float) -> Any:
         """
@@ -246,6 +242,9 @@ class FeedProtocol(_TimedConnection, Generic[F]):
                 frame = feed.next_frame(now)
                 if frame:
                     self.transport.write(frame)
+                if feed.has_sent_all and self._due < inf:
+                    deadline = self._due
+                    break
                 if not frame or feed.has_sent_all:
                     deadline = feed.deadline()
                     break

@@ -11,6 +11,7 @@ from twisted.logger import Logger
 from rmq_ha.base.model.message import (
     AppendResult,
     BrokerMessage,
+    Draft,
     PutMessageResult,
     Row,
     offset_msg_id,
@@ -37,11 +38,13 @@ class PutTerms(NamedTuple):
     :ivar refusal: the status of each put; None: puts are accepted.
     :ivar keeper: see `Journal.sole_keeper`.
     :ivar slow_s: after an append of more seconds, puts are refused for a while.
+    :ivar append: does what `Journal.append` does.
     """
 
     refusal: PutMessageStatus | None
     keeper: Replication | None
     slow_s: float
+    append: Callable[[Sequence[Draft], int], DraftGroup]
 
 
 class PutSettler:
@@ -75,14 +78,15 @@ class PutSettler:
         :param began: time in seconds when the append began; it ended at `ended`.
         :param keeper: `Journal.sole_keeper`, if the caller knows it.
         """
-        faults, rows = group.faults, group.rows
+        faults, rows, count = group.faults, group.rows, group.count
         if faults:
+            count = len(rows)
             for fault in faults.values():
                 self.refused(fault)
         if not rows:
             done(PutMessageStatus.MESSAGE_ILLEGAL, [None] * group.count, faults, ended)
             return
-        put = _GroupUnderWay(self, len(rows), began, ended, group, done)
+        put = _GroupUnderWay(self, count, began, ended, group, done)
         status = self._settle(rows.start, rows.end, rows.size, wait, put, keeper)
         if status is not None:
             put.tell(status, ended)

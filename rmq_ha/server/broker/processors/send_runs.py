@@ -164,7 +164,7 @@ class SendRuns:
                 rows = rows_of(rows)
                 answers = rows.answers(opaques, template)
             if answers:
-                channel.write(answers)
+                channel.write(answers, at)
             self._stats.put_rows(rows, began, at)
         else:
             for opaque in opaques:

@@ -123,11 +123,6 @@ class Feed(FeedBase):
         self._last_frame_reached_end = False
 
     @property
-    def is_introduced(self) -> bool:
-        """Whether the slave sent a checksum that this broker could compare with its own log."""
-        return self.common is not Common.UNKNOWN
-
-    @property
     def is_stranded(self) -> bool:
         """Whether the slave needs bytes that are deleted here."""
         return self.requested is not None and self.sent < int(self._log.min_offset)
@@ -250,6 +245,7 @@ class Feed(FeedBase):
         if place <= end and place - window < low:
             return
         self.requested, self._doubt, self.base = place, None, place
+        self.is_introduced = True
         if place <= end and log_checksum(self._log, place - window, place) == greeting.checksum:
             self.common = Common.VERIFIED
             self.sent = max(self.sent, place)

@@ -24,7 +24,7 @@ Big-endian. Spec: ha.md, section 3.
 """
 
 from collections.abc import Iterator
-from struct import Struct
+from struct import Struct, error
 
 from rmq_ha.base.errors import ReplicationError
 
@@ -63,9 +63,12 @@ class ReportReader:
         Return the last complete report, which replaces the earlier ones; None if none is complete.
         """
         offset: int
-        if len(data) == REPORT_SIZE and not self._rest:  # nearly always
-            (offset,) = _REPORT.unpack(data)
-            return offset
+        if not self._rest:
+            try:
+                (offset,) = _REPORT.unpack(data)  # nearly always one report
+                return offset
+            except error:
+                pass
         words = self._whole_words(data)
         if not words:
             return None

@@ -109,11 +109,6 @@ class EpochFeed(FeedBase):
         self._next_second: float | None = None
 
     @property
-    def is_introduced(self) -> bool:
-        """Whether the slave's handshake has come, which says which broker it is."""
-        return self.slave is not None
-
-    @property
     def broker_id(self) -> int | None:
         return None if self.slave is None else self.slave.broker_id
 
@@ -161,7 +156,7 @@ class EpochFeed(FeedBase):
             raise ReplicationError("a slave begins a second time on one connection")
         if self.slave is None and slave.takes_tables and self._tables is not None:
             self._stream = TableFeed(self._tables, self._term.epochs.last_epoch)
-        self.slave = slave
+        self.slave, self.is_introduced = slave, True
         self._owed_handshakes += 1
 
     def _take_report(self, offset: int) -> Report:

@@ -171,7 +171,9 @@ class GroupEncoder:
         :param stamp: the store timestamp of all records, ms.
         """
         gap, file_size, place = self.gap, self._file_size, 0
-        largest = min(max_message_size + _RECORD_SLACK, self._largest)
+        largest = max_message_size + _RECORD_SLACK
+        if largest > self._largest:
+            largest = self._largest
         position = physical_offset
         # No record crosses the end of a file, and a blank must always fit after the last record.
         # `position` is the start of a record, so the gap before it is subtracted to find its file.

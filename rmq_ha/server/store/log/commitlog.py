@@ -35,7 +35,7 @@ class CommitLog:
     :ivar encoder: limits and the next queue offsets.
     :ivar pending: rows of the newest records, until the dispatcher takes them.
     :ivar last_write: physical offset and bytes of the last write into one file, which slaves and
-        the dispatcher get next; no bytes after a cut.
+        the dispatcher get next. The log ends behind these bytes; after a cut there are none.
     :ivar last_store_timestamp: store time of the newest record, ms; appends never go below it.
     :ivar fault: why the log refuses writes; None while it accepts them.
     :ivar may_resume: the fault may pass, as a full disk or a lack of descriptors may.
@@ -100,7 +100,8 @@ class CommitLog:
         if self.fault is not None:
             return DraftGroup.refused(len(drafts), PutMessageStatus.SERVICE_NOT_AVAILABLE)
         largest = self._configuration.max_message_size
-        stamp = max(now_ms, self.last_store_timestamp, 1)
+        last = self.last_store_timestamp or 1
+        stamp = now_ms if now_ms > last else last
         group = self.encoder.encode(drafts, self.max_offset, largest, stamp)
         if group.rows:
             self._write(group)
@@ -269,10 +270,8 @@ class CommitLog:
         if not self.row.starts or not self.row.starts[0] <= physical_offset < self.max_offset:
             return b""
         written_at, written = self.last_write
-        if physical_offset == written_at:
-            size = len(written)
-            if size <= limit and physical_offset + size == self.max_offset:
-                return written
+        if physical_offset == written_at and self.max_offset - written_at <= limit:
+            return written
         start = physical_offset - physical_offset % self.file_size
         end = min(physical_offset + limit, start + self.file_size, self.max_offset)
         try:

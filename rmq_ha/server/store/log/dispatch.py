@@ -188,9 +188,11 @@ class Dispatcher:
 
         If not, they do not count as the bytes of one turn for `_is_flooded`.
         """
-        if self._log.readable_end - self.position >= ENOUGH:
+        log = self._log
+        end = log.max_offset
+        if end - self.position >= ENOUGH and log.readable_end - self.position >= ENOUGH:
             return True
-        self._seen_end = self._log.max_offset
+        self._seen_end = end
         return False
 
     def _on_turn(self) -> None:

@@ -62,14 +62,16 @@ class QueueFiles:
         self._opening: str | None = None
 
     def _file(self, path: str, is_new: bool = False) -> File:
-        file = self._open.pop(path, None) or self._made.get(path)
-        if file is None:
-            file = self._open_file(path)
+        file = self._open.pop(path, None)
+        if file is not None:
+            self._open[path] = file  # behind all others
+        else:
+            file = self._made.get(path) or self._open_file(path)
             if is_new and len(self._made) < self._most_made:
                 self._made[path] = file
-        self._open[path] = file
-        if len(self._open) > self._most_open:
-            self._give_up(next(iter(self._open)))
+            self._open[path] = file
+            if len(self._open) > self._most_open:
+                self._give_up(next(iter(self._open)))
         if self._synced:
             self._release_synced()
         return file

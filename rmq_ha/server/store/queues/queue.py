@@ -125,8 +125,7 @@ class ConsumeQueue(QueueRepair):
         is_next = position == self._end and start >= self.max_physical_offset
         if not is_next or self._extension is not None:
             return False
-        self._write(units, position)
-        self._end = position + len(units)
+        self._end = self._write(units, position)
         self.max_physical_offset = end
         return True
 

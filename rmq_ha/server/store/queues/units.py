@@ -291,12 +291,18 @@ class QueueUnits:
         start = self._start_of(position)
         self._files.write(self._path(start), UNIT.pack(*unit), position - start, False)
 
-    def _write(self, data: bytes, position: int) -> None:
-        """Write units over as many files as they need; missing files are created."""
+    def _write(self, data: bytes, position: int) -> int:
+        """
+        Write units over as many files as they need; missing files are created.
+
+        :returns: the position behind the last unit.
+        """
         done, length = 0, len(data)
         while done < length:
             start = position - position % self._size
-            size = min(length - done, start + self._size - position)
+            size = start + self._size - position
+            if size > length - done:
+                size = length - done
             piece = data if size == length else data[done : done + size]
             is_new = not self._starts or self._starts[-1] < start
             path = f"{self._directory}/{start:020d}"
@@ -305,6 +311,7 @@ class QueueUnits:
                 self._starts.append(start)
             done += size
             position += size
+        return position
 
     def _cut(self, position: int) -> None:
         """Forget the units from a position on; at least one unit is before it."""
