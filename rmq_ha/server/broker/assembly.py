@@ -136,7 +136,14 @@ def admin_processors(broker: BrokerParts) -> list[Processor]:
             broker.timer_sends.committed,
             host.now_ms,
         ),
-        TimerProcessor(configuration, store, broker.topics, broker.timer_recalls, host.now_ms),
+        TimerProcessor(
+            configuration,
+            store,
+            broker.topics,
+            broker.timer_recalls,
+            host.now_ms,
+            lambda: broker.standing.epoch,
+        ),
         QueryProcessor(store=store, config=configuration.store, clock=host.clock),
         ConsumerProcessor(
             store=store,

@@ -142,23 +142,29 @@ class DuplicateWindow:
 
     # Sends one by one
 
-    def put(self, message: SendKey, wait: bool, put: Put) -> "Deferred[PutMessageResult]":
+    def put(
+        self, message: SendKey, wait: bool, put: Put, also_in: str = ""
+    ) -> "Deferred[PutMessageResult]":
         """
         Store a message with `put`, unless it is stored already.
 
         :param wait: whether to wait for flush and replication, as the message asks.
+        :param also_in: another topic in which an earlier send may have been stored: that of timers,
+            if the message's time was not over then.
         :returns: fires for a known message with the present status of the first one: kept as
             promised, or why not yet. Fails if the disk refuses to read the first one.
         """
         if not self._store.is_writable:
             return put()  # `put` returns the reason
         if self._is_under_way(message.key):
-            return self._retry_later(message.key, partial(self.put, message, wait, put))
+            return self._retry_later(message.key, partial(self.put, message, wait, put, also_in))
         first = self._earlier_record(message)
+        if first is None and also_in:
+            first = self._earlier_record(message._replace(stored_in=also_in))
         if first is None:
             return self._put_new((message.key,), put)
         queue_id = first.queue_id
-        if message.stored_in != message.topic:
+        if first.topic != message.topic:
             queue_id = int(first.properties[REAL_QID])
         return self._answer_again([first], queue_id, wait)
 

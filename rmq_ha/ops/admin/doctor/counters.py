@@ -126,8 +126,9 @@ _NOW = (
         "rmqha_refused_properties_total",
         "sends are refused because of properties of RocketMQ 5 that brokers of 4.9 ignore, such as "
         "TIMER_DELAY_SEC",
-        "let the producer leave the property out or use delay levels; "
-        "`refuseUnservedProperties=false` delivers such messages at once",
+        "`timerWheelEnable=true` and a restart deliver messages with a timer when they are due; "
+        "let the producer leave other properties out. `refuseUnservedProperties=false` delivers "
+        "all such messages at once",
     ),
     _Counter(
         "topics-not-made",

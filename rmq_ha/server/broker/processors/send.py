@@ -196,7 +196,8 @@ class SendMessageProcessor:
             if self._window is not None:
                 known_by = duplicate_key_of(message, place[0])
                 if known_by is not None:
-                    put = partial(self._window.put, known_by, message.wait_store_ok, put)
+                    also_in = self._timers.other_topic(message, record)
+                    put = partial(self._window.put, known_by, message.wait_store_ok, put, also_in)
             if has_many_keys(message.properties_string):
                 later = self._many_keys.put(put)
                 later.addCallback(self._answer, sent)

@@ -157,6 +157,16 @@ class TimerSends:
             )
         return end.put
 
+    def other_topic(self, message: BrokerMessage, record: BrokerMessage) -> str:
+        """
+        Return the topic in which an earlier send of a message may wait, although nothing delays the
+        message now; empty if there is none.
+
+        :param record: what `decide` returned.
+        """
+        is_over = record is message and self._timers.is_enabled
+        return TIMER_TOPIC if is_over and asks_for_timer(message.properties) else ""
+
     def committed(self, message: BrokerMessage) -> BrokerMessage:
         """
         Return what a transaction's commit stores: the message, or the record that waits.

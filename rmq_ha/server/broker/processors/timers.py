@@ -37,6 +37,7 @@ class TimerProcessor:
     and counts by topic.
 
     :param now_ms: ms since the epoch.
+    :param epoch: returns the epoch of the master; 0 where no controller elects it.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class TimerProcessor:
         topics: TopicConfigManager,
         recalls: TimerRecalls,
         now_ms: Callable[[], int],
+        epoch: Callable[[], int],
     ) -> None:
         self._configuration = configuration
         self._broker = configuration.broker
@@ -55,6 +57,7 @@ class TimerProcessor:
         self._topics = topics
         self._recalls = recalls
         self._now_ms = now_ms
+        self._epoch = epoch
         self._counter = 0
 
     def routes(self) -> dict[int, Handler]:
@@ -166,7 +169,7 @@ class TimerProcessor:
         """Answer GET_TIMER_CHECK_POINT (60): a Java slave enqueues timer messages up to there."""
         if not self._timers.is_enabled:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
-        return request.response(body=self._timers.checkpoint_bytes())
+        return request.response(body=self._timers.checkpoint_bytes(self._epoch()))
 
     def metrics(self, channel: Channel, request: RemotingCommand) -> Answer:
         """Answer GET_TIMER_METRICS (61) with the number of waiting messages by topic."""

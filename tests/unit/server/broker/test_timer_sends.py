@@ -317,3 +317,17 @@ def test_a_repeated_send_waits_once() -> None:
     assert again.ext["recallHandle"] == first.ext["recallHandle"]
     assert waiting(broker) == 1
     broker.stop()
+
+
+def test_a_send_that_is_repeated_after_its_time_is_the_same() -> None:
+    """The first one waits still, because the operator holds deliveries back."""
+    broker = timer_broker(duplicate_window_millis=60_000, timer_stop_dequeue=True)
+    text = f"TIMER_DELIVER_MS\x01{broker.host.now_ms() + 1000}\x02UNIQ_KEY\x01{KEY}"
+    first = send(broker, text)
+    run(broker, 5)
+    again = send(broker, text)
+    assert (again.ext["duplicate"], again.ext["msgId"]) == ("true", first.ext["msgId"])
+    broker.broker.configuration.ours.timer_stop_dequeue = False
+    run(broker, 5)
+    assert bodies(broker) == [b"hello"]
+    broker.stop()
