@@ -229,8 +229,8 @@ RULES = (
     Rule(
         "group-disabled",
         DoctorSeverity.WARNING,
-        "consumeEnable=false: brokers give a group nothing",
-        "`rmqha-admin group update GROUP --consume` when it may go on",
+        "consumeEnable=false: brokers refuse the pulls of a group",
+        "`rmqha-admin group update GROUP --consume` lets the group consume again",
         _group_disabled,
     ),
     Rule(
@@ -243,15 +243,15 @@ RULES = (
     Rule(
         "group-missing",
         DoctorSeverity.ERROR,
-        "consumers are connected in a group that the broker does not have, and does not make "
-        "(autoCreateSubscriptionGroup=false): they get nothing",
+        "consumers are connected in a group that the broker does not have, and does not create "
+        "(autoCreateSubscriptionGroup=false): they get no messages",
         "`rmqha-admin group create GROUP`; if its name is wrong, correct it in the program",
         _missing,
     ),
     Rule(
         "idle-members",
         DoctorSeverity.NOTE,
-        "a group has more members than queues: some get nothing",
+        "a group has more members than queues: some members get no messages",
         "`rmqha-admin topic update TOPIC --queues N`, or fewer members",
         _idle,
     ),
@@ -266,7 +266,8 @@ RULES = (
     Rule(
         "one-queue-behind",
         DoctorSeverity.WARNING,
-        "nearly all that waits for a group waits in one queue: its member hangs, or nearly all "
+        "nearly all messages that wait for a group are in one queue: its member is stuck, or "
+        "nearly all "
         "messages have one sharding key",
         "`rmqha-admin lag GROUP` shows where; restart the member that has this queue, or choose "
         "keys that spread",
@@ -285,7 +286,7 @@ RULES = (
     Rule(
         "dlq-growing",
         DoctorSeverity.WARNING,
-        "a group gave up messages within the last hour",
+        "messages of a group moved to its dead letter queue within the last hour",
         "`rmqha-admin dlq show GROUP` shows them; mend the listener, then `rmqha-admin dlq "
         "resend GROUP`",
         _growing,
@@ -293,7 +294,7 @@ RULES = (
     Rule(
         "dlq-waiting",
         DoctorSeverity.NOTE,
-        "messages that a group gave up lie there",
+        "messages wait in the dead letter queue of a group",
         "`rmqha-admin dlq show GROUP`; `rmqha-admin dlq resend GROUP` sends them again, once each",
         _waiting,
     ),

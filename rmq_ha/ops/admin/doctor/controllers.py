@@ -75,9 +75,10 @@ RULES = (
     Rule(
         "controller-silent",
         DoctorSeverity.WARNING,
-        "a controller does not answer: the others elect, and one more may be too many",
-        "start it, or look whether a firewall is between; take it out of `controllerAddr` if it "
-        "is gone for good",
+        "a controller does not answer: the other controllers still elect masters, but may not if "
+        "one more fails",
+        "start the controller, or check whether a firewall blocks it; remove it from "
+        "`controllerAddr` if it will not come back",
         _silent,
     ),
 )

@@ -325,7 +325,7 @@ RULES = (
     Rule(
         "two-masters",
         DoctorSeverity.ERROR,
-        "two brokers of a name run as master: their logs part with every message",
+        "two brokers of one brokerName run as master: each takes messages that the other lacks",
         "stop one of them at once (as a rule the one with the shorter log), then `rmqha-admin "
         "demote` there; docs/failover.md",
         _two_masters,
@@ -333,18 +333,19 @@ RULES = (
     Rule(
         "master-aside",
         DoctorSeverity.ERROR,
-        "an old master came back after its slave was promoted, and stands aside: the new one has "
-        "no replica",
+        "an old master came back after its slave was promoted. It takes no messages, and the new "
+        "master has no slave",
         "`rmqha-admin demote` on its machine; docs/failover.md",
         _master_aside,
     ),
     Rule(
         "master-unregistered",
         DoctorSeverity.ERROR,
-        "a master lives, as its slave follows it, and no name server knows it: producers do not "
-        "find it",
-        "do not promote the slave: there would be two masters. Mend the way between the master and "
-        "the name servers (`namesrvAddr`, a firewall; its log says why a registration fails); if "
+        "a master runs, because its slave follows it, but no name server knows the master: "
+        "producers do not find it",
+        "do not promote the slave: there would be two masters. Repair the connection between the "
+        "master and the name servers (`namesrvAddr`, a firewall; its log says why a registration "
+        "fails); if "
         "the two have different names, give both one `brokerName`",
         _master_unregistered,
     ),

@@ -101,7 +101,8 @@ RULES = (
     Rule(
         "member-refuses",
         DoctorSeverity.ERROR,
-        "the ledger of a DLedger member takes no entries: the group can lose one member less",
+        "a DLedger member cannot store entries, so the group survives the failure of one member "
+        "less",
         "a full disk: free space, then the member goes on by itself; a sync or write that failed: "
         "look at the disk (dmesg, smartctl), then restart this member",
         _refuses,

@@ -173,8 +173,8 @@ RULES = (
         "name-server-silent",
         DoctorSeverity.ERROR,
         "a name server does not answer; clients that know only it find no broker",
-        "start it, or take it out of NAMESRV_ADDR and of `namesrvAddr` of every broker; look "
-        "whether a firewall is between",
+        "start the name server, or remove it from NAMESRV_ADDR and from `namesrvAddr` of every "
+        "broker; check whether a firewall blocks it",
         _silent_name_servers,
     ),
     Rule(
@@ -237,8 +237,8 @@ RULES = (
     Rule(
         "speaks-otherwise",
         DoctorSeverity.ERROR,
-        "a broker's port takes connections and does not answer: it wants TLS, hangs, or is "
-        "another program's",
+        "a broker's port takes connections and does not answer: it wants TLS, it is frozen, or "
+        "the port belongs to another program",
         "try --tls (with --tls-ca); look at its log for refused connections, and at `/healthz`",
         _speaks_otherwise,
     ),
@@ -253,15 +253,15 @@ RULES = (
     Rule(
         "loopback-registered",
         DoctorSeverity.ERROR,
-        "a broker registered a loopback address, where other machines find themselves",
+        "a broker registered a loopback address, at which other machines reach only themselves",
         "set `brokerIP1` to an address that all clients reach, and restart it",
         _loopback,
     ),
     Rule(
         "container-address",
         DoctorSeverity.ERROR,
-        "a broker in a container registered the address that it has inside, which others cannot "
-        "reach",
+        "a broker in a container registered its address inside the container, which other "
+        "machines cannot reach",
         "set `brokerIP1` (and `brokerIP2`) to the machine's address and publish listenPort, "
         "listenPort - 2 and the port for slaves",
         _container,

@@ -180,7 +180,8 @@ RULES = (
     Rule(
         "diverged",
         DoctorSeverity.ERROR,
-        "a slave's log is not its master's; it stays out and acknowledges nothing",
+        "a slave's log differs from its master's, so the slave does not follow and acknowledges "
+        "nothing",
         'do what its line says; docs/operations.md, "Logs that part": keep its store if its '
         "messages may be the better ones, else empty it and start it again",
         _slave_diverged,
@@ -224,24 +225,26 @@ RULES = (
     Rule(
         "slave-behind",
         DoctorSeverity.WARNING,
-        "a slave lives but does not keep up: after a fail-over the rest is lost",
-        "look at the slave's disk and at the line between; do not promote it before it caught up",
+        "a slave follows but does not keep up: after a fail-over the messages that it lacks are "
+        "lost",
+        "look at the slave's disk and at the network; do not promote it before it caught up",
         _slaves_behind,
     ),
     Rule(
         "slave-ahead",
         DoctorSeverity.ERROR,
-        "a slave has more than its master: the master lost what its disk did not have, or an old "
-        "master came back as slave",
-        "decide first whose messages count; if the slave's do, `rmqha-admin promote` it; "
+        "a slave has more messages than its master: the master lost messages that were not on "
+        "its disk, or an old master came back as a slave",
+        "decide first which messages you need. If you need the slave's, type `rmqha-admin "
+        "promote` on its machine; "
         'docs/operations.md, "Logs that part"',
         _slaves_ahead,
     ),
     Rule(
         "tables-old",
         DoctorSeverity.WARNING,
-        "a slave has old copies of topics, groups and offsets: after a fail-over groups go on "
-        "from old places",
+        "a slave has old copies of topics, groups and offsets: after a fail-over groups continue "
+        "at old offsets",
         "its log says which table and why; the master's listenPort has to be open for it (a Java "
         "slave needs listenPort - 2, too), and with access control its account has to be an "
         "admin's (`aclAccessKey`)",

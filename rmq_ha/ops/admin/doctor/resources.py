@@ -172,8 +172,8 @@ RULES = (
     Rule(
         "disk-forecast",
         DoctorSeverity.WARNING,
-        "at the rate since its oldest message a log fills its disk before messages are old "
-        "enough to be deleted",
+        "at the present rate of messages a log fills its disk before messages are old enough to "
+        "be deleted",
         "enlarge the disk, or keep messages for less time (`fileReservedTime`), or move topics "
         "to another broker",
         _disk_forecast,
@@ -189,7 +189,7 @@ RULES = (
     Rule(
         "flush-behind",
         DoctorSeverity.WARNING,
-        "much of the log is in memory only: a power cut takes it",
+        "much of the log is in memory only: a power cut loses it",
         "look at the disk's speed and health; flushDiskType=SYNC_FLUSH holds producers back "
         "instead",
         _flush,
@@ -226,7 +226,7 @@ RULES = (
         "just-started",
         DoctorSeverity.NOTE,
         "a broker started within the last five minutes: rates and ages say little yet",
-        "if nobody restarted it: its log, and the service manager's, say why it ended",
+        "if nobody restarted the broker, its log and the service manager's log say why it ended",
         _broker_restarted,
     ),
 )
