@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,21 @@ from tests.interop.rig import Rig
 
 _SENDS = re.compile(r'^rmqha_sends_total\{[^}]*maker="(\w+)"[^}]*way="(\w+)"[^}]*\} (\d+)', re.M)
 KERNEL = find_spec("rmq_ha_kernel") is not None
+STOCK_PRODUCER = """
+import sys
+from rocketmq.client import Message, Producer
+
+producer = Producer("stock")
+producer.set_namesrv_addr(sys.argv[1])
+producer.start()
+for number in range(int(sys.argv[2])):
+    message = Message("Stock")
+    message.set_keys(f"key-{number}")
+    message.set_tags("TagA")
+    message.set_body(f"stock-{number}")
+    assert producer.send_sync(message).status == 0
+producer.shutdown()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +108,23 @@ def test_java_producer_and_consumer(pair: Any, mode: str) -> None:
     with in_runs(pair, 200):
         produce(pair, f"Plain-{mode}", 200, "--mode", mode, "--inflight", 8)
     consume(pair, f"Plain-{mode}", f"g-{mode}", 200)
+
+
+def test_the_python_client_on_pypi(pair: Any) -> None:
+    """
+    All sends of the stock Python client are in runs, and Java reads its messages.
+
+    The package `rocketmq` 0.4.4 on PyPI contains RocketMQ's C++ client for Linux on x86_64.
+    `rocketmq-client-python` contains none. `rocketmq-client`, `rocketmqpy` and their like speak
+    RocketMQ 5's gRPC, and `rocketmq-sdk` speaks AMQP.
+    """
+    pytest.importorskip("rocketmq", reason="the package rocketmq is not installed")
+    produce(pair, "Stock", 1)  # a send that makes a topic is in no run
+    with in_runs(pair, 50):
+        command = [sys.executable, "-c", STOCK_PRODUCER, pair.ns, "50"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    consume(pair, "Stock", "g-stock", 51)
 
 
 def test_oneway(pair: Any) -> None:

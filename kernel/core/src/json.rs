@@ -139,13 +139,13 @@ impl<'a> Json<'a> {
         self.number(i64::MIN, i64::MAX)
     }
 
-    /// `true` or `false`, which may stand in quotes.
+    /// `true` or `false`, which may stand in quotes. RocketMQ's C++ client writes `"0"` for false.
     pub fn boolean(&mut self) -> Option<bool> {
         if self.next()? == b'"' {
             let word = self.string()?.bytes;
             return match word {
                 b"true" => Some(true),
-                b"false" => Some(false),
+                b"false" | b"0" => Some(false),
                 _ if holds(Rule::BooleansAreWords) => None,
                 _ => Some(false),
             };

@@ -30,13 +30,27 @@ GO = (
     '{"a":"PG","b":"TopicA","c":"TBW102","d":"4","e":"1","f":"0","g":"1700000000000","h":"0",'
     '"i":"TAGS\\u0001TagA\\u0002UNIQ_KEY\\u00017F000001","j":"0","k":"false","l":"0","m":"false"}}'
 )
+PYTHON = (  # of the package rocketmq on PyPI, which contains the C++ client
+    '{"code":10,"extFields":{"AccessKey":"","OnsChannel":"ALIYUN","Signature":"PCiecycH+ydldkA=",'
+    '"batch":"0","bornTimestamp":"1795938430284","defaultTopic":"TBW102",'
+    '"defaultTopicQueueNums":4,"flag":0,"producerGroup":"stock","properties":"KEYS\\u0001key-0'
+    "\\u0002TAGS\\u0001TagA\\u0002UNIQ_KEY\\u00010100007F00007EE30000CC0F3B970100\\u0002WAIT"
+    '\\u0001true\\u0002","queueId":0,"reconsumeTimes":"0","sysFlag":0,"topic":"TopicA",'
+    '"unitMode":"0"},"flag":0,"language":"CPP","opaque":7,"remark":"","version":63}\n'
+)
 PADDED = GO.replace('"opaque":7', '"opaque":         7')
 
 
 @pytest.mark.parametrize(
     "frame",
-    [bytes.fromhex(VECTORS["send_v2_frame_hex"]), own_client(), headed(GO), headed(PADDED)],
-    ids=["Java", "rmq-ha", "Go", "padded by a load generator"],
+    [
+        bytes.fromhex(VECTORS["send_v2_frame_hex"]),
+        own_client(),
+        headed(GO),
+        headed(PYTHON),
+        headed(PADDED),
+    ],
+    ids=["Java", "rmq-ha", "Go", "Python", "padded by a load generator"],
 )
 def test_each_send_of_a_stock_client_is_in_a_run(frame: bytes) -> None:
     sends = cut(frame * 3, 0, 1 << 24)
