@@ -171,7 +171,7 @@ class Commits:
         return LocalTransactionState.COMMIT_MESSAGE
 
 
-def test_a_transaction_with_a_timer_needs_a_broker_of_ours(bench: Bench) -> None:
+def test_a_transaction_with_a_timer_needs_a_broker_of_rmq_ha(bench: Bench) -> None:
     producer = TransactionProducer(bench.instance, Commits(), ProducerConfig(producer_group="TX"))
     bench.cluster.wait(producer.start())
     bench.cluster.wait(producer.send_in_transaction(Message("T", b"x", delay=LATER)))

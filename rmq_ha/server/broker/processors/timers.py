@@ -90,7 +90,6 @@ class TimerProcessor:
 
         :raises RequestRejected: with the code and the remark of the first check that fails.
         """
-        topic = fields.text(header, "topic")
         if not self._timers.is_enabled:
             # As RocketMQ 4.9, because clients learn by it which brokers have timers.
             raise RequestRejected(
@@ -98,6 +97,7 @@ class TimerProcessor:
                 f" request type {RequestCode.RECALL_MESSAGE} not supported: timerWheelEnable is "
                 "false",
             )
+        topic = fields.text(header, "topic")
         if not self._ours.recall_message_enable:
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden"
