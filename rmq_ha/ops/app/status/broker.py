@@ -185,6 +185,9 @@ class BrokerStatus:
 
     def _collect_delayed(self, samples: Samples) -> None:
         store, delivered = self._broker.store, self._broker.delay_offset_table()
+        if store.timers.is_enabled:
+            samples.add("rmqha_timer_messages", store.timers.waiting)
+            samples.add("rmqha_timer_overdue_seconds", store.timers.overdue_ms() / 1000)
         for level in sorted({*store.schedule.levels, *delivered}):
             end = store.max_offset_in_queue(SCHEDULE_TOPIC, level - 1)
             first = store.min_offset_in_queue(SCHEDULE_TOPIC, level - 1)

@@ -267,6 +267,20 @@ BROKER = (
         "level",
     ),
     own_metric(
+        "timer_messages",
+        _GAUGE,
+        "messages",
+        "Shows how many timer messages wait, with `timerWheelEnable=true`; 0 while a start still "
+        "looks for them",
+    ),
+    own_metric(
+        "timer_overdue_seconds",
+        _GAUGE,
+        "seconds",
+        "Shows how long the timer message that is due first is due; it is below 0.1 while the "
+        "master keeps up",
+    ),
+    own_metric(
         "registration_failures_total",
         _COUNTER,
         "attempts",

@@ -6,6 +6,7 @@ Spec: controller.md, sections 7.1 and 7.2.
 from typing import NamedTuple, Protocol
 
 from rmq_ha.base.errors import ReplicationError
+from rmq_ha.base.timing.last_second import LastSecond
 from rmq_ha.server.replication.epochs.epochs import OPEN_END, Epoch, Epochs
 from rmq_ha.server.replication.epochs.frames import (
     MAX_BODY_SIZE,
@@ -18,7 +19,6 @@ from rmq_ha.server.replication.epochs.frames import (
     encode_master_handshake,
     encode_transfer,
 )
-from rmq_ha.server.replication.epochs.rate import TransferRate
 from rmq_ha.server.replication.epochs.settings import ReplicationSettings
 from rmq_ha.server.replication.epochs.tables import TableEntry, TableFeed, Tables
 from rmq_ha.server.replication.feed import FeedBase, Stage
@@ -97,7 +97,7 @@ class EpochFeed(FeedBase):
     ) -> None:
         super().__init__(log, settings, now)
         self.slave: SlaveHandshake | None = None
-        self.rate = TransferRate()
+        self.rate = LastSecond()
         self._term = term
         self._settings = settings
         self._tables = tables

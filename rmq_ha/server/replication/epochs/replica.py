@@ -12,6 +12,7 @@ from rmq_ha.base.errors import (
     ReplicationError,
     StrandedLog,
 )
+from rmq_ha.base.timing.last_second import LastSecond
 from rmq_ha.server.replication.epochs.epochs import BEFORE_CONTROLLERS, Epochs
 from rmq_ha.server.replication.epochs.frames import (
     NOWHERE,
@@ -23,7 +24,6 @@ from rmq_ha.server.replication.epochs.frames import (
     encode_report,
     encode_slave_handshake,
 )
-from rmq_ha.server.replication.epochs.rate import TransferRate
 from rmq_ha.server.replication.epochs.settings import ReplicationSettings
 from rmq_ha.server.replication.epochs.tables import Tables
 from rmq_ha.server.replication.places import (
@@ -116,7 +116,7 @@ class EpochReplica(ReplicaBase):
         self.confirm_offset = confirm_offset
         self.is_following = False
         self.master_begins = self.master_end = 0
-        self.rate = TransferRate()
+        self.rate = LastSecond()
         self._id = broker_id
         self._settings = settings
         self._tables = tables

@@ -16,6 +16,7 @@ from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.seams import Times
 from rmq_ha.base.store_format.commitlog import Record
 from rmq_ha.base.store_format.timer_times import ms_in, timer_code
+from rmq_ha.base.timing.last_second import LastSecond
 from rmq_ha.base.timing.slices import in_slices
 from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.server.store.delay.schedule import Put
@@ -105,6 +106,7 @@ class TimerMessageService:
         self._scans = 0
         self._again: IDelayedCall | None = None
         self._changes = 0
+        self._added, self._settled = LastSecond(), LastSecond()
 
     # Start, cuts and roles
 
@@ -199,7 +201,9 @@ class TimerMessageService:
         if delivery is not None and delivery.is_level and not delivery.in_flight:
             return
         if table.waiting.count:
-            self._changes += table.take_deliveries(rows)
+            settled = table.take_deliveries(rows)
+            self._changes += settled
+            self._settled.add(settled, self._times.clock.seconds())
 
     def _take_units(self, table: TimerTable) -> None:
         queue = self._log.queue
@@ -209,6 +213,7 @@ class TimerMessageService:
         self._changes += 1
         while not table.is_level:
             added = table.take_units(_UNITS)
+            self._added.add(len(added), self._times.clock.seconds())
             if self._delivery is not None and added:
                 self._delivery.arrived(added)
 
@@ -231,6 +236,11 @@ class TimerMessageService:
     def waiting(self) -> int:
         """Number of messages that wait; `timerMaxWaiting` limits it."""
         return 0 if self._table is None else self._table.waiting.count
+
+    def overdue_ms(self) -> int:
+        """Return for how many ms the message that is due first is due; 0 if none is due."""
+        first = None if self._table is None else self._table.waiting.earliest()
+        return 0 if first is None else max(0, self._times.now_ms() - first[0])
 
     def waiting_in_second(self, due_ms: int) -> int:
         """Return how many messages wait for the second of a time, for `timerCongestNumEachSlot`."""
@@ -423,17 +433,16 @@ class TimerMessageService:
         """
         if not self.is_enabled:
             return {}
-        table, now = self._table, self._times.now_ms()
-        first = None if table is None else table.waiting.earliest()
-        behind_s = 0 if first is None else max(0, now - first[0]) // _SECOND_MS
+        table, seconds = self._table, self._times.clock.seconds()
+        behind_s = self.overdue_ms() // _SECOND_MS
         queue = self._log.queue
         offsets = 0 if queue is None or table is None else queue.max_offset - table.next
         return {
             "timerReadBehind": str(behind_s),
             "timerOffsetBehind": str(offsets),
             "timerCongestNum": str(self.waiting),
-            "timerEnqueueTps": "0.0",
-            "timerDequeueTps": "0.0",
+            "timerEnqueueTps": f"{self._added.per_second(seconds):.1f}",
+            "timerDequeueTps": f"{self._settled.per_second(seconds):.1f}",
         }
 
 

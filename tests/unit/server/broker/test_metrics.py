@@ -32,9 +32,12 @@ WHERE_THERE_IS_ANY = {
     "rmqha_certificate_end_seconds",
     "rmqha_connection_places",
     "rmqha_delayed_messages",
+    "rmqha_kernel_faults_total",
     "rmqha_negative_answers_total",
     "rmqha_open_connections",
     "rmqha_refused_connections_total",
+    "rmqha_timer_messages",
+    "rmqha_timer_overdue_seconds",
     *(
         f"rocketmq_brokeruntime_{name}_tps{seconds}"
         for name in ("getfound", "getmiss", "gettransfered", "put")

@@ -14,7 +14,9 @@ from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.wire.batch import encode_batch
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.recall_handle import RecallHandle
+from rmq_ha.ops.app.status.broker import BrokerStatus
 from tests.unit.server.broker.sim_broker import SimBroker
+from tests.unit.server.broker.test_metrics import scrape
 from tests.unit.server.broker.test_processor_send import send
 from tests.unit.server.broker.test_timer_sends import (
     KEY,
@@ -302,3 +304,25 @@ def test_the_broker_tells_operators(broker: SimBroker) -> None:
         "timerEnqueueTps": "0.0",
         "timerDequeueTps": "0.0",
     }
+
+
+def test_operators_see_the_rates_and_the_lateness_of_timer_messages() -> None:
+    """With `timerStopDequeue` a message is not delivered, so it becomes overdue."""
+    broker = timer_broker(timer_stop_dequeue=True)
+    broker.broker.topics.update(TopicConfig("TT", 1, 1))
+    timed(broker)
+    rates = set()
+    for _ in range(12):
+        run(broker, 0.1)
+        body = broker.call(RemotingCommand(28)).body
+        assert body is not None
+        rates.add(json.loads(body)["table"]["timerEnqueueTps"])
+    assert rates == {"0.0", "1.0"}
+    status = BrokerStatus(broker.broker)
+    found = scrape(status)
+    assert set(found["rmqha_timer_messages"].values()) == {1}
+    assert set(found["rmqha_timer_overdue_seconds"].values()) == {0}
+    run(broker, 70)
+    (overdue,) = scrape(status)["rmqha_timer_overdue_seconds"].values()
+    assert 10 < overdue < 12
+    broker.stop()

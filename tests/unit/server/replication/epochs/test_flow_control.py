@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from rmq_ha.base.timing.last_second import LastSecond
 from rmq_ha.server.replication.epochs.feed import EpochFeed
 from rmq_ha.server.replication.epochs.frames import TRANSFER_SIZE, encode_report
-from rmq_ha.server.replication.epochs.rate import TransferRate
 from tests.unit.server.replication.epochs.test_hazards_of_links import Pair
 
 MOST = 300
@@ -61,7 +61,7 @@ def test_without_it_nothing_waits() -> None:
 
 
 def test_a_rate_is_what_the_last_whole_second_had() -> None:
-    rate = TransferRate()
+    rate = LastSecond()
     assert (rate.per_second(0.5), rate.in_this_second(0.5)) == (0, 0)
     rate.add(7, 100.2)
     rate.add(5, 100.9)

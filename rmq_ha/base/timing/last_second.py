@@ -1,24 +1,24 @@
-"""Counts the bytes that a connection carries."""
+"""Counts bytes or messages of the last second."""
 
 
-class TransferRate:
-    """Bytes of the last whole second, as RocketMQ counts them; needs no timer."""
+class LastSecond:
+    """The count of the last whole second, as RocketMQ counts transfers; needs no timer."""
 
     def __init__(self) -> None:
         self._second = self._counted = self._last = 0
 
     def add(self, size: int, now: float) -> None:
-        """Count `size` bytes that were sent or received at `now`, in seconds."""
+        """Count `size` bytes or messages at `now`, in seconds."""
         self._turn(now)
         self._counted += size
 
     def per_second(self, now: float) -> int:
-        """Return the bytes of the last whole second."""
+        """Return the count of the last whole second."""
         self._turn(now)
         return self._last
 
     def in_this_second(self, now: float) -> int:
-        """Return the bytes that were added in this second."""
+        """Return the count of this second so far."""
         self._turn(now)
         return self._counted
 
