@@ -90,11 +90,16 @@ class LogTail:
         )
         # The begin of a record that comes later is not looked at again before it is whole.
         self._begun_at, self._whole_at = walked.run.end, walked.run.end + walked.needed
-        if walked.verdict == MORE and not walked.run.rows:
+        size = 0
+        # The first bytes of a record may tell only how many are needed to know its size.
+        while walked.verdict == MORE and not walked.run.rows:
+            self._whole_at = walked.run.end + walked.needed
             if waits and log.max_offset < self._whole_at <= next_file:
                 return None
-            self._kept = b""
-            data = log.read(position, max(_READ_SIZE, walked.needed))
+            if walked.needed <= size:
+                break
+            self._kept, size = b"", max(_READ_SIZE, walked.needed)
+            data = log.read(position, size)
             walked = walk(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
         if not walked.run.rows:
             self._kept = b""  # what is wrong with these bytes may be mended on the disk
