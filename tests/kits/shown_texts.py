@@ -98,5 +98,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fail a test of these folders if it brought such a text to the log or the terminal."""
     _faults.clear()
     yield
-    if item.nodeid.startswith(LOOKED_AT):
+    # Random bytes of a peer may look like a value of Python, and the log repeats them.
+    is_random = item.get_closest_marker("hypothesis") is not None
+    if item.nodeid.startswith(LOOKED_AT) and not is_random:
         assert _faults == [], "a text for people shows a Python value"

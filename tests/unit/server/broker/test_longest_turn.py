@@ -27,8 +27,9 @@ from rmq_ha.client.lookup.requests import pull_request
 from tests.kits.calls import count_calls
 from tests.unit.server.broker.guarded import ADMIN, Guarded, every_request
 
-MOST = 450_000
-"""Calls in a turn: 50 ms."""
+MOST = 460_000
+"""Calls in a turn: 50 ms. A batch of 4 MB that is nearly all properties comes nearest: one turn
+reads 450,100 properties in 40 ms."""
 FEW = 27_000
 """3 ms, for what is refused."""
 TOPICS, QUEUES, GROUPS, SUBSCRIBED = 40, 64, 200, 4
