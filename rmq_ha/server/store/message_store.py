@@ -176,7 +176,11 @@ class DefaultMessageStore(StoreMaintenance):
         )
         self.timers = TimerMessageService(
             host.times,
-            TimerLog(queues, self.record_at),
+            TimerLog(
+                queues,
+                self.record_at,
+                lambda place: max(place - place % log.file_size, log.min_offset),
+            ),
             journal.tail,
             DeliveryTerms(
                 lambda: self.dispatcher.position,

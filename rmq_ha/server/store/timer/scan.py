@@ -50,8 +50,8 @@ def scan(
     Make the table of a log in slices, while records may be dispatched.
 
     First all units of the timer topic are taken. Then the log is read from the last frontier on,
-    for deliveries that the frontier does not know. Without a frontier it is read from the first
-    waiting message on.
+    for deliveries that the frontier does not know. Without a frontier it is read from the file of
+    the first waiting message on: only there a slice is sure to begin.
 
     :param tail: the tail of the log.
     :param dispatched: returns the physical offset up to which records are dispatched.
@@ -66,7 +66,7 @@ def scan(
             table.take_units(_UNITS)
             yield
         if position < 0:
-            position = frontier.place or _first_place(log, table)
+            position = _begin(log, table)
         for _ in range(_SLICES):
             end = dispatched()
             if position >= end or not table.waiting.count:
@@ -86,9 +86,16 @@ def scan(
         yield
 
 
-def _first_place(log: TimerLog, table: TimerTable) -> int:
-    """Return the physical offset of the first waiting message; 0 without any."""
+def _begin(log: TimerLog, table: TimerTable) -> int:
+    """
+    Return the physical offset where to begin to look for deliveries.
+
+    There are none between the end that a frontier knew and the frontier itself.
+    """
+    frontier = table.waiting.frontier
+    if frontier is not NO_FRONTIER:
+        return max(frontier.end, log.file_start(frontier.place))
     queue = log.queue
     first = min((number for _, number in table.waiting), default=None)
     unit = None if queue is None or first is None else queue.unit(first)
-    return 0 if unit is None else unit[0]
+    return 0 if unit is None else log.file_start(unit[0])

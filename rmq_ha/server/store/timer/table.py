@@ -54,10 +54,12 @@ class TimerLog(NamedTuple):
     :ivar queues: the queues of the log; the timer topic has queue 0 alone.
     :ivar record_at: returns the record at a physical offset with a size, or of any size if that is
         None; None if the log lacks it.
+    :ivar file_start: returns the physical offset where the file of a record begins.
     """
 
     queues: ConsumeQueueTable
     record_at: Callable[[int, int | None], bytes | None]
+    file_start: Callable[[int], int]
 
     @property
     def queue(self) -> ConsumeQueue | None:

@@ -54,7 +54,7 @@ class TimerLogOfTest:
         self.end = self.dispatched = 0
         self.numbers: dict[tuple[str, int], int] = {}
         self.queues = ConsumeQueueTable(SimDisk(Random(1), lambda: NOW_MS), "/store", 8000)
-        self.access = TimerLog(self.queues, self.record_at)
+        self.access = TimerLog(self.queues, self.record_at, lambda place: 0)
 
     def record_at(self, place: int, size: int | None) -> bytes | None:
         return next((data for row, data in self.rows if row[2] == place), None)
