@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from twisted.logger import Logger
 
-from rmq_ha.base.errors import CorruptRecord
+from rmq_ha.base.errors import CorruptRecord, StoreError
 from rmq_ha.base.model.message import Row
 from rmq_ha.base.model.properties import (
     REAL_TOPIC,
@@ -176,27 +176,45 @@ class TimerTable:
         if not units:
             self.next = queue.next_file_offset(self.next)
             return added
-        frontier = self.waiting.frontier
+        frontier, add = self.waiting.frontier, self.waiting.add
+        end, last_due = frontier.end, frontier.due_ms
         for unit in units:
-            number, self.next = self.next, self.next + 1
             place, size, code = unit
-            if size == FILLER_SIZE:
-                continue
-            if code < LEAST_DUE:
-                known = self._log.due_of(unit)
-                if known is None:
-                    self._tell(unit, "it is no timer message")
-                    continue
-                code = known
-            due = due_in(code)
-            if code & (RECALL_BIT | ROLLED_BIT):
-                self._settle_by_record(number, unit, due)
-            if not code & RECALL_BIT:
-                source = TimerSource(place, number)
-                if not frontier.settles(due, source):
-                    self.waiting.add(due, number)
-                    added.append((due, number))
+            # Nearly all units are of messages that no frontier knows.
+            if LEAST_DUE <= code < ROLLED_BIT and (place >= end or code > last_due):
+                if size != FILLER_SIZE:
+                    add(code, self.next)
+                    added.append((code, self.next))
+            else:
+                try:
+                    due = self._take_unit(self.next, unit)
+                except (StoreError, OSError):
+                    if not added:
+                        raise
+                    return added  # the next call fails at this unit
+                if due is not None:
+                    added.append((due, self.next))
+            self.next += 1
         return added
+
+    def _take_unit(self, number: int, unit: Unit) -> int | None:
+        """Take any unit; return the due time of a message that waits from now on."""
+        place, size, code = unit
+        if size == FILLER_SIZE:
+            return None
+        if code < LEAST_DUE:
+            known = self._log.due_of(unit)
+            if known is None:
+                self._tell(unit, "it is no timer message")
+                return None
+            code = known
+        due = due_in(code)
+        if code & (RECALL_BIT | ROLLED_BIT):
+            self._settle_by_record(number, unit, due)
+        if code & RECALL_BIT or self.waiting.frontier.settles(due, TimerSource(place, number)):
+            return None
+        self.waiting.add(due, number)
+        return due
 
     def _settle_by_record(self, number: int, unit: Unit, due: int) -> None:
         """Let a recall or a rolled copy settle the messages that it is about."""

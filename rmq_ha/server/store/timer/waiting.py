@@ -70,8 +70,9 @@ class WaitingMessages:
 
     def add(self, due_ms: int, queue_offset: int) -> None:
         """Add a message; its queue offset must be above those that were added before."""
-        minute = self._minute(minute_of(due_ms))
-        minute.entries.append((due_ms - 1) % MINUTE_MS << _OFFSET_BITS | queue_offset)
+        number, ms = divmod(due_ms - 1, MINUTE_MS)
+        minute = self._minutes.get(number) or self._minute(number)
+        minute.entries.append(ms << _OFFSET_BITS | queue_offset)
         self.count += 1
         self.end = queue_offset + 1
 

@@ -3,9 +3,11 @@
 import json
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.properties import TIMER_SRC, decode_properties
 from rmq_ha.base.model.topics import TIMER_PROGRESS_TOPIC, TIMER_TOPIC
 from rmq_ha.base.store_format.commitlog import decode_record
@@ -217,6 +219,28 @@ def test_a_recall_without_a_source_works_within_its_topic_and_second():
     left = {number for _, number in world.waiting()}
     assert left == {other[6], later[6]}
     assert set(world.log.scanned().waiting) == world.waiting()
+
+
+def test_a_disk_that_refuses_once_hides_neither_recall_nor_message():
+    world = TimerWorld()
+    row = world.send(500, key="recalled")
+    world.run(0.1)
+    world.send(400, key="before")
+    world.log.append(a_recall(row, f"{row[2]}-{row[6]}"), world.now_ms())
+    world.send(600, key="after")
+    read, faults = world.log.record_at, [StoreError("the disk refuses")] * 2
+
+    def record_at(place, size):
+        if faults:
+            raise faults.pop()
+        return read(place, size)
+
+    world.timers._log = world.timers._table._log = world.log.access._replace(record_at=record_at)
+    with pytest.raises(StoreError):
+        world.dispatch()
+    world.run(2)
+    keys = [record.properties["UNIQ_KEY"] for record in world.records("T")]
+    assert keys == ["before", "after"]
 
 
 def test_a_recall_of_another_topic_does_nothing():
