@@ -33,9 +33,9 @@ class AddressPatterns:
 
     def add(self, text: str | None) -> None:
         """
-        Add one pattern; an empty text adds nothing.
+        Add a pattern, or several with commas between them; an empty text adds nothing.
 
-        :raises ValueError: the text is no pattern; the message names the wrong part and says why.
+        :raises ValueError: a part is no pattern, which the message names; or there are too many.
         """
         items = _items(text or "")
         if len(items) + len(self._patterns) > _MAX_PATTERNS:

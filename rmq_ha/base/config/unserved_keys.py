@@ -78,7 +78,7 @@ class UnservedValues(SimpleNamespace):
         )
 
     def part(self, *sections: Section) -> "UnservedValues":
-        """The same values, for a server within this one that shows other sections."""
+        """Return the values of other sections, for a name server or controller in this process."""
         values = UnservedValues(*sections)
         for name in values.rows.keys() & self.rows.keys():
             setattr(values, name, getattr(self, name))

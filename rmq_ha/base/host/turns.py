@@ -73,8 +73,8 @@ class _LeanTurn:
         """
         Wait for events, serve them, and call the hooks.
 
-        :param timeout: how many seconds to wait at most; None: for ever. If a hook waits, nothing
-            else is waited for.
+        :param timeout: how many seconds to wait at most; None: for ever. If a hook is
+            to be called, it waits for nothing.
         """
         selectables, hooks = self._selectables, self._hooks
         if hooks:

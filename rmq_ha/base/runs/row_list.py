@@ -1,5 +1,7 @@
 """
-Rows as a list of tuples. The pure maker returns them, and so does the code for unusual messages.
+Rows of records as a list of tuples.
+
+The maker in Python (`pure.py`) returns them, and so does the code for messages that no maker takes.
 
 Spec: store.md, sections 3.2, 4.2 and 4.3; remoting.md, section 4.2.
 """

@@ -114,7 +114,7 @@ class Rules:
 
     def check_administrator(self, request: RemotingCommand, host: str) -> Grant | None:
         """
-        Refuse a request of any code unless an administrator signed it.
+        Refuse a request of any code, unless an administrator signed it or its address is white.
 
         :returns: the same as `check`.
         :raises RequestRejected: the same as `check`.

@@ -378,7 +378,7 @@ class Ledger(LedgerReader):
             self._job.cut(index)
 
     def _synced_up_to(self, index: int) -> SyncedUpTo:
-        """Return an entry as the checkpoint names it."""
+        """Return index, term and position of an entry, for the checkpoint; empty without it."""
         located = self.located(index)
         return SyncedUpTo() if located is None else SyncedUpTo(index, located.term, located.pos)
 

@@ -96,7 +96,8 @@ class BrokerBoard(Board):
 
     def _counts(self) -> dict[str, int]:
         """
-        Return how many requests were refused or failed since the start, by the text of the event.
+        Return how many requests since the start were refused, failed, or stored less safely than
+        configured, by the text of the event.
         """
         broker = self._broker
         outcomes = broker.store.statistics.outcomes

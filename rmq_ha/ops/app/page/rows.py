@@ -1,4 +1,7 @@
-"""Gathers the rows of the lists, and the sheet of one topic or group, from a broker in slices."""
+"""
+Gathers what the page shows of topics, groups and clients: the rows of each list, and the details of
+one topic or group. It works in slices, so that the broker serves requests in between.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

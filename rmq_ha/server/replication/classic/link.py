@@ -181,7 +181,10 @@ class ClassicLink(MasterLink[ClassicReplica]):
         return super().stop()
 
     def look(self) -> None:
-        """Check, after the log grew or was read, that this slave may still acknowledge it."""
+        """
+        Check, because the log grew, whether it has bytes that can never become a record. A slave
+        stops acknowledging such a log.
+        """
         if self.connection is not None and self.tail.unreadable_at() is not None:
             self.connection.step(self.connection.replica.look)
 

@@ -289,8 +289,8 @@ class EpochReplica(ReplicaBase):
         """
         Return the end of the last record before `point` that is certainly as its master wrote it.
 
-        The result is never before the start of the file that ends at `point`, since the master may
-        have deleted earlier files.
+        The result is never before the start of the file with the byte before `point`, nor before
+        the begin of the log, since the master may have deleted earlier files.
         """
         if self.sure_to >= point:
             return point
