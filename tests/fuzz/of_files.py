@@ -21,6 +21,7 @@ from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.server.broker.tables.promotions import Promotions
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.namesrv.kv_config import KVConfigManager
 from rmq_ha.server.replication.epochs.epochs import decode_epochs, encode_epochs
@@ -178,3 +179,8 @@ def read_epoch_file(data: bytes) -> None:
 @target("file.identity", [b"Peer5Cluster#broker-c#2", b"C#b#1#127.0.0.1:1;2"])
 def read_identity(data: bytes) -> None:
     decode_identity(data)
+
+
+@target("file.promotions", [b'{"promotions": 2, "isOwn": true}'], (ProtocolViolation,))
+def read_promotions(data: bytes) -> None:
+    Promotions(SimDisk(Random(1), lambda: 0), AtOnce(), "/config").decode(data)

@@ -21,6 +21,7 @@ from rmq_ha.base.wire.ext_fields import ext_fields
 from rmq_ha.base.wire.fastjson import encode
 from rmq_ha.base.wire.frame import JSON, ROCKETMQ, FrameReader, decode_frame, encode_frame
 from rmq_ha.base.wire.json_header import decode_plain_header
+from rmq_ha.base.wire.recall_handle import RecallHandle
 from rmq_ha.base.wire.route_bodies import (
     ClusterInfo,
     RegisterBrokerBody,
@@ -40,7 +41,9 @@ from rmq_ha.client.lookup.brokers import replication_of
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.client.rules.compression import compression_of
 from rmq_ha.client.rules.messages import decode_messages, decode_pulled
+from rmq_ha.client.rules.routes import _parse_order
 from rmq_ha.client.rules.serializers import JsonSerializer, RegisteredSerializer
+from rmq_ha.client.send.trace_lines import _parse_event
 from rmq_ha.server.controller import codec, events, messages
 from rmq_ha.server.dledger.codec import decode_body, encode_body
 from rmq_ha.server.dledger.messages import (
@@ -60,6 +63,8 @@ from rmq_ha.server.dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from rmq_ha.server.store.timer.frontier import decode_frontier, encode_frontier
+from rmq_ha.server.store.timer.sources import parse_source
 from tests.fuzz.target import target
 
 V1 = {
@@ -380,3 +385,34 @@ NUMBERED = RegisteredSerializer(7, TEXTS, lambda number: TEXTS)
 )
 def registered_body(data: bytes) -> None:
     NUMBERED.loads(data)
+
+
+@target(
+    "wire.recall_handle",
+    [RecallHandle("T", "b", "1795883381001", "7F00", "9-1").encode().encode()],
+    (),
+)
+def read_recall_handle(data: bytes) -> None:
+    RecallHandle.parse(data.decode("latin-1"))
+
+
+@target("store.timer_source", [b"104857-7"], ())
+def read_timer_source(data: bytes) -> None:
+    parse_source(data.decode("latin-1"))
+
+
+@target("store.timer_frontier", [encode_frontier(1795883382001, 7, 104857, [])], (CorruptRecord,))
+def read_timer_frontier(data: bytes) -> None:
+    decode_frontier(data, 9)
+
+
+@target("client.order_of_a_topic", [b"broker-a:4;broker-b:2"], ())
+def read_order(data: bytes) -> None:
+    _parse_order(data.decode("latin-1"))
+
+
+@target(
+    "client.trace_line", [b"Pub\x011\x01r\x01g\x01T\x01id\x01t\x01k\x01h\x019\x013\x01true"], ()
+)
+def read_trace_line(data: bytes) -> None:
+    _parse_event("id", data.decode("latin-1").split("\x01"), "c")
