@@ -14,6 +14,7 @@ from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.store_format.commitlog import Record, encode_record
 from rmq_ha.base.store_format.dledger_values import Entry
+from rmq_ha.base.store_format.popped_record import with_receipt
 from rmq_ha.base.wire import bodies
 from rmq_ha.base.wire.batch import encode_batch, read_batch
 from rmq_ha.base.wire.command import RemotingCommand
@@ -21,6 +22,20 @@ from rmq_ha.base.wire.ext_fields import ext_fields
 from rmq_ha.base.wire.fastjson import encode
 from rmq_ha.base.wire.frame import JSON, ROCKETMQ, FrameReader, decode_frame, encode_frame
 from rmq_ha.base.wire.json_header import decode_plain_header
+from rmq_ha.base.wire.pop_bodies import (
+    AssignmentQuery,
+    Assignments,
+    BatchAck,
+    RequestMode,
+    RequestModeTable,
+)
+from rmq_ha.base.wire.pop_headers import PopFields
+from rmq_ha.base.wire.pop_places import (
+    parse_msg_offsets,
+    parse_order_counts,
+    parse_start_offsets,
+)
+from rmq_ha.base.wire.pop_receipt import PopReceipt
 from rmq_ha.base.wire.recall_handle import RecallHandle
 from rmq_ha.base.wire.route_bodies import (
     ClusterInfo,
@@ -257,6 +272,29 @@ body(
     ClusterInfo.decode,
 )
 body(
+    "batch_ack",
+    '{"brokerName":"b","acks":[{"c":"G","t":"T","r":"1","so":0,"q":0,"rq":1,"pt":9,"it":8,'
+    '"b":"Aw=="}]}',
+    lambda data: [(item.real_topic, item.offsets()) for item in BatchAck.decode(data).acks],
+)
+body(
+    "assignment_query",
+    '{"topic":"T","consumerGroup":"G","clientId":"c","strategyName":"AVG",'
+    '"messageModel":"CLUSTERING"}',
+    AssignmentQuery.decode,
+)
+body(
+    "assignments",
+    json.dumps({"messageQueueAssignments": [{"messageQueue": QUEUE, "mode": "POP"}]}),
+    Assignments.decode,
+)
+body(
+    "request_modes",
+    '{"messageRequestModeMap":{"T":{"G":{"mode":"POP","popShareQueueNum":1}}}}',
+    RequestModeTable.decode,
+)
+body("request_mode", '{"topic":"T","consumerGroup":"G","mode":"POP"}', RequestMode.decode)
+body(
     "batch",
     encode_batch([(0, b"one", "TAGS\x01a"), (1, b"", "")]),
     lambda data: list(read_batch(data)),
@@ -374,6 +412,12 @@ def read_controller_event(data: bytes) -> None:
     events.decode_event(data)
 
 
+POP_EXT = {
+    "consumerGroup": "G", "topic": "T", "queueId": "-1", "maxMsgNums": "32", "offset": "0",
+    "invisibleTime": "60000", "pollTime": "15000", "bornTime": "1", "initMode": "0",
+    "extraInfo": "0 1 2 3 0 b 0 0", "order": "TRUE", "exp": "a", "expType": "TAG",
+}  # fmt: skip
+
 TEXTS = JsonSerializer(str)
 NUMBERED = RegisteredSerializer(7, TEXTS, lambda number: TEXTS)
 
@@ -394,6 +438,45 @@ def registered_body(data: bytes) -> None:
 )
 def read_recall_handle(data: bytes) -> None:
     RecallHandle.parse(data.decode("latin-1"))
+
+
+@target(
+    "wire.pop_receipt",
+    [b"0 1795883444356 10000 2 1 broker-p 0 0 16294", b"0 1 10000 999 0 b 1"],
+    (RequestRejected,),
+)
+def read_receipt(data: bytes) -> None:
+    """A receipt that is read names the same lease when it is written."""
+    receipt = PopReceipt.parse(data.decode("latin-1"))
+    assert PopReceipt.parse(receipt.encode())[:6] == receipt[:6]
+
+
+@target(
+    "wire.pop_headers",
+    [json.dumps(POP_EXT).encode(), b'{"order":"yes","queueId":""}'],
+    (ProtocolViolation, RequestRejected),
+)
+def read_pop_headers(data: bytes) -> None:
+    try:
+        ext = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ProtocolViolation("no ext fields") from None
+    if not isinstance(ext, dict) or not all(isinstance(item, str) for item in ext.values()):
+        raise ProtocolViolation("no ext fields")
+    for form in PopFields.__subclasses__():
+        form.read(ext).ext()
+
+
+@target("wire.pop_places", [b"0 1 0;0 0 0", b"0 1 0,1,2", b"0 qo0%2 2;0 0 1"])
+def read_places(data: bytes) -> None:
+    text = data.decode("latin-1")
+    for read in (parse_order_counts, parse_start_offsets, parse_msg_offsets):
+        read(text)
+
+
+@target("store.popped_record", RECORDS[:3], (CorruptRecord,))
+def read_popped_record(data: bytes) -> None:
+    with_receipt(data, b"TopicA", b"0 1 2 3 1 b 0 0")
 
 
 @target("store.timer_source", [b"104857-7"], ())

@@ -17,3 +17,5 @@ Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 MOST_ITEMS = 5000
 """Most groups, subscriptions or queues of one request; no setting raises this."""
+INT64_DIGITS = 19
+"""Digits of the largest `long`. A number with fewer digits fits in any case."""

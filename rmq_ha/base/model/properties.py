@@ -39,6 +39,10 @@ TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
 TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
 TIMER_SRC = "TIMER_SRC"
 """A property of rmq-ha: the waiting record that a delivery, a recall or a later copy settles."""
+POP_CK = "POP_CK"
+"""The receipt of a popped message; see `rmq_ha.base.wire.pop_receipt`. It is never stored."""
+FIRST_POP_TIME = "1ST_POP_TIME"
+"""When the message was popped for the first time, ms; in copies in retry topics."""
 TIMER_ASKS = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 """The properties by which a client asks for a timer; the first one that is there counts."""
 
