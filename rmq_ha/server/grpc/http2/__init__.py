@@ -1,0 +1,12 @@
+"""The server's side of HTTP/2, without I/O: bytes of a connection in, events and bytes out.
+
+Enter by `engine.Http2Server`. It knows nothing of gRPC. Header blocks are decoded by the package
+`hpack`; this side's own blocks need no state, so `headers` writes them itself.
+
+- `frames`: cuts and makes frames. `headers`: header blocks both ways.
+- `budget`: what a peer may do in vain before its connection is closed.
+- `streams`: the state of one stream, and the bytes that wait until the peer takes them.
+
+The package `h2` would do most of this, but after its GOAWAY no answer of an open stream can be sent,
+one stream too many ends the connection, and a call costs four times the processor time.
+"""

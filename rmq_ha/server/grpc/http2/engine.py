@@ -1,0 +1,430 @@
+"""Http2Server: one connection of HTTP/2, as the server's side sees it.
+
+It follows RFC 9113. Rules that a peer breaks within one stream reset that stream; others end the
+connection. Priorities are read and not heeded; nothing is pushed.
+"""
+
+from typing import NamedTuple
+
+from rmq_ha.server.grpc.http2.budget import FloodBudget
+from rmq_ha.server.grpc.http2.frames import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    FIRST_WINDOW,
+    GOAWAY,
+    HEADERS,
+    MAX_FRAME,
+    MOST_WINDOW,
+    PING,
+    PRIORITY,
+    PUSH_PROMISE,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    FrameCutter,
+    Http2Error,
+    Http2Frame,
+    Http2Violation,
+    Setting,
+    decode_settings,
+    decode_word,
+    encode_frame,
+    encode_goaway,
+    encode_reset,
+    encode_settings,
+    encode_window_update,
+    strip_padding,
+)
+from rmq_ha.server.grpc.http2.headers import (
+    MAX_BLOCK,
+    MAX_LIST,
+    NO_TABLE,
+    HeaderList,
+    HeaderReader,
+    fault_of,
+)
+from rmq_ha.server.grpc.http2.streams import Http2Stream, SendQueues
+
+STREAM_WINDOW = 1 << 18
+"""Bytes that a peer may send on a new stream; `Http2Server.widen` gives more."""
+CONNECTION_WINDOW = 1 << 24
+MAX_STREAMS = 1000
+_MOST_CONTINUATIONS = 16
+
+
+class StreamHeaders(NamedTuple):
+    """A request has begun. `has_ended`: the peer sends no data."""
+
+    stream: int
+    headers: HeaderList
+    has_ended: bool
+
+
+class StreamData(NamedTuple):
+    """Data of a request, which may be empty at its end."""
+
+    stream: int
+    data: bytes
+    has_ended: bool
+
+
+class StreamReset(NamedTuple):
+    """The peer, or a rule that it broke, has ended a stream; nothing can be sent on it."""
+
+    stream: int
+    code: int
+
+
+Http2Event = StreamHeaders | StreamData | StreamReset
+
+
+class Http2Server:
+    """
+    The state of a connection. `receive` takes bytes and returns events; `take_output` returns bytes.
+
+    :ivar fault: why the connection has to be closed after its output; empty while it may go on.
+    :ivar fault_budget: the name of the budget that was used up, if that is the reason.
+    :ivar peer_leaves: whether the peer opens no more streams.
+    """
+
+    def __init__(self) -> None:
+        self.fault = self.fault_budget = ""
+        self.peer_leaves = False
+        self._cutter = FrameCutter()
+        self._reader = HeaderReader()
+        self._budget = FloodBudget()
+        self._queues = SendQueues()
+        self._streams: dict[int, Http2Stream] = {}
+        self._last = 0
+        self._last_served = MOST_WINDOW
+        self._receive_window = CONNECTION_WINDOW
+        self._is_set = self._has_sent_headers = False
+        self._block: bytearray | None = None
+        self._block_of = Http2Frame(0, 0, 0, b"")
+        self._continuations = 0
+        self._events: list[Http2Event] = []
+        self._out = bytearray(
+            encode_settings(
+                {
+                    Setting.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+                    Setting.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+                    Setting.MAX_HEADER_LIST_SIZE: MAX_LIST,
+                }
+            )
+            + encode_window_update(0, CONNECTION_WINDOW - FIRST_WINDOW)
+        )
+
+    @property
+    def queued(self) -> int:
+        """Bytes of answers that wait until the peer takes them."""
+        return self._queues.queued
+
+    @property
+    def open_streams(self) -> int:
+        return len(self._streams)
+
+    @property
+    def has_output(self) -> bool:
+        """Whether `take_output` would return any bytes."""
+        return bool(self._out) or (not self.fault and self._queues.has_frames)
+
+    def receive(self, data: bytes, now: float) -> list[Http2Event]:
+        """
+        Take bytes of the peer.
+
+        :param now: the time in seconds, for the budgets.
+        :returns: what happened, in order. `fault` may be set then.
+        """
+        if self.fault:
+            return []
+        events = self._events = []
+        try:
+            for frame in self._cutter.cut(data):
+                self._take_frame(frame, now)
+        except Http2Violation as violation:
+            self.fail(str(violation), violation.code)
+            self.fault_budget = violation.budget
+        return events
+
+    def fail(self, reason: str, code: Http2Error = Http2Error.NO_ERROR) -> None:
+        """End the connection; the output ends with a GOAWAY frame that carries the reason."""
+        if not self.fault:
+            self.fault = reason
+            self._out += encode_goaway(self._last, code, reason)
+
+    def leave(self) -> None:
+        """Tell the peer to open no more streams; those that are open go on."""
+        if self._last_served == MOST_WINDOW and not self.fault:
+            self._last_served = self._last
+            self._out += encode_goaway(self._last, Http2Error.NO_ERROR, "the server stops")
+
+    def ping(self) -> None:
+        """Ask the peer for a sign of life."""
+        self._out += encode_frame(PING, 0, 0, bytes(8))
+
+    def take_output(self, most: int) -> bytes:
+        """
+        Return and remove bytes to write.
+
+        :param most: about how many bytes of answers; frames of the protocol come in any case.
+        """
+        if not self.fault and self._queues.has_frames:
+            size = len(self._out)
+            for stream in self._queues.take(self._out, most):
+                self._budget.note_call()
+                if stream.may_receive:
+                    self._out += encode_reset(stream.number, Http2Error.NO_ERROR)
+                self._streams.pop(stream.number, None)
+            self._budget.note_bytes(len(self._out) - size)
+        data = bytes(self._out)
+        self._out.clear()
+        return data
+
+    # On one stream; a stream that is gone is left alone
+
+    def send_headers(self, stream: int, block: bytes) -> None:
+        """Begin the answer on a stream."""
+        if stream in self._streams and not self.fault:
+            self._out += encode_frame(HEADERS, END_HEADERS, stream, self._prefix() + block)
+
+    def send_data(self, stream: int, data: bytes) -> None:
+        """Queue data of the answer."""
+        item = self._streams.get(stream)
+        if item is not None and not self.fault:
+            self._queues.put(item, data)
+
+    def send_end(self, stream: int, block: bytes) -> None:
+        """End the answer with trailers, or with headers alone if nothing was sent before."""
+        item = self._streams.get(stream)
+        if item is not None and not self.fault:
+            self._queues.end(item, self._prefix() + block)
+
+    def reset(self, stream: int, code: Http2Error) -> None:
+        """End a stream at once, without the rest of its answer."""
+        if not self.fault and self._forget(stream):
+            self._out += encode_reset(stream, code)
+
+    def widen(self, stream: int, size: int) -> None:
+        """Let the peer send more bytes on a stream."""
+        item = self._streams.get(stream)
+        if item is not None and item.may_receive and size > 0 and not self.fault:
+            item.receive_window += size
+            self._out += encode_window_update(stream, size)
+
+    # Frames
+
+    def _take_frame(self, frame: Http2Frame, now: float) -> None:
+        kind = frame.kind
+        if self._block is not None and kind != CONTINUATION:
+            raise _broken("a header block is interrupted")
+        if not self._is_set and kind != SETTINGS:
+            raise _broken("its first frame is not SETTINGS")
+        if kind == DATA:
+            self._take_data(frame, now)
+        elif kind == HEADERS:
+            self._take_headers(frame, now)
+        elif kind == CONTINUATION:
+            self._take_continuation(frame, now)
+        elif kind == WINDOW_UPDATE:
+            self._budget.note_control(now)
+            self._take_window(frame, now)
+        elif kind == RST_STREAM:
+            self._take_reset(frame, now)
+        elif kind == PUSH_PROMISE:
+            raise _broken("a client pushes nothing")
+        else:
+            self._budget.note_control(now)
+            if kind == SETTINGS:
+                self._take_settings(frame, now)
+            elif kind == PING:
+                self._take_ping(frame)
+            elif kind == GOAWAY:
+                self.peer_leaves = True
+            elif kind == PRIORITY and len(frame.payload) != 5:
+                raise Http2Violation(Http2Error.FRAME_SIZE_ERROR, "a PRIORITY frame is wrong")
+
+    def _take_headers(self, frame: Http2Frame, now: float) -> None:
+        if frame.stream % 2 == 0:
+            raise _broken("a request has an even stream")
+        block = strip_padding(frame)
+        if frame.flags & END_HEADERS:
+            self._take_block(frame, block, now)
+        else:
+            self._block, self._block_of, self._continuations = bytearray(block), frame, 0
+
+    def _take_continuation(self, frame: Http2Frame, now: float) -> None:
+        block = self._block
+        if block is None or frame.stream != self._block_of.stream:
+            raise _broken("a CONTINUATION frame continues nothing")
+        block += frame.payload
+        self._continuations += 1
+        if len(block) > MAX_BLOCK or self._continuations > _MOST_CONTINUATIONS:
+            raise Http2Violation(
+                Http2Error.ENHANCE_YOUR_CALM, "a header block is too large", "header blocks"
+            )
+        if frame.flags & END_HEADERS:
+            self._block = None
+            self._take_block(self._block_of, bytes(block), now)
+
+    def _take_block(self, frame: Http2Frame, block: bytes, now: float) -> None:
+        headers = self._reader.read(block)  # also of a stream that is refused: tables change
+        number, has_ended = frame.stream, bool(frame.flags & END_STREAM)
+        stream = self._streams.get(number)
+        if stream is not None:
+            if not stream.may_receive:
+                raise Http2Violation(Http2Error.STREAM_CLOSED, "headers come after their end")
+            if not has_ended:
+                raise _broken("trailers do not end their stream")
+            self._end_receiving(stream)
+            self._events.append(StreamData(number, b"", has_ended=True))
+            return
+        if number <= self._last:
+            self._budget.note_control(now)  # trailers of a stream that this side has reset
+            return
+        self._last = number
+        if number > self._last_served:
+            return  # the peer tries it again elsewhere
+        fault = fault_of(headers)
+        if fault or len(self._streams) >= MAX_STREAMS:
+            self._budget.note_reset(now)
+            code = Http2Error.PROTOCOL_ERROR if fault else Http2Error.REFUSED_STREAM
+            self._out += encode_reset(number, code)
+            return
+        stream = Http2Stream(number, STREAM_WINDOW, self._queues.first_window)
+        stream.may_receive = not has_ended
+        self._streams[number] = stream
+        self._events.append(StreamHeaders(number, headers, has_ended))
+
+    def _take_data(self, frame: Http2Frame, now: float) -> None:
+        size, has_ended = len(frame.payload), bool(frame.flags & END_STREAM)
+        self._must_have_begun(frame)
+        data = strip_padding(frame)
+        if size > self._receive_window:
+            raise Http2Violation(
+                Http2Error.FLOW_CONTROL_ERROR, "it sends more than the connection's window"
+            )
+        self._receive_window -= size
+        if self._receive_window < CONNECTION_WINDOW // 2:
+            self._out += encode_window_update(0, CONNECTION_WINDOW - self._receive_window)
+            self._receive_window = CONNECTION_WINDOW
+        if len(data) < size or not (data or has_ended):
+            self._budget.note_control(now)
+        stream = self._streams.get(frame.stream)
+        if stream is None:
+            self._budget.note_control(now)  # on its way when this side reset the stream
+            return
+        if not stream.may_receive:
+            self._break_stream(stream, Http2Error.STREAM_CLOSED, now)
+            return
+        if size > stream.receive_window:
+            self._break_stream(stream, Http2Error.FLOW_CONTROL_ERROR, now)
+            return
+        self._budget.note_bytes(len(data))
+        stream.receive_window -= size
+        if len(data) < size and not has_ended:
+            self.widen(frame.stream, size - len(data))  # nobody else knows of the padding
+        if has_ended:
+            self._end_receiving(stream)
+        if data or has_ended:
+            self._events.append(StreamData(frame.stream, data, has_ended))
+
+    def _take_reset(self, frame: Http2Frame, now: float) -> None:
+        self._must_have_begun(frame)
+        code = decode_word(frame.payload, "RST_STREAM")
+        if self._forget(frame.stream):
+            self._budget.note_reset(now)
+            self._events.append(StreamReset(frame.stream, code))
+        else:
+            self._budget.note_control(now)
+
+    def _take_window(self, frame: Http2Frame, now: float) -> None:
+        size = decode_word(frame.payload, "WINDOW_UPDATE") & MOST_WINDOW
+        if frame.stream == 0:
+            if size == 0:
+                raise _broken("a WINDOW_UPDATE frame adds nothing")
+            self._queues.widen(size)
+            return
+        self._must_have_begun(frame)
+        stream = self._streams.get(frame.stream)
+        if stream is None:
+            return
+        if size == 0:
+            self._break_stream(stream, Http2Error.PROTOCOL_ERROR, now)
+        elif not self._queues.widen_stream(stream, size):
+            self._break_stream(stream, Http2Error.FLOW_CONTROL_ERROR, now)
+
+    def _take_settings(self, frame: Http2Frame, now: float) -> None:
+        if frame.stream != 0:
+            raise _broken("a SETTINGS frame has a stream")
+        if frame.flags & ACK:
+            if frame.payload:
+                raise Http2Violation(Http2Error.FRAME_SIZE_ERROR, "an answer has settings")
+            if not self._is_set:
+                raise _broken("its first frame is no SETTINGS of its own")
+            return
+        self._is_set = True
+        queues = self._queues
+        values = decode_settings(frame.payload)
+        if values.get(Setting.ENABLE_PUSH, 0) > 1:
+            raise _broken("ENABLE_PUSH is neither 0 nor 1")
+        largest = values.get(Setting.MAX_FRAME_SIZE, MAX_FRAME)
+        if not MAX_FRAME <= largest < 1 << 24:
+            raise _broken("MAX_FRAME_SIZE is out of range")
+        queues.max_frame = min(largest, MAX_FRAME)
+        window = values.get(Setting.INITIAL_WINDOW_SIZE, queues.first_window)
+        if window > MOST_WINDOW:
+            raise Http2Violation(
+                Http2Error.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is too large"
+            )
+        change, queues.first_window = window - queues.first_window, window
+        if change:
+            for stream in list(self._streams.values()):
+                if not queues.widen_stream(stream, change):
+                    raise Http2Violation(
+                        Http2Error.FLOW_CONTROL_ERROR, "a window becomes too large by SETTINGS"
+                    )
+        self._out += encode_frame(SETTINGS, ACK, 0)
+
+    def _take_ping(self, frame: Http2Frame) -> None:
+        if frame.stream != 0:
+            raise _broken("a PING frame has a stream")
+        if len(frame.payload) != 8:
+            raise Http2Violation(Http2Error.FRAME_SIZE_ERROR, "a PING frame has a wrong size")
+        if not frame.flags & ACK:
+            self._out += encode_frame(PING, ACK, 0, frame.payload)
+
+    # Streams
+
+    def _must_have_begun(self, frame: Http2Frame) -> None:
+        if not 0 < frame.stream <= self._last or frame.stream % 2 == 0:
+            raise _broken("a frame belongs to no stream that has begun")
+
+    def _break_stream(self, stream: Http2Stream, code: Http2Error, now: float) -> None:
+        """Reset a stream on which the peer broke a rule."""
+        self._budget.note_reset(now)
+        self.reset(stream.number, code)
+        self._events.append(StreamReset(stream.number, code))
+
+    def _end_receiving(self, stream: Http2Stream) -> None:
+        stream.may_receive = False
+
+    def _forget(self, number: int) -> bool:
+        """Drop a stream with what waits on it; return whether it was open."""
+        stream = self._streams.pop(number, None)
+        if stream is not None:
+            self._queues.drop(stream)
+        return stream is not None
+
+    def _prefix(self) -> bytes:
+        """Return what a header block begins with."""
+        if self._has_sent_headers:
+            return b""
+        self._has_sent_headers = True
+        return NO_TABLE
+
+
+def _broken(text: str) -> Http2Violation:
+    return Http2Violation(Http2Error.PROTOCOL_ERROR, text)

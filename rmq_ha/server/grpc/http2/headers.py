@@ -1,0 +1,107 @@
+"""Header blocks: decodes those of the peer, and writes those of this side.
+
+This side's blocks use no table of earlier headers, so they are constants or nearly so.
+
+It follows RFC 7541; RFC 9113, section 8.
+"""
+
+from collections.abc import Iterable
+
+from hpack import Decoder
+from hpack.exceptions import HPACKError
+
+from rmq_ha.server.grpc.http2.frames import Http2Error, Http2Violation
+
+MAX_BLOCK = 16384
+"""Most bytes of a header block as it is sent."""
+MAX_LIST = 8192
+"""Most bytes of the headers of a request: RocketMQ's limit."""
+_MOST_DECODED = 65536
+_MAX_TABLE = 4096
+_OVERHEAD = 32
+"""Bytes that HTTP/2 counts for each header besides its name and value."""
+NO_TABLE = b"\x20"
+"""Begins the first block of this side: the table of earlier headers has no room."""
+
+_STATIC_NAMES = {b"content-type": 31}
+_STATUSES = {b"200": 8, b"204": 9, b"206": 10, b"304": 11, b"400": 12, b"404": 13, b"500": 14}
+_PSEUDO = (":method", ":path", ":scheme")
+_OF_A_CONNECTION = frozenset(
+    ("connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade")
+)
+
+HeaderList = list[tuple[str, str]]
+
+
+class HeaderReader:
+    """Decodes the header blocks of one connection, in their order."""
+
+    def __init__(self) -> None:
+        self._decoder = Decoder(max_header_list_size=_MOST_DECODED)
+        self._decoder.max_allowed_table_size = _MAX_TABLE
+
+    def read(self, block: bytes) -> HeaderList:
+        """
+        Decode a block.
+
+        :raises Http2Violation: the block is wrong or far too large; later blocks cannot be read.
+        """
+        try:
+            headers = self._decoder.decode(block, raw=True)
+        except HPACKError as error:
+            raise Http2Violation(
+                Http2Error.COMPRESSION_ERROR, f"its headers cannot be read: {error}"
+            ) from None
+        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+
+
+def size_of(headers: HeaderList) -> int:
+    """Return the size of headers, as the limit of a header list counts it."""
+    return sum(len(name) + len(value) + _OVERHEAD for name, value in headers)
+
+
+def fault_of(headers: HeaderList) -> str:
+    """Return why a request with these headers is malformed; empty if it is well formed."""
+    seen: set[str] = set()
+    is_after = False
+    for name, _ in headers:
+        if name.startswith(":"):
+            if is_after or name in seen or name not in (*_PSEUDO, ":authority"):
+                return f"the header {name} is not allowed here"
+            seen.add(name)
+        else:
+            is_after = True
+            if name != name.lower() or name in _OF_A_CONNECTION or not name:
+                return f"the header {name!r} is not allowed in HTTP/2"
+    missing = [name for name in _PSEUDO if name not in seen]
+    return f"the header {missing[0]} is missing" if missing else ""
+
+
+def encode_headers(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Encode headers of this side, none of which the peer has to remember."""
+    return b"".join(_encode(name, value) for name, value in headers)
+
+
+def _encode(name: bytes, value: bytes) -> bytes:
+    if name == b":status" and value in _STATUSES:
+        return bytes([0x80 | _STATUSES[value]])
+    if name == b":status":
+        return _integer(8, 4) + _integer(len(value), 7) + value
+    index = _STATIC_NAMES.get(name)
+    if index is not None:
+        return _integer(index, 4) + _integer(len(value), 7) + value
+    return b"\x00" + _integer(len(name), 7) + name + _integer(len(value), 7) + value
+
+
+def _integer(number: int, bits: int) -> bytes:
+    """Encode a number whose first byte has `bits` bits for it, the others being 0."""
+    most = (1 << bits) - 1
+    if number < most:
+        return bytes([number])
+    encoded = bytearray([most])
+    number -= most
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
