@@ -41,7 +41,6 @@ from rmq_ha.server.grpc.http2.frames import (
 from rmq_ha.server.grpc.http2.headers import (
     MAX_BLOCK,
     MAX_LIST,
-    NO_TABLE,
     HeaderList,
     HeaderReader,
     fault_of,
@@ -101,7 +100,7 @@ class Http2Server:
         self._last = 0
         self._last_served = MOST_WINDOW
         self._receive_window = CONNECTION_WINDOW
-        self._is_set = self._has_sent_headers = False
+        self._is_set = False
         self._block: bytearray | None = None
         self._block_of = Http2Frame(0, 0, 0, b"")
         self._continuations = 0
@@ -188,7 +187,7 @@ class Http2Server:
     def send_headers(self, stream: int, block: bytes) -> None:
         """Begin the answer on a stream."""
         if stream in self._streams and not self.fault:
-            self._out += encode_frame(HEADERS, END_HEADERS, stream, self._prefix() + block)
+            self._out += encode_frame(HEADERS, END_HEADERS, stream, block)
 
     def send_data(self, stream: int, data: bytes) -> None:
         """Queue data of the answer."""
@@ -200,7 +199,7 @@ class Http2Server:
         """End the answer with trailers, or with headers alone if nothing was sent before."""
         item = self._streams.get(stream)
         if item is not None and not self.fault:
-            self._queues.end(item, self._prefix() + block)
+            self._queues.end(item, block)
 
     def reset(self, stream: int, code: Http2Error) -> None:
         """End a stream at once, without the rest of its answer."""
@@ -278,7 +277,7 @@ class Http2Server:
                 raise Http2Violation(Http2Error.STREAM_CLOSED, "headers come after their end")
             if not has_ended:
                 raise _broken("trailers do not end their stream")
-            self._end_receiving(stream)
+            stream.may_receive = False
             self._events.append(StreamData(number, b"", has_ended=True))
             return
         if number <= self._last:
@@ -286,6 +285,7 @@ class Http2Server:
             return
         self._last = number
         if number > self._last_served:
+            self._budget.note_control(now)
             return  # the peer tries it again elsewhere
         fault = fault_of(headers)
         if fault or len(self._streams) >= MAX_STREAMS:
@@ -327,7 +327,7 @@ class Http2Server:
         if len(data) < size and not has_ended:
             self.widen(frame.stream, size - len(data))  # nobody else knows of the padding
         if has_ended:
-            self._end_receiving(stream)
+            stream.may_receive = False
         if data or has_ended:
             self._events.append(StreamData(frame.stream, data, has_ended))
 
@@ -408,22 +408,12 @@ class Http2Server:
         self.reset(stream.number, code)
         self._events.append(StreamReset(stream.number, code))
 
-    def _end_receiving(self, stream: Http2Stream) -> None:
-        stream.may_receive = False
-
     def _forget(self, number: int) -> bool:
         """Drop a stream with what waits on it; return whether it was open."""
         stream = self._streams.pop(number, None)
         if stream is not None:
             self._queues.drop(stream)
         return stream is not None
-
-    def _prefix(self) -> bytes:
-        """Return what a header block begins with."""
-        if self._has_sent_headers:
-            return b""
-        self._has_sent_headers = True
-        return NO_TABLE
 
 
 def _broken(text: str) -> Http2Violation:

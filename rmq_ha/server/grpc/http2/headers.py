@@ -20,8 +20,8 @@ _MOST_DECODED = 65536
 _MAX_TABLE = 4096
 _OVERHEAD = 32
 """Bytes that HTTP/2 counts for each header besides its name and value."""
-NO_TABLE = b"\x20"
-"""Begins the first block of this side: the table of earlier headers has no room."""
+_NO_TABLE = b"\x20"
+"""Begins each block of this side: no table of earlier headers, however large one the peer allows."""
 
 _STATIC_NAMES = {b"content-type": 31}
 _STATUSES = {b"200": 8, b"204": 9, b"206": 10, b"304": 11, b"400": 12, b"404": 13, b"500": 14}
@@ -79,7 +79,7 @@ def fault_of(headers: HeaderList) -> str:
 
 def encode_headers(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Encode headers of this side, none of which the peer has to remember."""
-    return b"".join(_encode(name, value) for name, value in headers)
+    return _NO_TABLE + b"".join(_encode(name, value) for name, value in headers)
 
 
 def _encode(name: bytes, value: bytes) -> bytes:
