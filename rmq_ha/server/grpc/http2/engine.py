@@ -28,7 +28,7 @@ from rmq_ha.server.grpc.http2.frames import (
     Http2Error,
     Http2Frame,
     Http2Violation,
-    Setting,
+    Http2Setting,
     decode_settings,
     decode_word,
     encode_frame,
@@ -108,9 +108,9 @@ class Http2Server:
         self._out = bytearray(
             encode_settings(
                 {
-                    Setting.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
-                    Setting.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
-                    Setting.MAX_HEADER_LIST_SIZE: MAX_LIST,
+                    Http2Setting.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+                    Http2Setting.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+                    Http2Setting.MAX_HEADER_LIST_SIZE: MAX_LIST,
                 }
             )
             + encode_window_update(0, CONNECTION_WINDOW - FIRST_WINDOW)
@@ -205,6 +205,11 @@ class Http2Server:
         """End a stream at once, without the rest of its answer."""
         if not self.fault and self._forget(stream):
             self._out += encode_reset(stream, code)
+
+    def receive_window(self, stream: int) -> int:
+        """Return how many bytes the peer may send on a stream; 0 if it may send none."""
+        item = self._streams.get(stream)
+        return item.receive_window if item is not None and item.may_receive else 0
 
     def widen(self, stream: int, size: int) -> None:
         """Let the peer send more bytes on a stream."""
@@ -368,13 +373,13 @@ class Http2Server:
         self._is_set = True
         queues = self._queues
         values = decode_settings(frame.payload)
-        if values.get(Setting.ENABLE_PUSH, 0) > 1:
+        if values.get(Http2Setting.ENABLE_PUSH, 0) > 1:
             raise _broken("ENABLE_PUSH is neither 0 nor 1")
-        largest = values.get(Setting.MAX_FRAME_SIZE, MAX_FRAME)
+        largest = values.get(Http2Setting.MAX_FRAME_SIZE, MAX_FRAME)
         if not MAX_FRAME <= largest < 1 << 24:
             raise _broken("MAX_FRAME_SIZE is out of range")
         queues.max_frame = min(largest, MAX_FRAME)
-        window = values.get(Setting.INITIAL_WINDOW_SIZE, queues.first_window)
+        window = values.get(Http2Setting.INITIAL_WINDOW_SIZE, queues.first_window)
         if window > MOST_WINDOW:
             raise Http2Violation(
                 Http2Error.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is too large"

@@ -30,7 +30,7 @@ _SETTING = Struct(">HI")
 _TWO_WORDS = Struct(">II")
 
 
-class Setting(IntEnum):
+class Http2Setting(IntEnum):
     """Identifiers in SETTINGS."""
 
     HEADER_TABLE_SIZE = 1
@@ -144,7 +144,7 @@ def encode_frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> by
     return encode_head(len(payload), kind, flags, stream) + payload
 
 
-def encode_settings(values: dict[Setting, int]) -> bytes:
+def encode_settings(values: dict[Http2Setting, int]) -> bytes:
     payload = b"".join(_SETTING.pack(key, value) for key, value in values.items())
     return encode_frame(SETTINGS, 0, 0, payload)
 

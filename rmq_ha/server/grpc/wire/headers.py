@@ -79,5 +79,5 @@ def end_headers(status: GrpcStatus, text: str) -> list[tuple[bytes, bytes]]:
     """Return the headers that end a call."""
     headers = [(b"grpc-status", b"%d" % status)]
     if text:
-        headers.append((b"grpc-message", quote(text[:_MOST_TEXT], safe=_PRINTABLE).encode()))
+        headers.append((b"grpc-message", quote(text[:_MOST_TEXT], _PRINTABLE, "utf-8", "replace").encode()))
     return headers

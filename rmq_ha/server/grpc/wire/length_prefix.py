@@ -13,7 +13,7 @@ HEAD_SIZE = _HEAD.size
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class MessageReader:
+class PrefixReader:
     """
     Puts the messages of one direction of a call together.
 

@@ -1,0 +1,49 @@
+"""The limits of a gRPC port, and what is counted there.
+
+Spec: grpc.md, section 14.1.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rmq_ha.server.grpc.http2.budget import BUDGETS
+
+FULL_BYTES = 1 << 22
+"""Bytes that wait for a client's reading, above which nothing more is popped for it."""
+FREE_BYTES = FULL_BYTES // 4
+QUEUED_BYTES = "queued bytes"
+QUEUED_IN_ALL = "queued bytes in all"
+STALLED = "stalled"
+HEADER_BLOCKS = "header blocks"
+LIMITS = (*BUDGETS, HEADER_BLOCKS, QUEUED_BYTES, QUEUED_IN_ALL, STALLED)
+"""The names of the limits that close a connection, for metrics."""
+
+
+class CallLimits(NamedTuple):
+    """
+    The limits of each connection.
+
+    :ivar message: bytes of the largest message that a client may send.
+    :ivar queued: bytes of answers that may wait until the client reads.
+    """
+
+    message: int
+    queued: int
+
+
+@dataclass
+class GrpcCounters:
+    """
+    What a gRPC port has counted.
+
+    :ivar accepted: connections.
+    :ivar ended: calls that ended, by their `grpc-status`; cancelled ones have status 1.
+    :ivar closed: connections that were closed, by the name of the limit.
+    :ivar violations: connections that were closed because of bytes that the client sent.
+    """
+
+    accepted: int = 0
+    ended: Counter[int] = field(default_factory=Counter)
+    closed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LIMITS, 0))
+    violations: int = 0
