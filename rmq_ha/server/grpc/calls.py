@@ -6,17 +6,17 @@ Spec: grpc.md, sections 2.1 and 2.2.
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from google.protobuf.message import DecodeError
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.base.model.message import Address
 from rmq_ha.base.model.security import PLAIN
-from rmq_ha.server.grpc.face import CallEnd, MessageReceiver, Method, MethodKind
+from rmq_ha.server.grpc.face import CallEnd, Method, MethodKind
 from rmq_ha.server.grpc.http2.engine import (
     STREAM_WINDOW,
     Http2Server,
@@ -32,92 +32,21 @@ from rmq_ha.server.grpc.limits import (
     CallLimits,
     GrpcCounters,
 )
+from rmq_ha.server.grpc.open_call import OpenCall
 from rmq_ha.server.grpc.wire.headers import (
     ANSWER_HEADERS,
-    CallHeaders,
     end_headers,
     parse_timeout,
     read_headers,
 )
-from rmq_ha.server.grpc.wire.length_prefix import PrefixReader, encode_message
 from rmq_ha.server.grpc.wire.status import GrpcRefusal, GrpcStatus
 
 ROOM_BYTES = 1 << 24
 """Bytes of large messages that a connection may be sending at once; one message may be larger."""
 _HEADERS = encode_headers(ANSWER_HEADERS)
 _OK = encode_headers(end_headers(GrpcStatus.OK, ""))
+_SPARE_DEADLINES = 100
 _FAILED = "the server could not answer; its log has the reason"
-
-
-class OpenCall:
-    """
-    A call, as `face.GrpcCall` declares it.
-
-    :ivar receiver: the front's end, if the client may send several messages.
-    :ivar request: the only message of a client that may send one; None until it has come.
-    :ivar room: bytes for which this call has room among the large messages of its connection.
-    """
-
-    def __init__(
-        self,
-        peer: "GrpcConnection",
-        stream: int,
-        method: Method,
-        headers: CallHeaders,
-        deadline: float | None,
-    ) -> None:
-        self.peer = peer
-        self.stream = stream
-        self.kind = method
-        self.method = method.name
-        self.metadata: Mapping[str, str] = headers.metadata
-        self.deadline = deadline
-        self.reader = PrefixReader(peer.limits.message, headers.encoding)
-        self.receiver: MessageReceiver | None = None
-        self.request: bytes | None = None
-        self.room = 0
-        self.has_headers = False
-        self._end: CallEnd | None = None
-        self._on_end: list[Callable[[CallEnd], object]] = []
-
-    @property
-    def is_open(self) -> bool:
-        """Whether messages can still be sent."""
-        return self._end is None
-
-    def send(self, message: Any) -> None:
-        """Send a message, or queue it until the client reads."""
-        if self._end is None:
-            self.peer.send(self, encode_message(message.SerializeToString()))
-
-    def finish(self, status: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
-        """End the call after the messages that were sent."""
-        self.finish_with(CallEnd.ANSWERED, status, text)
-
-    def finish_with(self, end: CallEnd, status: GrpcStatus, text: str) -> None:
-        """End the call for a reason other than the front's."""
-        if self._end is None:
-            self.peer.finish(self, status, text)
-            self.note_end(end)
-
-    def on_end(self, callback: Callable[[CallEnd], object]) -> None:
-        """Have a function called once when the call has ended."""
-        if self._end is not None:
-            callback(self._end)
-        else:
-            self._on_end.append(callback)
-
-    def note_end(self, end: CallEnd) -> None:
-        """Note that the call has ended, and tell those who wait for it."""
-        if self._end is not None:
-            return
-        self._end = end
-        callbacks, self._on_end = self._on_end, []
-        for callback in callbacks:
-            try:
-                callback(end)
-            except Exception:
-                self.peer.log.failure("at the end of a call of {method}", method=self.method)
 
 
 class GrpcConnection:
@@ -210,6 +139,8 @@ class GrpcConnection:
     def receive(self, data: bytes, now: float) -> None:
         """Take bytes of the client, and serve the calls that are whole."""
         for event in self.engine.receive(data, now):
+            if self.engine.fault:  # nobody could be answered
+                break
             if isinstance(event, StreamData):
                 call = self._calls.get(event.stream)
                 if call is not None:
@@ -219,10 +150,7 @@ class GrpcConnection:
             else:
                 call = self._calls.get(event.stream)
                 if call is not None:
-                    is_cancel = event.code in (Http2Error.CANCEL, Http2Error.NO_ERROR)
-                    self._drop(call, CallEnd.CANCELLED if is_cancel else CallEnd.REFUSED)
-        if self.engine.fault_budget:
-            self._counters.closed[self.engine.fault_budget] += 1
+                    self._drop(call, CallEnd.CANCELLED)
 
     def advance(self, now: float) -> None:
         """End the calls whose deadline has passed."""
@@ -261,10 +189,9 @@ class GrpcConnection:
             call.has_headers = True
             self.engine.send_headers(call.stream, _HEADERS)
         self.engine.send_data(call.stream, data)
-        if self.engine.queued > self.limits.queued and not self.engine.fault:
-            self._counters.closed[QUEUED_BYTES] += 1
+        if self.engine.queued > self.limits.queued:
             text = f"more than {self.limits.queued} bytes wait until it reads"
-            self.engine.fail(text, Http2Error.ENHANCE_YOUR_CALM)
+            self.engine.fail(text, Http2Error.ENHANCE_YOUR_CALM, QUEUED_BYTES)
         self.on_output()
 
     def finish(self, call: OpenCall, status: GrpcStatus, text: str) -> None:
@@ -289,7 +216,7 @@ class GrpcConnection:
             return
         method = self._methods.get(headers.method) if headers.service == self._service else None
         known = method or Method(headers.method, MethodKind.UNARY, None, _nothing)
-        call = OpenCall(self, event.stream, known, headers, None)
+        call = OpenCall(self, event.stream, known, headers, self.limits.message)
         self._calls[event.stream] = call
         try:
             if size_of(event.headers) > MAX_LIST:
@@ -301,7 +228,7 @@ class GrpcConnection:
             timeout = headers.metadata.get("grpc-timeout")
             if timeout is not None:
                 call.deadline = now + parse_timeout(timeout)
-                heappush(self._deadlines, (call.deadline, event.stream))
+                self._note_deadline(call.deadline, event.stream)
             if method.kind is MethodKind.BOTH_WAYS:
                 call.receiver = method.serve(call)
         except Exception:
@@ -310,24 +237,25 @@ class GrpcConnection:
         if event.has_ended:
             self._end_request(call)
 
+    def _note_deadline(self, deadline: float, stream: int) -> None:
+        heappush(self._deadlines, (deadline, stream))
+        if len(self._deadlines) > 2 * len(self._calls) + _SPARE_DEADLINES:
+            self._deadlines = [item for item in self._deadlines if item[1] in self._calls]
+            heapify(self._deadlines)
+
     def _take_data(self, call: OpenCall, event: StreamData) -> None:
-        reader = call.reader
-        unfinished, missing = reader.unfinished, reader.missing
         try:
-            messages = reader.receive(event.data)
-            self.unfinished += reader.unfinished - unfinished
-            self.missing += reader.missing - missing
-            for message in messages:
+            for message in call.reader.receive(event.data):
                 self._take_message(call, message)
-        except GrpcRefusal:
+        except Exception:
             self._fail(call, Failure())
-            return
         if not call.is_open:
             return
+        self._count(call)
         if event.has_ended:
             self._end_request(call)
         else:
-            self._make_room(call, has_message=bool(messages))
+            self._make_room(call)
 
     def _take_message(self, call: OpenCall, message: bytes) -> None:
         if call.receiver is None:
@@ -335,10 +263,8 @@ class GrpcConnection:
                 raise GrpcRefusal(GrpcStatus.INTERNAL, f"{call.method} takes one message")
             call.request = message
         elif call.is_open:
-            try:
-                call.receiver.message_received(_decode(call, message))
-            except Exception:
-                self._fail(call, Failure())
+            self._give_back(call)
+            call.receiver.message_received(_decode(call, message))
 
     def _end_request(self, call: OpenCall) -> None:
         try:
@@ -351,18 +277,19 @@ class GrpcConnection:
             if call.request is None:
                 raise GrpcRefusal(GrpcStatus.INTERNAL, f"{call.method} takes one message")
             payload, call.request = call.request, None
-            answer = call.kind.serve(call, _decode(call, payload))
+            self._count(call)
+            answer = call.definition.serve(call, _decode(call, payload))
         except Exception:
             self._fail(call, Failure())
             return
         if isinstance(answer, Deferred):
             answer.addCallback(partial(self._answer, call))
             answer.addErrback(partial(self._fail, call))
-        elif call.kind.kind is MethodKind.UNARY:
+        elif call.definition.kind is MethodKind.UNARY:
             self._answer(call, answer)
 
     def _answer(self, call: OpenCall, answer: Any) -> None:
-        if call.kind.kind is MethodKind.UNARY:
+        if call.definition.kind is MethodKind.UNARY:
             call.send(answer)
         call.finish()
 
@@ -371,20 +298,23 @@ class GrpcConnection:
         if isinstance(refusal, GrpcRefusal):
             call.finish_with(CallEnd.REFUSED, refusal.status, refusal.text)
             return
-        self.log.failure("{method} of {peer}", failure, method=call.method, peer=self.remote_text)
+        if call.is_open or not failure.check(CancelledError):
+            self.log.failure(
+                "{method} of {peer}", failure, method=call.method, peer=self.remote_text
+            )
         call.finish_with(CallEnd.REFUSED, GrpcStatus.UNKNOWN, _FAILED)
 
     # Room for large messages
 
-    def _make_room(self, call: OpenCall, *, has_message: bool) -> None:
+    def _make_room(self, call: OpenCall) -> None:
         """
         Let the client send the rest of a message, once the connection has room for all of it.
 
         Without this, a thousand calls could each have the larger part of a message waiting here.
         """
-        if has_message:
-            self._give_back(call)
         missing, window = call.reader.missing, self.engine.receive_window(call.stream)
+        if not missing and call.request is None:
+            self._give_back(call)
         if missing <= window:
             if not call.room and window < STREAM_WINDOW // 2:
                 self.engine.widen(call.stream, STREAM_WINDOW - window)
@@ -411,6 +341,14 @@ class GrpcConnection:
             call.room = 0
             self._admit()
 
+    def _count(self, call: OpenCall) -> None:
+        """Count the bytes that wait here for the rest of a request, and those still to come."""
+        size = call.reader.unfinished + (len(call.request) if call.request else 0)
+        missing = call.reader.missing
+        self.unfinished += size - call.counted
+        self.missing += missing - call.counted_missing
+        call.counted, call.counted_missing = size, missing
+
     # Ends
 
     def _drop(self, call: OpenCall, end: CallEnd) -> None:
@@ -422,8 +360,8 @@ class GrpcConnection:
     def _forget(self, call: OpenCall) -> None:
         if self._calls.pop(call.stream, None) is None:
             return
-        self.unfinished -= call.reader.unfinished
-        self.missing -= call.reader.missing
+        self.unfinished -= call.counted
+        self.missing -= call.counted_missing
         if call in self._waiting:
             self._waiting.remove(call)
         self._give_back(call)
@@ -436,9 +374,9 @@ class GrpcConnection:
 
 def _decode(call: OpenCall, payload: bytes) -> Any:
     try:
-        return call.kind.request.FromString(payload)
+        return call.definition.request.FromString(payload)
     except DecodeError:
-        text = f"the message is no {call.kind.request.DESCRIPTOR.name}"
+        text = f"the message is no {call.definition.request.DESCRIPTOR.name}"
         raise GrpcRefusal(GrpcStatus.INTERNAL, text) from None
 
 

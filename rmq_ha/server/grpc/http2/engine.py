@@ -144,14 +144,17 @@ class Http2Server:
             for frame in self._cutter.cut(data):
                 self._take_frame(frame, now)
         except Http2Violation as violation:
-            self.fail(str(violation), violation.code)
-            self.fault_budget = violation.budget
+            self.fail(str(violation), violation.code, violation.budget)
         return events
 
-    def fail(self, reason: str, code: Http2Error = Http2Error.NO_ERROR) -> None:
-        """End the connection; the output ends with a GOAWAY frame that carries the reason."""
+    def fail(self, reason: str, code: Http2Error, budget: str = "") -> None:
+        """
+        End the connection; the output ends with a GOAWAY frame that carries the reason.
+
+        :param budget: the name of the budget that is used up; empty if a rule was broken.
+        """
         if not self.fault:
-            self.fault = reason
+            self.fault, self.fault_budget = reason, budget
             self._out += encode_goaway(self._last, code, reason)
 
     def leave(self) -> None:

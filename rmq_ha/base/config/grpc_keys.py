@@ -1,0 +1,41 @@
+"""The keys of the port for RocketMQ 5's clients, with the names of RocketMQ's rmq-proxy.json.
+
+Spec: grpc.md, section 12.
+"""
+
+from dataclasses import dataclass
+
+from rmq_ha.base.config.fields import key_of_5, own_key
+from rmq_ha.base.config.timer_keys import TimerConfig
+
+
+@dataclass(slots=True, kw_only=True)
+class GrpcConfig(TimerConfig):
+    """The settings of the gRPC port."""
+
+    grpc_max_inbound_message_size: int = key_of_5(
+        "grpcMaxInboundMessageSize",
+        16777216,
+        "bytes of the largest request of a gRPC client; larger ones are refused before they are "
+        "read. RocketMQ 5: 136314880",
+        least=65536,
+    )
+    grpc_client_idle_time_mills: int = key_of_5(
+        "grpcClientIdleTimeMills",
+        120000,
+        "ms without a call after which a gRPC connection is closed, and without a sign of life "
+        "after which a connection with calls is asked for one",
+        least=1000,
+    )
+    grpc_shutdown_time_seconds: int = key_of_5(
+        "grpcShutdownTimeSeconds",
+        30,
+        "seconds that a stop waits for open gRPC calls to end",
+    )
+    grpc_max_queued_bytes: int = own_key(
+        "grpcMaxQueuedBytes",
+        268435456,
+        "bytes of answers that wait until gRPC clients read them, on all connections together; one "
+        "connection may have half of it. Beyond it the connection with most of them is closed",
+        least=33554432,
+    )
