@@ -33,6 +33,7 @@ def server_context(
     """
     context = _context(pair, trust)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    context.set_alpn_select_callback(_select)
     if auth is not ClientAuth.NONE:
         asks = SSL.VERIFY_PEER
         if auth is ClientAuth.REQUIRE:
@@ -71,6 +72,12 @@ def _context(pair: KeyPair | None, trust: Sequence[x509.Certificate] | None) -> 
         for item in trust:
             store.add_cert(crypto.X509.from_cryptography(item))
     return context
+
+
+def _select(connection: Any, offered: Sequence[bytes]) -> Any:
+    """Choose a protocol within TLS among those that a client offers."""
+    served: Sequence[bytes] = connection.get_app_data().protocols
+    return next((item for item in served if item in offered), SSL.NO_OVERLAPPING_PROTOCOLS)
 
 
 def _verify(connection: Any, certificate: Any, error: int, depth: int, is_good: int) -> bool:

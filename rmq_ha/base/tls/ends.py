@@ -1,7 +1,8 @@
 """Ends of TLS connections, which make their inner protocol only after the handshake."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from typing import Protocol as TypingProtocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import (
@@ -22,10 +23,22 @@ from rmq_ha.base.tls.first_byte import FirstByte
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.tls.transport import TlsTransport
 
-if TYPE_CHECKING:  # clients need no server TLS
-    from rmq_ha.base.tls.server import ServerTls
-
 Build = Callable[[], IProtocol]
+
+
+class DoorRules(TypingProtocol):
+    """The TLS settings of a port, such as `ServerTls`."""
+
+    title: str
+
+    def judge(self, first: int) -> FirstByte:
+        """Decide by the first byte whether a connection goes on, and how."""
+
+    def refusal(self, first: int) -> str:
+        """Return why a connection that begins with this byte is closed."""
+
+    def session(self) -> AnySession:
+        """Make the session of an accepted connection."""
 
 
 class _TlsEnd(Protocol):
@@ -146,7 +159,7 @@ class TlsDoor(_TlsEnd):
         self,
         clock: IReactorTime,
         build: Build,
-        tls: "ServerTls",
+        tls: DoorRules,
         refusals: Refusals,
         patience: float,
         pending: "dict[Any, None]",
@@ -184,13 +197,16 @@ class TlsDoor(_TlsEnd):
 
     def _secured(self) -> None:
         del self._pending[self]
+        self._tell_entry()
+        super()._secured()
+
+    def _tell_entry(self) -> None:
         assert self._tls is not None
         self.log.info(
             "{peer} is in: {description}",
             peer=address_text(self.transport.getPeer()),
             description=self._tls.description,
         )
-        super()._secured()
 
     def _failed(self, reason: str) -> None:
         if self._inner is None:

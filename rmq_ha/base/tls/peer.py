@@ -34,6 +34,7 @@ class PeerCheck:
     :ivar identity: the names in its certificate as text; empty until a certificate was accepted.
     :ivar names: these names one by one.
     :ivar reason: why the certificate was refused; empty if it was not.
+    :ivar protocols: the protocols within TLS that this end serves, the best first (ALPN).
     """
 
     def __init__(self, names: Sequence[str] = (), *, is_verified: bool = False) -> None:
@@ -47,6 +48,7 @@ class PeerCheck:
         self.identity = ""
         self.names: tuple[str, ...] = ()
         self.reason = ""
+        self.protocols: tuple[bytes, ...] = ()
 
     def judge(self, certificate: x509.Certificate, error: int, depth: int) -> bool:
         """

@@ -6,7 +6,7 @@ a frame's length or of an offset, 0x16 would be too large.
 Spec: remoting.md, section 1.10.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -135,13 +135,19 @@ class ServerTls:
             return f"it speaks TLS, and {mode}"
         return "it speaks TLS, and there is no certificate to show it (tls.server.certPath)"
 
-    def session(self) -> TlsSession:
+    def session(self, protocols: Sequence[bytes] = ()) -> TlsSession:
+        """
+        Make the session of an accepted connection.
+
+        :param protocols: the protocols within TLS that are served, the best first (ALPN).
+        """
         material = self._material
         context = material.context
         if context is None:
             context = server_context(self_signed(self._now_ms()), ClientAuth.NONE, None)
             self._material = material._replace(context=context)
         check = PeerCheck(material.allowed, is_verified=material.is_verified)
+        check.protocols = tuple(protocols)
         return TlsSession(context, check, connects=False)
 
     def _read(self) -> Material:
@@ -188,3 +194,18 @@ class ServerTls:
             files=tuple(files.paths),
             certificates=held,
         )
+
+
+class AlpnTls:
+    """The TLS settings of a port whose clients choose a protocol within TLS, such as `h2`."""
+
+    def __init__(self, rules: ServerTls, protocols: Sequence[bytes]) -> None:
+        self._rules = rules
+        self._protocols = protocols
+        self.title = rules.title
+        self.judge = rules.judge
+        self.refusal = rules.refusal
+
+    def session(self) -> TlsSession:
+        """Make the session of an accepted connection."""
+        return self._rules.session(self._protocols)

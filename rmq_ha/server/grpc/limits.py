@@ -5,7 +5,7 @@ Spec: grpc.md, section 14.1.
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from rmq_ha.server.grpc.http2.budget import BUDGETS
 
@@ -47,3 +47,20 @@ class GrpcCounters:
     ended: Counter[int] = field(default_factory=Counter)
     closed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LIMITS, 0))
     violations: int = 0
+
+
+class GrpcPort(Protocol):
+    """The server of a connection, as a `protocol.GrpcProtocol` sees it."""
+
+    @property
+    def counters(self) -> GrpcCounters:
+        """What the server counts."""
+
+    def connected(self, protocol: Any) -> None:
+        """Note a new connection."""
+
+    def disconnected(self, protocol: Any) -> None:
+        """Note that a connection is gone."""
+
+    def note_queued(self, protocol: Any, size: int) -> None:
+        """Note how many bytes of answers wait on a connection."""

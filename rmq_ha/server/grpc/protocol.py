@@ -5,7 +5,7 @@ Spec: grpc.md, sections 2.1 and 14.1.
 
 from collections import deque
 from math import inf
-from typing import Any, NamedTuple, Protocol as Interface
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
@@ -25,7 +25,7 @@ from rmq_ha.base.timing.timer import LastTurn, rearm
 from rmq_ha.base.tls.ends import address_text
 from rmq_ha.base.tls.transport import TlsTransport
 from rmq_ha.server.grpc.calls import GrpcConnection
-from rmq_ha.server.grpc.limits import STALLED, GrpcCounters
+from rmq_ha.server.grpc.limits import STALLED, GrpcPort
 
 PIECE = 4096
 """Bytes that are read and served before this connection's share of the turn is looked at."""
@@ -34,23 +34,6 @@ STALL_S = 60.0
 """Seconds within which a client has to read something of what waits for it."""
 PONG_S = 20.0
 """Seconds within which a silent client has to answer a PING."""
-
-
-class GrpcPort(Interface):
-    """The server of a connection."""
-
-    @property
-    def counters(self) -> GrpcCounters:
-        """What the server counts."""
-
-    def connected(self, protocol: "GrpcProtocol") -> None:
-        """Note a new connection."""
-
-    def disconnected(self, protocol: "GrpcProtocol") -> None:
-        """Note that a connection is gone."""
-
-    def note_queued(self, protocol: "GrpcProtocol", size: int) -> None:
-        """Note how many bytes of answers wait on a connection."""
 
 
 class Timing(NamedTuple):

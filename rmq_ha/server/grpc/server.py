@@ -4,7 +4,6 @@ Spec: grpc.md, section 2.1.
 """
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.interfaces import IAddress, IListeningPort, IProtocol
@@ -16,7 +15,7 @@ from rmq_ha.base.remoting.protocol import PeerLimits
 from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.ends import TlsDoor
 from rmq_ha.base.tls.refusals import Refusals
-from rmq_ha.base.tls.server import ServerTls
+from rmq_ha.base.tls.server import AlpnTls, ServerTls
 from rmq_ha.server.grpc.calls import GrpcConnection
 from rmq_ha.server.grpc.face import Method
 from rmq_ha.server.grpc.limits import QUEUED_IN_ALL, CallLimits, GrpcCounters
@@ -120,7 +119,7 @@ class GrpcServer:
         return GrpcDoor(
             self._host.clock,
             self._build_plain,
-            self._tls.for_protocols(ALPN),
+            AlpnTls(self._tls, ALPN),
             self._refusals,
             FIRST_BYTE_S,
             self._doors,
@@ -167,25 +166,6 @@ class GrpcServer:
     def _abort_all(self) -> None:
         for protocol in list(self._queued):
             protocol.abort()
-
-
-def missing_package() -> str:
-    """Return why no gRPC client can be served; empty if the packages for it are installed."""
-    missing = [
-        name
-        for name, module in (("protobuf", "google.protobuf"), ("hpack", "hpack"))
-        if _is_missing(module)
-    ]
-    if not missing:
-        return ""
-    return f"it needs the package {missing[0]}: pip install 'rmq-ha[grpc]'"
-
-
-def _is_missing(module: str) -> bool:
-    try:
-        return find_spec(module) is None
-    except ModuleNotFoundError:  # of the package around it
-        return True
 
 
 def _when_gone(protocol: GrpcProtocol) -> "Deferred[object]":
