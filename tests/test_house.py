@@ -99,6 +99,10 @@ LAYERS = {
     "rmq_ha.base.remoting.signing": 2,
     "rmq_ha.base.tls": 3,
     "rmq_ha.base.tls.std_session": 2,
+    "rmq_ha.server.grpc": 2,
+    "rmq_ha.server.grpc.http2": 1,
+    "rmq_ha.server.grpc.server": 3,
+    "rmq_ha.server.grpc.wire": 1,
     "rmq_ha.server.plugins": 3,
     "rmq_ha.server.broker": 4,
     "rmq_ha.server.namesrv": 4,
@@ -736,7 +740,7 @@ def test_sentences_that_an_operator_could_not_decode_are_gone() -> None:
     assert not found
 
 
-EXTRAS = {"": "", "pyspark": "spark", "numpy": "spark", "opentelemetry": "otel"}
+EXTRAS = {"": "", "pyspark": "spark", "numpy": "spark", "opentelemetry": "otel", "hpack": "grpc"}
 """What a file needs beside the required packages, with the extra that installs it."""
 
 
@@ -744,6 +748,8 @@ def needs(path: Path) -> str:
     """Return the package of `EXTRAS` that a file needs; empty: it needs none."""
     if is_below(module_of(path), ["rmq_ha.lake.spark"]):
         return "pyspark"
+    if is_below(module_of(path), ["rmq_ha.server.grpc"]):
+        return "hpack"
     for package in ("numpy", "opentelemetry"):
         if any(is_below(name, [package]) for _, name in facts(path).imports):
             return package
