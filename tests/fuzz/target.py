@@ -55,6 +55,7 @@ def all_targets() -> dict[str, Target]:
         "of_runs",
         "of_files",
         "of_links",
+        "of_grpc",
         "of_ports",
         "of_doctor",
         "of_page",
