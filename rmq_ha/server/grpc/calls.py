@@ -56,6 +56,8 @@ class GrpcConnection:
     :ivar engine: the state of HTTP/2.
     :ivar unfinished: bytes of messages that are not whole yet.
     :ivar missing: bytes that are still to come of them.
+    :ivar account: the account of the last call, which the front sets; quotas are kept by it.
+    :ivar begun: how many calls have begun.
     :ivar on_output: called when there are bytes to write, outside of `receive` and `advance`, too.
     """
 
@@ -79,6 +81,8 @@ class GrpcConnection:
         self.remote = Address(b"\0\0\0\0", 0)
         self.remote_text = self.host = self.local_text = ""
         self.security = PLAIN
+        self.account = ""
+        self.begun = 0
         self.is_open = True
         self._service = service
         self._methods = methods
@@ -209,6 +213,7 @@ class GrpcConnection:
     # Requests
 
     def _begin(self, event: StreamHeaders, now: float) -> None:
+        self.begun += 1
         headers = read_headers(event.headers)
         if headers.http_status != 200:
             block = encode_headers([(b":status", b"%d" % headers.http_status)])

@@ -51,6 +51,9 @@ class GrpcPeer(Protocol):
     def security(self) -> Security:
         """Whether the connection is TLS, and the names in the client's certificate."""
 
+    account: str
+    """The account that signed the last accepted call, which the front sets; empty if none did."""
+
     @property
     def is_open(self) -> bool:
         """Whether the connection is open."""

@@ -20,6 +20,7 @@ from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.message import Address
 from rmq_ha.base.model.security import Security
 from rmq_ha.base.remoting.protocol import PeerLimits
+from rmq_ha.base.remoting.turns import Turns
 from rmq_ha.base.seams import Soon
 from rmq_ha.base.timing.timer import LastTurn, rearm
 from rmq_ha.base.tls.ends import address_text
@@ -34,6 +35,8 @@ STALL_S = 60.0
 """Seconds within which a client has to read something of what waits for it."""
 PONG_S = 20.0
 """Seconds within which a silent client has to answer a PING."""
+CLOSE_S = 5.0
+"""Seconds within which a client has to take the last bytes of a connection that is closed."""
 
 
 class Timing(NamedTuple):
@@ -75,6 +78,8 @@ class GrpcProtocol(Protocol):
         self._reads = True
         self._is_counted = self._flushes_soon = False
         self._leaves = False
+        self._seen = self._paid = self._bytes = 0
+        self._charging = 0 if self._turns is None else self._turns.charging
         self._heard = self._busy_at = self._progress_at = 0.0
         self._pinged_at: float | None = None
         self._timer: IDelayedCall | None = None
@@ -157,9 +162,13 @@ class GrpcProtocol(Protocol):
         """Write and serve on."""
         self._is_paused = False
         now = self._progress_at = self._clock.seconds()
-        if self.connection.is_open:
+        if not self.connection.is_open:
+            return
+        if self._waits:
+            self._flush(now)
+        else:
             self._serve(now)
-            self._resume_reading()
+        self._resume_reading()
 
     def stopProducing(self) -> None:
         """Do nothing: `connectionLost` is called when the transport is gone."""
@@ -208,6 +217,7 @@ class GrpcProtocol(Protocol):
                 if len(data) > PIECE:
                     inbox.appendleft(data[PIECE:])
                     data = data[:PIECE]
+                self._bytes += len(data)
                 self.connection.receive(data, now)
                 if turns is not None:
                     now = self._clock.seconds()
@@ -216,10 +226,31 @@ class GrpcProtocol(Protocol):
         if turns is not None and now > began:
             turns.note_turn(self.host, now - began)
         self._flush(now)
-        if turns is not None and inbox and self._may_serve():
-            self._waits = True
-            turns.wait(self, 0.0)
+        if turns is not None:
+            delay = self._pay(turns, now) if turns.charging else 0.0
+            if delay > 0 or (inbox and self._may_serve()):
+                self._wait(turns, delay)
         self._count()
+
+    def _pay(self, turns: Turns, now: float) -> float:
+        """Charge requests and bytes; return how many seconds this connection has to wait."""
+        connection = self.connection
+        requests, size = connection.begun - self._paid, self._bytes
+        self._paid, self._bytes = connection.begun, 0
+        is_new, self._charging = self._charging != turns.charging, turns.charging
+        if is_new or not (requests or size):  # older than the quota, or paid already
+            return 0.0
+        delay, key = turns.quotas.charge(self.host, connection.account, requests, size, now)
+        if key:
+            self._tell(f"its requests are read later, by {key}", "holding back")
+        return delay
+
+    def _wait(self, turns: Turns, seconds: float) -> None:
+        """Let other connections be served before the rest of this backlog."""
+        self._waits = True
+        if seconds:
+            self._stop_reading()
+        turns.wait(self, seconds)
 
     def _may_serve(self) -> bool:
         connection = self.connection
@@ -264,14 +295,16 @@ class GrpcProtocol(Protocol):
         engine = connection.engine
         had_queued = engine.queued
         while engine.has_output and not self._is_paused:
-            self.transport.write(connection.take_output(WRITE_BYTES))
+            data = connection.take_output(WRITE_BYTES)
+            self._bytes += len(data)
+            self.transport.write(data)
             self._progress_at = now
         if not had_queued:
             self._progress_at = now
         self._port.note_queued(self, engine.queued)
         if engine.fault:
             self._end_for_fault()
-        elif self._leaves and connection.is_idle and not engine.has_output:
+        elif (self._leaves or engine.peer_leaves) and connection.is_idle and not engine.has_output:
             self._close()
         else:
             self._watch(now)
@@ -292,17 +325,20 @@ class GrpcProtocol(Protocol):
         """Close the connection once all written bytes are sent."""
         self._inbox.clear()
         self.connection.close()
-        self._timer = rearm(self._clock, self._timer, None, self._look)
+        end = self._clock.seconds() + CLOSE_S
+        rearm(self._clock, self._timer, None, self._look)
+        self._timer = rearm(self._clock, None, end, self.abort)
         # This protocol is its transport's producer, and would keep the connection open.
         self.transport.unregisterProducer()
         self.transport.loseConnection()
 
-    def _tell(self, reason: str) -> None:
-        """Log why the connection is closed, at most once a minute for each host and reason."""
+    def _tell(self, reason: str, act: str = "closing") -> None:
+        """Log why something is done to the connection, once a minute for each host and reason."""
         more = "" if self._refusals is None else self._refusals.admit(self.host, reason)
         if more is not None:
             self.log.warn(
-                "closing {peer}: {reason}{more}",
+                "{act} {peer}: {reason}{more}",
+                act=act,
                 peer=self.connection.remote_text,
                 reason=reason,
                 more=more,
@@ -317,8 +353,8 @@ class GrpcProtocol(Protocol):
     def _next_look(self, now: float) -> float:
         connection = self.connection
         idle = self._config.grpc_client_idle_time_mills / 1000
-        if not connection.is_idle:
-            self._busy_at = now
+        if not connection.is_idle or connection.begun != self._seen:
+            self._busy_at, self._seen = now, connection.begun
         if self._pinged_at is not None:
             ends = [self._pinged_at + PONG_S]
         else:

@@ -146,6 +146,7 @@ class GrpcServer:
         most = self._config.grpc_max_queued_bytes
         if self._queued_in_all > most:
             slowest = max(self._queued, key=lambda item: self._queued[item])
+            self.disconnected(slowest)
             text = f"more than {most} bytes wait until clients read (grpcMaxQueuedBytes)"
             slowest.close_for(QUEUED_IN_ALL, text)
 

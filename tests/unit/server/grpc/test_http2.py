@@ -57,7 +57,9 @@ def test_the_first_words_of_a_server():
 
 @pytest.mark.parametrize(
     ("sent", "code"),
-    {
+    [
+        pytest.param(*values, id=name)
+        for name, values in {
         "no preface": (b"GET / HTTP/1.1\r\n", 1),
         "no settings": (PREFACE + frame(6, 0, 0, bytes(8)), 1),
         "an answer to settings first": (PREFACE + frame(4, 1), 1),
@@ -92,21 +94,13 @@ def test_the_first_words_of_a_server():
         "headers after their end": (BEGIN + headers(1, 5) + headers(1, 5), 5),
         "trailers without an end": (BEGIN + headers() + headers(), 1),
         "a priority of a wrong size": (BEGIN + frame(2, 0, 1, bytes(4)), 6),
-        "more than the connection's window": (
-            BEGIN
-            + b"".join(headers(number) for number in range(1, 131, 2))
-            + b"".join(
-                data(number, bytes(16384)) for number in range(1, 131, 2) for _ in range(16)
-            ),
-            None,
-        ),
-    }.values(),
-    ids=str,
+        }.items()
+    ],
 )
 def test_a_broken_rule_ends_the_connection(sent, code):
     engine = Http2Server()
     engine.receive(sent, 0.0)
-    assert bool(engine.fault) == (code is not None)
+    assert engine.fault
     assert goaway_of(engine) == code
     assert engine.receive(SETTINGS, 0.0) == []
 
