@@ -4,21 +4,25 @@ import gzip
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from struct import pack, unpack_from
-from typing import Any
+from typing import Any, NamedTuple
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import (
-    ConnectionTerminated,
     DataReceived,
     ResponseReceived,
     StreamEnded,
     StreamReset,
     TrailersReceived,
 )
-from h2.settings import SettingCodes
+from h2.settings import SettingCodes, Settings
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
+
+
+class Goaway(NamedTuple):
+    last_stream: int
+    error_code: int
 
 
 @dataclass
@@ -66,7 +70,7 @@ class GrpcClient:
 
     :ivar reads: whether windows are given back for what has come.
     :ivar answers: by stream.
-    :ivar goaway: the event of the server's GOAWAY.
+    :ivar goaway: the server's GOAWAY.
     """
 
     def __init__(self, window: int | None = None, table: int | None = None) -> None:
@@ -76,11 +80,12 @@ class GrpcClient:
             settings[SettingCodes.INITIAL_WINDOW_SIZE] = window
         if table is not None:
             settings[SettingCodes.HEADER_TABLE_SIZE] = table
-        self.h2.update_settings(settings)
+        self.h2.local_settings = Settings(client=True, initial_values=settings)
         self.h2.initiate_connection()
         self.reads = True
         self.answers: dict[int, Answer] = {}
-        self.goaway: ConnectionTerminated | None = None
+        self.goaway: Goaway | None = None
+        self._received = b""
         self.waiting: list[tuple[int, bytes, bool]] = []
 
     def begin(
@@ -119,39 +124,51 @@ class GrpcClient:
         return self.h2.data_to_send()
 
     def receive(self, data: bytes) -> None:
-        for event in self.h2.receive_data(data):
+        for event in self.h2.receive_data(self._without_goaway(data)):
             answer = self.answers.get(getattr(event, "stream_id", None) or 0, Answer())
             if isinstance(event, ResponseReceived):
                 answer.headers = dict(event.headers)
             elif isinstance(event, DataReceived):
                 answer.data += event.data
                 if self.reads and event.flow_controlled_length:
-                    self.h2.acknowledge_received_data(
-                        event.flow_controlled_length, event.stream_id
-                    )
+                    self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             elif isinstance(event, TrailersReceived):
                 answer.trailers = dict(event.headers)
             elif isinstance(event, StreamReset):
                 answer.reset = int(event.error_code)
             elif isinstance(event, StreamEnded):
                 answer.has_ended = True
-            elif isinstance(event, ConnectionTerminated):
-                self.goaway = event
-        if self.goaway is None:
-            self._send_waiting()
+        self._send_waiting()
+
+    def _without_goaway(self, data: bytes) -> bytes:
+        """Whole frames without GOAWAY, after which h2 would take no answer of an open stream."""
+        self._received += data
+        buffer, kept, at = self._received, b"", 0
+        while len(buffer) - at >= 9:
+            size = 9 + int.from_bytes(buffer[at : at + 3], "big")
+            if len(buffer) - at < size:
+                break
+            if buffer[at + 3] == 7:
+                self.goaway = Goaway(*unpack_from(">II", buffer, at + 9))
+            else:
+                kept += buffer[at : at + size]
+            at += size
+        self._received = buffer[at:]
+        return kept
 
     def _send_waiting(self) -> None:
         waiting, self.waiting = self.waiting, []
         for stream, data, ends in waiting:
             if self.answers[stream].reset is not None:
                 continue
+            data = memoryview(data)
             while data:
                 size = min(
                     self.h2.local_flow_control_window(stream), self.h2.max_outbound_frame_size
                 )
                 if size <= 0:
                     break
-                piece, data = data[:size], data[size:]
+                piece, data = bytes(data[:size]), data[size:]
                 self.h2.send_data(stream, piece, end_stream=ends and not data)
             if data:
-                self.waiting.append((stream, data, ends))
+                self.waiting.append((stream, bytes(data), ends))

@@ -1,4 +1,4 @@
-"""The door for RocketMQ 5's clients, which speak gRPC: service `apache.rocketmq.v2.MessagingService`.
+"""The port of RocketMQ 5's clients. They call the service `apache.rocketmq.v2.MessagingService`.
 
 Enter by `face`: it says how a front declares its methods, and what the transport gives to them.
 Three parts stand on each other:

@@ -1,8 +1,8 @@
 """What a front declares, and what the transport gives to it.
 
-A front makes a list of `Method`s and passes it to `server.GrpcServer`. The transport reads requests,
-calls a method's `serve`, and writes what `serve` returns or sends. Errors of RocketMQ are answers
-with a `Status` inside, which the front makes; a `GrpcRefusal` ends a call without an answer.
+A front makes a list of `Method`s and passes it to `server.GrpcServer`. The transport reads
+requests, calls a method's `serve`, and writes the answers. Errors of RocketMQ are answers with a
+`Status` inside, which the front makes; a `GrpcRefusal` ends a call without an answer.
 
 Spec: grpc.md, sections 2 and 14.3.
 """

@@ -28,7 +28,7 @@ from rmq_ha.base.tls.transport import TlsTransport
 from rmq_ha.server.grpc.calls import GrpcConnection
 from rmq_ha.server.grpc.limits import STALLED, GrpcPort
 
-PIECE = 4096
+PIECE = 1024
 """Bytes that are read and served before this connection's share of the turn is looked at."""
 WRITE_BYTES = 1 << 16
 STALL_S = 60.0

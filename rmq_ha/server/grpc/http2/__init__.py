@@ -7,6 +7,7 @@ Enter by `engine.Http2Server`. It knows nothing of gRPC. Header blocks are decod
 - `budget`: what a peer may do in vain before its connection is closed.
 - `streams`: the state of one stream, and the bytes that wait until the peer takes them.
 
-The package `h2` would do most of this, but after its GOAWAY no answer of an open stream can be sent,
-one stream too many ends the connection, and a call costs four times the processor time.
+The package `h2` would do most of this, and tests use it as the other end. But after its GOAWAY no
+open stream can be answered, one stream too many ends its connection, and a call costs four times
+the processor time.
 """

@@ -1,7 +1,7 @@
 """What a peer may do in vain: floods of frames that cost this side work and the peer little.
 
-Each frame that is of no use for a call takes from a budget, which refills with time. Calls and their
-bytes add to it, as clients send some PING, SETTINGS and WINDOW_UPDATE frames with them.
+Each frame that is of no use for a call takes from a budget, which refills with time. Calls and
+their bytes add to it, as clients send some PING and WINDOW_UPDATE frames with them.
 
 Spec: grpc.md, section 14.1.
 """

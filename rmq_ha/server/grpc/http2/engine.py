@@ -27,8 +27,8 @@ from rmq_ha.server.grpc.http2.frames import (
     FrameCutter,
     Http2Error,
     Http2Frame,
-    Http2Violation,
     Http2Setting,
+    Http2Violation,
     decode_settings,
     decode_word,
     encode_frame,
@@ -82,7 +82,7 @@ Http2Event = StreamHeaders | StreamData | StreamReset
 
 class Http2Server:
     """
-    The state of a connection. `receive` takes bytes and returns events; `take_output` returns bytes.
+    The state of a connection. `receive` takes bytes and returns events; `take_output` gives bytes.
 
     :ivar fault: why the connection has to be closed after its output; empty while it may go on.
     :ivar fault_budget: the name of the budget that was used up, if that is the reason.
@@ -384,9 +384,7 @@ class Http2Server:
         queues.max_frame = min(largest, MAX_FRAME)
         window = values.get(Http2Setting.INITIAL_WINDOW_SIZE, queues.first_window)
         if window > MOST_WINDOW:
-            raise Http2Violation(
-                Http2Error.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is too large"
-            )
+            raise Http2Violation(Http2Error.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is too large")
         change, queues.first_window = window - queues.first_window, window
         if change:
             for stream in list(self._streams.values()):

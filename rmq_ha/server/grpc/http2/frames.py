@@ -128,9 +128,7 @@ class FrameCutter:
                 if end - at < 9 + size:
                     break
                 at += 9 + size
-                yield Http2Frame(
-                    kind, flags, stream & MOST_WINDOW, bytes(buffer[at - size : at])
-                )
+                yield Http2Frame(kind, flags, stream & MOST_WINDOW, bytes(buffer[at - size : at]))
         finally:
             del buffer[:at]
 

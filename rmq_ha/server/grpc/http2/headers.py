@@ -21,7 +21,7 @@ _MAX_TABLE = 4096
 _OVERHEAD = 32
 """Bytes that HTTP/2 counts for each header besides its name and value."""
 _NO_TABLE = b"\x20"
-"""Begins each block of this side: no table of earlier headers, however large one the peer allows."""
+"""Begins each block of this side: no table of earlier headers, whatever the peer allows."""
 
 _STATIC_NAMES = {b"content-type": 31}
 _STATUSES = {b"200": 8, b"204": 9, b"206": 10, b"304": 11, b"400": 12, b"404": 13, b"500": 14}

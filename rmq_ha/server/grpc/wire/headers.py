@@ -56,9 +56,7 @@ def read_headers(headers: Iterable[tuple[str, str]]) -> CallHeaders:
         status = 405
     elif not metadata.get("content-type", "").startswith("application/grpc"):
         status = 415
-    return CallHeaders(
-        status, service, method, metadata.get("grpc-encoding", "identity"), metadata
-    )
+    return CallHeaders(status, service, method, metadata.get("grpc-encoding", "identity"), metadata)
 
 
 def parse_timeout(text: str) -> float:
@@ -79,5 +77,6 @@ def end_headers(status: GrpcStatus, text: str) -> list[tuple[bytes, bytes]]:
     """Return the headers that end a call."""
     headers = [(b"grpc-status", b"%d" % status)]
     if text:
-        headers.append((b"grpc-message", quote(text[:_MOST_TEXT], _PRINTABLE, "utf-8", "replace").encode()))
+        quoted = quote(text.strip()[:_MOST_TEXT].strip(), _PRINTABLE, "utf-8", "replace")
+        headers.append((b"grpc-message", quoted.encode()))
     return headers

@@ -6,8 +6,13 @@ into protobuf's common pool, and a program may have that SDK and a broker in one
 
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, message_factory
-from google.protobuf import timestamp_pb2
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    duration_pb2,
+    message_factory,
+    timestamp_pb2,
+)
 
 from rmq_ha.server.grpc.wire.table import ENUMS, MESSAGES, PACKAGE
 
@@ -55,9 +60,7 @@ def _add_message(file: Any, name: str, rows: tuple[str, ...]) -> None:
     optional = []
     for row in rows:
         number, field_name, kind, *rest = row.split()
-        field = message.field.add(
-            name=field_name, number=int(number), label=_KIND.LABEL_OPTIONAL
-        )
+        field = message.field.add(name=field_name, number=int(number), label=_KIND.LABEL_OPTIONAL)
         _set_type(message, field, kind)
         match rest:
             case ["repeated"]:

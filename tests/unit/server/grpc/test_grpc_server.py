@@ -80,15 +80,19 @@ class Place:
             UnfinishedFrames(server_config, seams.clock),
             Turns(seams.clock, server_config, seams.soon),
         )
-        self.server = GrpcServer(seams, config or GrpcConfig(), self.front.methods, None, self.limits)
+        self.server = GrpcServer(
+            seams, config or GrpcConfig(), self.front.methods, None, self.limits
+        )
         self.server.listen(PORT)
 
-    def visit(self, window: int | None = None) -> Visitor:
+    def visit(self, window: int | None = None, *, is_raw: bool = False) -> Visitor:
         visitor = Visitor(window)
+        visitor.is_raw = is_raw
         factory = Factory.forProtocol(lambda: visitor)
         self.elsewhere.seams.network.client(self.host.ip, PORT).connect(factory)
         self.run(0.1)
-        visitor.flush()
+        if not is_raw:
+            visitor.flush()
         self.run(0.1)
         return visitor
 
@@ -172,7 +176,9 @@ def test_a_client_that_vanished_is_asked_and_dropped():
 def test_a_deadline_needs_no_byte_of_the_client():
     place = Place()
     visitor = place.visit()
-    stream = visitor.call("ReceiveMessage", messages.ReceiveMessageRequest(), [("grpc-timeout", "5S")])
+    stream = visitor.call(
+        "ReceiveMessage", messages.ReceiveMessageRequest(), [("grpc-timeout", "5S")]
+    )
     place.run(4)
     assert place.front.ends == []
     place.run(2)
@@ -271,8 +277,7 @@ def test_the_slowest_is_closed_when_too_much_waits_in_all():
 def test_what_is_no_http2_is_closed():
     place = Place()
     for words in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x10\0\0\0\x0c{}"):
-        visitor = place.visit()
-        visitor.is_raw = True
+        visitor = place.visit(is_raw=True)
         visitor.transport.write(words)
         place.run(1)
         assert visitor.is_lost
@@ -283,7 +288,12 @@ def test_what_is_no_http2_is_closed():
     ("flood", "limit"),
     [
         (frame(6, 0, 0, bytes(8)) * 200_000, "control frames"),
-        (b"".join(b"\0\0\1\1\5" + (2 * n + 3).to_bytes(4, "big") + b"\x82" for n in range(50_000)), "resets"),
+        (
+            b"".join(
+                b"\0\0\1\1\5" + (2 * n + 3).to_bytes(4, "big") + b"\x82" for n in range(50_000)
+            ),
+            "resets",
+        ),
     ],
     ids=["ping", "malformed"],
 )
@@ -305,7 +315,7 @@ def test_unfinished_requests_of_one_address_are_limited():
     config = GrpcConfig()
     place = Place(config)
     hostile = []
-    part = (15 << 20).to_bytes(5, "big") + bytes((14 << 20))
+    part = (15 << 20).to_bytes(5, "big") + bytes(14 << 20)
     for _ in range(8):
         visitor = place.visit()
         stream = visitor.client.begin("SendMessage")
@@ -325,7 +335,13 @@ def test_a_long_backlog_leaves_turns_to_others():
     turns = []
     order = []
     host = Host(
-        clock=clock, now_ms=now_ms, network=None, disk=None, worker=None, random=Random(1), soon=turns.append
+        clock=clock,
+        now_ms=now_ms,
+        network=None,
+        disk=None,
+        worker=None,
+        random=Random(1),
+        soon=turns.append,
     )
     server_config = NettyServerConfig()
     limits = PeerLimits(Refusals(clock), None, Turns(clock, server_config, turns.append))
@@ -354,7 +370,7 @@ def test_a_long_backlog_leaves_turns_to_others():
     while turns:
         turns.pop(0)()
     assert len(order) == 201
-    assert order == sorted(order[:-1] + ["other"], key=order.index)
+    assert order == sorted([*order[:-1], "other"], key=order.index)
     busy[1].receive(busy[0].transport.value())
     assert all(answer.status == 0 for answer in busy[1].answers.values())
 

@@ -70,7 +70,9 @@ class GrpcioTests(SocketCase):
         commands = [messages.TelemetryCommand() for _ in range(3)]
         for number, command in enumerate(commands):
             command.verify_message_result.nonce = str(number)
-        nonces = [item.verify_message_result.nonce for item in telemetry(iter(commands), timeout=10)]
+        nonces = [
+            item.verify_message_result.nonce for item in telemetry(iter(commands), timeout=10)
+        ]
         receive = method(
             "unary_stream",
             "ReceiveMessage",

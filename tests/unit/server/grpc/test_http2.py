@@ -38,7 +38,11 @@ def begun(*more: bytes) -> Http2Server:
 
 
 def goaway_of(engine: Http2Server) -> int | None:
-    codes = [int.from_bytes(item[3][4:8], "big") for item in frames_in(engine.take_output(1 << 20)) if item[0] == 7]
+    codes = [
+        int.from_bytes(item[3][4:8], "big")
+        for item in frames_in(engine.take_output(1 << 20))
+        if item[0] == 7
+    ]
     return codes[-1] if codes else None
 
 
@@ -60,40 +64,40 @@ def test_the_first_words_of_a_server():
     [
         pytest.param(*values, id=name)
         for name, values in {
-        "no preface": (b"GET / HTTP/1.1\r\n", 1),
-        "no settings": (PREFACE + frame(6, 0, 0, bytes(8)), 1),
-        "an answer to settings first": (PREFACE + frame(4, 1), 1),
-        "data of nobody": (BEGIN + data(), 1),
-        "data without a stream": (BEGIN + headers() + data(0), 1),
-        "an even stream": (BEGIN + headers(2), 1),
-        "headers without a stream": (BEGIN + headers(0), 1),
-        "settings on a stream": (BEGIN + frame(4, 0, 1), 1),
-        "settings of a wrong size": (BEGIN + frame(4, 0, 0, b"12345"), 6),
-        "an answer with settings": (BEGIN + frame(4, 1, 0, bytes(6)), 6),
-        "a push setting": (BEGIN + setting(2, 2), 1),
-        "a small frame size": (BEGIN + setting(5, 16383), 1),
-        "a large frame size": (BEGIN + setting(5, 1 << 24), 1),
-        "a large first window": (BEGIN + setting(4, MOST + 1), 3),
-        "a push": (BEGIN + frame(5, 4, 1, word(2)), 1),
-        "a ping on a stream": (BEGIN + frame(6, 0, 1, bytes(8)), 1),
-        "a short ping": (BEGIN + frame(6, 0, 0, bytes(7)), 6),
-        "a short reset": (BEGIN + headers() + frame(3, 0, 1, b"123"), 6),
-        "a reset of nobody": (BEGIN + frame(3, 0, 1, word(8)), 1),
-        "a window of nobody": (BEGIN + frame(8, 0, 1, word(8)), 1),
-        "a window of nothing": (BEGIN + frame(8, 0, 0, word(0)), 1),
-        "a short window": (BEGIN + frame(8, 0, 0, b"123"), 6),
-        "a window too large": (BEGIN + frame(8, 0, 0, word(MOST)), 3),
-        "a frame too large": (BEGIN + headers() + data(1, bytes(16385)), 6),
-        "a continuation of nothing": (BEGIN + frame(9, 4, 1), 1),
-        "a continuation of another": (BEGIN + headers(1, 0) + frame(9, 4, 3), 1),
-        "headers interrupted": (BEGIN + headers(1, 0) + frame(6, 0, 0, bytes(8)), 1),
-        "padding too large": (BEGIN + headers(1, 4 | 8, b"\xff" + block()), 1),
-        "padding of nothing": (BEGIN + headers() + data(1, b"", 8), 6),
-        "headers that are none": (BEGIN + headers(1, 4, b"\xff\xff\xff\xff\xff\xff"), 9),
-        "a table too large": (BEGIN + headers(1, 4, b"\x3f\xe2\x7f" + block()), 9),
-        "headers after their end": (BEGIN + headers(1, 5) + headers(1, 5), 5),
-        "trailers without an end": (BEGIN + headers() + headers(), 1),
-        "a priority of a wrong size": (BEGIN + frame(2, 0, 1, bytes(4)), 6),
+            "no preface": (b"GET / HTTP/1.1\r\n", 1),
+            "no settings": (PREFACE + frame(6, 0, 0, bytes(8)), 1),
+            "an answer to settings first": (PREFACE + frame(4, 1), 1),
+            "data of nobody": (BEGIN + data(), 1),
+            "data without a stream": (BEGIN + headers() + data(0), 1),
+            "an even stream": (BEGIN + headers(2), 1),
+            "headers without a stream": (BEGIN + headers(0), 1),
+            "settings on a stream": (BEGIN + frame(4, 0, 1), 1),
+            "settings of a wrong size": (BEGIN + frame(4, 0, 0, b"12345"), 6),
+            "an answer with settings": (BEGIN + frame(4, 1, 0, bytes(6)), 6),
+            "a push setting": (BEGIN + setting(2, 2), 1),
+            "a small frame size": (BEGIN + setting(5, 16383), 1),
+            "a large frame size": (BEGIN + setting(5, 1 << 24), 1),
+            "a large first window": (BEGIN + setting(4, MOST + 1), 3),
+            "a push": (BEGIN + frame(5, 4, 1, word(2)), 1),
+            "a ping on a stream": (BEGIN + frame(6, 0, 1, bytes(8)), 1),
+            "a short ping": (BEGIN + frame(6, 0, 0, bytes(7)), 6),
+            "a short reset": (BEGIN + headers() + frame(3, 0, 1, b"123"), 6),
+            "a reset of nobody": (BEGIN + frame(3, 0, 1, word(8)), 1),
+            "a window of nobody": (BEGIN + frame(8, 0, 1, word(8)), 1),
+            "a window of nothing": (BEGIN + frame(8, 0, 0, word(0)), 1),
+            "a short window": (BEGIN + frame(8, 0, 0, b"123"), 6),
+            "a window too large": (BEGIN + frame(8, 0, 0, word(MOST)), 3),
+            "a frame too large": (BEGIN + headers() + data(1, bytes(16385)), 6),
+            "a continuation of nothing": (BEGIN + frame(9, 4, 1), 1),
+            "a continuation of another": (BEGIN + headers(1, 0) + frame(9, 4, 3), 1),
+            "headers interrupted": (BEGIN + headers(1, 0) + frame(6, 0, 0, bytes(8)), 1),
+            "padding too large": (BEGIN + headers(1, 4 | 8, b"\xff" + block()), 1),
+            "padding of nothing": (BEGIN + headers() + data(1, b"", 8), 6),
+            "headers that are none": (BEGIN + headers(1, 4, b"\xff\xff\xff\xff\xff\xff"), 9),
+            "a table too large": (BEGIN + headers(1, 4, b"\x3f\xe2\x7f" + block()), 9),
+            "headers after their end": (BEGIN + headers(1, 5) + headers(1, 5), 5),
+            "trailers without an end": (BEGIN + headers() + headers(), 1),
+            "a priority of a wrong size": (BEGIN + frame(2, 0, 1, bytes(4)), 6),
         }.items()
     ],
 )
@@ -279,9 +283,17 @@ def test_a_request_that_is_answered_early_is_told_to_stop():
 
 
 def test_headers_of_this_side_are_read_by_others():
-    pairs = [(b":status", b"200"), (b":status", b"415"), (b"content-type", b"x" * 300), (b"a-b", b"")]
+    pairs = [
+        (b":status", b"200"),
+        (b":status", b"415"),
+        (b"content-type", b"x" * 300),
+        (b"a-b", b""),
+    ]
     decoder = Decoder()
-    assert [(bytes(name), bytes(value)) for name, value in decoder.decode(encode_headers(pairs), raw=True)] == pairs
+    assert [
+        (bytes(name), bytes(value))
+        for name, value in decoder.decode(encode_headers(pairs), raw=True)
+    ] == pairs
 
 
 def test_a_client_that_leaves_is_still_answered():

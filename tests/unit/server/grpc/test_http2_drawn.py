@@ -3,10 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmq_ha.server.grpc.wire import messages
 from tests.kits.grpc_client import GrpcClient
 from tests.unit.server.grpc.pairs import Pair, answer_to, request_of
-
-from rmq_ha.server.grpc.wire import messages
 
 STEPS = st.lists(
     st.one_of(

@@ -85,11 +85,20 @@ def facts(field):
     if repeated is None:
         repeated = field.label == FieldDescriptor.LABEL_REPEATED
     group = field.containing_oneof.name if field.containing_oneof else None
-    return (field.number, field.name, field.type, repeated, of_message, of_enum, group, field.has_presence)
+    return (
+        field.number,
+        field.name,
+        field.type,
+        repeated,
+        of_message,
+        of_enum,
+        group,
+        field.has_presence,
+    )
 
 
 def test_the_table_is_what_the_official_sdk_speaks():
-    """Field by field: number, name, type, repetition and presence. `pip install rocketmq-python-client`."""
+    """Field by field: number, name, type, repetition and presence."""
     why = "the official Python SDK is not installed (pip install rocketmq-python-client)"
     definition = pytest.importorskip("rocketmq.grpc_protocol.definition_pb2", reason=why)
     service = pytest.importorskip("rocketmq.grpc_protocol.service_pb2", reason=why)
