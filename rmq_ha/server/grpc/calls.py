@@ -220,7 +220,7 @@ class GrpcConnection:
             self.engine.send_end(event.stream, block)
             return
         method = self._methods.get(headers.method) if headers.service == self._service else None
-        known = method or Method(headers.method, MethodKind.UNARY, None, _nothing)
+        known = method or Method(headers.method, MethodKind.UNARY, None, _serve_nothing)
         call = OpenCall(self, event.stream, known, headers, self.limits.message)
         self._calls[event.stream] = call
         try:
@@ -237,7 +237,7 @@ class GrpcConnection:
             if method.kind is MethodKind.BOTH_WAYS:
                 call.receiver = method.serve(call)
         except Exception:
-            self._fail(call, Failure())
+            self._fail(call, Failure())  # type: ignore[no-untyped-call]
             return
         if event.has_ended:
             self._end_request(call)
@@ -253,7 +253,7 @@ class GrpcConnection:
             for message in call.reader.receive(event.data):
                 self._take_message(call, message)
         except Exception:
-            self._fail(call, Failure())
+            self._fail(call, Failure())  # type: ignore[no-untyped-call]
         if not call.is_open:
             return
         self._count(call)
@@ -285,7 +285,7 @@ class GrpcConnection:
             self._count(call)
             answer = call.definition.serve(call, _decode(call, payload))
         except Exception:
-            self._fail(call, Failure())
+            self._fail(call, Failure())  # type: ignore[no-untyped-call]
             return
         if isinstance(answer, Deferred):
             answer.addCallback(partial(self._answer, call))
@@ -303,7 +303,7 @@ class GrpcConnection:
         if isinstance(refusal, GrpcRefusal):
             call.finish_with(CallEnd.REFUSED, refusal.status, refusal.text)
             return
-        if call.is_open or not failure.check(CancelledError):
+        if call.is_open or not isinstance(refusal, CancelledError):
             self.log.failure(
                 "{method} of {peer}", failure, method=call.method, peer=self.remote_text
             )
@@ -385,5 +385,5 @@ def _decode(call: OpenCall, payload: bytes) -> Any:
         raise GrpcRefusal(GrpcStatus.INTERNAL, text) from None
 
 
-def _nothing(call: Any, request: Any) -> None:
+def _serve_nothing(call: Any, request: Any) -> None:
     """Serve a call of an unknown method, which never comes so far."""

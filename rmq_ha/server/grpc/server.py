@@ -4,6 +4,7 @@ Spec: grpc.md, section 2.1.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.interfaces import IAddress, IListeningPort, IProtocol
@@ -178,8 +179,8 @@ def _when_gone(protocol: GrpcProtocol) -> "Deferred[object]":
 class _GrpcFactory(Factory):
     noisy = False
 
-    def __init__(self, build: Callable[[], IProtocol]) -> None:
+    def __init__(self, build: Callable[[], Any]) -> None:
         self._build = build
 
-    def buildProtocol(self, addr: IAddress | None) -> IProtocol:
+    def buildProtocol(self, addr: IAddress | None) -> Any:
         return self._build()

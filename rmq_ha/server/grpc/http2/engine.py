@@ -226,9 +226,9 @@ class Http2Server:
     def _take_frame(self, frame: Http2Frame, now: float) -> None:
         kind = frame.kind
         if self._block is not None and kind != CONTINUATION:
-            raise _broken("a header block is interrupted")
+            raise _violation("a header block is interrupted")
         if not self._is_set and kind != SETTINGS:
-            raise _broken("its first frame is not SETTINGS")
+            raise _violation("its first frame is not SETTINGS")
         if kind == DATA:
             self._take_data(frame, now)
         elif kind == HEADERS:
@@ -241,7 +241,7 @@ class Http2Server:
         elif kind == RST_STREAM:
             self._take_reset(frame, now)
         elif kind == PUSH_PROMISE:
-            raise _broken("a client pushes nothing")
+            raise _violation("a client pushes nothing")
         else:
             self._budget.note_control(now)
             if kind == SETTINGS:
@@ -255,7 +255,7 @@ class Http2Server:
 
     def _take_headers(self, frame: Http2Frame, now: float) -> None:
         if frame.stream % 2 == 0:
-            raise _broken("a request has an even stream")
+            raise _violation("a request has an even stream")
         block = strip_padding(frame)
         if frame.flags & END_HEADERS:
             self._take_block(frame, block, now)
@@ -265,7 +265,7 @@ class Http2Server:
     def _take_continuation(self, frame: Http2Frame, now: float) -> None:
         block = self._block
         if block is None or frame.stream != self._block_of.stream:
-            raise _broken("a CONTINUATION frame continues nothing")
+            raise _violation("a CONTINUATION frame continues nothing")
         block += frame.payload
         self._continuations += 1
         if len(block) > MAX_BLOCK or self._continuations > _MOST_CONTINUATIONS:
@@ -284,7 +284,7 @@ class Http2Server:
             if not stream.may_receive:
                 raise Http2Violation(Http2Error.STREAM_CLOSED, "headers come after their end")
             if not has_ended:
-                raise _broken("trailers do not end their stream")
+                raise _violation("trailers do not end their stream")
             stream.may_receive = False
             self._events.append(StreamData(number, b"", has_ended=True))
             return
@@ -352,7 +352,7 @@ class Http2Server:
         size = decode_word(frame.payload, "WINDOW_UPDATE") & MOST_WINDOW
         if frame.stream == 0:
             if size == 0:
-                raise _broken("a WINDOW_UPDATE frame adds nothing")
+                raise _violation("a WINDOW_UPDATE frame adds nothing")
             self._queues.widen(size)
             return
         self._must_have_begun(frame)
@@ -366,21 +366,21 @@ class Http2Server:
 
     def _take_settings(self, frame: Http2Frame, now: float) -> None:
         if frame.stream != 0:
-            raise _broken("a SETTINGS frame has a stream")
+            raise _violation("a SETTINGS frame has a stream")
         if frame.flags & ACK:
             if frame.payload:
                 raise Http2Violation(Http2Error.FRAME_SIZE_ERROR, "an answer has settings")
             if not self._is_set:
-                raise _broken("its first frame is no SETTINGS of its own")
+                raise _violation("its first frame is no SETTINGS of its own")
             return
         self._is_set = True
         queues = self._queues
         values = decode_settings(frame.payload)
         if values.get(Http2Setting.ENABLE_PUSH, 0) > 1:
-            raise _broken("ENABLE_PUSH is neither 0 nor 1")
+            raise _violation("ENABLE_PUSH is neither 0 nor 1")
         largest = values.get(Http2Setting.MAX_FRAME_SIZE, MAX_FRAME)
         if not MAX_FRAME <= largest < 1 << 24:
-            raise _broken("MAX_FRAME_SIZE is out of range")
+            raise _violation("MAX_FRAME_SIZE is out of range")
         queues.max_frame = min(largest, MAX_FRAME)
         window = values.get(Http2Setting.INITIAL_WINDOW_SIZE, queues.first_window)
         if window > MOST_WINDOW:
@@ -396,7 +396,7 @@ class Http2Server:
 
     def _take_ping(self, frame: Http2Frame) -> None:
         if frame.stream != 0:
-            raise _broken("a PING frame has a stream")
+            raise _violation("a PING frame has a stream")
         if len(frame.payload) != 8:
             raise Http2Violation(Http2Error.FRAME_SIZE_ERROR, "a PING frame has a wrong size")
         if not frame.flags & ACK:
@@ -406,7 +406,7 @@ class Http2Server:
 
     def _must_have_begun(self, frame: Http2Frame) -> None:
         if not 0 < frame.stream <= self._last or frame.stream % 2 == 0:
-            raise _broken("a frame belongs to no stream that has begun")
+            raise _violation("a frame belongs to no stream that has begun")
 
     def _break_stream(self, stream: Http2Stream, code: Http2Error, now: float) -> None:
         """Reset a stream on which the peer broke a rule."""
@@ -422,5 +422,5 @@ class Http2Server:
         return stream is not None
 
 
-def _broken(text: str) -> Http2Violation:
+def _violation(text: str) -> Http2Violation:
     return Http2Violation(Http2Error.PROTOCOL_ERROR, text)

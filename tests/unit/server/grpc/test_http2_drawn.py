@@ -92,7 +92,7 @@ class Story:
         self.pair.pump()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     steps=STEPS,
     window=st.integers(0, 70000),
