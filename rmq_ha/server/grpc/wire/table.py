@@ -104,7 +104,6 @@ MESSAGES: dict[str, tuple[str, ...]] = {
         "6 subscription Subscription in pub_sub",
         "7 user_agent UA",
         "8 metric Metric",
-        "9 client_properties map",
     ),
     "Publishing": (
         "1 topics Resource repeated",

@@ -111,6 +111,5 @@ def test_the_table_is_what_the_official_sdk_speaks():
         assert list(map(facts, ours.fields)) == list(map(facts, theirs[name].fields)), name
     for name, members in ENUMS.items():
         known = definition.DESCRIPTOR.enum_types_by_name[name].values
-        assert {item.name: item.number for item in known} == {
-            item.name: item.value for item in members
-        }
+        ours = {item.name: item.value for item in members}  # may have newer ones
+        assert {item.name: item.number for item in known}.items() <= ours.items(), name
