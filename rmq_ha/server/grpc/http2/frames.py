@@ -110,7 +110,7 @@ class FrameCutter:
         if self._needs_preface:
             size = min(len(buffer), len(PREFACE))
             if buffer[:size] != PREFACE[:size]:
-                raise Http2Violation(Http2Error.PROTOCOL_ERROR, "it does not speak HTTP/2")
+                raise Http2Violation(Http2Error.PROTOCOL_ERROR, _other_protocol(buffer[0]))
             if size < len(PREFACE):
                 return
             del buffer[:size]
@@ -131,6 +131,13 @@ class FrameCutter:
                 yield Http2Frame(kind, flags, stream & MOST_WINDOW, bytes(buffer[at - size : at]))
         finally:
             del buffer[:at]
+
+
+def _other_protocol(first: int) -> str:
+    """Return what a connection with this first byte is refused for."""
+    if first == 0:
+        return "it speaks remoting, as clients of RocketMQ 4 do, which connect to listenPort"
+    return "it does not speak HTTP/2"
 
 
 def encode_head(size: int, kind: int, flags: int, stream: int) -> bytes:

@@ -284,6 +284,34 @@ def test_what_is_no_http2_is_closed():
     assert place.server.counters.violations == 2
 
 
+def test_a_client_of_remoting_is_named_in_the_log(caught_lines):
+    place = Place()
+    visitor = place.visit(is_raw=True)
+    visitor.transport.write(b"\0\0\0\x10\0\0\0\x0c{}")
+    place.run(1)
+    (line,) = caught_lines
+    assert line.endswith(
+        "speaks remoting, as clients of RocketMQ 4 do, which connect to listenPort"
+    )
+
+
+def test_requests_above_a_quota_are_read_later():
+    """`maxRequestsPerSecondPerIp` counts calls, whichever port they come by."""
+    place = Place()
+    place.limits.turns._config.max_requests_per_second_per_ip = 10
+    visitor = place.visit()
+    visitor.call("SendMessage", request_of("first"))  # notes that there is a quota
+    place.run(1)
+    for number in range(100):
+        visitor.call("SendMessage", request_of(str(number)))
+        place.run(0.01)
+    place.run(3)
+    assert 20 < len(place.front.sent) < 80
+    place.run(20)
+    assert len(place.front.sent) == 101
+    assert place.limits.turns.quotas.held_back["maxRequestsPerSecondPerIp"] > 0
+
+
 @pytest.mark.parametrize(
     ("flood", "limit"),
     [

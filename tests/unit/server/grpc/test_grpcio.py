@@ -85,6 +85,10 @@ class GrpcioTests(SocketCase):
         poll.cancel()
         late = receive(messages.ReceiveMessageRequest(), timeout=0.1)
         codes = [poll.code(), late.code()]
+        try:
+            send(request_of("too large", body=bytes(20 << 20)), timeout=10)
+        except grpc.RpcError as error:
+            codes.append(error.code())
         unknown = method(
             "unary_unary", "PullMessage", messages.SendMessageRequest, messages.SendMessageResponse
         )
@@ -101,6 +105,7 @@ class GrpcioTests(SocketCase):
         wanted = [
             grpc.StatusCode.CANCELLED,
             grpc.StatusCode.DEADLINE_EXCEEDED,
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
             grpc.StatusCode.UNIMPLEMENTED,
         ]
         self.assertEqual(codes, wanted)
