@@ -34,7 +34,8 @@ class RecallOutcome(Enum):
     NOT_STORED = auto()
     """The recall record could not be stored."""
     NOT_NOW = auto()
-    """The message waits, and this broker delivers none now: it is not the master any more."""
+    """The message may wait. This broker is not the master any more, or its queues lack the end of the
+    log."""
 
 
 class RecallEnd(NamedTuple):
@@ -65,10 +66,14 @@ class TimerRecalls:
         """
         Recall the message that a handle names, or all of its unique key and time.
 
+        A message that was stored a moment ago is looked for when the queues have it.
+
         :raises StoreError: the disk refuses.
         """
         source = parse_source(handle.source)
         if source is not None:
+            if not await self._timers.until_dispatched(source):
+                return RecallEnd(RecallOutcome.NOT_NOW)
             message = await self._timers.find_source(source)
             # A later copy may have replaced a settled message. Its key finds the copy.
             if (
@@ -90,8 +95,12 @@ class TimerRecalls:
         :param deliver_ms: TIMER_OUT_MS + 1 of the messages.
         :raises StoreError: the disk refuses.
         """
+        is_level = await self._timers.until_dispatched()
         messages = await self._timers.find_key(topic, unique_key, deliver_ms)
-        return await self.take_back(messages, make)
+        end = await self.take_back(messages, make)
+        if end.outcome is RecallOutcome.NOT_WAITING and not is_level:
+            return RecallEnd(RecallOutcome.NOT_NOW)  # the message may come to the queues yet
+        return end
 
     async def take_back(self, messages: Sequence[TimerMessage], make: MakeRecord) -> RecallEnd:
         """

@@ -23,6 +23,7 @@ from rmq_ha.server.store.delay.schedule import Put
 from rmq_ha.server.store.index.index import IndexService
 from rmq_ha.server.store.log.tail import Tail
 from rmq_ha.server.store.timer.delivery import DeliveryTerms, TimerDelivery
+from rmq_ha.server.store.timer.dispatch_waits import DispatchWaits
 from rmq_ha.server.store.timer.records import recalled_key
 from rmq_ha.server.store.timer.scan import scan
 from rmq_ha.server.store.timer.sources import TimerSource
@@ -33,6 +34,8 @@ _RECORDS_A_SLICE = 256
 _SCAN_AGAIN_S = 5.0
 _LAST_TURNS = 200
 _MOST_FOUND = 64
+_DISPATCH_LIMIT_S = 2.0
+"""Less than the 3 s for which clients wait for an answer."""
 _SECOND_MS = 1000
 _CHECKPOINT = Struct(">7q")
 
@@ -107,6 +110,7 @@ class TimerMessageService:
         self._again: IDelayedCall | None = None
         self._changes = 0
         self._added, self._settled = LastSecond(), LastSecond()
+        self._waits = DispatchWaits(times.clock, terms.dispatched)
 
     # Start, cuts and roles
 
@@ -182,6 +186,7 @@ class TimerMessageService:
             delivery.put_frontier()
         self._scans += 1
         self._forget()
+        self._waits.stop()
 
     # Dispatching
 
@@ -225,6 +230,7 @@ class TimerMessageService:
         """
         if self._table is None:
             return
+        self._waits.look()
         if self._delivery is not None:
             self._delivery.dispatched()
         else:
@@ -272,6 +278,20 @@ class TimerMessageService:
     def is_ready(self) -> bool:
         """Whether the waiting messages are known: the scan after a start or a cut is over."""
         return self._table is not None
+
+    def until_dispatched(self, source: TimerSource | None = None) -> "Deferred[bool]":
+        """
+        Wait until the queues have a message, or without a source all that is written now.
+
+        A recall may come before its message is dispatched. The log of a replica set is dispatched
+        only when enough brokers have it.
+
+        :returns: fires with False if that is not so after two seconds, or if the store stops.
+        """
+        end = self._terms.written()
+        if source is not None:
+            end = source.physical_offset + 1 if source.physical_offset < end else 0
+        return self._waits.until(end, _DISPATCH_LIMIT_S)
 
     def find_source(self, source: TimerSource) -> "Deferred[TimerMessage | None]":
         """

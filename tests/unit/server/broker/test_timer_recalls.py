@@ -326,3 +326,58 @@ def test_operators_see_the_rates_and_the_lateness_of_timer_messages() -> None:
     (overdue,) = scrape(status)["rmqha_timer_overdue_seconds"].values()
     assert 10 < overdue < 12
     broker.stop()
+
+
+# ---------------------------------------------------------------- right after the send
+
+
+def send_unseen(broker: SimBroker, gather_s: float) -> str:
+    """Send a message that is dispatched only after some seconds; return its handle."""
+    send(broker, "")  # from now on records are gathered
+    broker.broker.store.dispatcher.gather_s = gather_s
+    send(broker, "")
+    text = f"TIMER_DELAY_SEC\x0160\x02UNIQ_KEY\x01{KEY}"
+    handle: str = send(broker, text).ext["recallHandle"]
+    assert waiting(broker) == 0
+    return handle
+
+
+@pytest.mark.parametrize("as_java", [False, True])
+def test_a_recall_waits_until_its_message_is_dispatched(broker: SimBroker, as_java: bool) -> None:
+    handle = send_unseen(broker, 1.0)
+    handle = of_java(handle) if as_java else handle
+    assert recall(broker, handle).code == 0
+    run(broker, 90)
+    assert (waiting(broker), bodies(broker)) == (2, [b"hello"] * 2)
+
+
+def test_a_recall_sent_as_a_message_waits_alike(broker: SimBroker) -> None:
+    handle = RecallHandle.parse(send_unseen(broker, 1.0))
+    assert handle is not None
+    text = f"TIMER_DEL_UNIQKEY\x01TopicA+{KEY}\x02TIMER_DELIVER_MS\x01{handle.time}"
+    assert send(broker, text).code == 0
+    run(broker, 90)
+    assert bodies(broker) == [b"hello"] * 2
+
+
+@pytest.mark.parametrize("as_java", [False, True])
+def test_a_recall_does_not_wait_for_ever(broker: SimBroker, as_java: bool) -> None:
+    handle = send_unseen(broker, 30.0)
+    handle = of_java(handle) if as_java else handle
+    began = broker.host.clock.seconds()
+    answer = recall(broker, handle)
+    assert (answer.code, answer.remark) == (14, "recall failed, broker service not available")
+    assert 2 <= broker.host.clock.seconds() - began < 3
+    broker.broker.store.dispatcher.gather_s = 0.0
+    run(broker, 60)
+    assert bodies(broker) == [b"hello"] * 3
+
+
+def test_a_broker_that_stops_leaves_no_recall_unanswered(broker: SimBroker) -> None:
+    later = broker.broker.store.timers.until_dispatched()
+    assert later.called
+    send_unseen(broker, 30.0)
+    answers: list[bool] = []
+    broker.broker.store.timers.until_dispatched().addCallback(answers.append)
+    broker.wait(broker.broker.store.timers.close())
+    assert answers == [False]
