@@ -51,6 +51,7 @@ from rmq_ha.base.wire.send_header import (
     decode_send_header,
 )
 from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY, ProducerConnection
+from rmq_ha.base.wire.timer_bodies import TimerCounts
 from rmq_ha.client.consume.offsets import decode_offsets
 from rmq_ha.client.lookup.brokers import replication_of
 from rmq_ha.client.lookup.requests import pull_request, send_request
@@ -247,6 +248,11 @@ body(
     "connections",
     '{"connectionSet":[{"clientId":"c","clientAddr":"a:1","version":407}]}',
     ProducerConnection.decode,
+)
+body(
+    "timer_counts",
+    '{"rmqHaDueWithin":{"0":1,"60":2},"timingCount":{"T":{"count":2,"timeStamp":1}}}',
+    TimerCounts.decode,
 )
 body(
     "route",

@@ -22,9 +22,11 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import VERSION, RemotingCommand
 from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY
+from rmq_ha.base.wire.timer_bodies import TIMERS
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.server.broker.processors.fields import Handler
 from rmq_ha.server.broker.stats import BrokerStats
+from rmq_ha.server.store.timer.reports import TimerReport, TimerWork
 
 _MOST_MISSING = 50
 
@@ -36,11 +38,18 @@ class TellsRuntimeInfo(Protocol):
         """Return values by their keys in the answer to GET_BROKER_RUNTIME_INFO."""
 
 
+class TellsTimers(TellsRuntimeInfo, Protocol):
+    """The timer messages of the store."""
+
+    def report(self) -> TimerReport:
+        """Return their state."""
+
+
 class RuntimeInfoStore(TellsRuntimeInfo, Protocol):
     """The store's part of the runtime info."""
 
     @property
-    def timers(self) -> TellsRuntimeInfo: ...
+    def timers(self) -> TellsTimers: ...
 
 
 class MoreRuntimeInfo(NamedTuple):
@@ -173,6 +182,9 @@ class AdminConfigProcessor:
             own: dict[str, Any] = {"now_ms": self._now_ms(), "release": self._release}
             if missing := self._more.missing_groups():
                 own["missing_groups"] = missing[:_MOST_MISSING]
+            timers = self._store.timers.report()
+            if timers.work is not TimerWork.OFF or timers.waiting:
+                own[TIMERS] = timers._asdict()
             table[REPLICATION_KEY] = json.dumps({**self._more.replication(), **own})
         return request.response(body=fastjson.encode({"table": table}))
 

@@ -3,7 +3,7 @@
 Spec: timer.md, sections 6.2, 9 and 13.5.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from twisted.internet.defer import Deferred
@@ -19,11 +19,13 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.recall_handle import RECALL_HANDLE, TIMED_TRANSACTIONS, RecallHandle
+from rmq_ha.base.wire.timer_bodies import DUE_WITHIN
 from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.processors.fields import Answer, Handler
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.timer_recalls import RecallEnd, RecallOutcome, TimerRecalls
 from rmq_ha.server.store.message_store import DefaultMessageStore
+from rmq_ha.server.store.timer.reports import BOUNDS_S
 from rmq_ha.server.store.timer.request import recall_record
 from rmq_ha.server.store.timer.timers import TimerMessage
 
@@ -172,10 +174,20 @@ class TimerProcessor:
         return request.response(body=self._timers.checkpoint_bytes(self._epoch()))
 
     def metrics(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """Answer GET_TIMER_METRICS (61) with the number of waiting messages by topic."""
+        """
+        Answer GET_TIMER_METRICS (61) with the number of waiting messages by topic; if the request
+        has the field `DUE_WITHIN`, by the time until they are due instead.
+        """
         if not self._timers.is_enabled:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
+        if DUE_WITHIN in (request.ext or {}):
+            return self._timers.due_within().addCallback(self._answer_bounds, request)
         return self._timers.waiting_by_topic().addCallback(self._answer_counts, request)
+
+    @staticmethod
+    def _answer_bounds(counts: Sequence[int], request: RemotingCommand) -> RemotingCommand:
+        by_bound = dict(zip(map(str, BOUNDS_S), counts, strict=True))
+        return request.response(body=fastjson.encode({DUE_WITHIN: by_bound}))
 
     def _answer_counts(
         self, counts: Mapping[str, int], request: RemotingCommand

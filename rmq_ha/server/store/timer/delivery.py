@@ -17,9 +17,11 @@ from rmq_ha.base.errors import CorruptRecord, StoreError
 from rmq_ha.base.model.message import Address, BrokerMessage, PutMessageResult
 from rmq_ha.base.seams import Times
 from rmq_ha.base.store_format.timer_times import due_in
+from rmq_ha.base.timing.clock_steps import ClockSteps
 from rmq_ha.server.store.delay.schedule import Put
 from rmq_ha.server.store.timer.frontier import MOST_OPEN, encode_frontier
 from rmq_ha.server.store.timer.records import delivery_of, frontier_message, rolled_copy_of
+from rmq_ha.server.store.timer.reports import TimerWork
 from rmq_ha.server.store.timer.sources import TimerSource
 from rmq_ha.server.store.timer.table import TimerLog, TimerTable
 from rmq_ha.server.store.timer.waiting import MINUTE_MS, minute_of
@@ -64,6 +66,7 @@ class TimerDelivery:
     :ivar is_ending: no run begins any more.
     :ivar in_flight: queue offsets of messages whose delivery or rolled copy is being put, or is in
         the log and not dispatched.
+    :ivar clock_steps: notices that the clock was set while messages wait.
     :ivar recalling: the due times of messages whose recall is being put or is not dispatched, by
         their sources.
     """
@@ -91,6 +94,8 @@ class TimerDelivery:
         self._is_stopped = False
         self._told_refusal = ""
         self.is_ending = False
+        self.clock_steps = ClockSteps(self._now_ms(), self._clock.seconds())
+        self._is_idle = True
         self.in_flight: set[int] = set()
         self.recalling: dict[TimerSource, int] = {}
         self._frontier_at = 0.0
@@ -164,6 +169,15 @@ class TimerDelivery:
         """Whether all is dispatched that was in the log when this broker began to deliver."""
         return self._terms.dispatched() >= self._level
 
+    @property
+    def work(self) -> TimerWork:
+        """What is done now with the messages that wait."""
+        if not self.is_level:
+            return TimerWork.BEHIND
+        if not self._terms.may_put():
+            return TimerWork.REFUSED
+        return TimerWork.HELD if self._terms.is_held() else TimerWork.DELIVERING
+
     # Turns
 
     def _wake(self, seconds: float) -> None:
@@ -177,6 +191,7 @@ class TimerDelivery:
 
     def _on_time(self) -> None:
         self._timer = None
+        self._look_at_clock()
         if self.in_flight or self.is_ending:
             return  # `dispatched` goes on
         try:
@@ -184,8 +199,25 @@ class TimerDelivery:
         except (StoreError, OSError) as error:
             self.log.error("timer messages have to wait: {error}", error=error)
             pause = RETRY_S
+        self._is_idle = pause is None and not self.in_flight
         if pause is not None:
             self._wake(min(pause, _LONGEST_SLEEP_S))
+
+    def _look_at_clock(self) -> None:
+        """
+        Tell if the clock was set since the last turn, at most a second ago.
+
+        While no message waits there are no turns, and nobody is concerned.
+        """
+        now, seconds = self._now_ms(), self._clock.seconds()
+        if self._is_idle:
+            self.clock_steps.begin(now, seconds)
+        elif self.clock_steps.look(now, seconds):
+            self.log.warn(
+                "the clock was set by {seconds:+.1f} s; the timer messages that wait are delivered "
+                "when the new clock says that they are due",
+                seconds=self.clock_steps.step_ms / 1000,
+            )
 
     def _turn(self) -> float | None:
         """Put a run if one is due; return the seconds until the next look, None if none is due."""

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from struct import Struct
 from typing import NamedTuple
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
@@ -25,6 +25,7 @@ from rmq_ha.server.store.log.tail import Tail
 from rmq_ha.server.store.timer.delivery import DeliveryTerms, TimerDelivery
 from rmq_ha.server.store.timer.dispatch_waits import DispatchWaits
 from rmq_ha.server.store.timer.records import recalled_key
+from rmq_ha.server.store.timer.reports import BOUNDS_S, TimerReport, TimerWork, due_within
 from rmq_ha.server.store.timer.scan import scan
 from rmq_ha.server.store.timer.sources import TimerSource
 from rmq_ha.server.store.timer.table import TimerLog, TimerTable
@@ -111,15 +112,21 @@ class TimerMessageService:
         self._changes = 0
         self._added, self._settled = LastSecond(), LastSecond()
         self._waits = DispatchWaits(times.clock, terms.dispatched)
+        self._left: tuple[int, int | None] = (0, None)
 
     # Start, cuts and roles
 
     def begin(self) -> None:
-        """Find the waiting messages, in slices, because the store opened or its log was cut."""
-        if not self.is_enabled:
-            return
+        """
+        Find the waiting messages, in slices, because the store opened or its log was cut.
+
+        With timers off, this is only done to tell operators how many are left.
+        """
         self._forget()
         self._scans += 1
+        queue = self._log.queue
+        if not self.is_enabled and (queue is None or queue.max_offset <= queue.min_offset):
+            return
         in_slices(self._times.clock, self._scan(self._scans)).addErrback(self._scan_failed)
 
     def _scan(self, number: int) -> Iterator[None]:
@@ -130,10 +137,25 @@ class TimerMessageService:
                 return
 
     def _scanned(self, table: TimerTable) -> None:
+        if not self.is_enabled:
+            self._leave(table)
+            return
         self._table = table
         if table.waiting.count:
             self.log.info("{count} timer messages wait", count=table.waiting.count)
         self._deliver()
+
+    def _leave(self, table: TimerTable) -> None:
+        """Tell that messages wait in the log of a broker without timers."""
+        first = table.waiting.earliest()
+        self._left = (table.waiting.count, None if first is None else first[0])
+        if first is not None:
+            self.log.warn(
+                "{count} timer messages wait in the log and are not delivered, because "
+                "timerWheelEnable is false. Set it to true and restart, before fileReservedTime "
+                "deletes them",
+                count=table.waiting.count,
+            )
 
     def _scan_failed(self, failure: object) -> None:
         self.log.error(
@@ -404,6 +426,36 @@ class TimerMessageService:
             self._delivery.undo_recall(source)
 
     # For operators and Java replicas
+
+    def report(self) -> TimerReport:
+        """Return the state of the timer messages."""
+        table, delivery = self._table, self._delivery
+        if table is None:
+            work = TimerWork.SCANNING if self.is_enabled else TimerWork.OFF
+            return TimerReport(work, *self._left, 0)
+        first, waiting = table.waiting.earliest(), table.waiting
+        report = TimerReport(
+            TimerWork.SLAVE, waiting.count, None if first is None else first[0], waiting.recalled
+        )
+        if delivery is None:
+            return report
+        return report._replace(
+            work=delivery.work,
+            clock_step_ms=delivery.clock_steps.step_ms,
+            clock_step_at_ms=delivery.clock_steps.at_ms,
+        )
+
+    def due_within(self) -> "Deferred[Sequence[int]]":
+        """
+        Count the messages that are due within each of `reports.BOUNDS_S` from now, in slices.
+
+        :returns: fires with a count for each bound.
+        """
+        table, counts = self._table, [0] * len(BOUNDS_S)
+        if table is None:
+            return succeed(counts)
+        steps = due_within(table.waiting, self._times.now_ms(), counts)
+        return in_slices(self._times.clock, steps).addCallback(lambda _: counts)
 
     def checkpoint_bytes(self, epoch: int = 0) -> bytes:
         """

@@ -5,7 +5,7 @@ minute is over, and a set beside it names them.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
 from rmq_ha.server.store.timer.frontier import NO_FRONTIER, Frontier
@@ -165,6 +165,27 @@ class WaitingMessages:
             for entry in sorted(minute.entries)
             if (queue_offset := entry & _OFFSETS) not in settled
         ]
+
+    def due_by(self, number: int, times: Sequence[int]) -> list[int]:
+        """Return how many messages of a minute are due at each of some times, or before."""
+        minute = self._minutes.get(number)
+        first, counts = number * MINUTE_MS + 1, list[int]()
+        for time in times:
+            count = 0
+            if minute is not None and time >= first + MINUTE_MS - 1:
+                count = len(minute.entries) - len(minute.settled)
+            elif minute is not None and time >= first:
+                most, settled = (time - first + 1) << _OFFSET_BITS, minute.settled
+                count = sum(
+                    [e < most and e & _OFFSETS not in settled for e in minute.entries]
+                )
+            counts.append(count)
+        return counts
+
+    @property
+    def recalled(self) -> int:
+        """How many messages of the minutes that are kept were recalled."""
+        return sum([len(minute.recalled) for minute in self._minutes.values()])
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Yield due time and queue offset of all messages, in order."""

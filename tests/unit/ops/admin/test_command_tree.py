@@ -123,6 +123,8 @@ TABLE = {
     "store repair": changes("--config FILE"),
     "store verify": looks(),
     "tail": looks(),
+    "timer status": looks(),
+    "timer topics": looks(),
     "top": looks(),
     "topic allocate": looks(is_long=False),
     "topic create": Row(Kind.ADDS, True),
