@@ -12,6 +12,7 @@ from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.brokers import broker_config, replication_of, runtime_info
 from rmq_ha.client.lookup.timers import timers_by_topic, timers_due_within
 from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.ops.admin.doctor.timers import LATE_S, reason_of_delay
 from rmq_ha.ops.admin.message_text import time_text
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
@@ -32,18 +33,9 @@ COLUMNS = (
     "later",
     "recalled",
 )
-LATE_S = 10
-"""A broker that keeps up delivers a message within 0.1 s."""
 _SHOWN_BOUNDS_S = (0, 60, 3600, 86400)
 _A_SECOND = 20_000
 """Timer messages that a slow broker counts by topic in a second."""
-_WHY_LATE = {
-    "off": "timerWheelEnable=false: set it to true and restart the broker",
-    "held": "timerStopDequeue=true: `rmqha-admin broker config set BROKER timerStopDequeue=false`",
-    "refused": "its store takes no puts: `rmqha-admin doctor` says why",
-    "scanning": "it still looks for them, after its start",
-    "behind": "it became the master, and its queues lack a part of the log yet",
-}
 
 
 class _Broker(NamedTuple):
@@ -168,7 +160,7 @@ def _follows(item: _Broker) -> bool:
 
 
 def _fault(item: _Broker) -> str:
-    why = _WHY_LATE.get(item.facts.work if item.facts else "", "it does not keep up with puts")
+    why, _ = reason_of_delay(item.facts.work if item.facts else "")
     count = item.facts.waiting if item.facts else 0
     return f"{item.target.address}: the first of {count} is late by {item.late_s:.0f} s: {why}"
 

@@ -15,6 +15,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.wire.route_bodies import Rival
 from rmq_ha.base.wire.stat_bodies import ASIDE, Connection
+from rmq_ha.base.wire.timer_bodies import TIMERS, TimerFacts
 from rmq_ha.ops.admin.doctor.local import LocalFacts
 from rmq_ha.server.replication.statistics import MasterStatistics
 
@@ -245,6 +246,11 @@ class BrokerFacts:
     def link(self) -> MasterStatistics | None:
         """How a slave of rmq-ha follows its master; None: the broker says nothing of that."""
         return MasterStatistics.from_replication(self.replication)
+
+    @property
+    def timers(self) -> TimerFacts:
+        """The state of its timer messages, as a broker of rmq-ha tells it."""
+        return TimerFacts(self.replication.get(TIMERS))
 
     @property
     def slaves(self) -> list[dict[str, Any]] | None:

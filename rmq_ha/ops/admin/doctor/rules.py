@@ -11,6 +11,7 @@ from rmq_ha.ops.admin.doctor import (
     reach,
     replication,
     resources,
+    timers,
 )
 from rmq_ha.ops.admin.doctor.findings import Rule
 
@@ -21,6 +22,7 @@ RULES: tuple[Rule, ...] = (
     *ledgers.RULES,
     *controllers.RULES,
     *resources.RULES,
+    *timers.RULES,
     *consumers.RULES,
     *counters.RULES,
     *files.RULES,

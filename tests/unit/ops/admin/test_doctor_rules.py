@@ -382,12 +382,24 @@ FILES: dict[str, Spoil] = {
     "certificate-of-another": shown(-1, 400, names=("a.example",), host="10.0.0.1"),
     "certificate-made-up": shown(-1, 400, names=MADE_UP, host="10.0.0.1"),
 }
+def timers(**told: object) -> Spoil:
+    """Have the master say something else of its timer messages."""
+    said = {"work": "delivering", "waiting": 3, "next_due_ms": NOW - 11_000, "recalled": 0, **told}
+    return lambda facts: master(facts).replication.update(timers=said)
+
+
+TIMERS: dict[str, Spoil] = {
+    "timers-late": timers(),
+    "timers-off": timers(work="off"),
+    "clock-stepped": timers(clock_step_ms=-5000, clock_step_at_ms=NOW - 60_000),
+}
 CASES: dict[str, Spoil] = {
     **REACH,
     **IDENTITY,
     **REPLICATION,
     **CONTROLLERS,
     **RESOURCES,
+    **TIMERS,
     **CONSUMERS,
     **COUNTERS,
     **FILES,
@@ -467,6 +479,13 @@ NEARLY: list[tuple[str, Spoil]] = [
     ("open-to-all", setting(master, aclEnable="false", bindAddress="127.0.0.1")),
     ("open-to-all", setting(master, **{"aclEnable": "false", "tls.server.mode": "enforcing"})),
     ("just-started", told(master, runtime="[ 0 days, 0 hours, 6 minutes, 0 seconds ]")),
+    ("timers-late", timers(next_due_ms=NOW - 9_000)),
+    ("timers-late", timers(next_due_ms=None)),
+    ("timers-late", timers(work="off")),  # that is timers-off
+    ("timers-late", timers(work="slave")),
+    ("timers-late", both(timers(next_due_ms="x"), told(master, timerReadBehind="99"))),
+    ("timers-off", timers(work="off", waiting=0)),
+    ("clock-stepped", timers(clock_step_ms=-5000, clock_step_at_ms=NOW - 25 * HOUR)),
     ("not-committing", group(members=members(1), queues=[queue(offset=4)])),  # one look only
     ("not-committing", group(queues=[queue(offset=4, later=4)])),
     ("no-members", group(queues=[queue()])),
