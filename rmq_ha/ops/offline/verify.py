@@ -5,19 +5,26 @@ Spec: store.md, sections 3, 4 and 5.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from rmq_ha.base.errors import CannotDecide, CorruptRecord, ProtocolViolation
 from rmq_ha.base.model.message import DispatchRequest
-from rmq_ha.base.model.topics import is_system
+from rmq_ha.base.model.topics import TIMER_PROGRESS_TOPIC, is_system
 from rmq_ha.base.store_format.checkpoint import CHECKPOINT_SIZE
+from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.store_format.consumequeue import UNIT_SIZE
 from rmq_ha.base.store_format.deleted_queues import decode_beginnings
 from rmq_ha.base.store_format.index import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.queues import OfflineQueue
 from rmq_ha.ops.offline.records import Damage, records
+from rmq_ha.ops.offline.timer_rules import (
+    FoundTimerFault,
+    TimerAudit,
+    TimerFault,
+    is_timer_record,
+)
 
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
 _NOT_FOR_CONSUMERS = 0x4
@@ -86,6 +93,7 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Veri
     on_disk = frozenset(store.topics_on_disk())
     queues: dict[tuple[str, int], _CheckedQueue] = {}
     forgotten: Counter[str] = Counter()
+    timers, timer_faults = TimerAudit(), list[FoundTimerFault]()
     count = 0
     for stretch in records(store):
         if isinstance(stretch, Damage):
@@ -94,7 +102,18 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Veri
         count += 1
         if count % 1000 == 0:
             step()
-        request, _ = stretch
+        request, data = stretch
+        timers.saw(request.store_timestamp)
+        if is_timer_record(request.topic, request.properties_string):
+            timer_faults += timers.take(
+                request.topic,
+                request.properties,
+                request.physical_offset,
+                request.queue_offset,
+                request.store_timestamp,
+            )
+        elif request.topic == TIMER_PROGRESS_TOPIC:
+            timers.take_frontier(decode_record(data).body, request.physical_offset)
         key = request.topic, request.queue_id
         # Messages from before the beginning of a queue's present life are of a deleted topic.
         if request.sys_flag & _NOT_FOR_CONSUMERS or request.physical_offset < begins.get(key, 0):
@@ -106,6 +125,10 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Veri
         if key not in queues:
             queues[key] = _CheckedQueue(store.queue(*key))
         queues[key].look(request)
+    # What a damaged log lacks may be the deliveries.
+    if not any(item.code in ("log-hole", "log-damaged") for item in findings):
+        timer_faults += timers.end()
+    findings += _of_timers(store, timer_faults)
     # A restored backup has the log, the tables and `abort` only. What is built from the log is
     # absent there, which is no damage.
     is_new = store.abort and not on_disk and not _has_checkpoint(store)
@@ -143,6 +166,43 @@ def _damage(damage: Damage) -> StoreFinding:
         "these messages are lost here: copy the file from a replica; docs/operations.md, "
         '"Damaged stores"',
     )
+
+
+_TIMER_MEANINGS = {
+    TimerFault.DELIVERED_TWICE: ("were delivered again", "consumers get them twice"),
+    TimerFault.DELIVERED_EARLY: (
+        "were delivered before they were due",
+        "consumers got them early: was the clock of a master set?",
+    ),
+    TimerFault.RECALLED_DELIVERED: (
+        "were recalled, and delivered all the same",
+        "producers were told that nobody gets them, and consumers did",
+    ),
+}
+_NOT_DELIVERED = "are past their time, and the log has neither a delivery nor a recall of them"
+
+
+def _of_timers(store: StoreFiles, found: Sequence[FoundTimerFault]) -> Iterator[StoreFinding]:
+    """Yield a finding for each kind of fault, with the place of the first."""
+    kinds: dict[tuple[TimerFault, bool], list[FoundTimerFault]] = {}
+    for item in found:
+        kinds.setdefault((item.fault, item.is_passed_over), []).append(item)
+    for (fault, is_passed_over), items in sorted(kinds.items()):
+        first = min(items, key=lambda item: item.place)
+        if fault is not TimerFault.NOT_DELIVERED:
+            text, meaning = _TIMER_MEANINGS[fault]
+        elif is_passed_over:
+            text = _NOT_DELIVERED
+            meaning = "a record of progress says that they were delivered: send them again"
+        else:
+            text, meaning = _NOT_DELIVERED, "the next start with timerWheelEnable=true delivers them"
+        yield StoreFinding(
+            fault.lower().replace("_", "-"),
+            f"{store.root}, {first.place}",
+            f"{len(items)} timer messages {text}; the first is that of {first.source}",
+            meaning,
+            is_fault=is_passed_over or fault is not TimerFault.NOT_DELIVERED,
+        )
 
 
 def _known_topics(store: StoreFiles, findings: list[StoreFinding]) -> frozenset[str] | None:
