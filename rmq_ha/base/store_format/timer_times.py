@@ -30,6 +30,15 @@ file, or the record is no timer message.
 """
 MOST_DUE = (1 << 60) - 1
 
+TIMER_CODE_NAMES = (
+    TIMER_OUT_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
+    TIMER_DEL_UNIQKEY,
+    TIMER_ROLL_TIMES,
+)
+"""The properties that `timer_code` reads."""
 _JAVA_STEP_MS = 100
 _JAVA_PRECISION_MS = 1000
 _MOST_DIGITS = 18

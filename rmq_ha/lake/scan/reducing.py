@@ -22,6 +22,8 @@ from rmq_ha.base.model.topics import (
     OP_HALF_TOPIC,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
+    TIMER_PROGRESS_TOPIC,
+    TIMER_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
 )
 from rmq_ha.lake.scan.arrays import filled, text_hashes
@@ -29,6 +31,8 @@ from rmq_ha.lake.scan.log.records import Records
 
 INTERNAL = (
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    TIMER_PROGRESS_TOPIC,
     HALF_TOPIC,
     OP_HALF_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,

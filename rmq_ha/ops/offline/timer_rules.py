@@ -4,7 +4,8 @@
 `faults_in` judges it. `TimerAudit` does all of this for the records of one log in their order.
 
 A waiting message is named by its place, as TIMER_SRC has it. Java's records do not name it. They
-settle all messages of their topic, unique key and second, and their doubles are not looked for.
+settle all messages of their topic, unique key and second, and are not judged themselves: at Java
+a fail-over delivers messages twice, and `timerPrecisionMs` decides what is early.
 
 Spec: timer.md, sections 4, 13.1 and 13.3.
 """
@@ -18,9 +19,6 @@ from rmq_ha.base.errors import CorruptRecord
 from rmq_ha.base.model.properties import (
     REAL_TOPIC,
     TIMER_DEL_UNIQKEY,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
     TIMER_DEQUEUE_MS,
     TIMER_OUT_MS,
     TIMER_ROLL_TIMES,
@@ -125,25 +123,11 @@ def timer_records(
     if topic != real_topic or TIMER_DEQUEUE_MS not in properties:
         return []
     name = _name(real_topic, properties.get(UNIQ_KEY, ""), out)
-    due = due if source else _least_due(properties, out)
     return [TimerRecord(TimerPart.DELIVERY, source, name, due)]
 
 
 def _name(topic: str, key: str, out: int) -> str:
     return f"{out // _SECOND_MS} {topic} {key}"
-
-
-def _least_due(properties: Mapping[str, str], out: int) -> int:
-    """
-    Return the due time of a delivery by Java.
-
-    The precision with which Java rounded `out` is not known, unless an absolute time counted.
-    """
-    asked = ms_in(properties, TIMER_DELIVER_MS)
-    is_absolute = not properties.get(TIMER_DELAY_SEC) and not properties.get(TIMER_DELAY_MS)
-    if is_absolute and asked is not None and out < asked <= out + _SECOND_MS:
-        return asked
-    return out + 1
 
 
 def faults_in(history: TimerHistory, newest_ms: int) -> list[TimerFault]:

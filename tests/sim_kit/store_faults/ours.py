@@ -69,7 +69,7 @@ def write_our_pair(
     clock.run_for(_COPIES_TABLES)
     cluster.stop()
     for node, folder in ((cluster.master, master), (cluster.slave, slave)):
-        _write(node.host.disk, folder)
+        write_disk(node.host.disk, folder)
 
 
 def write_our_slave(master: Path, slave: Path, delay_levels: str) -> None:
@@ -94,10 +94,11 @@ def write_our_slave(master: Path, slave: Path, delay_levels: str) -> None:
     _wait(world.clock, node.start())
     world.clock.run_for(5.0)
     _wait(world.clock, node.stop())
-    _write(host.disk, slave)
+    write_disk(host.disk, slave)
 
 
-def _write(disk: SimDisk, folder: Path) -> None:
+def write_disk(disk: SimDisk, folder: Path) -> None:
+    """Write the store of a simulated disk to a directory."""
     for path, data in _files(disk, ROOT):
         place = folder / path.removeprefix(f"{ROOT}/")
         place.parent.mkdir(parents=True, exist_ok=True)

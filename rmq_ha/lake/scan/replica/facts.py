@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmq_ha.base.model.properties import DELAY, KEYS, TAGS
-from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.model.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from rmq_ha.base.store_format.delay_levels import parse_delay_level
+from rmq_ha.base.store_format.timer_times import TIMER_CODE_NAMES, timer_code
 from rmq_ha.lake.scan.log.pieces import text_values
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.log.shape import Flags, Ints
@@ -122,6 +123,25 @@ class Facts:
                     level = parse_delay_level(text) if text is not None else None
                     levels[row] = max(level or NO_LEVEL, NO_LEVEL)
         return levels
+
+    @cached_property
+    def timer_codes(self) -> Ints:
+        """
+        The number that the queue entry of a timer message has in place of the hash of its tags: its
+        due time, and the bits of recalls and copies; -1 for other records. Queues that Java built
+        have hashes.
+        """
+        codes = np.full(len(self.records), -1, np.int64)
+        mine = [queue for queue in self.queues if queue.topic == TIMER_TOPIC]
+        if not mine:
+            return codes
+        texts = {name: text_values(self.records.pieces, name.encode()) for name in TIMER_CODE_NAMES}
+        for queue in mine:
+            for row in queue.rows.tolist():
+                values = {name: column[row].as_py() for name, column in texts.items()}
+                code = timer_code({name: text for name, text in values.items() if text})
+                codes[row] = -1 if code is None else code
+        return codes
 
     @cached_property
     def keys(self) -> tuple[Ints, Ints]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rmq_ha.base.model.topics import TIMER_TOPIC
 from rmq_ha.base.store_format.consumequeue import FILLER_SIZE, UNIT_SIZE
 from rmq_ha.lake.scan.log.pieces import text_values
 from rmq_ha.lake.scan.log.records import Records
@@ -126,12 +127,17 @@ def check_queue(
     levels = facts.levels[rows]
     plain = home & (levels == NO_LEVEL) & (codes > _EXTENSION)
     tags = plain & (codes != facts.tag_codes[rows])
+    expected = facts.tag_codes[rows]
+    if mine.topic == TIMER_TOPIC:
+        times = facts.timer_codes[rows]
+        tags &= codes != times
+        expected = np.where(times >= 0, times, expected)
     view = _View(facts, mine, units, side)
     findings = [
         *view.runs("CQ_OFFSET", wrong, "offset", offsets),
         *view.runs("CQ_MISSING", missing, None, offsets),
         *view.runs("CQ_SIZE", sizes, "size", facts.sizes[rows]),
-        *view.runs("CQ_TAGS", tags, "tagsCode", facts.tag_codes[rows]),
+        *view.runs("CQ_TAGS", tags, "tagsCode", expected),
     ]
     delayed = np.flatnonzero(home & (levels > NO_LEVEL))
     delays = _delays(

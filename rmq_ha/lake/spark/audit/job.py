@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from rmq_ha.base.errors import CannotDecide
-from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rmq_ha.lake.frames import functions as F
 from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.scan import ledger_compare
@@ -24,6 +24,7 @@ from rmq_ha.lake.spark.audit import (
     queues,
     reduction,
     tails,
+    timers,
     windows,
 )
 from rmq_ha.lake.spark.audit.ledger_comparison import LedgerDifferences, compared
@@ -290,7 +291,16 @@ class _Audit:
             late = self._undelivered_rows(copied, edges)
             findings += [delays.delay_findings(late), self._early(copied, sums)]
             places.append(delays.places_of(late))
+        if totals["timers"]:
+            findings += self._of_timers(sums)
         return findings, places
+
+    def _of_timers(self, sums: DataFrame) -> list[DataFrame]:
+        by_broker = sums.groupBy("brokerName").agg(F.max("mostMs").alias("newest"))
+        newest = {row["brokerName"]: row["newest"] for row in by_broker.collect()}
+        told = persist_on_disk(timers.timer_rows(self._job.engine(), self._asked))
+        judged = persist_on_disk(timers.judged(told, newest))
+        return [] if judged.isEmpty() else timers.timer_findings(judged)
 
     def _delayed_with_copies(self) -> DataFrame:
         delayed = persist_on_disk(delayed_rows(self._job.engine(), self._asked))
@@ -370,6 +380,7 @@ def _totals(of_queues: Collection[Any]) -> dict[str, Any]:
         "mostMs": max((row["mostMs"] for row in of_queues), default=None),
         "halves": total("n", HALF_TOPIC),
         "delayed": total("n", SCHEDULE_TOPIC),
+        "timers": total("n", TIMER_TOPIC),
         "ends": {place(row): row["mostOffset"] + 1 for row in of_queues if row["inQueue"]},
     }
 

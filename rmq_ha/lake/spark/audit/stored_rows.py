@@ -11,6 +11,7 @@ from rmq_ha.base.model.topics import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
 )
 from rmq_ha.client.rules.settings import ClientConfig
@@ -21,7 +22,7 @@ from rmq_ha.lake.scan.store.directory import open_store
 from rmq_ha.lake.scan.store.queues import Queue
 from rmq_ha.ops.offsets.places import NamesrvPlace, Place, StorePlace
 
-_ON_THEIR_WAY = (SCHEDULE_TOPIC, HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
+_ON_THEIR_WAY = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
 _COLUMNS = (
     "topic", "queueId", "queueOffset", "commitLogOffset", "sysFlag", "bornTimestamp",
     "storeTimestamp", "storeSize", "crcOk", "bodyCRC",
@@ -158,7 +159,7 @@ def _of_place(
     options = options_of(place, asked)
     id_column = id_column_of(asked.key)
     names = [*_COLUMNS, id_column, "brokerName", *further]
-    return _inside_time(engine.messages(options, names), asked).select(
+    return inside_time(engine.messages(options, names), asked).select(
         F.coalesce("brokerName", F.lit("")).alias("brokerName"),
         *("topic", "queueId", "queueOffset", "commitLogOffset", "sysFlag"),
         F.col(id_column).alias("id"),
@@ -170,8 +171,8 @@ def _of_place(
     )
 
 
-def _inside_time(frame: DataFrame, asked: AuditRequest) -> DataFrame:
-    """Keep the rows of the wanted time."""
+def inside_time(frame: DataFrame, asked: AuditRequest) -> DataFrame:
+    """Return the rows of the wanted time."""
     low, high = asked.stored_ms
     stored = F.unix_millis("storeTimestamp")
     if low is not None:
@@ -187,7 +188,8 @@ def op_marks(engine: Engine, asked: AuditRequest) -> DataFrame:
     Spec: store.md, section 11.2.
     """
     names = ["brokerName", "queueId", "storeTimestamp", "body"]
-    frames = [engine.messages(given, names) for given in _of_topic(asked, OP_HALF_TOPIC)]
+    given = options_of_pattern(asked, _pattern([OP_HALF_TOPIC]))
+    frames = [engine.messages(options, names) for options in given]
     return (
         reduce(DataFrame.unionByName, frames)
         .select(
@@ -200,14 +202,11 @@ def op_marks(engine: Engine, asked: AuditRequest) -> DataFrame:
     )
 
 
-def _of_topic(asked: AuditRequest, topic: str) -> Iterator[dict[str, str]]:
-    """
-    Yield options to read a topic of each place; a pattern is used because, unlike a name, it may
-    match no topic.
-    """
+def options_of_pattern(asked: AuditRequest, pattern: str) -> Iterator[dict[str, str]]:
+    """Yield options to read topics of each place; unlike a name, a pattern may match no topic."""
     for place in asked.places:
         given = source_options(place, ()) | dict(asked.options)
-        given["subscribePattern"] = _pattern([topic])
+        given["subscribePattern"] = pattern
         label = label_of(place, asked.places)
         yield given | {"brokerName": label} if label else given
 
@@ -222,8 +221,8 @@ def delayed_rows(engine: Engine, asked: AuditRequest) -> DataFrame:
     names = ["brokerName", "queueId", "queueOffset", "commitLogOffset", "storeTimestamp"]
     columns = [*names, id_column, "properties"]
     frames = [
-        _inside_time(engine.messages(given, columns), asked)
-        for given in _of_topic(asked, SCHEDULE_TOPIC)
+        inside_time(engine.messages(given, columns), asked)
+        for given in options_of_pattern(asked, _pattern([SCHEDULE_TOPIC]))
     ]
     rows = (
         reduce(DataFrame.unionByName, frames)

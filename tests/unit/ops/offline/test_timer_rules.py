@@ -201,15 +201,6 @@ def test_javas_records_settle_by_name(world: TimerWorld, kind: str) -> None:
     assert [item.source for item in audited(world)] == [source_of(other).text]
 
 
-def test_a_delivery_by_java_is_early_only_before_what_was_asked(world: TimerWorld) -> None:
-    """With timerPrecisionMs=100 it comes earlier than out + 1000, and on time."""
-    due = world.now_ms() + 2345
-    named = {"UNIQ_KEY": "K", "REAL_TOPIC": "T", "REAL_QID": "0", "TIMER_DEQUEUE_MS": "1"}
-    told = {**named, "TIMER_OUT_MS": str(due - due % 100), "TIMER_DELAY_MS": "2345"}
-    world.log.append(a_message(told, "T"), due)
-    assert codes(world) == []
-
-
 def test_a_damaged_log_says_nothing_of_what_was_not_delivered(
     world: TimerWorld, tmp_path: Path
 ) -> None:
