@@ -252,7 +252,7 @@ async def repair_store(session: Session, config: str, how: RepairOptions) -> int
     :raises StoreLocked: a broker has the store open.
     """
     disk, output = session.host.disk, session.output
-    configuration = _load(disk, config, how.surroundings)
+    configuration = load_configuration(disk, config, how.surroundings)
     root, commit_log = store_root(configuration.store), configuration.store.store_path_commit_log
     with locked(disk, root):
         before = verify_with_progress(session, root, commit_log)
@@ -299,7 +299,13 @@ async def repair_store(session: Session, config: str, how: RepairOptions) -> int
     return FAILED if left else None
 
 
-def _load(disk: Disk, path: str, surroundings: Surroundings) -> BrokerConfiguration:
+def load_configuration(disk: Disk, path: str, surroundings: Surroundings) -> BrokerConfiguration:
+    """
+    Read a broker's properties file.
+
+    :raises ConfigurationError: the file cannot be read.
+    :raises ChangeRefused: the broker belongs to a DLedger group.
+    """
     try:
         text = properties.decode(disk.read_bytes(path))
     except OSError as error:

@@ -471,6 +471,26 @@ class TimerMessageService:
             read_ms - read_ms % _SECOND_MS, 0, end, end, epoch, now, self._changes
         )
 
+    def waiting_records(self) -> Iterator[tuple[Record, int]]:
+        """Yield the waiting records with their sizes, in the order of their queue."""
+        table, queue = self._table, self._log.queue
+        if table is None or queue is None:
+            return
+        for offset in table.waiting.offsets_below(queue.max_offset):
+            unit = queue.unit(offset)
+            record = None if unit is None else self._log.record(unit)
+            if unit is not None and record is not None:
+                yield record, unit[1]
+
+    def last_record(self) -> tuple[tuple[Record, int] | None, int]:
+        """Return the last record of the timer topic with its size, and the end of its queue."""
+        queue = self._log.queue
+        if queue is None:
+            return None, 0
+        unit = queue.unit(queue.max_offset - 1)
+        record = None if unit is None else self._log.record(unit)
+        return (None if unit is None or record is None else (record, unit[1])), queue.max_offset
+
     def waiting_by_topic(self) -> "Deferred[Mapping[str, int]]":
         """
         Count the waiting messages by their real topic, for GET_TIMER_METRICS (61).

@@ -1,0 +1,135 @@
+"""The files in which brokers of RocketMQ 5 keep their timer messages: timer log, wheel, checkpoint.
+
+A unit of the timer log stands for one message, and the units of a second form a chain. The wheel
+has a slot for each second, which leads to the last unit of the chain. All times are in ms, and
+slots are a second wide (`timerPrecisionMs` is 1000).
+
+Spec: timer.md, section 8.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import NamedTuple
+
+from rmq_ha.base.model.java_hash import java_hash
+
+PRECISION_MS = 1000
+WHEEL_SLOTS = 2 * 7 * 24 * 3600
+SLOT_SIZE = 32
+UNIT_SIZE = 52
+CHECKPOINT_SIZE = 4096
+_UNIT = Struct(">iqiqiqiiq")
+_SLOT = Struct(">qqqii")
+_BLANK = Struct(">iqi")
+_CHECKPOINT = Struct(">7q")
+_BLANK_MAGIC = -875286124
+_PLAIN, _ROLL = 1, 2
+_WINDOW_MS = 172_800 * PRECISION_MS
+"""Java puts a message again that is due later than that: `timerRollWindowSlot`, the default."""
+_OLDEST_MS = 6 * 24 * 3_600_000
+"""A start of Java reads the slots of the last 7 days."""
+
+
+class WaitingRecord(NamedTuple):
+    """
+    A record of the timer topic.
+
+    :ivar out_ms: its TIMER_OUT_MS.
+    :ivar place: its physical offset.
+    :ivar topic: its real topic.
+    """
+
+    out_ms: int
+    place: int
+    size: int
+    topic: str
+
+
+@dataclass(frozen=True)
+class JavaTimerFiles:
+    """
+    The content of the files.
+
+    :ivar log: the bytes of each file of the timer log, by its first position.
+    :ivar slots: the slots of the wheel, by their place in its file.
+    """
+
+    log: dict[int, bytes] = field(default_factory=dict)
+    slots: dict[int, bytes] = field(default_factory=dict)
+    checkpoint: bytes = b""
+
+
+class _Chains:
+    """The timer log, and the first and the last unit of each slot."""
+
+    def __init__(self, file_size: int, write_ms: int) -> None:
+        self._file_size = file_size
+        self._write_ms = write_ms
+        self.files: dict[int, bytearray] = {}
+        self.slots: dict[int, tuple[int, int, int]] = {}
+        self.end = 0
+
+    def add(self, record: WaitingRecord, slot_ms: int, magic: int) -> None:
+        base = self.end - self.end % self._file_size
+        if self.end - base + UNIT_SIZE + _BLANK.size > self._file_size:
+            blank = _BLANK.pack(base + self._file_size - self.end, 0, _BLANK_MAGIC)
+            self.files[base] += blank
+            base = self.end = base + self._file_size
+        number = slot_ms // PRECISION_MS
+        first, last, count = self.slots.get(number, (self.end, -1, 0))
+        self.files.setdefault(base, bytearray()).extend(
+            _UNIT.pack(
+                UNIT_SIZE,
+                last,
+                magic,
+                self._write_ms,
+                slot_ms - self._write_ms,
+                record.place,
+                record.size,
+                java_hash(record.topic),
+                0,
+            )
+        )
+        self.slots[number] = (first, self.end, count + 1)
+        self.end += UNIT_SIZE
+
+
+def java_timer_files(
+    waiting: Iterable[WaitingRecord],
+    last: WaitingRecord | None,
+    queue_end: int,
+    now_ms: int,
+    file_size: int,
+) -> JavaTimerFiles:
+    """
+    Make the files with which a Java broker delivers what waits, and nothing else.
+
+    :param waiting: the records that wait, in the order of the timer topic's queue.
+    :param last: the last record of that queue if it does not wait any more. Java goes on to read
+        the queue behind the record of the last unit, so this record gets a unit in a slot that is
+        over.
+    :param queue_end: the end of that queue.
+    :param file_size: `mappedFileSizeTimerLog`.
+    """
+    write_ms = now_ms - now_ms % PRECISION_MS
+    oldest, read_ms = write_ms - _OLDEST_MS, write_ms
+    chains = _Chains(file_size, write_ms)
+    for record in waiting:
+        slot_ms, magic = max(record.out_ms, oldest), _PLAIN
+        beyond = slot_ms - write_ms - _WINDOW_MS
+        if beyond >= 0:
+            magic |= _ROLL
+            is_near = beyond < _WINDOW_MS // 3
+            slot_ms = write_ms + (_WINDOW_MS // 2 if is_near else _WINDOW_MS)
+        chains.add(record, slot_ms, magic)
+        read_ms = min(read_ms, slot_ms - slot_ms % PRECISION_MS)
+    if last is not None:
+        chains.add(last, oldest - PRECISION_MS, _PLAIN)
+    slots = {
+        number % WHEEL_SLOTS * SLOT_SIZE: _SLOT.pack(number, first, end, count, 0)
+        for number, (first, end, count) in chains.slots.items()
+    }
+    counts = _CHECKPOINT.pack(read_ms, chains.end, queue_end, queue_end, 0, now_ms, 1)
+    log = {base: bytes(content) for base, content in chains.files.items()}
+    return JavaTimerFiles(log, slots, counts.ljust(CHECKPOINT_SIZE, b"\0"))
