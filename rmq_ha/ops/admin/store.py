@@ -1,18 +1,13 @@
 """`rmqha-admin store`: verifies, shows and repairs a store that no broker has open."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
-from rmq_ha.base.config import properties
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.config.dledger import is_dledger
-from rmq_ha.base.config.load import load_broker
 from rmq_ha.base.config.surroundings import Surroundings
-from rmq_ha.base.errors import ConfigurationError, RmqHaError
+from rmq_ha.base.errors import RmqHaError
 from rmq_ha.base.host.files import files_of
 from rmq_ha.base.host.surroundings import real_surroundings
 from rmq_ha.base.seams import Disk
@@ -22,6 +17,8 @@ from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.message_text import message_line, message_values
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import FAILED, ChangeRefused, Session, run
+from rmq_ha.ops.admin.store_access import load_configuration, locked
+from rmq_ha.ops.admin.store_export import export_timer
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.records import Damage, records
 from rmq_ha.ops.offline.verify import CHECKPOINT, INDEX, QUEUES, StoreFinding, VerifyResult
@@ -30,23 +27,6 @@ from rmq_ha.server.store.log.layout import store_root
 from rmq_ha.server.store.message_store import DefaultMessageStore
 
 COLUMNS = ("code", "fault", "place", "found", "meaning", "repair")
-
-
-@contextmanager
-def locked(disk: Disk, root: str) -> Iterator[None]:
-    """
-    Keep the store locked while the block runs, so that no broker opens it.
-
-    :raises StoreLocked: a broker has the store open.
-    """
-    if not disk.exists(f"{root}/lock"):  # no broker was ever here: create no lock file
-        yield
-        return
-    lock = disk.lock(f"{root}/lock")
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def opened(root: str, commit_log: str | None = None) -> StoreFiles:
@@ -94,6 +74,9 @@ def store() -> None:
 
     DIR is what storePathRootDir names.
     """
+
+
+store.add_command(export_timer)
 
 
 @store.command()
@@ -297,26 +280,6 @@ async def repair_store(session: Session, config: str, how: RepairOptions) -> int
         {"repaired": sorted(parts), "set_aside": aside, "faults_left": len(left)},
     )
     return FAILED if left else None
-
-
-def load_configuration(disk: Disk, path: str, surroundings: Surroundings) -> BrokerConfiguration:
-    """
-    Read a broker's properties file.
-
-    :raises ConfigurationError: the file cannot be read.
-    :raises ChangeRefused: the broker belongs to a DLedger group.
-    """
-    try:
-        text = properties.decode(disk.read_bytes(path))
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}") from None
-    configuration: BrokerConfiguration = load_broker(text, surroundings, name=path).configuration
-    if is_dledger(configuration):
-        raise ChangeRefused(
-            f"{path} is of a member of a DLedger group, which mends itself: empty what is damaged,"
-            " and it fetches that from the leader (docs/operations.md)"
-        )
-    return configuration
 
 
 async def _built(session: Session, configuration: BrokerConfiguration) -> None:

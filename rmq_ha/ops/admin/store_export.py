@@ -25,7 +25,7 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import ChangeRefused, Session, run
-from rmq_ha.ops.admin.store import load_configuration, locked
+from rmq_ha.ops.admin.store_access import load_configuration, locked
 from rmq_ha.server.store.log.layout import store_root
 from rmq_ha.server.store.message_store import DefaultMessageStore
 

@@ -120,6 +120,7 @@ TABLE = {
     "snapshot": Row(Kind.OWN, True),
     "stats": looks(),
     "store dump": looks(),
+    "store export-timer": changes("--config FILE"),
     "store repair": changes("--config FILE"),
     "store verify": looks(),
     "tail": looks(),
