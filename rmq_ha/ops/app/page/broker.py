@@ -11,6 +11,8 @@ from rmq_ha.base.model.histogram import Histogram
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.wire.command import VERSION
 from rmq_ha.base.wire.versions import version_name
+from rmq_ha.ops.admin.doctor.timers import LATE_S as TIMER_LATE_S
+from rmq_ha.ops.admin.doctor.timers import reason_of_delay
 from rmq_ha.ops.app.page.board import Board, certificate_notices, certificates
 from rmq_ha.ops.app.page.fleet import Fleet
 from rmq_ha.ops.app.page.listing import Listing, Selection, pick
@@ -38,6 +40,7 @@ from rmq_ha.ops.app.page.watch import GONE, ServerState
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.server.acl.service import PlainAccessControl
 from rmq_ha.server.broker.own_calls import signed
+from rmq_ha.server.store.timer.reports import TimerWork
 
 _FULL = 0.75
 """
@@ -167,6 +170,8 @@ class BrokerBoard(Board):
             "puts": broker.store.statistics.put_times,
             "gets": broker.store.statistics.get_transferred,
         }
+        if broker.store.timers.is_enabled:
+            numbers["timers"] = broker.store.timers.waiting
         connections = broker.host.connections
         if connections is not None and connections.places is not None:
             numbers["places"] = connections.places
@@ -251,7 +256,20 @@ class BrokerBoard(Board):
             hint = f"messages are refused from {disk.refuses_at:.0%} on"
             tone = Tone.ERROR if disk.used >= disk.refuses_at else Tone.WARN
             notices.append(PageNotice(tone, text, hint))
-        return notices + self._of_dead()
+        return [*notices, *self._of_timers(), *self._of_dead()]
+
+    def _of_timers(self) -> list[PageNotice]:
+        report = self._broker.store.timers.report()
+        late_s = report.overdue_ms(self.host.now_ms()) / 1000
+        hint = "rmqha-admin doctor says more"
+        if report.work is TimerWork.OFF and report.waiting:
+            text = f"{report.waiting} timer messages wait, and timerWheelEnable is false"
+            return [PageNotice(Tone.ERROR, text, hint)]
+        if late_s <= TIMER_LATE_S or report.work in (TimerWork.OFF, TimerWork.SLAVE):
+            return []
+        why, _ = reason_of_delay(report.work)
+        text = f"the first of {report.waiting} timer messages is late by {late_s:.0f} s: {why}"
+        return [PageNotice(Tone.ERROR, text, hint)]
 
     def _of_dead(self) -> list[PageNotice]:
         points = self.past.fine.points_after(0, ["dead"]).series.get("dead", [])

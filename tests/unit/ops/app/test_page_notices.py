@@ -12,6 +12,7 @@ from rmq_ha.ops.app.page.broker import BrokerBoard
 from rmq_ha.ops.app.page.values import DiskUse, MemberRow, Tone
 from rmq_ha.ops.app.page.watch import GONE
 from rmq_ha.ops.app.status.health import Health
+from rmq_ha.server.store.timer.reports import TimerReport, TimerWork
 
 EMPTY, SOUND = DiskUse(0.1, 0.9), Health(True, "")
 
@@ -30,6 +31,7 @@ def notices(
         _status=SimpleNamespace(health=lambda: health, journal=SimpleNamespace(mode=lambda: mode)),
         watch=SimpleNamespace(members=list(members)),
         _of_dead=list,
+        _of_timers=list,
     )
     return [(item.tone, item.text) for item in BrokerBoard._notices(board, disk)]
 
@@ -41,6 +43,29 @@ def member(role: str = "slave", state: str = "following", **more: Any) -> Member
 def test_a_sound_broker_has_none_and_one_that_is_not_ready_says_why() -> None:
     assert notices(member()) == []
     assert notices(health=Health(False, "starting")) == [(Tone.ERROR, "starting")]
+
+
+@pytest.mark.parametrize(
+    ("work", "late_s", "found"),
+    [
+        (TimerWork.DELIVERING, 9, ""),
+        (TimerWork.DELIVERING, 11, "the first of 3 timer messages is late by 11 s: it does not"),
+        (TimerWork.HELD, 11, "the first of 3 timer messages is late by 11 s: timerStopDequeue"),
+        (TimerWork.SLAVE, 11, ""),
+        (TimerWork.OFF, 0, "3 timer messages wait, and timerWheelEnable is false"),
+    ],
+)
+def test_timer_messages_that_are_late_or_left_are_named(
+    work: TimerWork, late_s: int, found: str
+) -> None:
+    report = TimerReport(work, 3, 1_000_000 - late_s * 1000, 0)
+    store = SimpleNamespace(timers=SimpleNamespace(report=lambda: report))
+    board: Any = SimpleNamespace(
+        _broker=SimpleNamespace(store=store), host=SimpleNamespace(now_ms=lambda: 1_000_000)
+    )
+    told = [item.text for item in BrokerBoard._of_timers(board)]
+    assert len(told) == bool(found)
+    assert "".join(told).startswith(found)
 
 
 @pytest.mark.parametrize(
