@@ -29,6 +29,7 @@ from rmq_ha.server.store.timer.reports import BOUNDS_S, TimerReport, TimerWork, 
 from rmq_ha.server.store.timer.scan import scan
 from rmq_ha.server.store.timer.sources import TimerSource
 from rmq_ha.server.store.timer.table import TimerLog, TimerTable
+from rmq_ha.server.store.timer.topic_counts import TopicCounts
 
 _UNITS = 4096
 _RECORDS_A_SLICE = 256
@@ -113,6 +114,7 @@ class TimerMessageService:
         self._added, self._settled = LastSecond(), LastSecond()
         self._waits = DispatchWaits(times.clock, terms.dispatched)
         self._left: tuple[int, int | None] = (0, None)
+        self._topic_counts = TopicCounts(times.clock, self._count_topics)
 
     # Start, cuts and roles
 
@@ -495,27 +497,26 @@ class TimerMessageService:
         """
         Count the waiting messages by their real topic, for GET_TIMER_METRICS (61).
 
-        It reads the records of all waiting messages in slices, so it takes a while.
+        It reads the records of all waiting messages in slices, so it takes a while, and is not done
+        again at once.
 
         :returns: fires with the counts; fails with StoreError if the disk refuses.
         """
-        counts = Counter[str]()
+        return self._topic_counts.get()
 
-        def count() -> Iterator[None]:
-            table, queue = self._table, self._log.queue
-            if table is None or queue is None:
-                return
-            for number in table.waiting.minutes():
-                for place, (_, offset) in enumerate(table.waiting.of_minute(number), 1):
-                    unit = queue.unit(offset)
-                    record = None if unit is None else self._log.record(unit)
-                    if record is not None:
-                        counts[record.properties.get(REAL_TOPIC, "")] += 1
-                    if place % _RECORDS_A_SLICE == 0:
-                        yield
-                yield
-
-        return in_slices(self._times.clock, count()).addCallback(lambda _: counts)
+    def _count_topics(self, counts: Counter[str]) -> Iterator[None]:
+        table, queue = self._table, self._log.queue
+        if table is None or queue is None:
+            return
+        for number in table.waiting.minutes():
+            for place, (_, offset) in enumerate(table.waiting.of_minute(number), 1):
+                unit = queue.unit(offset)
+                record = None if unit is None else self._log.record(unit)
+                if record is not None:
+                    counts[record.properties.get(REAL_TOPIC, "")] += 1
+                if place % _RECORDS_A_SLICE == 0:
+                    yield
+            yield
 
     def runtime_info(self) -> dict[str, str]:
         """

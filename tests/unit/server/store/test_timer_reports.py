@@ -1,11 +1,17 @@
 """What operators are told of timer messages."""
 
+from collections import Counter
+from collections.abc import Iterator
 from random import Random
 
 import pytest
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 
+from rmq_ha.base.errors import StoreError
 from rmq_ha.server.store.timer.reports import BOUNDS_S, TimerWork, due_within
 from rmq_ha.server.store.timer.sources import TimerSource
+from rmq_ha.server.store.timer.topic_counts import TopicCounts
 from rmq_ha.server.store.timer.waiting import WaitingMessages
 from tests.unit.server.store.timer_world import NOW_MS, TimerWorld
 
@@ -63,3 +69,50 @@ def test_a_clock_that_is_set_while_messages_wait_is_told() -> None:
     report = world.timers.report()
     assert report.clock_step_ms == -7000
     assert 0 < world.now_ms() - report.clock_step_at_ms <= 3000
+
+
+class CountedTopics:
+    """Counts that take two slices, a second each."""
+
+    def __init__(self) -> None:
+        self.clock, self.begun = Clock(), 0
+        self.fails = False
+        self.counts = TopicCounts(self.clock, self.count)
+
+    def count(self, counts: Counter[str]) -> Iterator[None]:
+        self.begun += 1
+        counts["T"] = self.begun
+        yield
+        if self.fails:
+            raise StoreError("the disk refuses")
+
+    def ask(self) -> list[object]:
+        answers: list[object] = []
+        self.counts.get().addBoth(answers.append)
+        return answers
+
+
+def test_those_that_ask_at_a_time_share_a_count_and_it_is_kept_for_a_while() -> None:
+    topics = CountedTopics()
+    asked = [topics.ask() for _ in range(3)]
+    topics.clock.advance(1)
+    assert asked == [[{"T": 1}]] * 3
+    assert topics.ask() == [{"T": 1}]
+    topics.clock.advance(4.9)
+    assert topics.ask() == [{"T": 1}]
+    topics.clock.advance(0.2)
+    assert topics.ask() == []
+    topics.clock.advance(1)
+    assert topics.begun == 2
+
+
+def test_a_count_that_fails_fails_for_all_and_is_tried_again() -> None:
+    topics = CountedTopics()
+    topics.fails = True
+    asked = [topics.ask() for _ in range(2)]
+    topics.clock.advance(1)
+    assert all(isinstance(answer, Failure) for (answer,) in asked)
+    topics.fails = False
+    again = topics.ask()
+    topics.clock.advance(1)
+    assert again == [{"T": 2}]
