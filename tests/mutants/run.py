@@ -54,6 +54,7 @@ TESTS = {
     "base/store_files.py": ["ops/offline", "lake/spark"],
     "base/store_flags.py": ["server/store"],
     "base/store_format/": ["server/store", "server/dledger"],
+    "base/store_format/java_timers.py": ["base/test_java_timers.py"],
     "base/runs/": ["base/runs", "server/store", "server/broker/test_send_runs.py"],
     "server/acl/": [
         "server/acl",
@@ -85,6 +86,7 @@ TESTS = {
     "client/": ["client"],
     "client/lookup/administration.py": ["ops/admin"],
     "client/lookup/brokers.py": ["ops/admin"],
+    "client/lookup/timers.py": ["ops/admin"],
     "base/config/": ["base/config"],
     "server/controller/": ["server/controller"],
     "server/dledger/": ["server/dledger"],
