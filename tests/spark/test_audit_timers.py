@@ -9,9 +9,9 @@ import pytest
 from rmq_ha.base.store_format.commitlog import decode_record, encode_blank
 from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.server.store.timer.records import delivery_of
+from rmq_ha.server.store.timer.sources import TimerSource
 from tests.spark.planting import Said, messages
 from tests.unit.server.store.timer_world import TimerWorld, a_message, a_recall
-from rmq_ha.server.store.timer.sources import TimerSource
 
 Plant = Callable[[TimerWorld, Any], int]
 

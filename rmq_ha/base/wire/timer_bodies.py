@@ -12,7 +12,7 @@ from msgspec import field
 from rmq_ha.base.wire.bodies import AnswerBody
 
 TIMERS = "timers"
-"""A key in the JSON `REPLICATION_KEY`: the state of the timer messages, as `TimerFacts` reads it."""
+"""A key in the JSON `REPLICATION_KEY`: the state of the timer messages, see `TimerFacts`."""
 DUE_WITHIN = "rmqHaDueWithin"
 """
 A header field of rmq-ha. A request GET_TIMER_METRICS with it gets a body with one member of this

@@ -62,9 +62,9 @@ def export_timer(config: str, timer_log_size: int, **sure: bool) -> None:
     Write the files from which a broker of RocketMQ 5 learns which timer messages wait.
 
     Without them it delivers all timer messages of the log again, also those that were delivered. So
-    do this last, after the broker has stopped, and then start the Java broker, with
-    timerWheelEnable=true and timerPrecisionMs=1000, within seven days. After a start of rmqha-broker
-    on this store, do it again.
+    do this last, after the broker has stopped. Then start the Java broker within seven days, with
+    timerWheelEnable=true and timerPrecisionMs=1000. If rmqha-broker runs on this store once more,
+    do it again.
 
     Older files of these names go to `setaside`.
 

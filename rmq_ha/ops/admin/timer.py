@@ -50,7 +50,7 @@ class _Broker(NamedTuple):
     target: BrokerTarget
     facts: TimerFacts | None
     now_ms: int = 0
-    within: Mapping[int, int] = {}  # noqa: RUF012
+    within: Mapping[int, int] = {}
     problem: str = ""
 
     @property

@@ -239,9 +239,7 @@ class TimerAudit:
         self._dues.append(due_ms)
         self._names.append(name)
 
-    def _settle(
-        self, record: TimerRecord, place: int, stored_ms: int
-    ) -> Iterator[FoundTimerFault]:
+    def _settle(self, record: TimerRecord, place: int, stored_ms: int) -> Iterator[FoundTimerFault]:
         source = parse_source(record.source)
         number = -1 if source is None else source.queue_offset - self._base
         is_here = (
@@ -289,4 +287,3 @@ class TimerAudit:
             for fault in faults_in(history, self._newest_ms):
                 is_passed_over = frontier.settles(due_ms, source)
                 yield FoundTimerFault(fault, place, source.text, due_ms, is_passed_over)
-

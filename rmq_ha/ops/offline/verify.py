@@ -195,7 +195,10 @@ def _of_timers(store: StoreFiles, found: Sequence[FoundTimerFault]) -> Iterator[
             text = _NOT_DELIVERED
             meaning = "a record of progress says that they were delivered: send them again"
         else:
-            text, meaning = _NOT_DELIVERED, "the next start with timerWheelEnable=true delivers them"
+            text, meaning = (
+                _NOT_DELIVERED,
+                "the next start with timerWheelEnable=true delivers them",
+            )
         yield StoreFinding(
             fault.lower().replace("_", "-"),
             f"{store.root}, {first.place}",

@@ -34,8 +34,7 @@ class RecallOutcome(Enum):
     NOT_STORED = auto()
     """The recall record could not be stored."""
     NOT_NOW = auto()
-    """The message may wait. This broker is not the master any more, or its queues lack the end of the
-    log."""
+    """The message may wait. This broker is not the master any more, or its queues lack a part."""
 
 
 class RecallEnd(NamedTuple):

@@ -46,7 +46,7 @@ _MARK = "TIMER_"
 _BYTE_MARK = _MARK.encode()
 _WHY_NOT = {
     RecallOutcome.RECALLED: "it was recalled before",
-    RecallOutcome.NOT_NOW: "this broker is not the master any more, or its queues lack the end of the log",
+    RecallOutcome.NOT_NOW: "this broker is no master now, or its queues lack a part of the log",
 }
 
 

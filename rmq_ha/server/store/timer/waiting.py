@@ -176,9 +176,7 @@ class WaitingMessages:
                 count = len(minute.entries) - len(minute.settled)
             elif minute is not None and time >= first:
                 most, settled = (time - first + 1) << _OFFSET_BITS, minute.settled
-                count = sum(
-                    [e < most and e & _OFFSETS not in settled for e in minute.entries]
-                )
+                count = sum([e < most and e & _OFFSETS not in settled for e in minute.entries])
             counts.append(count)
         return counts
 

@@ -382,6 +382,8 @@ FILES: dict[str, Spoil] = {
     "certificate-of-another": shown(-1, 400, names=("a.example",), host="10.0.0.1"),
     "certificate-made-up": shown(-1, 400, names=MADE_UP, host="10.0.0.1"),
 }
+
+
 def timers(**told: object) -> Spoil:
     """Have the master say something else of its timer messages."""
     said = {"work": "delivering", "waiting": 3, "next_due_ms": NOW - 11_000, "recalled": 0, **told}

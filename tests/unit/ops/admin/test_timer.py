@@ -51,7 +51,7 @@ def status(made: SimCluster, **more: Any) -> Said:
 
 def test_what_waits_is_counted_by_time_and_by_topic() -> None:
     made = cluster()
-    send(made, "T", 500, 30, 45, 70, 70, 4000, 100_000, recalls=True)
+    send(made, "T", 500, 31, 45, 70, 70, 4000, 100_000, recalls=True)
     send(made, "U", 80)
     said = status(made)
     (row,) = said.json["rows"]
@@ -70,7 +70,7 @@ def test_what_waits_is_counted_by_time_and_by_topic() -> None:
 
 def test_what_is_late_is_named_with_its_cause_and_its_remedy() -> None:
     made = cluster(timer_stop_dequeue=True)
-    send(made, "T", 30, 40, 5000)
+    send(made, "T", 31, 41, 5000)
     assert status(made).code == 0
     made.run(120)
     said = status(made)
@@ -88,11 +88,10 @@ def test_slaves_and_brokers_without_timers_say_so() -> None:
     made = cluster()
     slave = {"broker_name": "one", "broker_id": 1}
     made.add("slave", BrokerRole.SLAVE, broker=slave, ours=TIMERS)
-    made.add("two")
-    send_to_one = {"topic": "T"}
     made.run(12)
-    send(made, send_to_one["topic"], 600)
-    made.run(6)
+    send(made, "T", 601)
+    made.add("two")
+    made.run(12)
     said = status(made)
     rows = {(row["broker"], row["id"]): row for row in said.json["rows"]}
     assert rows["one", 0]["state"] == "delivering"

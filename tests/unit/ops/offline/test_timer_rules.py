@@ -95,7 +95,11 @@ def test_what_was_never_delivered_is_found(world: TimerWorld, tmp_path: Path) ->
     assert codes(world) == [], "it may wait for others"
     pass_time(world)
     (found,) = audited(world)
-    assert (found.fault, found.place, found.is_passed_over) == ("TIMER_NOT_DELIVERED", row[2], False)
+    assert (found.fault, found.place, found.is_passed_over) == (
+        "TIMER_NOT_DELIVERED",
+        row[2],
+        False,
+    )
     assert found.source == source_of(row).text
     finding = of_store(world, tmp_path)["timer-not-delivered"]
     assert not finding.is_fault

@@ -35,7 +35,7 @@ def send(fleet: Fleet, *delays_s: int) -> None:
 
 def test_messages_that_are_late_because_an_operator_holds_them() -> None:
     fleet = with_timers(timer_stop_dequeue=True)
-    send(fleet, 5, 900)
+    send(fleet, 7, 900)
     fleet.is_well()
     fleet.run(60)
     told = fleet.finds("timers-late")
@@ -65,7 +65,7 @@ def test_messages_that_wait_where_timers_were_switched_off() -> None:
 
 def test_a_clock_that_is_set_while_messages_wait() -> None:
     fleet = with_timers()
-    send(fleet, 2 * 3600)
+    send(fleet, 7201)
     fleet.run(3)
     for host in fleet.world.hosts.values():
         host.step_clock(HOUR_MS)
