@@ -98,7 +98,3 @@ def test_a_planted_fault_is_found_in_its_place(engine: Any, tmp_path: Path, code
     said = audited(engine, world, tmp_path / "store")
     (found,) = said.errors
     assert (found.code, found.physical_offset) == (code, place)
-    of_others = audited(engine, world, tmp_path / "other", topics=["Other"])
-    assert not of_others.errors
-    of_its_own = audited(engine, world, tmp_path / "own", topics=["T", "Other"])
-    assert [one.code for one in of_its_own.errors] == [code]
