@@ -93,7 +93,7 @@ class ExportOptions:
     dry_run: bool = False
 
 
-class _Found(NamedTuple):
+class _TimerQueue(NamedTuple):
     """
     The timer messages of a store.
 
@@ -126,14 +126,16 @@ async def write_java_timers(session: Session, config: str, how: ExportOptions) -
             {"would_write": [WHEEL, LOG, CHECKPOINT, METRICS], "set_aside": names},
         )
         return
-    found = await _found(session, configuration)
+    timers = await _read_queue(session, configuration)
     with locked(disk, root):
         for name in names:
             disk.move(f"{root}/{name}", f"{aside}/{name}")
         now_ms = session.host.now_ms()
-        files = java_timer_files(found.waiting, found.last, found.queue_end, now_ms, how.file_size)
+        files = java_timer_files(
+            timers.waiting, timers.last, timers.queue_end, now_ms, how.file_size
+        )
         _write(disk, root, files, how.file_size)
-        counts = Counter(record.topic for record in found.waiting)
+        counts = Counter(record.topic for record in timers.waiting)
         metrics = {
             "dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": now_ms},
             "timingCount": {
@@ -142,12 +144,12 @@ async def write_java_timers(session: Session, config: str, how: ExportOptions) -
         }
         disk.replace(f"{root}/{METRICS}", fastjson.encode(metrics))
     output.line(
-        f"{len(found.waiting)} timer messages wait; a Java broker delivers them",
-        {"waiting": len(found.waiting), "root": root, "set_aside": names},
+        f"{len(timers.waiting)} timer messages wait; a Java broker delivers them",
+        {"waiting": len(timers.waiting), "root": root, "set_aside": names},
     )
 
 
-async def _found(session: Session, configuration: BrokerConfiguration) -> _Found:
+async def _read_queue(session: Session, configuration: BrokerConfiguration) -> _TimerQueue:
     """Start the store, as its broker would, but deliver nothing; read what waits, and stop it."""
     configuration.ours.timer_wheel_enable = True
     store = DefaultMessageStore(session.host, configuration)
@@ -169,7 +171,7 @@ async def _found(session: Session, configuration: BrokerConfiguration) -> _Found
             await store.stop()
 
 
-def _read(store: DefaultMessageStore) -> _Found:
+def _read(store: DefaultMessageStore) -> _TimerQueue:
     records = list(store.timers.waiting_records())
     waiting = [
         WaitingRecord(
@@ -182,10 +184,10 @@ def _read(store: DefaultMessageStore) -> _Found:
     ]
     last, end = store.timers.last_record()
     if last is None or any(record.queue_offset == last[0].queue_offset for record, _ in records):
-        return _Found(waiting, None, end)
+        return _TimerQueue(waiting, None, end)
     record, size = last
     topic = record.properties.get(REAL_TOPIC, "")
-    return _Found(waiting, WaitingRecord(0, record.physical_offset, size, topic), end)
+    return _TimerQueue(waiting, WaitingRecord(0, record.physical_offset, size, topic), end)
 
 
 def _write(disk: Disk, root: str, files: JavaTimerFiles, file_size: int) -> None:

@@ -38,7 +38,7 @@ _A_SECOND = 20_000
 """Timer messages that a slow broker counts by topic in a second."""
 
 
-class _Broker(NamedTuple):
+class TimersOfBroker(NamedTuple):
     """
     One broker, and what it tells of its timer messages.
 
@@ -122,7 +122,7 @@ async def show_timers(session: Session, which: str = "") -> int | None:
     return FAILED if late else None
 
 
-async def _look_at(asker: Asker, session: Session, target: BrokerTarget) -> _Broker:
+async def _look_at(asker: Asker, session: Session, target: BrokerTarget) -> TimersOfBroker:
     try:
         info = await asker.run(runtime_info(target.address))
         told = replication_of(info)
@@ -131,20 +131,20 @@ async def _look_at(asker: Asker, session: Session, target: BrokerTarget) -> _Bro
         facts, now_ms = TimerFacts(told.get(TIMERS)), told.get("now_ms")
         now_ms = now_ms if isinstance(now_ms, int) else session.host.now_ms()
         if facts.work in ("", "off", "scanning"):
-            return _Broker(target, facts, now_ms)
+            return TimersOfBroker(target, facts, now_ms)
         within = await asker.run(timers_due_within(target.address))
     except (RemotingError, BrokerRefused, ProtocolViolation) as error:
-        return _Broker(target, None, problem=str(error))
-    return _Broker(target, facts, now_ms, within)
+        return TimersOfBroker(target, None, problem=str(error))
+    return TimersOfBroker(target, facts, now_ms, within)
 
 
 async def _look_at_java(
     asker: Asker, session: Session, target: BrokerTarget, info: Mapping[str, str]
-) -> _Broker:
+) -> TimersOfBroker:
     """Read what a broker of RocketMQ 5 tells; one of 4.9 knows no timers."""
     config, now_ms = await asker.run(broker_config(target.address)), session.host.now_ms()
     if config.get("timerWheelEnable") != "true":
-        return _Broker(target, TimerFacts({"work": "off"}), now_ms)
+        return TimersOfBroker(target, TimerFacts({"work": "off"}), now_ms)
     counts = await asker.run(timers_by_topic(target.address))
     behind = info.get("timerReadBehind", "")
     late_ms = int(behind) * 1000 if behind.isdecimal() and len(behind) < 10 else 0
@@ -152,20 +152,20 @@ async def _look_at_java(
     told = {"work": "slave" if is_slave else "delivering", "waiting": sum(counts.values())}
     if late_ms:
         told["next_due_ms"] = now_ms - late_ms
-    return _Broker(target, TimerFacts(told), now_ms)
+    return TimersOfBroker(target, TimerFacts(told), now_ms)
 
 
-def _follows(item: _Broker) -> bool:
+def _follows(item: TimersOfBroker) -> bool:
     return item.facts is not None and item.facts.work == "slave"
 
 
-def _fault(item: _Broker) -> str:
+def _fault(item: TimersOfBroker) -> str:
     why, _ = reason_of_delay(item.facts.work if item.facts else "")
     count = item.facts.waiting if item.facts else 0
     return f"{item.target.address}: the first of {count} is late by {item.late_s:.0f} s: {why}"
 
 
-def _row(item: _Broker) -> list[Any]:
+def _row(item: TimersOfBroker) -> list[Any]:
     target, facts = item.target, item.facts
     own: list[Any] = [target.name, target.broker_id, target.address]
     if facts is None:

@@ -116,10 +116,10 @@ def timer_records(
             return [TimerRecord(TimerPart.RECALL, source, name, due)]
         name = _name(real_topic, properties.get(UNIQ_KEY, ""), out)
         own = TimerSource(place, queue_offset).text
-        found = [TimerRecord(TimerPart.WAITS, own, name, due)]
+        records = [TimerRecord(TimerPart.WAITS, own, name, due)]
         if properties.get(TIMER_ROLL_TIMES):
-            found.append(TimerRecord(TimerPart.REPLACEMENT, source, name, due))
-        return found
+            records.append(TimerRecord(TimerPart.REPLACEMENT, source, name, due))
+        return records
     if topic != real_topic or TIMER_DEQUEUE_MS not in properties:
         return []
     name = _name(real_topic, properties.get(UNIQ_KEY, ""), out)

@@ -182,10 +182,10 @@ _TIMER_MEANINGS = {
 _NOT_DELIVERED = "are past their time, and the log has neither a delivery nor a recall of them"
 
 
-def _of_timers(store: StoreFiles, found: Sequence[FoundTimerFault]) -> Iterator[StoreFinding]:
+def _of_timers(store: StoreFiles, faults: Sequence[FoundTimerFault]) -> Iterator[StoreFinding]:
     """Yield a finding for each kind of fault, with the place of the first."""
     kinds: dict[tuple[TimerFault, bool], list[FoundTimerFault]] = {}
-    for item in found:
+    for item in faults:
         kinds.setdefault((item.fault, item.is_passed_over), []).append(item)
     for (fault, is_passed_over), items in sorted(kinds.items()):
         first = min(items, key=lambda item: item.place)

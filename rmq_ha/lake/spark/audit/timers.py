@@ -74,8 +74,10 @@ def timer_rows(engine: Engine, asked: AuditRequest) -> DataFrame:
     target = F.col("properties")[REAL_TOPIC]
     waiting = read(re.escape(TIMER_TOPIC)).select(target.alias("realTopic")).distinct()
     topics = [row["realTopic"] for row in waiting.limit(_MOST_TOPICS + 1).collect()]
-    wanted = [topic for topic in topics if topic and (not asked.topics or topic in asked.topics)]
-    some = "|".join(map(re.escape, [TIMER_TOPIC, *wanted]))
+    real_topics = [
+        topic for topic in topics if topic and (not asked.topics or topic in asked.topics)
+    ]
+    some = "|".join(map(re.escape, [TIMER_TOPIC, *real_topics]))
     rows = read(some if len(topics) <= _MOST_TOPICS else ".*")
     is_delivery = F.col("properties")[TIMER_DEQUEUE_MS].isNotNull()
     told = rows.where((F.col("topic") == TIMER_TOPIC) | is_delivery)
@@ -87,10 +89,10 @@ def timer_rows(engine: Engine, asked: AuditRequest) -> DataFrame:
         F.unix_millis("storeTimestamp").alias("storedMs"),
         F.col("uniqKey").alias("id"),
         "properties",
-    ).mapInArrow(_told, _RECORDS)
+    ).mapInArrow(_records_of_batches, _RECORDS)
 
 
-def _told(batches: Iterator[Any]) -> Iterator[Any]:
+def _records_of_batches(batches: Iterator[Any]) -> Iterator[Any]:
     for batch in batches:
         told: list[dict[str, Any]] = []
         for row in batch.to_pylist():
@@ -122,17 +124,17 @@ def judged(told: DataFrame, newest_ms: Mapping[str, int]) -> DataFrame:
     def is_part(part: TimerPart) -> Any:
         return F.col("part") == str(part)
 
-    def has(part: TimerPart) -> Any:
+    def has_part(part: TimerPart) -> Any:
         return F.max(F.when(is_part(part), F.lit(1)).otherwise(F.lit(0)))
 
     delivery = is_part(TimerPart.DELIVERY)
     histories = own.groupBy("brokerName", "source").agg(
         F.max("dueMs").alias("dueMs"),
-        has(TimerPart.WAITS).alias("waits"),
+        has_part(TimerPart.WAITS).alias("waits"),
         F.sum(F.when(delivery, F.lit(1)).otherwise(F.lit(0))).cast("long").alias("deliveries"),
         F.min(F.when(delivery, F.col("storedMs"))).alias("deliveredMs"),
-        has(TimerPart.RECALL).alias("recalled"),
-        has(TimerPart.REPLACEMENT).alias("replaced"),
+        has_part(TimerPart.RECALL).alias("recalled"),
+        has_part(TimerPart.REPLACEMENT).alias("replaced"),
         F.max("name").alias("name"),
         F.max("commitLogOffset").alias("commitLogOffset"),
         F.max_by("storedMs", "commitLogOffset").alias("storedMs"),

@@ -64,7 +64,7 @@ def _late(facts: ClusterFacts) -> Iterator[Observation]:
             )
 
 
-def _off(facts: ClusterFacts) -> Iterator[Observation]:
+def _left_waiting(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.timers.work == "off" and broker.timers.waiting:
             yield Observation(
@@ -108,7 +108,7 @@ RULES = (
         "and are deleted with their files (fileReservedTime)",
         "`timerWheelEnable=true` in the properties file and a restart: then they are delivered, "
         "those that are due at once",
-        _off,
+        _left_waiting,
     ),
     Rule(
         "clock-stepped",

@@ -18,7 +18,7 @@ class DispatchWaits:
         self._dispatched = dispatched
         self._waits: dict[Deferred[bool], tuple[int, IDelayedCall]] = {}
 
-    def until(self, end: int, limit_s: float) -> "Deferred[bool]":
+    def wait_until(self, end: int, limit_s: float) -> "Deferred[bool]":
         """
         Wait until all records below a physical offset are dispatched.
 
@@ -28,7 +28,7 @@ class DispatchWaits:
         if self._dispatched() >= end:
             later.callback(True)
         else:
-            self._waits[later] = (end, self._clock.callLater(limit_s, self._over, later))
+            self._waits[later] = (end, self._clock.callLater(limit_s, self._end_wait, later))
         return later
 
     def look(self) -> None:
@@ -46,8 +46,8 @@ class DispatchWaits:
         """Answer all requests with what is dispatched, because the store stops."""
         for later, (_, timer) in list(self._waits.items()):
             timer.cancel()
-            self._over(later)
+            self._end_wait(later)
 
-    def _over(self, later: "Deferred[bool]") -> None:
+    def _end_wait(self, later: "Deferred[bool]") -> None:
         end, _ = self._waits.pop(later)
         later.callback(self._dispatched() >= end)

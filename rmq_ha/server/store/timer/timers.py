@@ -315,7 +315,7 @@ class TimerMessageService:
         end = self._terms.written()
         if source is not None:
             end = source.physical_offset + 1 if source.physical_offset < end else 0
-        return self._waits.until(end, _DISPATCH_LIMIT_S)
+        return self._waits.wait_until(end, _DISPATCH_LIMIT_S)
 
     def find_source(self, source: TimerSource) -> "Deferred[TimerMessage | None]":
         """
