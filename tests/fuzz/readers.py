@@ -44,6 +44,7 @@ ELSEWHERE = {
     "rmq_ha.server.dledger.election:Election._parse": "counts votes that were read",
     "rmq_ha.server.dledger.commit_log:DLedgerCommitLog._size_at": "test_dledger_commit_log",
     "rmq_ha.server.dledger.ledger_recovery:LedgerRecovery._entries": "our file: test_ledger_model",
+    "rmq_ha.server.pop.look:_offset_of": "records that the store has checked",
     "rmq_ha.server.dledger.tail:LedgerTail._read_slice": "our own file: test_dledger_commit_log",
     "rmq_ha.server.store.index.index:IndexService._is_cut": "our own file: test_index",
     "rmq_ha.server.store.index.file:IndexFile.find": "our own file: test_index",

@@ -52,6 +52,7 @@ def all_targets() -> dict[str, Target]:
     for module in (
         "of_wire",
         "of_store",
+        "of_pop",
         "of_runs",
         "of_files",
         "of_links",

@@ -41,6 +41,10 @@ TIMER_SRC = "TIMER_SRC"
 """A property of rmq-ha: the waiting record that a delivery, a recall or a later copy settles."""
 POP_CK = "POP_CK"
 """The receipt of a popped message; see `rmq_ha.base.wire.pop_receipt`. It is never stored."""
+POP_SRC = "POP_SRC"
+"""A property of rmq-ha: the lease whose end a copy in a retry topic or dead-letter topic is."""
+WRITTEN_BY_POPS = (POP_CK, POP_SRC)
+"""Properties that no message keeps that a client sends."""
 FIRST_POP_TIME = "1ST_POP_TIME"
 """When the message was popped for the first time, ms; in copies in retry topics."""
 TIMER_ASKS = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)

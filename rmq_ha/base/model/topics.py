@@ -18,6 +18,8 @@ TIMER_TOPIC = "rmq_sys_wheel_timer"
 """The topic in which timer messages wait, and in which their recalls are stored."""
 TIMER_PROGRESS_TOPIC = "rmq_sys_rmqha_timer"
 """A topic of rmq-ha: its records say up to which due time the timer messages are delivered."""
+POP_TOPIC = "rmq_sys_POP_LOG"
+"""A topic of rmq-ha: its records say which messages are out with POP consumers."""
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
@@ -47,6 +49,7 @@ SYSTEM_TOPICS = frozenset(
         OFFSET_MOVED_EVENT,
         TIMER_TOPIC,
         TIMER_PROGRESS_TOPIC,
+        POP_TOPIC,
     }
 )
 NOT_FOR_CLIENTS = frozenset(
@@ -59,6 +62,7 @@ NOT_FOR_CLIENTS = frozenset(
         OFFSET_MOVED_EVENT,
         TIMER_TOPIC,
         TIMER_PROGRESS_TOPIC,
+        POP_TOPIC,
     }
 )
 BUILT_IN_GROUPS = (

@@ -17,7 +17,7 @@ from rmq_ha.base.model.java_hash import tags_code
 from rmq_ha.base.model.message import Address, Row
 from rmq_ha.base.model.properties import MAX_PROPERTIES_SIZE, decode_properties
 from rmq_ha.base.model.status import PutMessageStatus
-from rmq_ha.base.model.topics import HOLD_TIMES, topic_fault
+from rmq_ha.base.model.topics import HOLD_TIMES, RETRY_PREFIX, topic_fault
 from rmq_ha.base.runs.row_list import RowList
 from rmq_ha.base.store_format.commitlog import (
     CRC_MASK,
@@ -152,9 +152,12 @@ def storable_topic(topic: str) -> bytes:
     """
     Return the topic as it is stored, with its length in front; empty if no message of it may be
     stored.
+
+    A retry topic of pops may have a `+` between group and topic, which no client may use.
     """
     encoded = topic.encode("utf-8", "replace")
-    fits = len(encoded) <= MAX_TOPIC_SIZE and topic_fault(topic) is None
+    named = topic.replace("+", "_", 1) if topic.startswith(RETRY_PREFIX) else topic
+    fits = len(encoded) <= MAX_TOPIC_SIZE and topic_fault(named) is None
     return topic_part(encoded) if fits else b""
 
 

@@ -291,7 +291,8 @@ class RoleSwitch:
         self._refuse_puts()
         slave_id = self._group.slave_id
         self._identify(slave_id)
-        parts.store.timers.stop()
+        for state in parts.store.log_states:
+            state.stop()
         await parts.store.schedule.stop()
         try:
             parts.delay_offsets.load()
@@ -316,7 +317,8 @@ class RoleSwitch:
         self._identify(0)
         self._configuration.store.broker_role = BrokerRole.SYNC_MASTER
         self._group.admit_puts(True)
-        parts.store.timers.start()
+        for state in parts.store.log_states:
+            state.start()
         parts.registration.register_all()
         self.log.info("this broker is the master now, by term {term}", term=term)
         self._tell("master", term=term)

@@ -39,6 +39,26 @@ from rmq_ha.server.store.statistics import StoreStatistics
 from rmq_ha.server.store.timer.timers import TimerMessageService
 
 
+class LogState(Protocol):
+    """
+    Something that is known from the log alone, such as the timer messages that wait.
+
+    Every replica knows it, and the master acts by it.
+    """
+
+    def begin(self) -> None:
+        """Read it from the log, because the store opened or its log was cut."""
+
+    def start(self) -> None:
+        """Act by it from now on, because this broker is the master."""
+
+    def stop(self) -> None:
+        """Act no more, because this broker is the master no more."""
+
+    async def close(self) -> None:
+        """End everything, before the store stops to take puts."""
+
+
 class Electorate(Protocol):
     """The elections of the master, as this broker's journal knows them."""
 
@@ -144,6 +164,7 @@ class JournalStoreContext(Protocol):
     When the journal is attached, all exist but the last five, which are built on the journal.
 
     :ivar whole: positions in log, queues and index up to which lost power lost nothing.
+    :ivar log_states: begin, start, stop and close with the store, in this order.
     """
 
     host: Host
@@ -161,6 +182,7 @@ class JournalStoreContext(Protocol):
     queue_flusher: QueueFlusher
     schedule: ScheduleMessageService
     timers: TimerMessageService
+    log_states: list[LogState]
 
     def sure_until_ms(self) -> int:
         """Return up to which store time log, queues and index lost nothing in a crash."""

@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from rmq_ha.base.model.topics import (
     LMQ_PREFIX,
     OP_HALF_TOPIC,
+    POP_TOPIC,
     SCHEDULE_TOPIC,
     TIMER_PROGRESS_TOPIC,
     TIMER_TOPIC,
@@ -27,7 +28,9 @@ from rmq_ha.server.store.reading.reads import StoreReads
 from rmq_ha.server.store.statistics import readable_size
 from rmq_ha.server.store.timer.timers import TimerMessageService
 
-_KEPT_TOPICS = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC, TIMER_PROGRESS_TOPIC})
+_KEPT_TOPICS = frozenset(
+    {SCHEDULE_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC, TIMER_PROGRESS_TOPIC, POP_TOPIC}
+)
 _MOST_NAMED = 20
 
 

@@ -34,7 +34,7 @@ from rmq_ha.server.store.delay.offsets import DelayOffsets
 from rmq_ha.server.store.delay.redirect import asks_for_delay, redirect_delayed
 from rmq_ha.server.store.delay.schedule import DelayedLog, ScheduleMessageService
 from rmq_ha.server.store.index.index import IndexService
-from rmq_ha.server.store.journal import Journal
+from rmq_ha.server.store.journal import Journal, LogState
 from rmq_ha.server.store.journal_base import JournalBase
 from rmq_ha.server.store.local.journal import LocalJournal
 from rmq_ha.server.store.log.append import DraftGroup
@@ -82,6 +82,7 @@ class DefaultMessageStore(StoreMaintenance):
     :ivar slow_until: time in seconds until which `is_page_cache_busy` is True; usually 0.
     :ivar turns: measures the turns for `waited_ms`.
     :ivar on_forced_deletion: called when messages were deleted before they expired.
+    :ivar log_states: see `JournalStoreContext`.
     :ivar on_renumbered: called when the next queue offsets were read again from the disk.
     """
 
@@ -194,6 +195,7 @@ class DefaultMessageStore(StoreMaintenance):
             index,
             is_enabled=configuration.ours.timer_wheel_enable,
         )
+        self.log_states: list[LogState] = [self.timers]
         if self.timers.is_enabled:
             self.dispatcher.add_target(Flag.CONSUME_QUEUE, self.timers.take_rows, 30)
             self.cleaner.releases = self.timers.releases

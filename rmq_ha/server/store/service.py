@@ -174,10 +174,12 @@ class StoreService:
             # after a crash, and builds them again.
             store.boot.set()
             store.is_whole = store.journal.goes_on_after_kill
-        store.timers.begin()
+        for state in store.log_states:
+            state.begin()
         if store.journal.role.begins_as_master:
             store.schedule.start()
-            store.timers.start()
+            for state in store.log_states:
+                state.start()
         store.queue_flusher.dispatched()  # recovery and catching up may have written queues
         self._start_rounds()
         self.log.info(
@@ -296,7 +298,8 @@ class StoreService:
         if self._is_stopping:
             return
         self._is_stopping = True
-        await store.timers.close()
+        for state in store.log_states:
+            await state.close()
         store.is_open = False
         for periodic in self._rounds:
             await maybeDeferred(periodic.stop)

@@ -14,6 +14,7 @@ from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.model.topics import (
+    POP_TOPIC,
     SYSTEM_TOPICS,
     TIMER_PROGRESS_TOPIC,
     TIMER_TOPIC,
@@ -237,6 +238,7 @@ class AdminTopicsProcessor:
         }
         if not self._configuration.ours.timer_wheel_enable:
             topics -= {TIMER_TOPIC, TIMER_PROGRESS_TOPIC}
+        topics -= {POP_TOPIC}  # no broker serves pops yet
         return request.response(body=fastjson.encode({"topicList": sorted(topics)}))
 
     def _checked_name(self, topic: str) -> str:

@@ -84,7 +84,8 @@ class TailCut:
             self._flusher.release()
             store.queue_flusher.release()
             store.dispatcher.start()
-            store.timers.begin()
+            for state in store.log_states:
+                state.begin()
             running, self.running = self.running, None
             running.callback(None)
             store.dispatcher.run()

@@ -7,7 +7,7 @@ from collections.abc import ItemsView, Mapping, Sequence
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.message import Row
-from rmq_ha.base.model.topics import HOLD_TIMES, TIMER_PROGRESS_TOPIC
+from rmq_ha.base.model.topics import HOLD_TIMES, POP_TOPIC, TIMER_PROGRESS_TOPIC
 from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.runs.row_list import NOT_FOR_CONSUMERS
 from rmq_ha.base.seams import Disk
@@ -19,7 +19,7 @@ from rmq_ha.server.store.queues.queue import ConsumeQueue, Restarted
 __all__ = ["ConsumeQueue", "ConsumeQueueTable"]
 
 _NAME_DIGITS = 20
-_KEPT_TOPICS = HOLD_TIMES | {TIMER_PROGRESS_TOPIC}
+_KEPT_TOPICS = HOLD_TIMES | {TIMER_PROGRESS_TOPIC, POP_TOPIC}
 _NOTHING: Mapping[tuple[str, int], int] = {}
 
 

@@ -36,9 +36,11 @@ class Rig:
         parts = RoleParts(
             store=SimpleNamespace(  # type: ignore[arg-type]
                 renumber=lambda: self.note("renumber"),
-                timers=SimpleNamespace(
-                    start=lambda: self.note("timers on"), stop=lambda: self.note("timers off")
-                ),
+                log_states=[
+                    SimpleNamespace(
+                        start=lambda: self.note("timers on"), stop=lambda: self.note("timers off")
+                    )
+                ],
                 schedule=SimpleNamespace(
                     start=lambda: self.note("schedule on"),
                     stop=lambda: self.note("schedule off", succeed(True)),

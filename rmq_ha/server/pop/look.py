@@ -1,0 +1,150 @@
+"""Decides which messages of a queue a pop gets.
+
+Spec: pop.md, sections 3 and 5.
+"""
+
+from collections.abc import Callable, Set
+from struct import Struct
+from typing import NamedTuple
+
+from rmq_ha.base.model.message import GetMessageResult
+from rmq_ha.base.model.status import GetMessageStatus
+from rmq_ha.server.pop.face import PopPart, PopQueue, PopWish
+from rmq_ha.server.pop.leases import MOST_SPAN, QueueLeases
+
+MOST_OUT = 100_000
+"""Most messages of one queue that may be out with a group, whatever the configuration says."""
+_QUEUE_OFFSET = Struct(">q")
+_QUEUE_OFFSET_AT = 20
+_TOO_FAR = MOST_SPAN // 2
+_LOOKS = 3
+
+Read = Callable[[int, int], GetMessageResult]
+"""Reads at most so many messages of the queue, from a queue offset on, that the filter wants."""
+
+
+class QueueLook(NamedTuple):
+    """
+    What a pop finds in a queue.
+
+    :ivar part: the messages; None without any.
+    :ivar end: the queue offset behind the look.
+    :ivar rest: messages beyond.
+    :ivar skips: whether the look passed messages that nobody wants, and found none.
+    :ivar reset_to: the queue begins anew, so the group has to go on at this offset; None if it does
+        not.
+    :ivar gone: offsets of messages that were out, and that the log has no more.
+    :ivar is_full: too much is out of the queue.
+    :ivar is_again: the attempt of an orderly pop is repeated.
+    """
+
+    part: PopPart | None = None
+    end: int = 0
+    rest: int = 0
+    skips: bool = False
+    reset_to: int | None = None
+    gone: tuple[int, ...] = ()
+    is_full: bool = False
+    is_again: bool = False
+
+
+def look(
+    leases: QueueLeases, queue: PopQueue, most: int, read: Read, threshold: int, end: int
+) -> QueueLook:
+    """
+    Look for messages that were never handed out.
+
+    :param threshold: most messages of the queue that may be out.
+    :param end: the end of the queue.
+    :raises StoreError: the disk refuses.
+    """
+    start = leases.next
+    rest = max(0, end - start)
+    if not rest and start <= end:
+        return QueueLook(end=start)
+    room = min(threshold, MOST_OUT) - leases.out
+    if room <= 0 or (leases.out and start - leases.committed > _TOO_FAR):
+        return QueueLook(end=start, rest=rest, is_full=True)
+    most = min(most, room)
+    if most <= 0:
+        return QueueLook(end=start, rest=rest)
+    begin = start
+    for _ in range(_LOOKS):
+        result = read(start, most)
+        rest = max(0, result.max_offset - result.next_begin_offset)
+        if result.messages:
+            offsets = [_offset_of(record) for record in result.messages]
+            part = PopPart(queue.topic, queue.queue_id, start, offsets, result.messages, {})
+            return QueueLook(part, result.next_begin_offset, rest)
+        if result.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY:
+            return QueueLook(end=start, reset_to=result.max_offset)
+        if result.next_begin_offset <= start:
+            break
+        start = result.next_begin_offset
+        if result.status in (
+            GetMessageStatus.NO_MATCHED_MESSAGE,
+            GetMessageStatus.MESSAGE_WAS_REMOVING,
+        ):
+            break
+    return QueueLook(end=start, rest=rest, skips=start > begin)
+
+
+def look_in_order(
+    leases: QueueLeases,
+    queue: PopQueue,
+    wish: PopWish,
+    most: int,
+    read: Read,
+    read_one: Callable[[int], bytes | None],
+    visible: Set[int],
+    end: int,
+) -> QueueLook:
+    """
+    Look for the next messages of an orderly pop.
+
+    :param read_one: returns the record at a queue offset; None if the log lacks it.
+    :param visible: offsets of messages that are out, and may be handed out again.
+    :raises StoreError: the disk refuses.
+    """
+    is_again = leases.is_orderly and wish.attempt_id == leases.attempt_id != ""
+    held = [(offset, pop_ms) for offset, pop_ms, _ in leases.leases()]
+    out = [offset for offset, pop_ms in held if is_again and pop_ms == leases.batch_pop_ms]
+    if not out:
+        is_again, out = False, [offset for offset, _ in held]
+    if not is_again and any(offset not in visible for offset in out):
+        return QueueLook(end=leases.next)
+    start = leases.committed
+    offsets, records, gone = list[int](), list[bytes](), list[int]()
+    for offset in out if is_again else out[:most]:
+        record = read_one(offset)
+        if record is None:
+            gone.append(offset)
+        else:
+            offsets.append(offset)
+            records.append(record)
+    seen = QueueLook(end=leases.next, rest=max(0, end - leases.next))
+    if not is_again and len(out) <= len(offsets) + len(gone) and most > len(offsets):
+        seen = look(leases, queue, most - len(offsets), read, MOST_OUT, end)
+    if seen.part is not None:
+        offsets += seen.part.offsets
+        records += seen.part.records
+    if not offsets:
+        return seen._replace(gone=tuple(gone))
+    counts = {
+        offset: count for offset in offsets if (count := _count_of(leases, offset, is_again)) > 0
+    }
+    part = PopPart(queue.topic, queue.queue_id, start, offsets, records, counts)
+    return QueueLook(
+        part, max(seen.end, leases.next), seen.rest, gone=tuple(gone), is_again=is_again
+    )
+
+
+def _count_of(leases: QueueLeases, offset: int, is_again: bool) -> int:
+    """Return how often a message was handed out before, without repeated attempts."""
+    count = leases.counts.get(offset, 0)
+    return count if is_again or leases.lease(offset) is None else count + 1
+
+
+def _offset_of(record: bytes) -> int:
+    number: int = _QUEUE_OFFSET.unpack_from(record, _QUEUE_OFFSET_AT)[0]
+    return number

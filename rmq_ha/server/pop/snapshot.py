@@ -1,0 +1,104 @@
+"""The snapshot of the state of POP consumption: `config/popState`.
+
+A snapshot is made over several turns. So each queue's image has the place in the journal that it is
+of, and a start applies the records from the first place on, to each queue those from its own on.
+A snapshot only saves time: without it a start applies the whole journal.
+
+The file is an 8-byte mark, a CRC of the rest, and the numbers.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from rmq_ha.base.errors import CorruptRecord
+from rmq_ha.server.pop.entries import ImageEntry, NumbersEntry
+from rmq_ha.server.pop.records import put_entry, take_entry
+from rmq_ha.server.pop.varints import NumberReader, put_number
+
+_MARK = b"RHPOPS\x00\x01"
+_CRC = Struct(">I")
+
+
+class SnapshotEnd(NamedTuple):
+    """
+    The last journal record that a snapshot has.
+
+    :ivar end: the queue offset behind it.
+    :ivar physical_offset: where the record is in the log; a log that lacks it is another one.
+    """
+
+    end: int
+    physical_offset: int
+    size: int
+
+
+class PopSnapshot(NamedTuple):
+    """
+    A snapshot.
+
+    :ivar begin: queue offset of the first journal record that a start applies.
+    :ivar images: each with the queue offset of the first record that its queue has not seen.
+    :ivar images_begin: see `PopState`.
+    """
+
+    place: SnapshotEnd
+    begin: int
+    numbers: NumbersEntry
+    images_begin: int
+    images: Sequence[tuple[int, ImageEntry]]
+
+
+def encode_image(since: int, image: ImageEntry) -> bytes:
+    """Return the bytes of one image in a snapshot."""
+    out = bytearray()
+    put_number(out, since)
+    put_entry(out, image, 0)
+    return bytes(out)
+
+
+def encode_snapshot(
+    place: SnapshotEnd,
+    begin: int,
+    numbers: NumbersEntry,
+    images_begin: int,
+    images: Sequence[bytes],
+) -> bytes:
+    """
+    Return the bytes of the file.
+
+    :param images: as `encode_image` returned them.
+    """
+    out = bytearray()
+    for number in (*place, begin, images_begin + 1, len(images)):
+        put_number(out, number)
+    put_entry(out, numbers, 0)
+    rest = b"".join((bytes(out), *images))
+    return b"".join((_MARK, _CRC.pack(crc32(rest)), rest))
+
+
+def decode_snapshot(data: bytes) -> PopSnapshot:
+    """
+    Read the bytes of a file.
+
+    :raises CorruptRecord: they are damaged, or a newer broker wrote them.
+    """
+    head = len(_MARK) + _CRC.size
+    if data[: len(_MARK)] != _MARK or len(data) < head:
+        raise CorruptRecord("it is no snapshot that this version knows")
+    if crc32(data[head:]) != _CRC.unpack(data[len(_MARK) : head])[0]:
+        raise CorruptRecord("its CRC is wrong")
+    source = NumberReader(data, head)
+    place = SnapshotEnd(source.number(), source.number(), source.number())
+    begin, images_begin, count = source.number(), source.number() - 1, source.count()
+    numbers = take_entry(source, 0)
+    images: list[tuple[int, ImageEntry]] = []
+    for _ in range(count):
+        since, image = source.number(), take_entry(source, 0)
+        if not isinstance(image, ImageEntry):
+            raise CorruptRecord("an image is something else")
+        images.append((since, image))
+    if not isinstance(numbers, NumbersEntry) or not source.is_over:
+        raise CorruptRecord("its parts do not fit")
+    return PopSnapshot(place, begin, numbers, images_begin, images)
