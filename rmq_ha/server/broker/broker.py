@@ -67,6 +67,7 @@ from rmq_ha.server.broker.masters import TrustedMasters
 from rmq_ha.server.broker.notify import ConsumerIdsNotifier
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.own_calls import own_tls, signed
+from rmq_ha.server.broker.pop_parts import make_pops
 from rmq_ha.server.broker.processors.batches import BatchReader
 from rmq_ha.server.broker.processors.heartbeat import HeartbeatProcessor
 from rmq_ha.server.broker.processors.pull import ConsumeHooks, PullMessageProcessor
@@ -223,6 +224,9 @@ class Broker:
         self.store = DefaultMessageStore(
             self.host, self.configuration, self.journal, self.host.memory_bytes
         )
+        self.pops = make_pops(
+            self.configuration, self.store, self.topics, self.groups, self.consumer_offsets
+        )
         self.client_offsets = ClientOffsets(
             self.consumer_offsets,
             self.topics,
@@ -244,7 +248,7 @@ class Broker:
         self.store.schedule.on_delivered = self.stats.delivered
         self.store.on_forced_deletion = self._tell_unread
         if not self.configuration.ours.keep_offsets_of_deleted_topics:
-            self.store.on_new_life = self.consumer_offsets.begin_anew
+            self.store.on_new_life = self._begin_anew
         for plugin in plugins[IDispatcherPlugin]:
             dispatcher = checked(plugin, plugin.make_dispatcher(context), ICommitLogDispatcher)
             self.store.on_arrival(by_name(dispatcher.dispatch))
@@ -252,6 +256,11 @@ class Broker:
         self.front: Any = self.store
         for plugin in plugins[IMessageStorePlugin]:
             self.front = checked(plugin, plugin.wrap_store(context, self.front), IMessageStore)
+
+    def _begin_anew(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Forget consumers' offsets that are too high for a new life of a deleted queue."""
+        self.consumer_offsets.begin_anew(topic, queue_id, queue_offset)
+        self.pops.begin_anew(topic, queue_id, queue_offset)
 
     def _make_links(self) -> None:
         host, configuration = self.host, self.configuration

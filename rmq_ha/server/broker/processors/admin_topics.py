@@ -238,7 +238,8 @@ class AdminTopicsProcessor:
         }
         if not self._configuration.ours.timer_wheel_enable:
             topics -= {TIMER_TOPIC, TIMER_PROGRESS_TOPIC}
-        topics -= {POP_TOPIC}  # no broker serves pops yet
+        if not self._configuration.ours.pop_enable:
+            topics -= {POP_TOPIC}
         return request.response(body=fastjson.encode({"topicList": sorted(topics)}))
 
     def _checked_name(self, topic: str) -> str:
