@@ -22,6 +22,7 @@ from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.promotions import Promotions
+from rmq_ha.server.broker.tables.request_modes import RequestModes
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.namesrv.kv_config import KVConfigManager
 from rmq_ha.server.replication.epochs.epochs import decode_epochs, encode_epochs
@@ -139,6 +140,11 @@ table(
     "groups",
     b'{"dataVersion":{"counter":1},"subscriptionGroupTable":{"G":{"groupName":"G"}}}',
     lambda disk, worker, _: SubscriptionGroupManager(disk, worker, "/t", CONFIG, lambda: 0),
+)
+table(
+    "request_modes",
+    b'{"messageRequestModeMap":{"T":{"G":{"mode":"POP","popShareQueueNum":1}}}}',
+    lambda disk, worker, _: RequestModes(disk, worker, "/t"),
 )
 table(
     "offsets",

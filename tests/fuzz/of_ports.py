@@ -219,7 +219,12 @@ NAMESRV = [
 
 
 def both(commands: Iterable[RemotingCommand]) -> list[bytes]:
-    return [frame for command in commands for frame in frames_of(command)]
+    """A binary header has no room for the codes of pops, which have more than 16 bits."""
+    return [
+        frame
+        for command in commands
+        for frame in frames_of(command, can_be_binary=command.code < 1 << 15)
+    ]
 
 
 GUARDED = 2500

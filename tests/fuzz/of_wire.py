@@ -106,10 +106,14 @@ def commands() -> list[RemotingCommand]:
     return made
 
 
-def frames_of(command: RemotingCommand) -> list[bytes]:
-    """In both serialisations."""
+def frames_of(command: RemotingCommand, *, can_be_binary: bool = True) -> list[bytes]:
+    """
+    In both serialisations.
+
+    :param can_be_binary: whether the binary one can be used.
+    """
     found = []
-    for binary in (False, True):
+    for binary in (False, True) if can_be_binary else (False,):
         command.binary = binary
         found.append(encode_frame(command))
     return found

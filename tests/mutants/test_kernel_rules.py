@@ -56,6 +56,7 @@ WHERE = {
     "ClusterIsOdd": "property_CLUSTER",
     "SenderIsOdd": "property_RMQHA_SENT_BY",
     "TimerSourceIsOdd": "property_TIMER_SRC",
+    "ReceiptIsOdd": "property_POP_CK",
     "ServiceOfRocketMq5IsOdd": "property___LITE_TOPIC",
     "KeysAreFew": "many_keys",
     "QueueExists": "other_queue",

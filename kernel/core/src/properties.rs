@@ -149,6 +149,7 @@ fn is_odd(name: &[u8]) -> bool {
         b"CLUSTER" => Rule::ClusterIsOdd,
         b"RMQHA_SENT_BY" => Rule::SenderIsOdd,
         b"TIMER_SRC" => Rule::TimerSourceIsOdd,
+        b"POP_CK" | b"POP_SRC" => Rule::ReceiptIsOdd,
         b"TIMER_DELAY_SEC"
         | b"TIMER_DELAY_MS"
         | b"TIMER_DELIVER_MS"
@@ -237,6 +238,8 @@ mod tests {
             "CLUSTER\x01c",
             "RMQHA_SENT_BY\x01x",
             "TIMER_SRC\x0110-2",
+            "POP_CK\x010 1 2 0 0 b 0 0",
+            "POP_SRC\x013-0-17-99",
             "TIMER_DELAY_SEC\x011",
             "__LITE_TOPIC\x01t",
             "A",

@@ -44,6 +44,7 @@ rules! {
     ClusterIsOdd,
     SenderIsOdd,
     TimerSourceIsOdd,
+    ReceiptIsOdd,
     ServiceOfRocketMq5IsOdd,
     KeysAreFew,
     QueueExists,

@@ -6,6 +6,7 @@ Spec: pop.md, sections 10 and 13.
 from dataclasses import dataclass
 
 from rmq_ha.base.config.fields import key_of_5, own_key
+from rmq_ha.base.config.text_rules import one_of
 from rmq_ha.base.config.timer_keys import TimerConfig
 
 _POP = "popEnable"
@@ -72,5 +73,82 @@ class PopConfig(TimerConfig):
         "clients of RocketMQ 5.2 or later",
         mutable=True,
         same_in_set=True,
+        needs=_POP,
+    )
+    pop_max_invisible_time: int = own_key(
+        "popMaxInvisibleTime",
+        43_200_000,
+        "longest ms for which a pop or a change makes messages invisible; more is refused with "
+        "code 29. RocketMQ 5 takes any time, and fails for ever beyond timerMaxDelaySec",
+        least=1,
+        mutable=True,
+        needs=_POP,
+    )
+    pop_stale_ack: str = own_key(
+        "popStaleAck",
+        "refuse",
+        "answer to an acknowledgement or change of a message that is not out with its consumer any "
+        "more: refuse says so by code 208, success is RocketMQ's code 0",
+        rule=one_of("refuse", "success"),
+        mutable=True,
+        needs=_POP,
+    )
+    pop_polling_size: int = key_of_5(
+        "popPollingSize",
+        1024,
+        "pops that may wait under one topic, group and queue id; further ones are answered with "
+        "code 209",
+        least=1,
+        mutable=True,
+        needs=_POP,
+    )
+    max_pop_polling_size: int = key_of_5(
+        "maxPopPollingSize",
+        100_000,
+        "pops that may wait at this broker; further ones are answered with code 209",
+        least=1,
+        mutable=True,
+        needs=_POP,
+    )
+    pop_from_retry_probability: int = key_of_5(
+        "popFromRetryProbability",
+        20,
+        "percentage of pops that look for retries first; all others look for them last",
+        most=100,
+        mutable=True,
+        needs=_POP,
+    )
+    retrieve_message_from_pop_retry_topic_v1: bool = key_of_5(
+        "retrieveMessageFromPopRetryTopicV1",
+        True,
+        "look into retry topics of the old name too, at every second pop, while "
+        "enableRetryTopicV2 is true",
+        mutable=True,
+        needs="enableRetryTopicV2",
+    )
+    server_load_balancer_enable: bool = key_of_5(
+        "serverLoadBalancerEnable",
+        True,
+        "share queues out among clients that ask for their queues (request 400); false: each "
+        "client gets all of them",
+        mutable=True,
+        needs=_POP,
+    )
+    default_message_request_mode: str = key_of_5(
+        "defaultMessageRequestMode",
+        "PULL",
+        "how clients that ask for their queues get messages, where mqadmin setConsumeMode set "
+        "nothing",
+        rule=one_of("PULL", "POP"),
+        mutable=True,
+        needs=_POP,
+    )
+    default_pop_share_queue_num: int = key_of_5(
+        "defaultPopShareQueueNum",
+        -1,
+        "neighbours' queues that each client pops beside its own, where mqadmin setConsumeMode "
+        "set nothing; 0 or less: all queues",
+        least=-1,
+        mutable=True,
         needs=_POP,
     )

@@ -299,20 +299,17 @@ _OF_5 = {
         timerPutMessageThreadNum timerRollWindowSlot timerSkipUnknownError timerStopEnqueue
         timerWarmEnable
     """,
-    "consumers pull here, and there is no pop consumption": """
+    "the log alone says which messages are out with whom": """
         ackMessageThreadPoolNums ackThreadPoolQueueCapacity appendAckAsync appendCkAsync
-        defaultPopShareQueueNum enableNotifyAfterPopOrderLockRelease
-        enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge
-        enablePopLog enablePopMessageThreshold enablePopMetrics enableRetryTopicV2
-        enableSkipLongAwaitingAck initPopOffsetByCheckMsgInMem maxPopPollingSize
-        popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
-        popCkStayBufferTimeOut popConsumerFSServiceInit popConsumerKVServiceEnable
-        popConsumerKVServiceInit popConsumerKVServiceLog popFromRetryProbability
-        popFromRetryProbabilityForPriority popInflightMessageThreshold
+        enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag
+        enablePopBatchAck enablePopBufferMerge enablePopLog enablePopMetrics
+        enableSkipLongAwaitingAck initPopOffsetByCheckMsgInMem popCkMaxBufferSize
+        popCkOffsetMaxQueueSize popCkStayBufferTime popCkStayBufferTimeOut
+        popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
+        popConsumerKVServiceLog popFromRetryProbabilityForPriority
         popLongPollingForceNotifyInterval popPollingMapExpireTimeSeconds popPollingMapSize
-        popPollingSize popResponseReturnActualRetryTopic popReviveConcurrency
-        popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead
-        retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs reviveInterval reviveMaxSlow
+        popResponseReturnActualRetryTopic popReviveConcurrency popReviveMaxAttemptTimes
+        popReviveMaxReturnSizePerRead reviveAckWaitMs reviveInterval reviveMaxSlow
         reviveQueueNum reviveScanTime useSeparateRetryQueue waitTimeMillsInAckQueue
     """,
     "aclEnable=true and plain_acl.yml say who may do what here": """
@@ -367,7 +364,7 @@ _OF_5 = {
         commitLogForceSwapMapInterval commitLogSwapMapInterval
         commitLogSwapMapReserveFileNum configBlackList configManagerVersion
         consumerOffsetUpdateVersionStep correctLogicMinOffsetForceInterval
-        correctLogicMinOffsetSleepInterval dataReadAheadEnable defaultMessageRequestMode
+        correctLogicMinOffsetSleepInterval dataReadAheadEnable
         defaultThreadPoolNums defaultThreadPoolQueueCapacity delayOffsetUpdateVersionStep
         deleteFileBatchMax disableCallbackExecutor disableNettyWorkerGroup
         disappearTimeAfterStart dispatchCqCacheNum dispatchCqThreads
@@ -391,7 +388,7 @@ _OF_5 = {
         readUnCommitted realTimeNotifyConsumerChange recheckReputOffsetFromCq
         recoverConcurrently recoverThreadPoolNums rejectPullConsumerEnable
         replicasPerDiskPartition sampleCountThreshold sampleSteps searchBcqByCacheEnable
-        serverLoadBalancerEnable serverNettyWorkerGroupEnable shutdownWaitTimeSeconds
+        serverNettyWorkerGroupEnable shutdownWaitTimeSeconds
         skipWhenCKRePutReachMaxTimes socksProxyConfig spinLockCollisionRetreatOptimalDegree
         subscriptionExpiredTimeout syncMasterFlushOffsetWhenStartup topicQueueLockNum
         transactionOpBatchInterval transactionOpMsgMaxSize travelCqFileNumWhenGetMessage

@@ -24,7 +24,15 @@ from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from rmq_ha.base.model.message import Address, Draft, Row
-from rmq_ha.base.model.properties import CLUSTER, DELAY, SENT_BY, TIMER_SRC, TRAN_MSG, WAIT
+from rmq_ha.base.model.properties import (
+    CLUSTER,
+    DELAY,
+    SENT_BY,
+    TIMER_SRC,
+    TRAN_MSG,
+    WAIT,
+    WRITTEN_BY_POPS,
+)
 from rmq_ha.base.model.unserved_properties import UNSERVED
 from rmq_ha.base.wire.frame import Frame
 
@@ -365,7 +373,9 @@ class Maker(Protocol):
         """
 
 
-UNUSUAL_PROPERTIES = frozenset({DELAY, TRAN_MSG, WAIT, CLUSTER, SENT_BY, TIMER_SRC, *UNSERVED})
+UNUSUAL_PROPERTIES = frozenset(
+    {DELAY, TRAN_MSG, WAIT, CLUSTER, SENT_BY, TIMER_SRC, *WRITTEN_BY_POPS, *UNSERVED}
+)
 """
 Properties of unusual messages. A message with one of them is stored in another topic or form, or
 not at all.

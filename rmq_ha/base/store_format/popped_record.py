@@ -7,12 +7,13 @@ property POP_CK. Spec: pop.md, section 2.4.
 from struct import Struct, error
 
 from rmq_ha.base.errors import CorruptRecord
-from rmq_ha.base.model.properties import MAX_PROPERTIES_SIZE, POP_CK
+from rmq_ha.base.model.properties import MAX_PROPERTIES_SIZE, POP_CK, WRITTEN_BY_POPS
 from rmq_ha.base.store_format.commitlog import HEADS, cuts_at, topic_part
 
 _INT = Struct(">i")
 _SHORT = Struct(">H")
 _NAME = POP_CK.encode()
+_REPLACED = tuple(f"{name}\x01".encode() for name in WRITTEN_BY_POPS)
 
 
 def with_receipt(record: bytes, topic: bytes, receipt: bytes) -> bytes:
@@ -37,7 +38,7 @@ def with_receipt(record: bytes, topic: bytes, receipt: bytes) -> bytes:
     pieces = [
         piece
         for piece in record[properties_at:end].split(b"\x02")
-        if piece and not piece.startswith(_NAME + b"\x01")
+        if piece and not piece.startswith(_REPLACED)
     ]
     pieces.append(_NAME + b"\x01" + receipt)
     properties = b"\x02".join(pieces)

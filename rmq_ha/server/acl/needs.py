@@ -1,12 +1,14 @@
 """The permissions that a request needs with RocketMQ 4.9.7 (`aclStrict=false`).
 
-RocketMQ forgets most codes; `rmq_ha.server.acl.table` has them all. Spec: remoting.md, section
+RocketMQ forgets most codes; `rmq_ha.server.acl.table` has them all. Pops, which 4.9 does not know,
+need what pulls need. Spec: remoting.md, section
 10.2.
 """
 
 from collections.abc import Callable, Mapping
 
 from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.pop_topics import original_topic
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.model.topics import RETRY_PREFIX
 from rmq_ha.base.wire.bodies import HeartbeatData
@@ -50,6 +52,11 @@ def _topic(ext: Ext, name: str = "topic") -> list[Need]:
     return [] if topic is None else [(topic, SUB)]
 
 
+def _pop_needs(ext: Ext) -> list[Need]:
+    group, topic = ext.get("consumerGroup", ""), ext.get("topic", "")
+    return [(group_resource(group), SUB), (original_topic(group, topic), SUB)]
+
+
 _NEEDS: dict[int, Callable[[Ext], list[Need]]] = {
     RequestCode.SEND_MESSAGE: _send("topic", "group"),
     RequestCode.SEND_MESSAGE_V2: _send("b", "a"),
@@ -59,6 +66,10 @@ _NEEDS: dict[int, Callable[[Ext], list[Need]]] = {
     RequestCode.UNREGISTER_CLIENT: lambda ext: _group(ext, "consumerGroup"),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: lambda ext: _group(ext, "consumerGroup"),
     RequestCode.UPDATE_CONSUMER_OFFSET: lambda ext: _group(ext, "consumerGroup") + _topic(ext),
+    RequestCode.POP_MESSAGE: _pop_needs,
+    RequestCode.ACK_MESSAGE: _pop_needs,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _pop_needs,
+    RequestCode.PEEK_MESSAGE: _pop_needs,
 }
 
 

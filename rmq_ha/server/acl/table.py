@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 from rmq_ha.base.errors import CorruptRecord, RequestRejected
 from rmq_ha.base.model.message import place_of
+from rmq_ha.base.model.pop_topics import original_topic
 from rmq_ha.base.model.properties import PGROUP, REAL_TOPIC, TRAN_MSG, decode_properties
 from rmq_ha.base.model.topics import HALF_TOPIC, RETRY_PREFIX
 from rmq_ha.base.store_format.commitlog import Record, decode_record
 from rmq_ha.base.wire.bodies import CheckClient, LockBatch
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.pop_bodies import AssignmentQuery, BatchAck
 from rmq_ha.server.acl.needs import Ext, Need, heartbeat, subscribed
 from rmq_ha.server.acl.permissions import ADMIN, PUB, SUB, group_resource
 
@@ -192,9 +194,39 @@ def _check_client(asked: RequestFacts) -> list[Need]:
     return needs if check.subscription is None else [*needs, subscribed(check.subscription)]
 
 
+def _pop_needs(asked: RequestFacts) -> list[Need]:
+    """
+    Return the needs of a pop or an acknowledgement. A retry topic of the group holds copies of the
+    topic that it is for, so it needs the same.
+    """
+    group = asked.field("consumerGroup")
+    topic = original_topic(group, asked.field("topic"))
+    return [(group_resource(group), SUB), (topic, SUB)]
+
+
+def _batch_ack(asked: RequestFacts) -> list[Need]:
+    acks = asked.request.read(BatchAck.decode).acks
+    pairs = dict.fromkeys([(item.consumer_group, item.topic) for item in acks])
+    return [
+        need
+        for group, topic in pairs
+        for need in ((group_resource(group), SUB), (original_topic(group, topic), SUB))
+    ]
+
+
+def _assignment(asked: RequestFacts) -> list[Need]:
+    query = asked.request.read(AssignmentQuery.decode)
+    return [(group_resource(query.consumer_group), SUB), (query.topic, SUB)]
+
+
 _ADMIN = (AccessNeed("admin", lambda _: [NEEDS_ADMIN]),)
 _BOUNDS = (_topic(permission=PUB | SUB),)
 _LOCKS = (AccessNeed("SUB on its group and on the topics of its queues", _locks),)
+_POP = (
+    AccessNeed(
+        "SUB on its group and topic; a retry topic: on the topic that it is for", _pop_needs
+    ),
+)
 _RECORD = "SUB on the topic of the record, which a queue has to have"
 _SEND = (_send("topic", "group", "producerGroup", "properties"),)
 _SEND_V2 = (_send("b", "a", "a", "i"),)
@@ -209,6 +241,16 @@ TABLE: Mapping[int, tuple[AccessNeed, ...]] = {
     RequestCode.SEND_REPLY_MESSAGE_V2: _SEND_V2,
     RequestCode.RECALL_MESSAGE: (_topic(permission=PUB),),
     RequestCode.PULL_MESSAGE: _PROGRESS,
+    RequestCode.POP_MESSAGE: _POP,
+    RequestCode.ACK_MESSAGE: _POP,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _POP,
+    RequestCode.BATCH_ACK_MESSAGE: (
+        AccessNeed("SUB on the groups and topics that it names", _batch_ack),
+    ),
+    RequestCode.PEEK_MESSAGE: _POP,
+    RequestCode.NOTIFICATION: _POP,
+    RequestCode.POLLING_INFO: _POP,
+    RequestCode.QUERY_ASSIGNMENT: (AccessNeed("SUB on its group and topic", _assignment),),
     RequestCode.QUERY_CONSUMER_OFFSET: _PROGRESS,
     RequestCode.UPDATE_CONSUMER_OFFSET: _PROGRESS,
     RequestCode.QUERY_MESSAGE: (_topic(),),
@@ -273,6 +315,8 @@ TABLE: Mapping[int, tuple[AccessNeed, ...]] = {
     RequestCode.GET_ALL_DELAY_OFFSET: _ADMIN,
     RequestCode.GET_TIMER_CHECK_POINT: _ADMIN,
     RequestCode.GET_TIMER_METRICS: _ADMIN,
+    RequestCode.SET_MESSAGE_REQUEST_MODE: _ADMIN,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: _ADMIN,
     RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: _ADMIN,
     RequestCode.DELETE_ACL_CONFIG: _ADMIN,
     RequestCode.GET_BROKER_CLUSTER_ACL_INFO: _ADMIN,

@@ -11,6 +11,7 @@ from rmq_ha.base.properties_file import PropertiesFile
 from rmq_ha.base.seams import Host
 from rmq_ha.base.wire.stat_bodies import ASIDE, PROMOTIONS
 from rmq_ha.server.broker.frame_limits import FrameLimits
+from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.processors.admin_acl import AdminAclProcessor
 from rmq_ha.server.broker.processors.admin_cleaning import AdminCleaningProcessor
 from rmq_ha.server.broker.processors.admin_config import AdminConfigProcessor, MoreRuntimeInfo
@@ -48,10 +49,12 @@ from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.promotions import Promotions
 from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
+from rmq_ha.server.broker.tables.request_modes import RequestModes
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.timer_recalls import TimerRecalls
 from rmq_ha.server.broker.transactions.producers import ProducerAsker
 from rmq_ha.server.broker.transactions.service import TransactionalMessageCheckService
+from rmq_ha.server.pop.face import Pops
 from rmq_ha.server.store.journal import Journal
 from rmq_ha.server.store.message_store import DefaultMessageStore
 
@@ -88,9 +91,14 @@ class BrokerParts(Protocol):
     registration: Registration
     standing: Standing
     promotions: Promotions
+    request_modes: RequestModes
+    outer_api: BrokerOuterAPI
     slave_synchronize: SlaveSynchronize
     transaction_checks: TransactionalMessageCheckService
     config_file: PropertiesFile
+
+    @property
+    def pops(self) -> Pops: ...
 
     @property
     def identity(self) -> BrokerIdentity: ...
@@ -213,6 +221,7 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
             stats=broker.stats,
             configuration=configuration,
             register_topic=broker.registration.register_topic,
+            deleted=partial(_topic_deleted, broker),
             clock=broker.host.clock,
         ),
         AdminGroupsProcessor(
@@ -221,6 +230,7 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
             consume_tables=consume_tables,
             configuration=configuration,
             register_topic=broker.registration.register_topic,
+            deleted=partial(_group_deleted, broker),
         ),
         AdminStatsProcessor(
             stats=broker.stats,
@@ -252,6 +262,18 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
             ),
         ),
     ]
+
+
+def _topic_deleted(broker: BrokerParts, topic: str) -> None:
+    broker.request_modes.forget(topic=topic)
+    if broker.pops.is_enabled:
+        broker.pops.forget_topic(topic)
+
+
+def _group_deleted(broker: BrokerParts, group: str) -> None:
+    broker.request_modes.forget(group=group)
+    if broker.pops.is_enabled:
+        broker.pops.forget_group(group)
 
 
 def _permission_changed(broker: BrokerParts) -> None:
@@ -289,6 +311,7 @@ def _client_processors(broker: BrokerParts) -> list[Processor]:
             consumers=consumers,
             consumer_offsets=offsets,
             broker_name=name,
+            pops=broker.pops,
         ),
         AdminProgressProcessor(
             store=store,

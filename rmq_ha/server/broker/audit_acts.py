@@ -8,6 +8,7 @@ from rmq_ha.base.wire.bodies import read_as
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.members import to_members
+from rmq_ha.base.wire.pop_bodies import RequestMode
 
 _TOPIC = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
 _ACCOUNT = ("admin", "whiteRemoteAddress", "defaultTopicPerm", "defaultGroupPerm")
@@ -44,6 +45,7 @@ def acts(topic: Find, group: Find) -> dict[int, Describe]:
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: by_header(
             "reset", "offsets of group", "group", "topic", "timestamp", "isForce"
         ),
+        RequestCode.SET_MESSAGE_REQUEST_MODE: _set_mode,
         RequestCode.CLONE_GROUP_OFFSET: by_header(
             "cloned", "offsets to group", "destGroup", "srcGroup", "topic", "offline"
         ),
@@ -65,6 +67,12 @@ def acts(topic: Find, group: Find) -> dict[int, Describe]:
             "cleaned", "commit log", "expired files"
         ),
     }
+
+
+def _set_mode(request: RemotingCommand) -> Act:
+    mode = request.read(RequestMode.decode)
+    changed = {"topic": mode.topic, "mode": mode.mode, "popShareQueueNum": mode.pop_share_queue_num}
+    return Act("set", "mode of group", mode.consumer_group, changed)
 
 
 def _set(find: Find, name: str) -> str:

@@ -68,6 +68,7 @@ from rmq_ha.server.broker.notify import ConsumerIdsNotifier
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.own_calls import own_tls, signed
 from rmq_ha.server.broker.pop_parts import make_pops
+from rmq_ha.server.broker.pop_requests import PopHolds, pop_processors
 from rmq_ha.server.broker.processors.batches import BatchReader
 from rmq_ha.server.broker.processors.heartbeat import HeartbeatProcessor
 from rmq_ha.server.broker.processors.pull import ConsumeHooks, PullMessageProcessor
@@ -93,6 +94,7 @@ from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.promotions import Promotions
 from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
+from rmq_ha.server.broker.tables.request_modes import RequestModes
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.timer_recalls import TimerRecalls
 from rmq_ha.server.broker.vanished_topics import QueuesOfTopics
@@ -201,6 +203,9 @@ class Broker:
             host.disk, host.worker, f"{folder}/consumerFilter.json", broker, host.now_ms
         )
         self.promotions = Promotions(host.disk, host.worker, folder)
+        self.request_modes = RequestModes(
+            host.disk, host.worker, f"{folder}/messageRequestMode.json"
+        )
         self.consumers = ConsumerManager(self.consumer_filters.unregister)
         self.producers = ProducerManager()
         self.queue_locks: RebalanceLockManager[Any] = RebalanceLockManager(
@@ -234,6 +239,8 @@ class Broker:
             self.store,
             self.journal.role,
         )
+        if self.pops.is_enabled:
+            self.client_offsets.is_popped = self.pops.knows
         self.tables = BrokerTables(
             self.topics,
             self.groups,
@@ -274,7 +281,7 @@ class Broker:
         self.client = RemotingClient(host, configuration.client, client_tls)
         own = configuration.ours
         calls = signed(self.client, host, configuration)
-        api = BrokerOuterAPI(calls)
+        api = self.outer_api = BrokerOuterAPI(calls)
         self.slave_synchronize = SlaveSynchronize(
             host.clock,
             api,
@@ -284,6 +291,7 @@ class Broker:
             QueuesOfTopics(self.store, self.consumer_offsets, own)
             if own.slave_drops_deleted_topics
             else None,
+            self.request_modes if self.pops.is_enabled else None,
         )
         self.masters = TrustedMasters(Networks(own.ha_trusted_masters, with_names=True))
         self.journal.join(
@@ -335,6 +343,7 @@ class Broker:
             self.consumer_offsets,
             self.store.schedule,
             self.delay_offsets,
+            self.request_modes if self.pops.is_enabled else None,
         )
 
     def _make_processors(self) -> None:
@@ -354,8 +363,13 @@ class Broker:
             self.host.clock, self.store.max_offset_in_queue, HELD_PULLS
         )
         self.store.on_arrival(self.hold.on_arrival)
-        # Records are gathered over some turns for fewer writes, unless a held pull waits for one.
-        self.store.dispatcher.is_awaited = self.hold.__len__
+        self.pop_holds = PopHolds(self.host.clock, configuration.ours)
+        if self.pops.is_enabled:
+            self.store.on_arrival(self.pop_holds.on_arrival)
+            self.pop_holds.follow(self.pops)
+        # Records are gathered over some turns for fewer writes, unless a held request waits for
+        # one.
+        self.store.dispatcher.is_awaited = lambda: len(self.hold) + len(self.pop_holds)
         self.notifier = ConsumerIdsNotifier(
             self.host.clock, configuration.broker, self.consumers, self.groups
         )
@@ -384,10 +398,12 @@ class Broker:
             SendRules(self.send_checks, batches, self.timer_sends),
             self.send_plugins,
         )
+        deliveries = ConsumeHooks(self.stats, hooks)
         processors: list[Processor] = [
             sends,
             self.heartbeats,
-            self._pulls(hooks),
+            self._pulls(deliveries),
+            *pop_processors(self, self.pop_holds, deliveries),
             *admin_processors(self),
         ]
         audit = AuditLog(self.host.clock, acts(self.topics.get, self.groups.get))
@@ -415,13 +431,13 @@ class Broker:
                 count=unread[name],
             )
 
-    def _pulls(self, hooks: list[Any]) -> PullMessageProcessor:
+    def _pulls(self, deliveries: ConsumeHooks) -> PullMessageProcessor:
         configuration = self.configuration
         return PullMessageProcessor(
             store=self.front,
             tables=self.tables,
             hold=self.hold,
-            deliveries=ConsumeHooks(self.stats, hooks),
+            deliveries=deliveries,
             configuration=configuration,
             role=self.journal.role,
             times=self.host.times,
@@ -462,6 +478,7 @@ class Broker:
             self.groups,
             self.consumer_filters,
             self.promotions,
+            self.request_modes,
         ):
             table.load()
         self.role_keeper.prepare()
@@ -472,6 +489,7 @@ class Broker:
         self._undo.append(("consumer offsets", self.consumer_offsets.persist_if_dirty))
         self._undo.append(("consumer filters", self._persist_filters))
         self._undo.append(("promotions", self.promotions.persist_if_dirty))
+        self._undo.append(("request modes", self.request_modes.persist_if_dirty))
         self._undo.append(("store", self.store.stop))
         self._undo.append(("client", self.client.stop))
         await self.succession.look(self.registration.name_servers, is_start=True)
@@ -483,6 +501,7 @@ class Broker:
             await remoting.listen(port, interface)
             self._undo.append((f"port {port}", remoting.stop))
         self._undo.append(("held pulls", self.hold.stop))
+        self._undo.append(("held pops", self.pop_holds.stop))
         self._undo.append(("notifications", self.notifier.stop))
         self._undo.append(("registration", self.registration.stop))
         await self.registration.start()

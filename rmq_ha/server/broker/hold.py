@@ -137,7 +137,7 @@ class PullRequestHoldService:
             if row[6] < pull.wanted_offset:
                 continue
             message_filter = pull.message_filter
-            if message_filter is None or _is_wanted(message_filter, row):
+            if message_filter is None or is_wanted(message_filter, row):
                 woken.append(pull)
                 self._remove(pull)
                 continue
@@ -223,9 +223,9 @@ def _done(pull: HeldPull) -> None:
     """Replace `HeldPull.resume` of a released pull."""
 
 
-def _is_wanted(message_filter: IMessageFilter, row: Row) -> bool:
+def is_wanted(message_filter: IMessageFilter, row: Row) -> bool:
     """
-    Return whether the filter may pass a message.
+    Return whether the filter may pass a message that arrived.
 
     A message without properties is judged when the pull is run again.
     """

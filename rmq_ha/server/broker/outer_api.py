@@ -15,6 +15,7 @@ from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import (
     GroupTable,
+    MessageQueue,
     TopicTable,
     decode_kv_table,
     decode_offset_table,
@@ -24,8 +25,10 @@ from rmq_ha.base.wire.bodies import (
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.pages import FIRST, next_page
+from rmq_ha.base.wire.pop_bodies import RequestModeTable
 from rmq_ha.base.wire.route_bodies import ALL_TOPICS, HOLDER, TAKES_OVER, TopicRoute, body_crc32
 from rmq_ha.base.wire.stat_bodies import ASIDE, PROMOTIONS, REPLICATION_KEY
+from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.server.broker.tables.delay_offsets import check_delay_offsets
 
 SLAVE_TIMEOUT_MS = 3000
@@ -163,6 +166,20 @@ class BrokerOuterAPI:
         named = (item for item in brokers if item.broker_name == broker_name)
         return next((item.addresses.get(MASTER_ID) for item in named), None)
 
+    async def queues_of(self, name_server: str, topic: str) -> list[MessageQueue]:
+        """
+        Return the queues of a topic that can be read at all brokers; empty if there is none.
+
+        :raises RemotingError: no answer, or neither a route nor the message that there is none.
+        :raises ProtocolViolation: the answer cannot be read as a route.
+        """
+        command = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        response = await self._client.invoke(name_server, command, SLAVE_TIMEOUT_MS)
+        if response.code == ResponseCode.TOPIC_NOT_EXIST:
+            return []
+        _check(response, name_server, command)
+        return subscribe_queues(topic, TopicRoute.decode(response.body or b"{}"))
+
     async def standing_of(self, address: str) -> ToldStanding:
         """
         Return a broker's report on its role; all fields are None if it refuses to tell.
@@ -223,6 +240,22 @@ class BrokerOuterAPI:
         pages = list(map(GroupTable.decode, bodies))
         version = _equal_versions([page.version for page in pages], master)
         return GroupTable(version, _join_tables([page.groups for page in pages], master, "group"))
+
+    async def request_modes(self, master: str) -> RequestModeTable | None:
+        """
+        GET_ALL_MESSAGE_REQUEST_MODE: the modes of groups; None if the master has no such table.
+
+        :raises RemotingError: no answer, or a refusal.
+        :raises ProtocolViolation: the answer is no such table.
+        """
+        command = RemotingCommand(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        response = await self._client.invoke(master, command, SLAVE_TIMEOUT_MS)
+        if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        _check(response, master, command)
+        if not response.body:
+            raise ProtocolViolation(f"{master} answered {command.code} without a body")
+        return RequestModeTable.decode(response.body)
 
     async def max_offset(self, master: str, topic: str, queue_id: int) -> int:
         """

@@ -25,6 +25,7 @@ OF_A_MASTER = frozenset(
         RequestCode.DELETE_SUBSCRIPTIONGROUP,
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
         RequestCode.CLONE_GROUP_OFFSET,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
         RequestCode.UPDATE_BROKER_CONFIG,
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
         RequestCode.DELETE_ACL_CONFIG,
@@ -49,7 +50,8 @@ def add_routes(
     standing: Standing,
 ) -> None:
     """
-    Add all handlers to both ports; the fast ("VIP") port serves everything but pulls.
+    Add all handlers to both ports; the fast ("VIP") port serves everything but pulls and
+    pops.
 
     :param audit: logs requests that change something for all clients.
     :param standing: decides whether this broker may act as the master.
@@ -66,7 +68,7 @@ def add_routes(
             elif code in OF_A_MASTER:
                 handler = _with_check(handler, standing.check)
             main.routes[code] = audit.wrap(code, handler)
-            if code != RequestCode.PULL_MESSAGE:
+            if code not in (RequestCode.PULL_MESSAGE, RequestCode.POP_MESSAGE):
                 fast.routes[code] = main.routes[code]
 
 

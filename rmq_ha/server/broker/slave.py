@@ -5,6 +5,7 @@ Spec: remoting.md, chapter 8; ha.md, section 10.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -22,6 +23,7 @@ from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.wire.bodies import GroupTable, TopicTable
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.tables.broker_tables import CopiedTables
+from rmq_ha.server.broker.tables.request_modes import RequestModes
 from rmq_ha.server.broker.tables.versioned_table import VersionedTable
 from rmq_ha.server.broker.vanished_topics import QueuesOfTopics, VanishedTopics
 
@@ -35,7 +37,7 @@ FAST_PORT_DISTANCE = 2
 
 @dataclass(slots=True)
 class _CopiedTable:
-    """One of the four tables, with the results of its copying."""
+    """One of the tables, with the results of its copying."""
 
     name: str
     copy: Callable[[str], Awaitable[bool]]
@@ -88,6 +90,7 @@ class SlaveSynchronize:
     :param has_masters_log: returns whether this slave's log is a part of its master's, as far as
         they were compared. Otherwise no tables are copied.
     :param queues: drops queues of topics that the master has deleted; None: these queues stay.
+    :param request_modes: how groups get messages; None: it is not copied.
     """
 
     log = Logger()
@@ -100,6 +103,7 @@ class SlaveSynchronize:
         address: str,
         has_masters_log: Callable[[], bool],
         queues: QueuesOfTopics | None = None,
+        request_modes: RequestModes | None = None,
     ) -> None:
         self._clock = clock
         self._vanished = VanishedTopics(clock.seconds)
@@ -126,6 +130,14 @@ class SlaveSynchronize:
             _CopiedTable("delay_offsets", self._copy_delay_offsets, delay_offsets.persist_if_dirty),
             _CopiedTable("groups", self._copy_groups, groups.persist_if_dirty),
         ]
+        if request_modes is not None:
+            self._kinds.append(
+                _CopiedTable(
+                    "request_modes",
+                    partial(self._copy_request_modes, request_modes),
+                    request_modes.persist_if_dirty,
+                )
+            )
         self._periodic = Periodic(
             clock, "slave synchronisation", self._pass_in_time, EVERY_SECONDS, FIRST_SECONDS
         )
@@ -162,7 +174,7 @@ class SlaveSynchronize:
 
     def synchronize(self) -> "Deferred[None]":
         """
-        Copy the four tables once.
+        Copy all tables once.
 
         :returns: fires when it is over; never fails.
         """
@@ -361,6 +373,12 @@ class SlaveSynchronize:
         snapshot = await self._api.subscription_groups(master)
         self._check(master)
         return await self.take_groups(snapshot)
+
+    async def _copy_request_modes(self, modes: RequestModes, master: str) -> bool:
+        """A master of RocketMQ 4.9, or without `popEnable`, has none: those here stay."""
+        table = await self._api.request_modes(master)
+        self._check(master)
+        return True if table is None else await modes.replace_all(table.modes)
 
     def take_groups(self, snapshot: GroupTable) -> "Deferred[bool]":
         """

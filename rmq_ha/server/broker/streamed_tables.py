@@ -19,10 +19,12 @@ from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.bodies import GroupTable, TopicTable
 from rmq_ha.base.wire.members import from_members, to_members
 from rmq_ha.base.wire.pages import next_page, page_of
+from rmq_ha.base.wire.pop_bodies import RequestMode
 from rmq_ha.server.broker.slave import SlaveSynchronize
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy, delay_offset_body
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.server.broker.tables.request_modes import Modes, RequestModes
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.tables.versioned_table import VersionedTable
 from rmq_ha.server.replication.epochs.tables import TableEntry
@@ -189,12 +191,45 @@ class _Delays(_StreamedTable):
         )
 
 
+class _Modes(_StreamedTable):
+    def __init__(self, modes: RequestModes) -> None:
+        self._modes = modes
+
+    def watch(self, changed: Callable[[str], None]) -> None:
+        self._modes.on_change = changed
+
+    def entries(self) -> Mapping[str, Any]:
+        return {topic: self._modes.entry(topic) for topic in self._modes.table}
+
+    def entry(self, name: str) -> Any:
+        return self._modes.entry(name)
+
+    def size_of(self, entry: Any) -> int:
+        return 1 if entry is None else len(entry)
+
+    def replace(self, entries: Mapping[str, Any], version: Any) -> None:
+        self._take({}, entries)
+
+    def amend(self, entries: Mapping[str, Any], version: Any) -> None:
+        self._take(self._modes.table, entries)
+
+    def _take(self, known: Modes, entries: Mapping[str, Any]) -> None:
+        taken = {topic: groups for topic, groups in known.items() if topic not in entries}
+        for topic, groups in entries.items():
+            if groups is not None:
+                taken[topic] = {
+                    name: from_members(RequestMode, item) for name, item in groups.items()
+                }
+        self._modes.replace_all(taken)
+
+
 class StreamedTables:
     """
     Topics, groups, consumer offsets and delay offsets of one broker.
 
     :param delivery: delivers delayed messages while this broker leads.
     :param delay_offsets: the copy of the delay offsets while another broker leads.
+    :param request_modes: how groups get messages; None: it is neither sent nor taken.
     """
 
     def __init__(
@@ -205,6 +240,7 @@ class StreamedTables:
         consumer_offsets: ConsumerOffsetManager,
         delivery: DelayOffsetSource,
         delay_offsets: DelayOffsetCopy,
+        request_modes: RequestModes | None = None,
     ) -> None:
         self._slave = slave
         self._tables: dict[str, _StreamedTable] = {
@@ -221,6 +257,8 @@ class StreamedTables:
             "consumerOffsets": _Offsets(consumer_offsets),
             "delayOffsets": _Delays(delivery, delay_offsets),
         }
+        if request_modes is not None:
+            self._tables["requestModes"] = _Modes(request_modes)
         self._coming: dict[str, dict[str, Any]] = {}
 
     def watch(self, changed: Callable[[TableEntry], None]) -> None:

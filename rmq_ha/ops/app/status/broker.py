@@ -171,6 +171,23 @@ class BrokerStatus:
         for name, count in broker.unserved.refused.items():
             samples.add("rmqha_refused_properties_total", count, reason=name)
         samples.add("rmqha_held_pulls", len(broker.hold))
+        self._collect_pops(samples)
+
+    def _collect_pops(self, samples: Samples) -> None:
+        broker = self._broker
+        if not broker.pops.is_enabled:
+            return
+        counters = broker.pops.counters()
+        samples.add("rmqha_held_pops", len(broker.pop_holds))
+        samples.add("rmqha_pop_messages_out", counters.out)
+        samples.add("rmqha_pop_messages_total", counters.popped)
+        samples.add("rmqha_pop_acks_total", counters.acked)
+        samples.add("rmqha_pop_changes_total", counters.changed)
+        samples.add("rmqha_pop_retries_total", counters.retried)
+        samples.add("rmqha_pop_dead_letters_total", counters.dead)
+        samples.add("rmqha_pop_dropped_total", counters.gone)
+        samples.add("rmqha_pop_stale_acks_total", counters.stale)
+        samples.add("rmqha_pop_journal_behind_bytes", counters.journal_behind)
 
     def _collect_slave(self, samples: Samples) -> None:
         since_start = self._clock.seconds() - self._began

@@ -260,6 +260,59 @@ BROKER = (
         "held_pulls", _GAUGE, "requests", "Shows how many pulls wait for a message (long polling)"
     ),
     own_metric(
+        "held_pops",
+        _GAUGE,
+        "requests",
+        "Shows how many requests wait for messages to pop, with `popEnable=true`",
+    ),
+    own_metric(
+        "pop_messages_out",
+        _GAUGE,
+        "messages",
+        "Shows how many popped messages are out with consumers, not acknowledged and not due",
+    ),
+    own_metric("pop_messages_total", _COUNTER, "messages", "Counts messages that pops handed out"),
+    own_metric("pop_acks_total", _COUNTER, "messages", "Counts acknowledged messages"),
+    own_metric(
+        "pop_changes_total",
+        _COUNTER,
+        "messages",
+        "Counts messages whose invisible time a consumer changed",
+    ),
+    own_metric(
+        "pop_retries_total",
+        _COUNTER,
+        "messages",
+        "Counts messages that came due without an acknowledgement and were copied into a retry "
+        "topic",
+    ),
+    own_metric(
+        "pop_dead_letters_total",
+        _COUNTER,
+        "messages",
+        "Counts messages that became dead letters, as no consumer acknowledged them in "
+        "retryMaxTimes deliveries (popBrokerDlq)",
+    ),
+    own_metric(
+        "pop_dropped_total",
+        _COUNTER,
+        "messages",
+        "Counts messages that were out when the log deleted them, so that nobody gets them again",
+    ),
+    own_metric(
+        "pop_stale_acks_total",
+        _COUNTER,
+        "requests",
+        "Counts acknowledgements and changes of messages that were not out with that consumer any "
+        "more",
+    ),
+    own_metric(
+        "pop_journal_behind_bytes",
+        _GAUGE,
+        "bytes",
+        "Shows how many bytes of the POP journal a start has to read",
+    ),
+    own_metric(
         "delayed_messages",
         _GAUGE,
         "messages",

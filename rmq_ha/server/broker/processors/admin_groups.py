@@ -43,6 +43,7 @@ class AdminGroupsProcessor:
 
     :param register_topic: registers a changed topic with the name servers; fires when they have
         answered.
+    :param deleted: called with the name of a group that is deleted.
     """
 
     def __init__(
@@ -53,10 +54,12 @@ class AdminGroupsProcessor:
         consume_tables: ConsumeTables,
         configuration: BrokerConfiguration,
         register_topic: Callable[[TopicConfig], "Deferred[None]"],
+        deleted: Callable[[str], None],
     ) -> None:
         self._groups = tables.groups
         self._topics = tables.topics
         self._register_topic = register_topic
+        self._deleted = deleted
         self._consumers = tables.consumers
         self._producers = tables.producers
         self._consumer_offsets = tables.consumer_offsets
@@ -120,6 +123,7 @@ class AdminGroupsProcessor:
         group = fields.text(header, "groupName")
         written = self._groups.delete(group)
         self._stats.group_deleted(group)
+        self._deleted(group)
         if fields.flag(header, "removeOffset"):
             self._consumer_offsets.remove_group(group)
         return answer_when_written(written, request)

@@ -101,6 +101,7 @@ class AdminTopicsProcessor:
 
     :param register_topic: registers a changed topic with the name servers; fires when they have
         answered.
+    :param deleted: called with the name of a topic that is deleted.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class AdminTopicsProcessor:
         stats: BrokerStats,
         configuration: BrokerConfiguration,
         register_topic: Callable[[TopicConfig], "Deferred[None]"],
+        deleted: Callable[[str], None],
         clock: IReactorTime,
     ) -> None:
         self._lane = Lane(clock)
@@ -121,6 +123,7 @@ class AdminTopicsProcessor:
         self._stats = stats
         self._configuration = configuration
         self._register_topic = register_topic
+        self._deleted = deleted
 
     def routes(self) -> dict[int, Handler]:
         return {
@@ -183,6 +186,7 @@ class AdminTopicsProcessor:
         topic = self._checked_name(fields.header(request).get("topic", ""))
         written = self._topics.delete(topic)
         self._stats.topic_deleted(topic)
+        self._deleted(topic)
         if not self._configuration.ours.keep_offsets_of_deleted_topics:
             self._consumer_offsets.remove_topic(topic)
         self._store.clean_unused_topics(set(self._topics.table))

@@ -11,12 +11,15 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import ProtocolViolation, RequestRejected
+from rmq_ha.base.model.properties import WRITTEN_BY_POPS
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire.batch import BatchMember, read_batch
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.server.broker.frame_limits import MESSAGES, FrameLimits
 from rmq_ha.server.broker.processors.unserved_requests import UnservedProperties
 from rmq_ha.server.store.log.batch import MEMBERS_A_TURN
+
+_OF_POPS = tuple(f"{name}\x01" for name in WRITTEN_BY_POPS)
 
 
 def hold(channel: Channel, size: int, reading: "Deferred[Any]") -> Callable[[object], object]:
@@ -94,7 +97,10 @@ def _unreadable(reason: str) -> RequestRejected:
 
 
 def _join_properties(own: str, common: str) -> str:
-    """Return the stored properties of a member."""
+    """Return the stored properties of a member, without those that only brokers write."""
+    if any(mark in own for mark in _OF_POPS):
+        pieces = own.split("\x02")
+        own = "\x02".join([piece for piece in pieces if not piece.startswith(_OF_POPS)])
     if not own or own.endswith("\x02"):
         return own + common
     return f"{own}\x02{common}"

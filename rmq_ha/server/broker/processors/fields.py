@@ -78,6 +78,15 @@ def optional_int32(fields: Mapping[str, str], name: str) -> int | None:
     return None if fields.get(name) is None else _number(fields, name, INT32_MAX)
 
 
+def optional_int64(fields: Mapping[str, str], name: str) -> int | None:
+    """
+    Return a 64-bit number; None if it is missing.
+
+    :raises RequestRejected: it is not such a number.
+    """
+    return None if fields.get(name) is None else _number(fields, name, INT64_MAX)
+
+
 def flag(fields: Mapping[str, str], name: str) -> bool:
     """
     Return a boolean as Java's Boolean.parseBoolean does: `true` in any case is True, all else is

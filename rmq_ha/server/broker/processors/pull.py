@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import structs
 from twisted.logger import Logger
@@ -57,6 +57,17 @@ _PREFIX = len(SYSTEM_PREFIX)
 _EMPTY_QUEUE = (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
 
 
+class QueueDelivery(Protocol):
+    """The queue whose messages are sent, and the group that gets them."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def queue_id(self) -> int: ...
+
+
 class ConsumeHooks:
     """
     Shows messages to the hooks before they are sent, and counts them.
@@ -69,7 +80,7 @@ class ConsumeHooks:
         self._hooks = [hook for hook in hooks if IConsumeMessageHook.providedBy(hook)]
 
     def deliver(
-        self, pull: PullHeader, client_host: str, records: list[bytes], size: int, began: float
+        self, pull: QueueDelivery, client_host: str, records: list[bytes], size: int, began: float
     ) -> None:
         """
         Take note of the messages that one response carries.

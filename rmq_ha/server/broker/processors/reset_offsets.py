@@ -3,9 +3,11 @@
 Spec: remoting.md, sections 7.6 and 11.7.
 """
 
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import cast
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.base.config.own_keys import RmqHaConfig
@@ -19,11 +21,12 @@ from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.base.wire.offset_bodies import ResetOffsetBody, ResetOffsetBodyForC
 from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.processors.admin_offsets import QueueBounds
-from rmq_ha.server.broker.processors.fields import Handler
+from rmq_ha.server.broker.processors.fields import Answer, Handler
 from rmq_ha.server.broker.processors.relays import members_that_can
 from rmq_ha.server.broker.tables.clients import ConsumerManager
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.pop.face import LeaseStatus, Pops
 
 TO_THE_END = -1
 _OPAQUE_MASK = 0x7FFFFFFF
@@ -47,7 +50,9 @@ class ResetOffsetProcessor:
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
         broker_name: str,
+        pops: Pops,
     ) -> None:
+        self._pops = pops
         self._store = store
         self._config = config
         self._topics = topics
@@ -59,10 +64,13 @@ class ResetOffsetProcessor:
     def routes(self) -> dict[int, Handler]:
         return {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset_offset}
 
-    def reset_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+    def reset_offset(self, channel: Channel, request: RemotingCommand) -> Answer:
         """
         Answer INVOKE_BROKER_TO_RESET_OFFSET (222): have the members of a group that are online move
         their offsets of a topic to a time.
+
+        A group that pops has no offsets at its members: they are moved here, and what is out comes
+        no more as a retry.
         """
         header = fields.header(request)
         topic, group = fields.text(header, "topic"), fields.text(header, "group")
@@ -73,6 +81,8 @@ class ResetOffsetProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}",
             )
+        if self._pops.is_enabled and self._pops.knows(group, topic):
+            return self._reset_pops(channel, request, config, group, timestamp_ms)
         table = self._targets(config, group, timestamp_ms, fields.flag(header, "isForce"))
         members = members_that_can(self._consumers, group)
         if not members:
@@ -101,6 +111,75 @@ class ResetOffsetProcessor:
             offsets=NamedValues({str(queue.queue_id): at for queue, at in table.items()}),
         )
         return request.response(body=ResetOffsetBody(table).encode())
+
+    def _reset_pops(
+        self,
+        channel: Channel,
+        request: RemotingCommand,
+        config: TopicConfig,
+        group: str,
+        timestamp_ms: int,
+    ) -> "Deferred[RemotingCommand | None]":
+        """Move the offsets of a group that pops: those of all queues, or of one queue."""
+        header, topic = fields.header(request), config.topic_name
+        queue_id = fields.optional_int32(header, "queueId")
+        offset = fields.optional_int64(header, "offset")
+        queues: Sequence[int] = range(config.read_queue_nums)
+        given: int | None = None
+        if queue_id is not None and queue_id >= 0:
+            queues = [queue_id]
+            given = offset if offset is not None and offset >= 0 else None
+        table: dict[int, int] = {}
+        for number in queues:
+            if not 0 <= number < config.read_queue_nums:
+                raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{topic} has no queue {number}")
+            table[number] = self._target(group, topic, number, timestamp_ms, given, header)
+        body = ResetOffsetBody(
+            {MessageQueue(topic, self._broker_name, number): at for number, at in table.items()}
+        ).encode()
+
+        def answer(status: LeaseStatus) -> RemotingCommand | None:
+            if status is LeaseStatus.DONE:
+                return request.response(body=body)
+            return request.response(
+                ResponseCode.SYSTEM_BUSY,
+                "the reset is not kept yet, by disk and slaves as configured: repeat it",
+            )
+
+        self.log.info(
+            "{peer} resets where {group} pops {topic}, by queue{offsets}",
+            peer=channel.remote_text,
+            group=group,
+            topic=topic,
+            offsets=NamedValues({str(number): at for number, at in table.items()}),
+        )
+        return self._pops.reset(group, topic, table).addCallback(answer)
+
+    def _target(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        given: int | None,
+        header: Mapping[str, str],
+    ) -> int:
+        """Return where a group goes on in a queue; without `isForce` not behind its offset."""
+        least, end = (
+            max(0, self._store.min_offset_in_queue(topic, queue_id)),
+            self._store.max_offset_in_queue(topic, queue_id),
+        )
+        if given is not None:
+            target = given
+        elif timestamp_ms == TO_THE_END:
+            target = end
+        else:
+            nearest = self._config.time_search_nearest
+            target = self._store.offset_by_time(topic, queue_id, timestamp_ms, nearest=nearest)
+        if not fields.flag(header, "isForce"):
+            committed = self._consumer_offsets.query(group, topic, queue_id)
+            target = min(target, committed) if committed >= 0 else target
+        return min(max(target, least), end)
 
     def _push(self, channel: Channel, push: RemotingCommand) -> None:
         if channel.is_full:

@@ -27,6 +27,7 @@ from rmq_ha.base.model.properties import (
     SENT_BY,
     TRAN_MSG,
     WAIT,
+    WRITTEN_BY_POPS,
     decode_properties,
     encode_properties,
     waits,
@@ -229,6 +230,8 @@ class SendMessageProcessor:
         until the plugins have stored it.
         """
         properties = decode_properties(header.properties)
+        for name in WRITTEN_BY_POPS:
+            properties.pop(name, None)
         self._add_own(properties, channel)
         batch = self._batch(channel, header, topic, properties)
         # Timers may turn the members into other records, so these are laid out when all are read.
@@ -348,6 +351,10 @@ class SendMessageProcessor:
         properties = decode_properties(header.properties)
         wait = properties.pop(WAIT, None)
         self._timers.clean(properties, is_dead=target != header.topic)
+        # A client that forwards a popped message sends the receipt along. The consumer of the copy
+        # would acknowledge by it.
+        for name in WRITTEN_BY_POPS:
+            properties.pop(name, None)
         self._add_own(properties, channel)
         stored = encode_properties(properties)
         if wait is not None:

@@ -4,6 +4,7 @@ end of its queue.
 Spec: remoting.md, section 7.4.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from twisted.logger import Logger
@@ -40,6 +41,8 @@ class ClientOffsets:
 
     :param role: role of this broker; the queues of a slave may lack the newest messages.
     :ivar refused: number of commits that were not stored.
+    :ivar is_popped: returns whether a group pops a topic, so that acknowledgements alone move its
+        offset.
     :ivar not_pulled: by `topic@group` the queues from which the group has not pulled since this
         broker became the master; only read it.
     """
@@ -62,6 +65,7 @@ class ClientOffsets:
         self._log_end = 0
         self.not_pulled: dict[str, set[int]] = {}
         self.refused = 0
+        self.is_popped: Callable[[str, str], bool] = lambda group, topic: False
 
     def commit(
         self, group: str, topic: str, queue_id: int, queue_offset: int, *, by_member: bool = True
@@ -73,7 +77,12 @@ class ClientOffsets:
         :returns: why it is not stored; None if it is.
         """
         fault = None
-        if self._config.check_committed_offsets:
+        if self.is_popped(group, topic):
+            fault = (
+                f"{group} pops {topic}: its offset follows its acknowledgements. mqadmin "
+                "resetOffsetByTime moves it"
+            )
+        elif self._config.check_committed_offsets:
             fault = self._fault(group, topic, queue_id, queue_offset)
             if fault is None and by_member and self._is_ahead(group, topic, queue_id, queue_offset):
                 fault = f"{group} has not read up to the offset {queue_offset} at this master"

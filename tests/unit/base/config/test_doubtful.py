@@ -188,7 +188,7 @@ def test_other_servers_are_asked_the_same(
         ("abortFile=/a", "the file abort is always in storePathRootDir"),
         ("maxCommitLogFilesNumber=9", "files of the log are kept for fileReservedTime hours"),
         ("timerPrecisionMs=100", "timer messages wait in the commit log here, without files and"),
-        ("popPollingSize=9", "there is no pop consumption"),
+        ("reviveQueueNum=9", "the log alone says which messages are out"),
         ("enableSlaveActingMaster=true", "enableControllerMode elects one of them"),
         ("metricsExporterType=PROM", "metricsPort serves /metrics to Prometheus"),
         ("authenticationEnabled=false", "aclEnable=true and plain_acl.yml say who may do what"),

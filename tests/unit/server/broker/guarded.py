@@ -51,6 +51,7 @@ class Guarded(TransactionBroker):
         self.configuration.broker.acl_enable = True
         self.configuration.ours.acl_plug_in = "plain"
         self.configuration.ours.acl_directory = "/conf"
+        self.configuration.ours.pop_enable = True
         self.account: Credentials | None = OWNER
 
     def start(self) -> "Guarded":
@@ -125,6 +126,10 @@ def every_request(broker: Guarded) -> dict[int, RemotingCommand]:
         "topic": "Secret", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1",
         "perm": "6", "topicFilterType": "SINGLE_TAG", "order": "false",
     }  # fmt: skip
+    popped = {
+        "consumerGroup": "good", "topic": "Secret", "queueId": "0", "maxMsgNums": "1",
+        "invisibleTime": "9000", "offset": "0", "extraInfo": "0 1 9000 0 0 broker-a 0 0",
+    }  # fmt: skip
     v1 = {
         "producerGroup": "p", "topic": "Secret", "defaultTopic": "TBW102",
         "defaultTopicQueueNums": "4", "queueId": "0", "sysFlag": "0", "bornTimestamp": "0",
@@ -155,18 +160,37 @@ def every_request(broker: Guarded) -> dict[int, RemotingCommand]:
         315: {"statsName": "TOPIC_PUT_NUMS", "statsKey": "Secret"}, 317: {"isOrder": "false"},
         321: {**queue, "index": "0", "count": "1"}, 323: {"msgId": broker.secret},
         370: {"topic": "Secret", "recallHandle": "djEgU2VjcmV0IGEgMSBL"},
+        200050: popped, 200051: popped, 200052: popped, 200053: popped, 200054: popped,
+        200055: popped,
     }  # fmt: skip
     bodies = {
         34: HeartbeatData("c3", [ConsumerData("good", subscriptions=[])]).encode(),
         41: locks("good", "Secret", "thief"),
         42: locks("good", "Secret", "own"),
         46: fastjson.encode({"clientId": "c", "group": "good", "subscriptionData": None}),
+        400: fastjson.encode(
+            {
+                "topic": "Secret",
+                "consumerGroup": "good",
+                "clientId": "c2",
+                "strategyName": "AVG",
+                "messageModel": "CLUSTERING",
+            }
+        ),
+        401: fastjson.encode({"topic": "Secret", "consumerGroup": "good", "mode": "POP"}),
+        200151: fastjson.encode(
+            {
+                "acks": [
+                    {"c": "good", "t": "Secret", "r": "0", "so": 0, "q": 0, "pt": 1, "b": "AQ=="}
+                ]
+            }
+        ),
         200: fastjson.encode({"groupName": "good", "consumeEnable": False}),
         25: b"regionId=changed\n",
         **dict.fromkeys((10, 310, 324, 325), b"forged"),
         320: b"forged",
     }
-    none = (21, 26, 28, 43, 45, 52, 54, 60, 61, 201, 305, 306, 316, 328, 329)
+    none = (21, 26, 28, 43, 45, 52, 54, 60, 61, 201, 305, 306, 316, 328, 329, 402)
     codes = [*ext, *[code for code in bodies if code not in ext], *none]
     return {
         code: RemotingCommand(code, dict(ext.get(code) or {}), bodies.get(code)) for code in codes

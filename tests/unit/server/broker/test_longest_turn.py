@@ -23,6 +23,7 @@ from rmq_ha.base.wire.bodies import (
 )
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.members import from_members
+from rmq_ha.base.wire.pop_bodies import MOST_ACKED, encode_bit_set
 from rmq_ha.client.lookup.requests import pull_request
 from tests.kits.calls import count_calls
 from tests.unit.server.broker.guarded import ADMIN, Guarded, every_request
@@ -138,6 +139,9 @@ WORST: dict[str, RemotingCommand] = {
                                    "count": "2000000000"}),
     "correction": RemotingCommand(308, {"topic": "T1", "compareGroup": "G1"}),
     "a page of offsets": RemotingCommand(43, {"pageFirst": "0"}),
+    "a pop": RemotingCommand(200050, {
+        "consumerGroup": "G1", "topic": "T1", "queueId": "-1", "maxMsgNums": "32",
+        "invisibleTime": "9000"}),
     "a pull": RemotingCommand(11, {
         **(pull_request("G1", "T1", 0, 0).ext or {}), "maxMsgNums": "2000000000"}),
 }  # fmt: skip
@@ -164,6 +168,18 @@ def test_a_chain_of_other_keys_is_walked_in_slices(broker: Guarded, turns: Turns
     calls = turns.of(lambda: answers.append(broker.by(ADMIN, query)))
     assert answers[0].code == 22
     assert calls <= FEW
+
+
+@pytest.mark.parametrize("entries", [1, 650])
+def test_the_largest_batch_of_acknowledgements(broker: Guarded, turns: Turns, entries: int) -> None:
+    """As many messages as one request may name, in one lease and in many."""
+    bits = encode_bit_set(range(MOST_ACKED // entries))
+    acks = [{"c": "G1", "t": "T1", "q": 0, "so": 0, "pt": 9, "b": bits}] * entries
+    request = RemotingCommand(200151, {}, json.dumps({"acks": acks}).encode())
+    answers: list[RemotingCommand] = []
+    calls = turns.of(lambda: answers.append(broker.by(ADMIN, request)))
+    assert answers[0].code in (0, 208)
+    assert calls <= MOST / 2
 
 
 WIDE = 8_192
