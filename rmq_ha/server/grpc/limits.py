@@ -15,8 +15,7 @@ FREE_BYTES = FULL_BYTES // 4
 QUEUED_BYTES = "queued bytes"
 QUEUED_IN_ALL = "queued bytes in all"
 STALLED = "stalled"
-HEADER_BLOCKS = "header blocks"
-LIMITS = (*BUDGETS, HEADER_BLOCKS, QUEUED_BYTES, QUEUED_IN_ALL, STALLED)
+LIMITS = (*BUDGETS, QUEUED_BYTES, QUEUED_IN_ALL, STALLED)
 """The names of the limits that close a connection, for metrics."""
 
 

@@ -10,7 +10,8 @@ from rmq_ha.server.grpc.http2.frames import Http2Error, Http2Violation
 
 CONTROL_FRAMES = "control frames"
 RESETS = "resets"
-BUDGETS = (CONTROL_FRAMES, RESETS)
+HEADER_BLOCKS = "header blocks"
+BUDGETS = (CONTROL_FRAMES, RESETS, HEADER_BLOCKS)
 """The names of all budgets, for metrics."""
 
 _PER_CALL = 4.0

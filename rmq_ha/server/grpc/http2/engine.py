@@ -16,7 +16,6 @@ from rmq_ha.server.grpc.http2.frames import (
     FIRST_WINDOW,
     GOAWAY,
     HEADERS,
-    MAX_FRAME,
     MOST_WINDOW,
     PING,
     PRIORITY,
@@ -39,10 +38,10 @@ from rmq_ha.server.grpc.http2.frames import (
     strip_padding,
 )
 from rmq_ha.server.grpc.http2.headers import (
-    MAX_BLOCK,
     MAX_LIST,
     HeaderList,
     HeaderReader,
+    announced_size,
     fault_of,
 )
 from rmq_ha.server.grpc.http2.streams import Http2Stream, SendQueues
@@ -51,7 +50,7 @@ STREAM_WINDOW = 1 << 18
 """Bytes that a peer may send on a new stream; `Http2Server.widen` gives more."""
 CONNECTION_WINDOW = 1 << 24
 MAX_STREAMS = 1000
-_MOST_CONTINUATIONS = 16
+_REMEMBERED = 100
 
 
 class StreamHeaders(NamedTuple):
@@ -98,12 +97,10 @@ class Http2Server:
         self._queues = SendQueues()
         self._streams: dict[int, Http2Stream] = {}
         self._last = 0
+        self._closed: dict[int, bool] = {}  # the last ones, and whether this side has reset them
         self._last_served = MOST_WINDOW
         self._receive_window = CONNECTION_WINDOW
         self._is_set = False
-        self._block: bytearray | None = None
-        self._block_of = Http2Frame(0, 0, 0, b"")
-        self._continuations = 0
         self._events: list[Http2Event] = []
         self._out = bytearray(
             encode_settings(
@@ -179,7 +176,7 @@ class Http2Server:
                 self._budget.note_call()
                 if stream.may_receive:
                     self._out += encode_reset(stream.number, Http2Error.NO_ERROR)
-                self._streams.pop(stream.number, None)
+                self._forget(stream.number, is_reset=stream.may_receive)
             self._budget.note_bytes(len(self._out) - size)
         data = bytes(self._out)
         self._out.clear()
@@ -206,7 +203,7 @@ class Http2Server:
 
     def reset(self, stream: int, code: Http2Error) -> None:
         """End a stream at once, without the rest of its answer."""
-        if not self.fault and self._forget(stream):
+        if not self.fault and self._forget(stream, is_reset=True):
             self._out += encode_reset(stream, code)
 
     def receive_window(self, stream: int) -> int:
@@ -225,16 +222,14 @@ class Http2Server:
 
     def _take_frame(self, frame: Http2Frame, now: float) -> None:
         kind = frame.kind
-        if self._block is not None and kind != CONTINUATION:
+        if self._reader.has_begun and kind != CONTINUATION:
             raise _violation("a header block is interrupted")
         if not self._is_set and kind != SETTINGS:
             raise _violation("its first frame is not SETTINGS")
         if kind == DATA:
             self._take_data(frame, now)
-        elif kind == HEADERS:
+        elif kind in (HEADERS, CONTINUATION):
             self._take_headers(frame, now)
-        elif kind == CONTINUATION:
-            self._take_continuation(frame, now)
         elif kind == WINDOW_UPDATE:
             self._budget.note_control(now)
             self._take_window(frame, now)
@@ -250,34 +245,14 @@ class Http2Server:
                 self._take_ping(frame)
             elif kind == GOAWAY:
                 self.peer_leaves = True
-            elif kind == PRIORITY and len(frame.payload) != 5:
-                raise Http2Violation(Http2Error.FRAME_SIZE_ERROR, "a PRIORITY frame is wrong")
+            elif kind == PRIORITY:
+                _check_priority(frame)
 
     def _take_headers(self, frame: Http2Frame, now: float) -> None:
-        if frame.stream % 2 == 0:
-            raise _violation("a request has an even stream")
-        block = strip_padding(frame)
-        if frame.flags & END_HEADERS:
-            self._take_block(frame, block, now)
-        else:
-            self._block, self._block_of, self._continuations = bytearray(block), frame, 0
-
-    def _take_continuation(self, frame: Http2Frame, now: float) -> None:
-        block = self._block
-        if block is None or frame.stream != self._block_of.stream:
-            raise _violation("a CONTINUATION frame continues nothing")
-        block += frame.payload
-        self._continuations += 1
-        if len(block) > MAX_BLOCK or self._continuations > _MOST_CONTINUATIONS:
-            raise Http2Violation(
-                Http2Error.ENHANCE_YOUR_CALM, "a header block is too large", "header blocks"
-            )
-        if frame.flags & END_HEADERS:
-            self._block = None
-            self._take_block(self._block_of, bytes(block), now)
-
-    def _take_block(self, frame: Http2Frame, block: bytes, now: float) -> None:
-        headers = self._reader.read(block)  # also of a stream that is refused: tables change
+        block = self._reader.take(frame)
+        if block is None:
+            return
+        frame, headers = block
         number, has_ended = frame.stream, bool(frame.flags & END_STREAM)
         stream = self._streams.get(number)
         if stream is not None:
@@ -285,11 +260,14 @@ class Http2Server:
                 raise Http2Violation(Http2Error.STREAM_CLOSED, "headers come after their end")
             if not has_ended:
                 raise _violation("trailers do not end their stream")
+            if not stream.note_data(0, has_ended=True):
+                self._break_stream(stream, Http2Error.PROTOCOL_ERROR, now)
+                return
             stream.may_receive = False
             self._events.append(StreamData(number, b"", has_ended=True))
             return
         if number <= self._last:
-            self._budget.note_control(now)  # trailers of a stream that this side has reset
+            self._take_late_headers(number, now)
             return
         self._last = number
         if number > self._last_served:
@@ -303,8 +281,22 @@ class Http2Server:
             return
         stream = Http2Stream(number, STREAM_WINDOW, self._queues.first_window)
         stream.may_receive = not has_ended
+        stream.announced = announced_size(headers)
+        if has_ended and stream.announced:
+            self._budget.note_reset(now)
+            self._out += encode_reset(number, Http2Error.PROTOCOL_ERROR)
+            return
         self._streams[number] = stream
         self._events.append(StreamHeaders(number, headers, has_ended))
+
+    def _take_late_headers(self, number: int, now: float) -> None:
+        """Leave headers alone that were on their way when this side reset their stream."""
+        self._budget.note_control(now)
+        is_reset = self._closed.get(number)
+        if is_reset is None:
+            raise _violation("a new stream has a lower number than an earlier one")
+        if not is_reset:
+            raise Http2Violation(Http2Error.STREAM_CLOSED, "headers come on a stream that ended")
 
     def _take_data(self, frame: Http2Frame, now: float) -> None:
         size, has_ended = len(frame.payload), bool(frame.flags & END_STREAM)
@@ -322,13 +314,18 @@ class Http2Server:
             self._budget.note_control(now)
         stream = self._streams.get(frame.stream)
         if stream is None:
-            self._budget.note_control(now)  # on its way when this side reset the stream
+            self._budget.note_control(now)
+            if not self._closed.get(frame.stream):  # it was not on its way when it was reset here
+                self._out += encode_reset(frame.stream, Http2Error.STREAM_CLOSED)
             return
         if not stream.may_receive:
             self._break_stream(stream, Http2Error.STREAM_CLOSED, now)
             return
         if size > stream.receive_window:
             self._break_stream(stream, Http2Error.FLOW_CONTROL_ERROR, now)
+            return
+        if not stream.note_data(len(data), has_ended=has_ended):
+            self._break_stream(stream, Http2Error.PROTOCOL_ERROR, now)
             return
         self._budget.note_bytes(len(data))
         stream.receive_window -= size
@@ -342,7 +339,7 @@ class Http2Server:
     def _take_reset(self, frame: Http2Frame, now: float) -> None:
         self._must_have_begun(frame)
         code = decode_word(frame.payload, "RST_STREAM")
-        if self._forget(frame.stream):
+        if self._forget(frame.stream, is_reset=False):
             self._budget.note_reset(now)
             self._events.append(StreamReset(frame.stream, code))
         else:
@@ -376,15 +373,7 @@ class Http2Server:
         self._is_set = True
         queues = self._queues
         values = decode_settings(frame.payload)
-        if values.get(Http2Setting.ENABLE_PUSH, 0) > 1:
-            raise _violation("ENABLE_PUSH is neither 0 nor 1")
-        largest = values.get(Http2Setting.MAX_FRAME_SIZE, MAX_FRAME)
-        if not MAX_FRAME <= largest < 1 << 24:
-            raise _violation("MAX_FRAME_SIZE is out of range")
-        queues.max_frame = min(largest, MAX_FRAME)
         window = values.get(Http2Setting.INITIAL_WINDOW_SIZE, queues.first_window)
-        if window > MOST_WINDOW:
-            raise Http2Violation(Http2Error.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is too large")
         change, queues.first_window = window - queues.first_window, window
         if change:
             for stream in list(self._streams.values()):
@@ -414,12 +403,27 @@ class Http2Server:
         self.reset(stream.number, code)
         self._events.append(StreamReset(stream.number, code))
 
-    def _forget(self, number: int) -> bool:
-        """Drop a stream with what waits on it; return whether it was open."""
+    def _forget(self, number: int, *, is_reset: bool) -> bool:
+        """
+        Drop a stream with what waits on it; return whether it was open.
+
+        :param is_reset: whether this side has reset it, so that more of it may be on its way.
+        """
         stream = self._streams.pop(number, None)
-        if stream is not None:
-            self._queues.drop(stream)
-        return stream is not None
+        if stream is None:
+            return False
+        self._queues.drop(stream)
+        self._closed[number] = is_reset
+        if len(self._closed) > _REMEMBERED:
+            del self._closed[next(iter(self._closed))]
+        return True
+
+
+def _check_priority(frame: Http2Frame) -> None:
+    if frame.stream == 0:
+        raise _violation("a PRIORITY frame has no stream")
+    if len(frame.payload) != 5:
+        raise Http2Violation(Http2Error.FRAME_SIZE_ERROR, "a PRIORITY frame has a wrong size")
 
 
 def _violation(text: str) -> Http2Violation:

@@ -171,11 +171,18 @@ def decode_settings(payload: bytes) -> dict[int, int]:
     """
     Return the last value of each setting.
 
-    :raises Http2Violation: the size of the payload is wrong.
+    :raises Http2Violation: the size of the payload or a value is wrong.
     """
     if len(payload) % _SETTING.size:
         raise Http2Violation(Http2Error.FRAME_SIZE_ERROR, "a SETTINGS frame has a wrong size")
-    return dict(_SETTING.iter_unpack(payload))
+    values = dict(_SETTING.iter_unpack(payload))
+    if values.get(Http2Setting.ENABLE_PUSH, 0) > 1:
+        raise Http2Violation(Http2Error.PROTOCOL_ERROR, "ENABLE_PUSH is neither 0 nor 1")
+    if not MAX_FRAME <= values.get(Http2Setting.MAX_FRAME_SIZE, MAX_FRAME) < 1 << 24:
+        raise Http2Violation(Http2Error.PROTOCOL_ERROR, "MAX_FRAME_SIZE is out of range")
+    if values.get(Http2Setting.INITIAL_WINDOW_SIZE, 0) > MOST_WINDOW:
+        raise Http2Violation(Http2Error.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is too large")
+    return values
 
 
 def decode_word(payload: bytes, kind: str) -> int:

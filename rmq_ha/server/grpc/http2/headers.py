@@ -10,7 +10,15 @@ from collections.abc import Iterable
 from hpack import Decoder
 from hpack.exceptions import HPACKError
 
-from rmq_ha.server.grpc.http2.frames import Http2Error, Http2Violation
+from rmq_ha.server.grpc.http2.budget import HEADER_BLOCKS
+from rmq_ha.server.grpc.http2.frames import (
+    END_HEADERS,
+    HEADERS,
+    Http2Error,
+    Http2Frame,
+    Http2Violation,
+    strip_padding,
+)
 
 MAX_BLOCK = 16384
 """Most bytes of a header block as it is sent."""
@@ -25,6 +33,9 @@ _NO_TABLE = b"\x20"
 
 _STATIC_NAMES = {b"content-type": 31}
 _STATUSES = {b"200": 8, b"204": 9, b"206": 10, b"304": 11, b"400": 12, b"404": 13, b"500": 14}
+_MOST_CONTINUATIONS = 16
+_LENGTH = "content-length"
+_MOST_DIGITS = 18
 _PSEUDO = (":method", ":path", ":scheme")
 _OF_A_CONNECTION = frozenset(
     ("connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade")
@@ -39,6 +50,43 @@ class HeaderReader:
     def __init__(self) -> None:
         self._decoder = Decoder(max_header_list_size=_MOST_DECODED)
         self._decoder.max_allowed_table_size = _MAX_TABLE
+        self._block = bytearray()
+        self._first: Http2Frame | None = None
+        self._continuations = 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a block has begun and is not whole."""
+        return self._first is not None
+
+    def take(self, frame: Http2Frame) -> tuple[Http2Frame, HeaderList] | None:
+        """
+        Take a frame of HEADERS or CONTINUATION.
+
+        :returns: the HEADERS frame and its headers, once the block is whole.
+        :raises Http2Violation: the block is too large or wrong, or the frame belongs to none.
+        """
+        first = self._first
+        if frame.kind == HEADERS:
+            if frame.stream % 2 == 0:
+                raise Http2Violation(Http2Error.PROTOCOL_ERROR, "a request has an even stream")
+            first, block = frame, strip_padding(frame)
+            if frame.flags & END_HEADERS:
+                return first, self.read(block)
+            self._first, self._block, self._continuations = first, bytearray(block), 0
+            return None
+        if first is None or frame.stream != first.stream:
+            text = "a CONTINUATION frame continues nothing"
+            raise Http2Violation(Http2Error.PROTOCOL_ERROR, text)
+        self._block += frame.payload
+        self._continuations += 1
+        if len(self._block) > MAX_BLOCK or self._continuations > _MOST_CONTINUATIONS:
+            text = "a header block is too large"
+            raise Http2Violation(Http2Error.ENHANCE_YOUR_CALM, text, HEADER_BLOCKS)
+        if not frame.flags & END_HEADERS:
+            return None
+        self._first = None
+        return first, self.read(bytes(self._block))
 
     def read(self, block: bytes) -> HeaderList:
         """
@@ -64,17 +112,31 @@ def fault_of(headers: HeaderList) -> str:
     """Return why a request with these headers is malformed; empty if it is well formed."""
     seen: set[str] = set()
     is_after = False
-    for name, _ in headers:
+    for name, value in headers:
         if name.startswith(":"):
             if is_after or name in seen or name not in (*_PSEUDO, ":authority"):
                 return f"the header {name} is not allowed here"
             seen.add(name)
+            if not value and name != ":authority":
+                return f"the header {name} is empty"
         else:
             is_after = True
             if name != name.lower() or name in _OF_A_CONNECTION or not name:
                 return f"the header {name!r} is not allowed in HTTP/2"
+            if (name == "te" and value != "trailers") or (name == _LENGTH and not is_size(value)):
+                return f"the header {name} has a wrong value"
     missing = [name for name in _PSEUDO if name not in seen]
     return f"the header {missing[0]} is missing" if missing else ""
+
+
+def is_size(text: str) -> bool:
+    """Return whether a text is a number of bytes."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+
+
+def announced_size(headers: HeaderList) -> int | None:
+    """Return the bytes of a well-formed request by its `content-length`; None: it has none."""
+    return next((int(value) for name, value in headers if name == _LENGTH), None)
 
 
 def encode_headers(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

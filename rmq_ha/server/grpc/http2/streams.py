@@ -25,21 +25,38 @@ class Http2Stream:
     One stream, from the peer's HEADERS until both sides have ended it or one has reset it.
 
     :ivar may_receive: whether the peer has not ended its side.
+    :ivar announced: bytes of the request that are still to come by `content-length`; None: any.
     :ivar receive_window: bytes that the peer may still send.
     :ivar send_window: bytes that this side may still send; below 0 after a change of the settings.
     :ivar waiting: bytes that are not sent yet.
     :ivar trailers: the block that ends this side after those bytes; None until it is known.
     """
 
-    __slots__ = ("may_receive", "number", "receive_window", "send_window", "trailers", "waiting")
+    __slots__ = (
+        "announced",
+        "may_receive",
+        "number",
+        "receive_window",
+        "send_window",
+        "trailers",
+        "waiting",
+    )
 
     def __init__(self, number: int, receive_window: int, send_window: int) -> None:
         self.number = number
         self.may_receive = True
+        self.announced: int | None = None
         self.receive_window = receive_window
         self.send_window = send_window
         self.waiting: deque[memoryview] = deque()
         self.trailers: bytes | None = None
+
+    def note_data(self, size: int, *, has_ended: bool) -> bool:
+        """Note data of the peer; return whether it is as much as the peer has announced."""
+        if self.announced is None:
+            return True
+        self.announced -= size
+        return self.announced == 0 if has_ended else self.announced >= 0
 
 
 class SendQueues:
@@ -48,13 +65,11 @@ class SendQueues:
 
     :ivar queued: bytes of all streams that are not sent yet.
     :ivar first_window: the window with which the peer has new streams begin.
-    :ivar max_frame: the largest frame that the peer takes.
     """
 
     def __init__(self) -> None:
         self.queued = 0
         self.first_window = FIRST_WINDOW
-        self.max_frame = MAX_FRAME
         self._window = FIRST_WINDOW
         self._ready: OrderedDict[int, Http2Stream] = OrderedDict()
         self._ending: dict[int, Http2Stream] = {}
@@ -112,7 +127,7 @@ class SendQueues:
         ready = self._ready
         while ready and self._window > 0 and len(out) < most:
             number, stream = next(iter(ready.items()))
-            size = min(self.max_frame, stream.send_window, self._window)
+            size = min(MAX_FRAME, stream.send_window, self._window)
             if size <= 0:
                 del ready[number]  # `widen_stream` brings it back
                 continue

@@ -97,6 +97,9 @@ def test_the_first_words_of_a_server():
             "a table too large": (BEGIN + headers(1, 4, b"\x3f\xe2\x7f" + block()), 9),
             "headers after their end": (BEGIN + headers(1, 5) + headers(1, 5), 5),
             "trailers without an end": (BEGIN + headers() + headers(), 1),
+            "a priority of no stream": (BEGIN + frame(2, 0, 0, bytes(5)), 1),
+            "a lower number": (BEGIN + headers(5, 5) + headers(3, 5), 1),
+            "headers after a reset": (BEGIN + headers(1) + frame(3, 0, 1, word(8)) + headers(1), 5),
             "a priority of a wrong size": (BEGIN + frame(2, 0, 1, bytes(4)), 6),
         }.items()
     ],
@@ -180,8 +183,25 @@ def test_headers_with_priority_and_padding():
         REQUEST[1:],
         [*REQUEST[:1], (":other", "x"), *REQUEST[1:]],
         [*REQUEST, ("", "x")],
+        [*REQUEST[:2], (":path", "")],
+        [*REQUEST, ("te", "gzip")],
+        [*REQUEST, ("content-length", "-1")],
+        [*REQUEST, ("content-length", "5")],
     ],
-    ids=["upper", "connection", "late", "early", "twice", "missing", "unknown", "empty"],
+    ids=[
+        "upper",
+        "connection",
+        "late",
+        "early",
+        "twice",
+        "missing",
+        "unknown",
+        "empty",
+        "path",
+        "te",
+        "size",
+        "no data",
+    ],
 )
 def test_malformed_headers_reset_their_stream(wrong):
     engine = begun()
@@ -302,3 +322,27 @@ def test_a_client_that_leaves_is_still_answered():
     assert engine.peer_leaves
     engine.send_end(1, encode_headers([(b":status", b"200")]))
     assert [item[0] for item in frames_in(engine.take_output(1000))] == [1]
+
+
+def test_data_after_a_reset_of_the_peer_is_refused():
+    engine = begun(headers(1), frame(3, 0, 1, word(8)))
+    assert engine.receive(data(1, b"x"), 0.0) == []
+    assert resets_of(engine) == [(1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_whole"),
+    [
+        (data(1, b"12345", 1), True),
+        (data(1, b"123") + data(1, b"45") + data(1, b"", 1), True),
+        (data(1, b"1234", 1), False),
+        (data(1, b"123456"), False),
+        (data(1, b"\1" + b"12345" + b"x", 9), True),
+    ],
+    ids=["whole", "pieces", "short", "long", "padded"],
+)
+def test_data_are_as_long_as_the_headers_say(sent, is_whole):
+    engine = begun(headers(1, 4, block([*REQUEST, ("content-length", "5")])))
+    events = engine.receive(sent, 0.0)
+    assert (events[-1] == StreamReset(1, 1)) == (not is_whole)
+    assert resets_of(engine) == ([] if is_whole else [(1, 1)])
