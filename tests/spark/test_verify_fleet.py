@@ -1,6 +1,7 @@
 """The job verify-fleet over facts of 22 stores: planted faults, one answer, and what it writes."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,24 @@ def test_ids_that_two_brokers_have(run: Any, stores: Path) -> None:
     assert any(line.startswith("WARN   DUPLICATE") for line in lines)
     code, lines = run(stores / "nothing")
     assert (code, "holds no facts" in lines[-1]) == (3, True)
+
+
+def test_damaged_facts_end_neither_the_command_nor_its_tables(
+    run: Any, stores: Path, tmp_path: Path
+) -> None:
+    facts, out = tmp_path / "facts", tmp_path / "out"
+    shutil.copytree(stores / "facts", facts)
+    (facts / "b06-0" / "state.json").write_text("{")
+    (sums, *_) = sorted((facts / "b05-0").glob("sums-*"))
+    sums.write_bytes(b"PAR1")
+    code, lines = run(facts, "--out", out)
+    assert code == 1, lines
+    assert "could not be decided 2" in lines[-1]
+    rows = {row["broker"]: row for row in pq.read_table(out / "brokers").to_pylist()}
+    assert len(rows) == 11
+    for name in ("b05", "b06"):
+        assert (rows[name]["safe"], rows[name]["exitCode"], rows[name]["replicas"]) == (None, 3, 2)
+    findings = pq.read_table(out / "findings").to_pylist()
+    damaged = {row["broker"] for row in findings if row["code"] == "FACTS_DAMAGED"}
+    assert damaged == {str(facts / "b05-0"), str(facts / "b06-0")}
+    assert pq.read_table(out / "topics").num_rows

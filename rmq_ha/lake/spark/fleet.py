@@ -65,7 +65,9 @@ def verify(
     with job.progress(f"{len(brokers)} brokers, {len(replicas)} stores"):
         rows = frame.orderBy("broker").select(*_BROKERS.names).collect()
     findings = frame.select(F.inline("findings"))
-    masters = [some[0] for some in brokers]
+    damaged = findings.where("code = 'FACTS_DAMAGED'").select("broker").collect()
+    odd = {row.broker for row in damaged}
+    masters = [some[0] for some in brokers if some[0].directory not in odd]
     same_ids = duplicates(engine, masters) if looks_for_ids else None
     if same_ids is not None:
         findings = findings.unionByName(same_ids)

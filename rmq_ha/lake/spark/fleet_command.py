@@ -39,7 +39,7 @@ def verify_fleet(
         from rmq_ha.lake.scan.fleet.judging import JudgingLimits
         from rmq_ha.lake.spark.fleet import verify
 
-        patience = JudgingLimits(max_skew, max_age, not no_fetch, frozenset(alone))
+        patience = JudgingLimits(max_skew, max_age, not no_fetch, frozenset(alone), ids)
         return verify(job, directory, patience, job.now_ms(), looks_for_ids=ids)
 
     run_job("verify-fleet", {"directory": directory}, body)

@@ -6,7 +6,7 @@ A file that `state.json` does not name is ignored. Windows lie on a grid that is
 replicas.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -118,10 +118,16 @@ class State(msgspec.Struct, rename="camel", frozen=True):
 
 
 class ReplicaFacts(NamedTuple):
-    """The facts of one store: their directory and state."""
+    """
+    The facts of one store: their directory and state.
+
+    :ivar fault: why the state cannot be used; empty: it can. The state of facts with a fault has
+        the broker and the id that the directory's name gives, and nothing else.
+    """
 
     directory: str
     state: State
+    fault: str = ""
 
     def table(self, kind: str, *, tail: bool = True) -> Any:
         """
@@ -140,6 +146,23 @@ class ReplicaFacts(NamedTuple):
     def paths(self, kind: str) -> list[str]:
         """Return the paths of the files of a kind that the state names."""
         return [f"{self.directory}/{file.name}" for file in self.state.files if file.kind == kind]
+
+    def named(self, broker: str) -> "ReplicaFacts":
+        """Return the facts with the name of their broker; empty: it is as it is."""
+        if not self.fault or not broker:
+            return self
+        return self._replace(state=msgspec.structs.replace(self.state, broker=broker))
+
+    def faults(self, kinds: Collection[str]) -> list[str]:
+        """Return a sentence for each file of these kinds that is missing or damaged."""
+        faults = []
+        for file in self.state.files:
+            try:
+                if file.kind in kinds:
+                    _read(self.directory, file)
+            except CannotDecide as error:
+                faults.append(str(error))
+        return faults
 
     def findings(self) -> Iterator[Finding]:
         """Yield the faults that the scan found in the store by itself."""
@@ -177,24 +200,50 @@ def state_in(directory: str) -> State | None:
 def replicas_in(directory: str) -> list[ReplicaFacts]:
     """
     Return all stores that have facts in a directory, the replicas of a broker next to each other,
-    its master first.
+    its master first. Damaged facts of one store do not hide those of the others.
 
     :raises CannotDecide: the directory has no facts.
     """
     root = directory.rstrip("/")
     paths = [f"{root}/{entry.name}" for entry in listing(root) if entry.is_directory]
+    replicas = [replica for path in paths if (replica := _replica_in(root, path)) is not None]
+    if not replicas:
+        raise CannotDecide(f"{directory} holds no facts: `rmqha-scan STORE --to {directory}` does")
+    # The name of a directory has other letters than the broker's name, if that has a "/" or so.
+    names = {
+        _broker_part(replica.directory): replica.state.broker
+        for replica in replicas
+        if not replica.fault
+    }
     replicas = [
-        ReplicaFacts(path, state) for path in paths if (state := state_in(path)) is not None
+        replica.named(names.get(_broker_part(replica.directory), "")) for replica in replicas
     ]
-    for path, state in replicas:
+    return sorted(replicas, key=lambda replica: (replica.state.broker, replica.state.broker_id))
+
+
+def _replica_in(root: str, path: str) -> ReplicaFacts | None:
+    """Return the facts in a directory, damaged or not; None: it has none."""
+    try:
+        state = state_in(path)
+        if state is None:
+            return None
         if directory_of(root, state.broker, state.broker_id) != path:
             raise CannotDecide(
                 f"{path} has the facts of broker {state.broker}, id {state.broker_id}: it was"
                 " copied or renamed. Remove it, and scan that store again"
             )
-    if not replicas:
-        raise CannotDecide(f"{directory} holds no facts: `rmqha-scan STORE --to {directory}` does")
-    return sorted(replicas, key=lambda replica: (replica.state.broker, replica.state.broker_id))
+        return ReplicaFacts(path, state)
+    except CannotDecide as error:
+        number = path.rpartition("-")[2]
+        name = _broker_part(path).rpartition("/")[2]
+        broker_id = int(number) if number.isdecimal() else 0
+        return ReplicaFacts(path, State(name, broker_id, path, "", 0, 0, 0, 0, 0), str(error))
+
+
+def _broker_part(path: str) -> str:
+    """Return the path of a directory of facts without the broker id at its end."""
+    stem, _, number = path.rpartition("-")
+    return stem if number.isdecimal() else path
 
 
 def keep(

@@ -5,14 +5,14 @@ A window that differs is fetched from both stores, if they can be opened on this
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rmq_ha.base.errors import CannotDecide
-from rmq_ha.lake.scan.fleet.facts import WINDOWS, ReplicaFacts, State
+from rmq_ha.lake.scan.fleet.facts import FINDINGS, IDS, SUMS, WINDOWS, ReplicaFacts, State
 from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.comparing import LogPart, Sides, align_part, compare, is_shifted
 from rmq_ha.lake.scan.replica.logs import Log
@@ -32,7 +32,9 @@ LOOK_MS = 45 * DAY_MS
 A window is expected to have been read within this time. A daily scan that reads a thirtieth of the
 log again has read each window in the last 31 days.
 """
-_UNDECIDED = ("FACTS_OLD", "GRID_DIFFERS", "NOT_COMPARED", "NO_REPLICA", "NO_MASTER")
+_UNDECIDED = (
+    "FACTS_DAMAGED", "FACTS_OLD", "GRID_DIFFERS", "NOT_COMPARED", "NO_REPLICA", "NO_MASTER",
+)  # fmt: skip
 """Codes of findings that leave it undecided whether the broker can fail over."""
 
 
@@ -44,12 +46,14 @@ class JudgingLimits(NamedTuple):
     :ivar age_ms: how old facts may be, in ms.
     :ivar fetches: whether windows that differ are read from the stores.
     :ivar alone: names of brokers that have no slave on purpose.
+    :ivar ids: whether the facts about ids have to be whole.
     """
 
     skew_ms: int = 20_000
     age_ms: int = DAY_MS
     fetches: bool = True
     alone: frozenset[str] = frozenset()
+    ids: bool = False
 
 
 class BrokerVerdict(NamedTuple):
@@ -77,6 +81,10 @@ class BrokerVerdict(NamedTuple):
     left: int = 0
     oldest_look: int = 0
 
+    def plus(self, findings: Iterable[Finding]) -> "BrokerVerdict":
+        """Return this verdict with more findings."""
+        return self._replace(findings=[*self.findings, *findings])
+
     @property
     def outcome(self) -> Outcome:
         """Outcome of a job that judges this broker alone."""
@@ -91,7 +99,7 @@ class BrokerVerdict(NamedTuple):
 def scanned_twice(replicas: Sequence[ReplicaFacts]) -> frozenset[str]:
     """Return the directories of facts whose store was scanned under several names."""
     twice = set()
-    for replica, other in combinations(replicas, 2):
+    for replica, other in combinations([store for store in replicas if not store.fault], 2):
         if replica.state.is_same_store(other.state):
             twice |= {replica.directory, other.directory}
     return frozenset(twice)
@@ -110,42 +118,61 @@ def judge(
     :param replicas: the replicas of the broker, its master first.
     :param twice: result of `scanned_twice` for the whole fleet.
     """
+    damage = {store.directory: _damage(store, patience) for store in replicas}
+    result = BrokerVerdict(replicas[0].state.broker, len(replicas), None, "", [])
+    for replica in replicas:
+        result = result.plus([*damage[replica.directory], *_findings_of(replica)])
+    replicas = [store for store in replicas if not damage[store.directory]]
+    is_damaged = any(damage.values())
+    if not replicas:
+        return result._replace(verdict="could not decide: FACTS_DAMAGED; nothing was compared")
     master, slaves = replicas[0], replicas[1:]
     looks = [replica.state.oldest_look for replica in replicas]
-    result = BrokerVerdict(
-        master.state.broker,
-        len(replicas),
-        None,
-        "",
-        [],
-        oldest_look=min(looks) if all(looks) else 0,
-    )
+    result = result._replace(oldest_look=min(looks) if all(looks) else 0)
     # Each step adds its findings to `result`, so that a step that cannot decide loses none of them.
     try:
         for replica in replicas:
-            more = [*replica.findings(), *_age_findings(replica, patience, now_ms)]
-            result = result._replace(findings=[*result.findings, *more])
-        result = result._replace(
-            findings=[*result.findings, *_name_findings(replicas, patience, twice)]
-        )
+            result = result.plus(_age_findings(replica, patience, now_ms))
+        names = _name_findings(replicas, patience, twice, is_damaged=is_damaged)
+        result = result.plus(names)
         if master.state.broker_id:
-            return result._replace(verdict="could not decide: there are no facts of the master")
+            what = "FACTS_DAMAGED" if is_damaged else "there are no facts of the master"
+            return result._replace(verdict=f"could not decide: {what}")
         for slave in slaves:
             result = _add_log_comparison(result, master, slave, patience)
         safe, verdict, offsets = _judge_failover(master, slaves, limits, patience)
     except CannotDecide as error:
+        result = result.plus([finding("FACTS_DAMAGED", f"{error}.", broker=master.state.broker)])
         return result._replace(verdict=f"could not decide: {error}")
+    if is_damaged and not slaves:
+        verdict = "no facts of another store can be read"
     findings = [*result.findings, *offsets]
     errors = [finding for finding in findings if finding.severity == Severity.ERROR]
     is_open = [finding.code for finding in findings if finding.code in _UNDECIDED]
     if errors:
-        verdict = f"{len(errors)} errors, first {errors[0].code}; {verdict}"
+        also = ", FACTS_DAMAGED" if is_damaged else ""
+        verdict = f"{len(errors)} errors, first {errors[0].code}{also}; {verdict}"
     elif is_open:
         verdict = f"could not decide: {', '.join(dict.fromkeys(is_open))}; {verdict}"
     elif slaves:
         verdict += f"; {_last_look_text(result.oldest_look, now_ms)}"
     is_safe = False if errors else None if is_open else safe
     return result._replace(findings=findings, is_safe=is_safe, verdict=verdict)
+
+
+def _damage(replica: ReplicaFacts, patience: JudgingLimits) -> list[Finding]:
+    """Return a finding for each damaged file of facts."""
+    kinds = (WINDOWS, FINDINGS, SUMS, *((IDS,) if patience.ids else ()))
+    faults = [replica.fault] if replica.fault else replica.faults(kinds)
+    return [finding("FACTS_DAMAGED", f"{fault}.", broker=replica.directory) for fault in faults]
+
+
+def _findings_of(replica: ReplicaFacts) -> list[Finding]:
+    """Return the faults that the scan found in the store; none if their file is damaged."""
+    try:
+        return list(replica.findings())
+    except CannotDecide:
+        return []
 
 
 def _last_look_text(oldest_look: int, now_ms: int) -> str:
@@ -171,9 +198,17 @@ def _age_findings(replica: ReplicaFacts, patience: JudgingLimits, now_ms: int) -
 
 
 def _name_findings(
-    replicas: Sequence[ReplicaFacts], patience: JudgingLimits, twice: Collection[str]
+    replicas: Sequence[ReplicaFacts],
+    patience: JudgingLimits,
+    twice: Collection[str],
+    *,
+    is_damaged: bool,
 ) -> Iterator[Finding]:
-    """Yield findings about the names under which the stores of a broker were scanned."""
+    """
+    Yield findings about the names under which the stores of a broker were scanned.
+
+    :param is_damaged: whether the broker has facts of further stores, which are damaged.
+    """
     master = replicas[0].state
     mine = scanned_twice(replicas)
     numbers = Counter(replica.state.broker_id for replica in replicas)
@@ -185,6 +220,8 @@ def _name_findings(
         elif numbers[state.broker_id] > 1:
             note = f"Several directories of facts have the id {state.broker_id}."
             yield finding("SAME_STORE", note, broker=state.place)
+    if is_damaged:
+        return
     if master.broker_id:
         yield finding("NO_MASTER", broker=master.broker)
     elif len(replicas) == 1:

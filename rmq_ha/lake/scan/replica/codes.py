@@ -50,6 +50,11 @@ MEANINGS: Mapping[str, Meaning] = {
         " writes there: the disk damaged it, or somebody changed it." + _COPY + " After a repair"
         " scan the store --again.",
     ),
+    "FACTS_DAMAGED": Meaning(
+        Severity.WARN,
+        "Facts of this store are missing or damaged, so the store was not compared. Its broker does"
+        " not count as safe.",
+    ),
     "FACTS_OLD": Meaning(
         Severity.WARN,
         "Its facts are too old to rely on, or of a clock that is ahead: look whether rmqha-scan"

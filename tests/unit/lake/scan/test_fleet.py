@@ -173,8 +173,43 @@ def test_facts_that_are_damaged_or_on_another_grid_are_refused(tmp_path: Path) -
     with pytest.raises(CannotDecide, match="Scan that store --again"):
         replicas_in(str(to))[0].table(WINDOWS)
     (to / "b-0" / "state.json").write_text("{")
-    with pytest.raises(CannotDecide, match="scan again"):
-        replicas_in(str(to))
+    (damaged,) = replicas_in(str(to))
+    assert "scan again" in damaged.fault
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "name"),
+    [
+        (0, "state.json"),
+        (1, "state.json"),
+        (0, "windows"),
+        (1, "windows"),
+        (0, "findings"),
+        (1, "sums"),
+    ],
+)
+def test_damaged_facts_cost_the_verdict_of_their_own_broker_only(
+    tmp_path: Path, broker_id: int, name: str
+) -> None:
+    """One damaged file ended the command, and no broker was judged."""
+    store, to = java_store("clean", tmp_path / "m"), tmp_path / "facts"
+    shutil.copytree(store, tmp_path / "s")
+    flip(sorted((store / "commitlog").iterdir())[0], BODY)
+    for broker in ("a/1", "b"):
+        for number, root in enumerate((store, tmp_path / "s")):
+            facts_of(root, to, broker, number)
+    before = told_of(to)
+    assert {told.outcome for told in before.values()} == {Outcome.VIOLATED}
+    path = min((to / f"a_1-{broker_id}").glob(f"{name}*"))
+    flip(path, 60)
+    told = told_of(to)
+    assert told["b"] == before["b"]
+    (fault,) = [one for one in told["a/1"].findings if one.code == "FACTS_DAMAGED"]
+    assert (fault.severity, fault.broker) == ("WARN", str(path.parent))
+    assert told["a/1"].is_safe is not True
+    assert told["a/1"].outcome is not Outcome.HOLDS
+    assert "FACTS_DAMAGED" in told["a/1"].verdict
+    assert not {one.code for one in told["a/1"].findings} & {"NO_MASTER", "NO_REPLICA"}
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,7 +174,8 @@ def test_a_fleet_is_fetched_from_unless_somebody_forbids_it(
     assert command.told == ("verify-fleet", {"directory": "facts"})
     command("facts", "--no-fetch", "--ids", "--max-age", "1h", "--max-skew", "0s")
     named = {"looks_for_ids": True}
-    assert command.asked[1:] == (judging.JudgingLimits(0, 3_600_000, False), NOW, named)
+    limits = judging.JudgingLimits(0, 3_600_000, False, ids=True)
+    assert command.asked[1:] == (limits, NOW, named)
 
 
 # Replicas

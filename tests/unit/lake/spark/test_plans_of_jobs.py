@@ -215,6 +215,7 @@ class Fleet:
         )  # fmt: skip
         self.replicas: list[Any] = [
             SimpleNamespace(
+                directory=f"/facts/{broker}-{at}",
                 state=SimpleNamespace(broker=broker),
                 paths=lambda kind, broker=broker, at=at: (
                     [f"{folder}/{broker}-{at}/{kind}.parquet"] if folder else []

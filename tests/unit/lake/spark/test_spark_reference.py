@@ -18,7 +18,7 @@ FINDINGS = (REFERENCE / "spark-findings.md").read_text()
 SOURCE = (REFERENCE / "spark-source.md").read_text()
 FLEET = {
     "DIGEST_DIFFERS", "WINDOW_CHANGED", "SAME_STORE", "GRID_DIFFERS", "NOT_COMPARED", "NO_REPLICA",
-    "NO_MASTER", "FACTS_OLD", "LOOK_OLD", "ALONE",
+    "NO_MASTER", "FACTS_DAMAGED", "FACTS_OLD", "LOOK_OLD", "ALONE",
 }  # fmt: skip
 
 
