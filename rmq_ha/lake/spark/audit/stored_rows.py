@@ -188,7 +188,7 @@ def op_marks(engine: Engine, asked: AuditRequest) -> DataFrame:
     Spec: store.md, section 11.2.
     """
     names = ["brokerName", "queueId", "storeTimestamp", "body"]
-    given = options_of_pattern(asked, _pattern([OP_HALF_TOPIC]))
+    given = options_of_topics(asked, [OP_HALF_TOPIC])
     frames = [engine.messages(options, names) for options in given]
     return (
         reduce(DataFrame.unionByName, frames)
@@ -202,11 +202,14 @@ def op_marks(engine: Engine, asked: AuditRequest) -> DataFrame:
     )
 
 
-def options_of_pattern(asked: AuditRequest, pattern: str) -> Iterator[dict[str, str]]:
-    """Yield options to read topics of each place; unlike a name, a pattern may match no topic."""
+def options_of_topics(asked: AuditRequest, topics: Sequence[str]) -> Iterator[dict[str, str]]:
+    """
+    Yield options to read topics of each place, or all topics if none is named; a pattern is used
+    because, unlike a name, it may match no topic.
+    """
     for place in asked.places:
         given = source_options(place, ()) | dict(asked.options)
-        given["subscribePattern"] = pattern
+        given["subscribePattern"] = _pattern(topics) or ".*"
         label = label_of(place, asked.places)
         yield given | {"brokerName": label} if label else given
 
@@ -222,7 +225,7 @@ def delayed_rows(engine: Engine, asked: AuditRequest) -> DataFrame:
     columns = [*names, id_column, "properties"]
     frames = [
         inside_time(engine.messages(given, columns), asked)
-        for given in options_of_pattern(asked, _pattern([SCHEDULE_TOPIC]))
+        for given in options_of_topics(asked, [SCHEDULE_TOPIC])
     ]
     rows = (
         reduce(DataFrame.unionByName, frames)

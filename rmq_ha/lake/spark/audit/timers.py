@@ -5,7 +5,6 @@ has one delivery or one recall.
 Spec: timer.md, sections 4 and 13.1.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Any
@@ -18,7 +17,7 @@ from rmq_ha.lake.frames import functions as F
 from rmq_ha.lake.frames.frame import DataFrame, Engine
 from rmq_ha.lake.spark.audit.rules import Code
 from rmq_ha.lake.spark.audit.shape import findings, sentence
-from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, inside_time, options_of_pattern
+from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, inside_time, options_of_topics
 from rmq_ha.ops.offline.timer_rules import TimerHistory, TimerPart, faults_in, timer_records
 
 _PLACE = ("topic", "queueId", "queueOffset", "id")
@@ -64,21 +63,21 @@ def timer_rows(engine: Engine, asked: AuditRequest) -> DataFrame:
     names = ["brokerName", "topic", "queueId", "queueOffset", "commitLogOffset", "storeTimestamp"]
     columns = [*names, "uniqKey", "properties"]
 
-    def read(pattern: str) -> DataFrame:
+    def read(*some: str) -> DataFrame:
         frames = [
             inside_time(engine.messages(given, columns), asked)
-            for given in options_of_pattern(asked, pattern)
+            for given in options_of_topics(asked, some)
         ]
         return reduce(DataFrame.unionByName, frames)
 
     target = F.col("properties")[REAL_TOPIC]
-    waiting = read(re.escape(TIMER_TOPIC)).select(target.alias("realTopic")).distinct()
+    waiting = read(TIMER_TOPIC).select(target.alias("realTopic")).distinct()
     topics = [row["realTopic"] for row in waiting.limit(_MOST_TOPICS + 1).collect()]
     real_topics = [
         topic for topic in topics if topic and (not asked.topics or topic in asked.topics)
     ]
-    some = "|".join(map(re.escape, [TIMER_TOPIC, *real_topics]))
-    rows = read(some if len(topics) <= _MOST_TOPICS else ".*")
+    is_few = len(topics) <= _MOST_TOPICS
+    rows = read(TIMER_TOPIC, *real_topics) if is_few else read()
     is_delivery = F.col("properties")[TIMER_DEQUEUE_MS].isNotNull()
     told = rows.where((F.col("topic") == TIMER_TOPIC) | is_delivery)
     if asked.topics:

@@ -12,9 +12,9 @@ from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.client.rules.settings import ClientConfig, Credentials
 from rmq_ha.lake.spark.audit.stored_rows import (
     AuditRequest,
-    _of_topic,
     client_options,
     label_of,
+    options_of_topics,
     source_options,
 )
 from rmq_ha.lake.spark.host.telling import InSentences
@@ -72,11 +72,12 @@ def test_only_of_several_stores_rows_say_which_one_they_are_of() -> None:
     assert [label_of(place, [*STORES, LIVE]) for place in (*STORES, LIVE)] == ["/a", "/b", ""]
     assert label_of(STORES[0], STORES[:1]) == ""
     asked = AuditRequest(places=[*STORES, LIVE], options={"maxBytesPerPartition": "1m"})
-    found = list(_of_topic(asked, "A.B"))
+    found = list(options_of_topics(asked, ["A.B", "C"]))
     assert [one.get("brokerName") for one in found] == ["/a", "/b", "b"]
-    assert {one["subscribePattern"] for one in found} == {r"A\.B"}
+    assert {one["subscribePattern"] for one in found} == {r"A\.B|C"}
     assert {one["maxBytesPerPartition"] for one in found} == {"1m"}
-    (alone,) = _of_topic(AuditRequest(places=STORES[:1]), "T")
+    (alone,) = options_of_topics(AuditRequest(places=STORES[:1]), [])
+    assert alone["subscribePattern"] == ".*"
     assert "brokerName" not in alone
 
 
