@@ -52,8 +52,9 @@ class SlaveSilent(ReplicationError):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"the slave said nothing for {seconds:.0f} s: look at it, and at what lies between: "
-            "does it hang, does a firewall drop?"
+            f"the slave said nothing for {seconds:.0f} s: look at the slave and at the "
+            "network: does "
+            "the slave hang, does a firewall drop packets?"
         )
 
 

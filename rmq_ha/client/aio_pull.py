@@ -62,7 +62,9 @@ def as_future(
     method: "Callable[Concatenate[Any, P], Deferred[T]]", says: str
 ) -> "Callable[Concatenate[Any, P], Future[T]]":
     """
-    Make a method that calls the Deferred's class's method and returns a future instead.
+    Make a method of an asyncio class from a method that returns a Deferred.
+
+    The new method calls that method of `self.deferred`, and returns an asyncio future.
 
     :param says: the docstring of the new method.
     """

@@ -120,7 +120,7 @@ def read_reports(data: bytes) -> None:
     feed = Feed(a_log(), configuration, 0.0)
     protocol = FeedProtocol(feed, Owner(), clock, lambda: None)
     deliver(protocol, data)
-    assert feed.vouched <= len(LOG)
+    assert feed.proven <= len(LOG)
     ReportReader().receive_data(data)
 
 

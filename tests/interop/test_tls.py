@@ -206,7 +206,10 @@ def _strangers_get_nothing(pair: TlsPair, ours: Authority, theirs: Authority) ->
     hour = timedelta(hours=-1)
     cases = [
         (None, "it showed no certificate, and one is required"),
-        (theirs.issue(*NAMES, "slave.example", file="wrong-root"), "is of another root than ours"),
+        (
+            theirs.issue(*NAMES, "slave.example", file="wrong-root"),
+            "is signed by no root that this side trusts",
+        ),
         (ours.issue("slave.example", file="expired", ends=hour), "(slave.example) has expired"),
         (ours.issue("client7.example", file="wrong-name"), "is for client7.example, not for slave"),
     ]

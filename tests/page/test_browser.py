@@ -272,7 +272,7 @@ def test_who_has_the_token_is_let_in(opened: Any, cluster: PageCluster) -> None:
     one.page.goto(bridge.url)
     one.page.fill("#entry [name=secret]", "another one, of some length")
     one.page.click("#entry .main")
-    one.page.wait_for_selector("text=the token is another one")
+    one.page.wait_for_selector("text=the token is wrong")
     one.page.fill("#entry [name=secret]", TOKEN)
     one.page.click("#entry .main")
     one.page.wait_for_selector(".tiles")

@@ -61,7 +61,7 @@ def test_a_broker_that_stands_alone_says_so_where_that_costs_safety() -> None:
         cluster.run(3)
         sheet = Asking(cluster, cluster.hosts[name]).get("/api/overview")
         found[name] = [item["text"] for item in sheet["notices"]]
-    alone = "no slave is connected: what is acknowledged now is on this machine only"
+    alone = "no slave is connected: new messages are on this machine only"
     assert found == {"one": [alone], "two": []}
 
 

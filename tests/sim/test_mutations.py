@@ -72,7 +72,7 @@ def test_report_ahead_of_the_log_is_believed(monkeypatch):
     """A slave that is ahead of a master that lost its tail counts as a replica."""
 
     def believe(self, greeting):
-        self.requested = self.sent = self.acked = self.vouched = greeting.place
+        self.requested = self.sent = self.acked = self.proven = greeting.place
 
     monkeypatch.setattr(Feed, "_greeted", believe)
     found_within(20, "watermark", options=PairOptions(), faults=MASTER_LOSES_POWER)
@@ -89,7 +89,7 @@ def test_acknowledgement_beyond_what_was_sent_is_believed(monkeypatch):
         try:
             return receive(self, data, now)
         except ReplicationError:
-            self.acked = self.vouched = int.from_bytes(data[-8:], "big")
+            self.acked = self.proven = int.from_bytes(data[-8:], "big")
             return True
 
     monkeypatch.setattr(ClassicReplica, "_report", boast)

@@ -63,11 +63,11 @@ def _vouch_by_first_report(patches: Patches) -> None:
 
     def believe_greeting(self: Any, greeting: Any) -> None:
         greeted(self, greeting)
-        self.acked = self.vouched = greeting.place
+        self.acked = self.proven = greeting.place
 
     def believe_report(self: Any, offset: int) -> None:
         begin(self, offset)
-        self.acked = self.vouched = offset
+        self.acked = self.proven = offset
 
     patches.put(Feed, "_greeted", believe_greeting)
     patches.put(Feed, "_begin", believe_report)

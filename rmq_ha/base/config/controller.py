@@ -17,87 +17,104 @@ from rmq_ha.base.config.unserved_keys import Section, UnservedValues
 class ControllerConfig(EveryServerConfig):
     """The keys of a controller."""
 
-    controller_type: str = key_of_5("controllerType", "DLedger", "DLedger is the only type here")
+    controller_type: str = key_of_5(
+        "controllerType", "DLedger", "The kind of controller. DLedger is the only one in rmq-ha."
+    )
     controller_dleger_group: str = key_of_5(
         "controllerDLegerGroup",
         "controller",
-        "name of the controllers' group",
+        "The name of the controllers' group. It is the same at all controllers.",
         local=Local.CONTROLLERS,
     )
     controller_dleger_peers: str = key_of_5(
         "controllerDLegerPeers",
         "",
-        "all controllers: n0-host:port;n1-host:port; brokers and tools use these ports, too",
+        "All controllers of the group, this one included: n0-host:port;n1-host:port. Brokers "
+        "and tools connect to the same ports.",
         local=Local.CONTROLLERS,
     )
     controller_dleger_self_id: str = key_of_5(
         "controllerDLegerSelfId",
         "n0",
-        "id of this controller in controllerDLegerPeers",
+        "The id of this controller in controllerDLegerPeers.",
         local=Local.CONTROLLERS,
     )
     controller_store_path: str = key_of_5(
         "controllerStorePath",
         "",
-        "directory of the controllers' log; empty: DLedgerController in the home directory",
+        "The directory of the controllers' log. Empty: the folder DLedgerController in the home "
+        "directory of the user.",
         local=Local.CONTROLLERS,
     )
     mapped_file_size: int = key_of_5(
-        "mappedFileSize", 1 << 30, "bytes of one file of the controllers' log", least=4096
+        "mappedFileSize",
+        1 << 30,
+        "The size of one file of the controllers' log, bytes.",
+        least=4096,
     )
     scan_not_active_broker_interval: int = key_of_5(
-        "scanNotActiveBrokerInterval", 5000, "ms between two searches for silent brokers", least=100
+        "scanNotActiveBrokerInterval",
+        5000,
+        "How often the controller looks for brokers that send no heartbeats, ms.",
+        least=100,
     )
     scan_inactive_master_interval: int = key_of_5(
         "scanInactiveMasterInterval",
         5000,
-        "ms between two searches for sets whose master is dead",
+        "How often the controller looks for sets whose master is dead, ms.",
         least=100,
     )
     enable_elect_unclean_master: bool = key_of_5(
         "enableElectUncleanMaster",
         False,
-        "elect from outside the SyncStateSet if nobody in it lives: loses acknowledged messages",
+        "true: if no broker in sync lives, elect another broker of the set, which loses "
+        "acknowledged messages. false: elect nobody until a broker in sync is back.",
         mutable=True,
     )
     notify_broker_role_changed: bool = key_of_5(
-        "notifyBrokerRoleChanged", True, "tell brokers of an election at once", mutable=True
+        "notifyBrokerRoleChanged",
+        True,
+        "true: tell brokers of an election at once. false: they learn of it at their next "
+        "question.",
+        mutable=True,
     )
     config_store_path: str | None = key_of_5(
         "configStorePath",
         None,
-        "file that updateControllerConfig changes; empty: the properties file",
+        "The file that mqadmin updateControllerConfig changes. Empty: the properties file.",
         local=Local.FILES,
     )
     controller_allowed_brokers: str = own_key(
         "controllerAllowedBrokers",
         "",
-        "addresses and networks, comma-separated, from which brokers get ids, and speak for "
-        "brokers that have registered another address (NAT); empty: each broker from the host "
-        "that it registers, a new one from anywhere",
+        "The addresses and networks, separated by commas, from which brokers get ids. A broker "
+        "there may also speak for a broker that registered another address, for example behind "
+        "NAT. Empty: a new broker may connect from anywhere, and then only from the host that "
+        "it registers.",
         rule=NETWORKS,
         local=Local.ACCESS,
     )
     controller_operator_hosts: str = own_key(
         "controllerOperatorHosts",
         "",
-        "addresses and networks, comma-separated, from which operators elect, forget brokers "
-        "and configure, besides the controllers' own machines",
+        "The addresses and networks, separated by commas, from which operators may elect "
+        "masters, remove brokers and change settings. The controllers' own machines always may.",
         rule=NETWORKS,
         local=Local.ACCESS,
     )
     controller_open_to_all: bool = own_key(
         "controllerOpenToAll",
         False,
-        "ask nobody who he is, as RocketMQ: whoever reaches the port elects masters, changes "
-        "sets and keeps dead brokers alive",
+        "true, as RocketMQ: no request is checked, so everybody who reaches the port elects "
+        "masters, changes sets and keeps dead brokers alive. false: the host of each "
+        "request is checked.",
         local=Local.ACCESS,
     )
     acl_enable: bool = own_key(
         "aclEnable",
         False,
-        "brokers (unless they are in controllerAllowedBrokers) and operators need an admin's "
-        "signature, by plain_acl.yml",
+        "true: requests of brokers and operators need the signature of an admin in "
+        "plain_acl.yml. Brokers in controllerAllowedBrokers need none.",
         local=Local.ACCESS,
         same_in_set=True,
     )

@@ -15,103 +15,120 @@ class ControllerModeConfig:
     """
 
     enable_controller_mode: bool = key_of_5(
-        "enableControllerMode", False, "controllers say who of the brokers of this name is master"
+        "enableControllerMode",
+        False,
+        "true: controllers elect which of the brokers with this brokerName is the master. They "
+        "also decide brokerRole and brokerId. A broker with brokerRole=SLAVE in its file is not "
+        "elected before it has followed a master.",
     )
     controller_addr: str | None = key_of_5(
         "controllerAddr",
         None,
-        "host:port of every controller, separated by ;",
+        "The host:port of every controller, separated by semicolons.",
         dialled=True,
         needs="enableControllerMode",
     )
     sync_controller_metadata_period: int = key_of_5(
         "syncControllerMetadataPeriod",
         10_000,
-        "ms between questions which controller leads",
+        "How often a broker asks the controllers which of them leads, ms.",
         needs="enableControllerMode",
     )
     sync_broker_metadata_period: int = key_of_5(
         "syncBrokerMetadataPeriod",
         5_000,
-        "ms between questions who is master",
+        "How often a broker asks the controllers which broker is the master, ms.",
         needs="enableControllerMode",
     )
     broker_heartbeat_interval: int = key_of_5(
         "brokerHeartbeatInterval",
         1_000,
-        "ms between heartbeats to the controllers",
+        "How often a broker sends a heartbeat to the controllers, ms.",
         needs="enableControllerMode",
     )
     controller_heart_beat_timeout_mills: int = key_of_5(
         "controllerHeartBeatTimeoutMills",
         10_000,
-        "ms of silence after which controllers take this broker for dead; as a master it "
-        "accepts nothing after 0.8 of it",
+        "After how many ms without a heartbeat the controllers take this broker for dead. A "
+        "master takes no messages after 0.8 of this time without an answer, so that it stops "
+        "before another broker is elected. A smaller value makes a fail-over quicker, and a "
+        "slow network then causes elections.",
         needs="enableControllerMode",
     )
     broker_election_priority: int = key_of_5(
         "brokerElectionPriority",
         2**31 - 1,
-        "of two brokers with the same log the smaller number is elected",
+        "Which broker is elected if several have the same log: the one with the smallest number.",
         needs="enableControllerMode",
     )
     all_ack_in_sync_state_set: bool = key_of_5(
         "allAckInSyncStateSet",
         False,
-        "a put waits for every broker that is in sync",
+        "true: a put waits for every broker in sync, so no election loses an acknowledged "
+        "message. false: inSyncReplicas decides.",
         needs="enableControllerMode",
     )
     in_sync_replicas: int = key_of_5(
         "inSyncReplicas",
         1,
-        "without allAckInSyncStateSet: how many have to hold a put, the master among them; "
-        "with 1 an election may lose what was acknowledged",
+        "How many brokers have to have a message before it is acknowledged, if "
+        "allAckInSyncStateSet=false. The master counts. With 1, an election may lose "
+        "acknowledged messages.",
         needs="enableControllerMode",
     )
     min_in_sync_replicas: int = key_of_5(
         "minInSyncReplicas",
         1,
-        "puts are refused while fewer are in sync",
+        "A master refuses messages while fewer brokers than this are in sync. The master counts.",
         needs="enableControllerMode",
     )
     ha_max_time_slave_not_catchup: int = key_of_5(
         "haMaxTimeSlaveNotCatchup",
         15_000,
-        "ms without progress after which a slave is not in sync",
+        "A slave that lacks messages of the master and makes no progress for so many ms no "
+        "longer counts as in sync.",
         needs="enableControllerMode",
     )
     ha_flow_control_enable: bool = key_of_5(
         "haFlowControlEnable",
         False,
-        "send a slave no more than maxHaTransferByteInSecond",
+        "true: a master sends each slave at most maxHaTransferByteInSecond.",
         needs="enableControllerMode",
     )
     max_ha_transfer_byte_in_second: int = key_of_5(
         "maxHaTransferByteInSecond",
         100 << 20,
-        "with haFlowControlEnable: bytes to each slave in a second",
+        "The most bytes that a master sends to each slave in a second, if "
+        "haFlowControlEnable=true.",
         least=4096,
         needs="enableControllerMode",
     )
     sync_from_last_file: bool = key_of_5(
         "syncFromLastFile",
         False,
-        "a slave with an empty store fetches only the master's last file",
+        "true: a slave with an empty store copies only the last file of the master's log. "
+        "false: it copies the whole log.",
         needs="enableControllerMode",
     )
     async_learner: bool = key_of_5(
-        "asyncLearner", False, "follow a master, but never be in sync", needs="enableControllerMode"
+        "asyncLearner",
+        False,
+        "true: this broker copies the master's log, but never counts as in sync, so it is never "
+        "elected.",
+        needs="enableControllerMode",
     )
     store_path_epoch_file: str | None = key_of_5(
         "storePathEpochFile",
         None,
-        "file that says which master wrote what; empty: epochFileCheckpoint in storePathRootDir",
+        "The file that says at which offset each master began to write the log. Empty: "
+        "epochFileCheckpoint in storePathRootDir.",
         needs="enableControllerMode",
     )
     store_path_broker_identity: str | None = key_of_5(
         "storePathBrokerIdentity",
         None,
-        "file with the id of this broker; empty: brokerIdentity in storePathRootDir",
+        "The file with the id that the controllers gave this broker. Empty: brokerIdentity in "
+        "storePathRootDir.",
         needs="enableControllerMode",
     )
 

@@ -16,36 +16,40 @@ class EveryServerConfig:
     bind_address: str = own_key(
         "bindAddress",
         "",
-        "interface to listen on; empty: all of IPv4 and IPv6, as RocketMQ",
+        "The address on which the server listens. Empty, as RocketMQ: all addresses of IPv4 and "
+        "IPv6.",
         local=Local.LISTENS,
         resolved=True,
     )
     acl_directory: str | None = own_key(
         "aclDirectory",
         None,
-        "folder of plain_acl.yml and the folder acl; empty: rocketmqHome/conf, or the folder "
-        "of this file",
+        "The folder with plain_acl.yml and the folder acl. Empty: the folder conf of "
+        "rocketmqHome or, without rocketmqHome, the folder of this properties file.",
         local=Local.ACCESS,
     )
     acl_requires_tls: bool = own_key(
         "aclRequiresTls",
         False,
-        "refuse signed requests that come by plain TCP, where others can record them; this "
-        "server's own requests are then signed over verified TLS only",
+        "true: refuse signed requests that come without TLS, since a listener could record "
+        "them. The server then signs its own requests only on TLS connections to verified "
+        "servers.",
         local=Local.ACCESS,
     )
     acl_requires_signed_time: bool = own_key(
         "aclRequiresSignedTime",
         False,
-        "take only signatures that cover code, time and number of a request, as clients and "
-        "brokers of rmq-ha make them; false: also 4.9's, which can be used again",
+        "true: take only signatures that also cover the code, the time and the number of a "
+        "request, as clients and brokers of rmq-ha make them. false: also take signatures of "
+        "RocketMQ 4.9. A listener can record such a request and send it again.",
         local=Local.ACCESS,
     )
     acl_signed_time_window: int = own_key(
         "aclSignedTimeWindow",
         300,
-        "seconds by which the time of a signed request may differ from this server's clock "
-        "where aclRequiresSignedTime=true; else a larger difference is logged only",
+        "By how many seconds the time of a signed request may differ from this server's clock. "
+        "With aclRequiresSignedTime=true a request with a larger difference is refused; "
+        "otherwise it is only logged.",
         least=1,
         most=86400,
         local=Local.ACCESS,
@@ -53,59 +57,68 @@ class EveryServerConfig:
     acl_signed_sessions: int = own_key(
         "aclSignedSessions",
         10000,
-        "clients' sessions of one account that are remembered, so that none of their requests "
-        "is taken twice; of more, the requests of the one used longest ago are refused",
+        "For how many client sessions of one account the server remembers which requests came, "
+        "so that it takes none twice. Beyond that, it forgets the session that was used longest "
+        "ago; with aclRequiresSignedTime=true it then refuses that session's requests.",
         least=1,
         local=Local.ACCESS,
     )
     metrics_port: int = own_key(
         "metricsPort",
         0,
-        "serve /metrics (Prometheus) and /healthz over HTTP here; 0: do not",
+        "The port for /metrics (Prometheus), /healthz and the page, over HTTP. 0: the server "
+        "does not open it.",
         most=MOST_PORT,
         local=Local.LISTENS,
     )
     metrics_address: str = own_key(
         "metricsAddress",
         "127.0.0.1",
-        "interface of metricsPort; empty: all",
+        "The address on which metricsPort listens. Empty: all addresses. The default is this "
+        "machine alone, because neither /metrics nor /healthz asks for a password.",
         local=Local.LISTENS,
         resolved=True,
     )
     metrics_host_names: str = own_key(
         "metricsHostNames",
         "",
-        "names, separated by commas, by which /metrics may be asked for, beside addresses, "
-        "names without a dot and private ones; *: any; empty: this machine's own",
+        "Further host names, separated by commas, by which Prometheus may ask for /metrics. IP "
+        "addresses, names without a dot, private names such as those below .local, and this "
+        "machine's own name always work. An asterisk: any name.",
         local=Local.ACCESS,
     )
     page_enable: bool = own_key(
         "pageEnable",
         True,
-        "show a page for people on metricsPort; false: /metrics and /healthz only",
+        "true: metricsPort also shows the page for people. false: /metrics and /healthz only.",
         local=Local.ACCESS,
     )
     page_token: str = own_key(
         "pageToken",
         "",
-        "secret of those who may look at the page; needed where metricsAddress is not "
-        "loopback, unless a broker or name server has accounts",
+        "The secret that people type to see the page. It is needed if metricsAddress is not a "
+        "loopback address, unless a broker or name server has accounts (aclEnable=true).",
         rule=SECRET,
         local=Local.ACCESS,
         secret=True,
     )
     log_format: LogFormat = own_key(
-        "logFormat", LogFormat.text, "text, or json: one object a line, with every field"
+        "logFormat",
+        LogFormat.text,
+        "text: a log line is text. json: a log line is one JSON object with every field, for "
+        "programs that collect logs.",
     )
     log_level: LogThreshold = own_key(
-        "logLevel", LogThreshold.info, "debug, info, warn, error or critical: what is logged"
+        "logLevel",
+        LogThreshold.info,
+        "The lowest level that is logged. The level debug is for developers.",
     )
     log_max_files: int = own_key(
-        "logMaxFiles", 100, "rotated log files, of 1 MB each, that are kept; 0: all"
+        "logMaxFiles", 100, "How many rotated log files of 1 MB are kept. 0: all of them."
     )
     private_files: bool = own_key(
         "privateFiles",
         True,
-        "new files and folders are for owner and group only (0640, 0750); false: as the umask "
-        "says, as with RocketMQ",
+        "true: only owner and group may read new files and folders (modes 0640 and 0750). "
+        "false, as RocketMQ: the umask of the process decides.",
     )

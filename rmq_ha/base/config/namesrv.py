@@ -17,97 +17,104 @@ class NamesrvConfig(EveryServerConfig):
     rocketmq_home: str | None = key(
         "rocketmqHome",
         None,
-        "installation directory; plain_acl.yml is expected below it",
+        "The installation directory. The name server looks for conf/plain_acl.yml below it.",
         local=Local.FILES,
     )
     kv_config_path: str | None = key(
         "kvConfigPath",
         None,
-        "file of the key-value settings; empty: namesrv/kvConfig.json in the home directory",
+        "The file of the key-value settings. Empty: namesrv/kvConfig.json in the home directory "
+        "of the user.",
         local=Local.FILES,
     )
     config_store_path: str | None = key(
         "configStorePath",
         None,
-        "file that updateNamesrvConfig changes; empty: the properties file",
+        "The file that mqadmin updateNamesrvConfig changes. Empty: the properties file.",
         local=Local.FILES,
     )
     order_message_enable: bool = key(
         "orderMessageEnable",
         False,
-        "tell clients the configuration of ordered topics",
+        "true: the answer to a client's request for a route has the configuration of ordered "
+        "topics.",
         mutable=True,
     )
     delete_topic_with_broker_registration: bool = key_of_5(
         "deleteTopicWithBrokerRegistration",
         True,
-        "a broker leaves the route of a topic that it no longer registers, as in RocketMQ 5 "
-        "with this key; false: it stays there until name servers are told, as in RocketMQ 4.9",
+        "true, as RocketMQ 5 with this key: if a broker registers without a topic, it leaves "
+        "that topic's route. false, as RocketMQ 4.9: it stays in the route until an operator "
+        "deletes the topic at the name servers.",
         mutable=True,
     )
     keep_wiped_write_perm: bool = own_key(
         "keepWipedWritePerm",
         True,
-        "wipeWritePerm lasts until addWritePerm, over registrations and restarts; false: "
-        "until the broker registers changed topics or comes back, as in RocketMQ",
+        "true: wipeWritePerm lasts until addWritePerm, also after registrations and restarts. "
+        "false, as RocketMQ: it ends when the broker registers changed topics or comes back.",
         mutable=True,
     )
     enable_controller_in_namesrv: bool = key_of_5(
         "enableControllerInNamesrv",
         False,
-        "run a controller in this process, on the own port of controllerDLegerPeers; a "
-        "controller's keys stand beside these",
+        "true: run a controller in this process. It listens on its own port in "
+        "controllerDLegerPeers, and its keys are in the same properties file.",
         local=Local.LISTENS,
     )
     max_registration_bytes: int = own_key(
         "maxRegistrationBytes",
         4194304,
-        "bytes that a compressed registration may become",
+        "The most bytes of a compressed registration after it is decompressed. A larger one is "
+        "refused.",
         least=4096,
         mutable=True,
     )
     max_topics_of_broker: int = own_key(
         "maxTopicsOfBroker",
         50000,
-        "topics in one registration; more are refused",
+        "The most topics in one registration. A larger one is refused.",
         least=1,
         mutable=True,
     )
     max_topic_routes: int = own_key(
         "maxTopicRoutes",
         500000,
-        "pairs of topic and broker name in all; a registration that makes it more is refused",
+        "The most pairs of topic and broker name in all. A registration that would exceed it is "
+        "refused.",
         least=1,
         mutable=True,
     )
     namesrv_allowed_brokers: str = own_key(
         "namesrvAllowedBrokers",
         "",
-        "addresses and networks, comma-separated, from which brokers register and unregister; "
-        "empty: from everywhere, as RocketMQ",
+        "The addresses and networks, separated by commas, from which brokers may register and "
+        "unregister. Empty, as RocketMQ: every address.",
         rule=NETWORKS,
         local=Local.ACCESS,
     )
     namesrv_broker_takeover: bool = own_key(
         "namesrvBrokerTakeover",
         True,
-        "another machine may take over name and id of a broker that is connected still, as in "
-        "RocketMQ; false: only once that connection is gone, or it was silent for 120 s",
+        "true, as RocketMQ: another machine may register with the name and id of a broker that "
+        "is still connected. false: it may do so only when that connection is closed or was "
+        "silent for 120 s, so a fail-over can take that long.",
         local=Local.ACCESS,
     )
     namesrv_last_registration_wins: bool = own_key(
         "namesrvLastRegistrationWins",
         False,
-        "a brokerName and brokerId belong to whoever registered last, as in RocketMQ 4.9; "
-        "false: the higher epoch gets them, and an address that lost id 0 to a broker that "
-        "lives does not get it back meanwhile",
+        "What happens if two brokers register with one brokerName and brokerId. false: the "
+        "broker with the higher epoch keeps the id; without epochs the newcomer gets it, and "
+        "the other one does not get it back while the newcomer lives. true, as RocketMQ 4.9: "
+        "the last registration gets it each time.",
         local=Local.ACCESS,
     )
     acl_enable: bool = own_key(
         "aclEnable",
         False,
-        "registrations (unless namesrvAllowedBrokers is set) and what changes or shows "
-        "settings need an admin's signature, by plain_acl.yml",
+        "true: requests that change or show settings need the signature of an admin in "
+        "plain_acl.yml, and so do registrations, unless namesrvAllowedBrokers is set.",
         local=Local.ACCESS,
         same_in_set=True,
     )

@@ -16,176 +16,198 @@ class RmqHaConfig(PopConfig):
     journal_plug_in: str = own_key(
         "journalPlugIn",
         "",
-        "IJournalPlugin that keeps the messages; empty: classic, or dledger or controller "
-        "where enableDLegerCommitLog or enableControllerMode is true",
+        "The name of the plugin (IJournalPlugin) that keeps the messages. Empty: RocketMQ's "
+        "commit log; with enableDLegerCommitLog=true a DLedger log; with "
+        "enableControllerMode=true the log of controller mode.",
         local=Local.CODE,
     )
     dispatcher_plug_in: str = own_key(
         "dispatcherPlugIn",
         "",
-        "extra ICommitLogDispatcher plugins, comma-separated",
+        "The names of plugins that are told of every record in the commit log "
+        "(ICommitLogDispatcher), separated by commas.",
         local=Local.CODE,
     )
     hook_plug_in: str = own_key(
         "hookPlugIn",
         "",
-        "send and consume hook plugins, comma-separated, in this order",
+        "The names of plugins that are called when clients send and consume messages, separated "
+        "by commas. The broker calls them in this order.",
         local=Local.CODE,
     )
     acl_plug_in: str = own_key(
         "aclPlugIn",
         "",
-        "access validator plugins, comma-separated; with aclEnable=true: plain",
-        local=Local.CODE,
+        "The names of plugins that check requests, separated by commas. Empty: with "
+        "aclEnable=true the plugin plain, which reads plain_acl.yml; otherwise none.",
+        local=Local.ACCESS,
     )
     acl_strict: bool = own_key(
         "aclStrict",
         True,
-        "check every request by the table of permissions in docs/security.md; false: as "
-        "4.9.7, which forgets most of them",
+        "true: with aclEnable=true, every request needs the permission that the table in "
+        "docs/security.md names. false: only the requests that RocketMQ 4.9.7 checks need one, so "
+        "any account can read any message and settle any transaction.",
         local=Local.ACCESS,
     )
     acl_access_key: str = own_key(
         "aclAccessKey",
         "",
-        "signs this broker's own requests, as a slave's to its master",
+        "The access key of the account with which this broker signs its own requests, for "
+        "example those of a slave to its master. Set it where masters, name servers or "
+        "controllers have aclEnable=true. The account has to be an admin's.",
         local=Local.ACCESS,
     )
     acl_secret_key: str = own_key(
-        "aclSecretKey", "", "belongs to aclAccessKey", local=Local.ACCESS, secret=True
+        "aclSecretKey",
+        "",
+        "The secret key of the account in aclAccessKey.",
+        local=Local.ACCESS,
+        secret=True,
     )
     verify_log_at_start: bool = own_key(
         "verifyLogAtStart",
         False,
-        "after a clean stop, read the last three commit-log files up to the first damaged "
-        "record, and after lost power from the checkpoint's times on, as RocketMQ does (see "
-        "keepDamagedLog). false: begin at the last message that is surely on the disk",
+        "Where a start begins to check the commit log. false: at the last message that is surely "
+        "on the disk, so the start is quick. true, as RocketMQ: after a clean stop it reads the "
+        "last three files of the log; after lost power it reads from the times in the checkpoint "
+        "on. keepDamagedLog says what happens if a record is damaged.",
     )
     trust_page_cache_after_kill: bool = own_key(
         "trustPageCacheAfterKill",
         True,
-        "after a kill of the process, on the same boot of the machine, the start goes on where "
-        "queues and index end, because all written bytes are in the page cache. false: it reads "
-        "the log from the checkpoint on, as after lost power; for network file systems",
+        "true: after a kill of the process, a start goes on where queues and index end, if the "
+        "machine was not rebooted, because all written bytes are in its page cache. false: the "
+        "start reads the log from the checkpoint on, as after lost power. Set false if the store "
+        "is on a network file system.",
     )
     keep_damaged_log: bool = own_key(
         "keepDamagedLog",
         True,
-        "a master whose commit log is damaged with whole messages behind the damage does not "
-        "start; false, for one start: it is cut there, and the rest is set aside below "
-        "storePathRootDir/setaside. A slave does so by itself, and fetches it anew; it does "
-        "not start as a master before it has",
+        "true: a master does not start if its commit log is damaged and whole messages follow the "
+        "damage. false, for one start: the log is cut at the damage, and the rest is kept below "
+        "storePathRootDir/setaside. A slave cuts its log in either case and fetches the rest from "
+        "its master. It does not start as a master before it has the rest.",
     )
     start_without_commit_log: bool = own_key(
         "startWithoutCommitLog",
         False,
-        "true, for one start: begin with an empty commit log although queues or checkpoint "
-        "know of another one; queues and index are set aside below storePathRootDir/setaside",
+        "false: a broker does not start if it finds no commit log, but queues or a checkpoint, "
+        "because a disk may not be mounted. true, for one start: it begins with an empty commit "
+        "log, and keeps the old queues and index below storePathRootDir/setaside.",
     )
     check_crc_on_read: bool = own_key(
         "checkCRCOnRead",
         False,
-        "check the CRC of each body before it is handed out; false: size, place and parts of "
-        "the record only",
+        "true: the broker checks the CRC of each message's body before it hands the message to a "
+        "consumer, and leaves out a damaged one. This costs processor time for each message. "
+        "false: it checks only the size, the place and the structure of the record.",
     )
     duplicate_window_millis: int = own_key(
         "duplicateWindowMillis",
         0,
-        "ms within which a send whose message (topic and UNIQ_KEY) is stored already is "
-        "answered as the first one was, and not stored again; needs messageIndexEnable; 0: "
-        "each send is stored, as with RocketMQ",
+        "Stores a message once although its producer sends it several times. If a message with "
+        "the same topic and UNIQ_KEY was stored within this time, ms, the broker repeats its "
+        "first answer. 0: each send is stored, as with RocketMQ. Needs messageIndexEnable=true.",
     )
     keep_offsets_of_deleted_topics: bool = own_key(
         "keepOffsetsOfDeletedTopics",
         False,
-        "consumer groups keep their offsets on a topic that is deleted, as with RocketMQ, and "
-        "skip what is put into it when it is made again",
+        "false: a topic's deletion also deletes the offsets of its consumer groups. true, as "
+        "RocketMQ: the groups keep these offsets. If the topic is made again, a group skips "
+        "messages until its old offset is reached.",
     )
     check_committed_offsets: bool = own_key(
         "checkCommittedOffsets",
         True,
-        "commit consumers' offsets only on queues that their topic has, from 0 to the queue's "
-        "end; a broker that becomes the master sets larger ones to the end. false: every offset "
-        "is stored for ever, and groups skip messages, as with RocketMQ",
+        "true: the broker takes a group's committed offset only for a queue that the topic has, "
+        "and from 0 to the end of the queue. A broker that becomes the master sets a larger "
+        "offset to the end. false, as RocketMQ: every offset is stored, and a group with too "
+        "large an offset skips messages.",
     )
     refuse_unserved_properties: bool = own_key(
         "refuseUnservedProperties",
         True,
-        "refuse messages with properties of RocketMQ 5 that nothing here acts on: a priority, a "
-        "lite topic (code 13), and without timerWheelEnable a timer (code 1). false: store and "
-        "deliver them at once, as RocketMQ 4.9 does",
+        "true: refuse messages whose properties of RocketMQ 5 this broker does not act on. A "
+        "priority or a lite topic is refused with code 13; a timer, if timerWheelEnable=false, "
+        "with code 1. false, as RocketMQ 4.9: store such messages and deliver them at once.",
         mutable=True,
     )
     time_search_nearest: bool = own_key(
         "timeSearchNearest",
         False,
-        "answer searches by time, resets of groups and consumers that begin by time with the "
-        "message that was stored nearest, as RocketMQ 4.9 does. false: with the first one that "
-        "was stored then or later, as RocketMQ 5 does",
+        "Which message answers a search by time, a reset of a group to a time, or a consumer that "
+        "begins at a time. false, as RocketMQ 5: the first message that was stored at that time or "
+        "later. true, as RocketMQ 4.9: the message that was stored nearest to that time.",
         mutable=True,
     )
     slave_drops_deleted_topics: bool = own_key(
         "slaveDropsDeletedTopics",
         True,
-        "a slave deletes the queues of a topic a minute after its master has deleted it; the "
-        "log keeps the messages",
+        "true: a slave deletes the queues of a topic one minute after its master has deleted the "
+        "topic. The messages stay in the commit log. false, as RocketMQ: the queues stay on the "
+        "slave.",
     )
     slave_alone_seconds: int = own_key(
         "slaveAloneSeconds",
         0,
-        "/healthz of a slave, or of a DLedger member, is 503 when it has followed nobody for "
-        "so many seconds; 0: it stays 200, because consumers can still read from it while the "
-        "master is dead",
+        "After how many seconds without a master (DLedger: without a leader) a broker answers "
+        "/healthz with 503. 0: never, because consumers can still read from a slave while its "
+        "master is dead.",
     )
     ha_transfer_batch_max: int = own_key(
         "haTransferBatchMax",
         262144,
-        "largest body of one HA frame while haTransferBatchSize is not set; a Java slave's "
-        "receive buffer holds 4 MiB",
+        "The most bytes of the commit log that a master sends to a slave in one frame, if the "
+        "file does not set haTransferBatchSize. Keep it well below 4 MiB beside a Java slave, "
+        "whose receive buffer has that size.",
         least=1,
         mutable=True,
     )
     ha_max_slaves: int = own_key(
         "haMaxSlaves",
         32,
-        "connections to the replication port; beyond it one of the machine with the most of "
-        "them has to leave",
+        "The most connections to the replication port. If there are more, the broker closes one "
+        "connection of the machine that has the most.",
         least=1,
         mutable=True,
     )
     ha_set_aside_diverged_tail: bool = own_key(
         "haSetAsideDivergedTail",
         True,
-        "a slave whose log holds at its end what its master's does not moves that into "
-        "<storePathRootDir>/setaside and fetches the master's; false: it changes nothing and "
-        "stays away from the master",
+        "What a slave does if the end of its log differs from its master's log. true: it moves "
+        "that end into storePathRootDir/setaside and copies the master's bytes. false: it changes "
+        "nothing and does not follow the master.",
     )
     ha_refetch_stranded_store: bool = own_key(
         "haRefetchStrandedStore",
         True,
-        "in controller mode: a slave that was away for longer than its master keeps messages "
-        "moves its log into a folder below setaside and fetches all of the master's. false: it "
-        "changes nothing and stays away",
+        "In controller mode: what a slave does if its master has already deleted the messages "
+        "that the slave needs next. true: it moves its log into a folder below setaside and "
+        "copies the whole log of the master. false: it changes nothing and does not follow.",
     )
     ha_refetch_stranded_pair: bool = own_key(
         "haRefetchStrandedPair",
         False,
-        "as haRefetchStrandedStore, for a slave of a pair without controllers, whose master "
-        "nobody elected: the slave believes the master that its file or its name servers name",
+        "The same as haRefetchStrandedStore, for a slave of a pair without controllers. The "
+        "default is false because no election names the master of a pair. With true, the slave "
+        "replaces its log by that of any master that its file or its name servers name.",
     )
     ha_allowed_slaves: str = own_key(
         "haAllowedSlaves",
         "",
-        "addresses and networks, comma-separated, that may replicate from this broker, whose "
-        "acknowledgements count; empty: whoever reaches the port, as RocketMQ",
+        "The addresses and networks, separated by commas, from which slaves may replicate from "
+        "this broker. Empty, as RocketMQ: every machine that reaches the replication port gets "
+        "all messages, and its acknowledgements count.",
         rule=NETWORKS,
         local=Local.ACCESS,
     )
     ha_secret: str = own_key(
         "haSecret",
         "",
-        "at least 16 characters that master and slaves of rmq-ha share: a slave answers with it "
-        "when its master asks, and leaves a master that does not know it",
+        "A secret that master and slaves share, at least 16 characters. If a master asks for a "
+        "proof (haSecretRequired=true), a slave proves that it knows the secret, and leaves a "
+        "master that does not. Brokers of RocketMQ cannot do so.",
         rule=SECRET,
         local=Local.ACCESS,
         secret=True,
@@ -193,47 +215,50 @@ class RmqHaConfig(PopConfig):
     ha_secret_file: str | None = own_key(
         "haSecretFile",
         None,
-        "instead of haSecret: a file with one secret a line, read again when it changes; the "
-        "first is what this broker proves, all of them are believed",
+        "A file with one secret a line, in place of haSecret. The broker proves itself with the "
+        "first secret and accepts all of them, so a secret can be changed broker by broker. It "
+        "reads a changed file without a restart.",
         local=Local.ACCESS,
     )
     ha_secret_required: bool = own_key(
         "haSecretRequired",
         False,
-        "whoever replicates from this broker has to know haSecret, and so has its master; "
-        "false: only who is asked answers, and Java peers notice nothing",
+        "true: a slave that does not prove that it knows haSecret gets no messages, and this "
+        "broker follows no master without that proof. false: RocketMQ's slaves and masters are "
+        "accepted, which cannot prove anything.",
         local=Local.ACCESS,
     )
     ha_trusted_masters: str = own_key(
         "haTrustedMasters",
         "",
-        "hosts (addresses, networks, or names as the master registers them), comma-separated, "
-        "of masters that a slave follows and sends its signed requests to; empty: whomever "
-        "the name server, or in controller mode the controller, names, as RocketMQ. "
-        "haMasterAddress is followed in any case",
+        "The masters that a slave may follow and send its signed requests to: addresses, "
+        "networks, or names as the master registers them, separated by commas. Empty, as "
+        "RocketMQ: any master that a name server, or in controller mode a controller, names. The "
+        "slave follows haMasterAddress in any case.",
         rule=HOSTS,
         local=Local.ACCESS,
     )
     ha_first_offset_max: int = own_key(
         "haFirstOffsetMax",
         1 << 56,
-        "a slave with an empty log does not begin it beyond this offset, whatever its master says",
+        "The largest offset at which a slave with an empty log begins. It protects a new slave "
+        "from a master that names an impossible offset.",
         is_long=True,
         local=Local.ACCESS,
     )
     ha_hand_over_when_full: bool = own_key(
         "haHandOverWhenFull",
         True,
-        "in controller mode: a master whose disk is full or fails has a slave elected that "
-        "has the whole log and room; false: it keeps its place and refuses messages, as "
-        "RocketMQ",
+        "In controller mode: what a master does if its disk is full or fails. true: it has a slave "
+        "elected that has the whole log and more room. false, as RocketMQ: it stays the master "
+        "and refuses messages.",
     )
     ha_cut_confirmed_to: int = own_key(
         "haCutConfirmedTo",
         -1,
-        "in controller mode: a slave gives up confirmed messages that the elected master "
-        "lacks, down to this offset of the log; -1: it never does, and waits for an operator; "
-        "0: it always does, as RocketMQ",
+        "In controller mode: whether a slave may cut confirmed messages off its log because the "
+        "elected master lacks them. -1: no; the slave does not follow, and waits for an operator. "
+        "An offset of the log: yes, down to this offset. 0, as RocketMQ: always.",
         least=-1,
         is_long=True,
         local=Local.ACCESS,
@@ -241,7 +266,8 @@ class RmqHaConfig(PopConfig):
     embedded_namesrv_port: int = own_key(
         "embeddedNamesrvPort",
         9876,
-        "a master without namesrvAddr runs its own name server on this port; 0: any free one",
+        "The port of the name server that a master runs in its own process if it has no "
+        "namesrvAddr. 0: any free port.",
         most=MOST_PORT,
         local=Local.LISTENS,
         needs=EMBEDDED_NAMESRV,
@@ -249,8 +275,8 @@ class RmqHaConfig(PopConfig):
     embedded_namesrv_address: str = own_key(
         "embeddedNamesrvAddress",
         "",
-        "interface of the embedded name server; empty: bindAddress, or 127.0.0.1 if that is "
-        "empty; 0.0.0.0: all",
+        "The address on which the embedded name server listens. Empty: bindAddress, or 127.0.0.1 "
+        "if that is empty, so that no other machine can register brokers. 0.0.0.0: all addresses.",
         local=Local.LISTENS,
         resolved=True,
         needs=EMBEDDED_NAMESRV,
@@ -258,15 +284,16 @@ class RmqHaConfig(PopConfig):
     enable_controller_in_namesrv: bool = key_of_5(
         "enableControllerInNamesrv",
         False,
-        "run a name server in this process, also beside namesrvAddr, and a controller in it, "
-        "on the own port of controllerDLegerPeers; a controller's keys stand beside these",
+        "true: the broker's process also runs a name server, even if namesrvAddr is set, and a "
+        "controller. The controller listens on its own port in controllerDLegerPeers. Its keys "
+        "are in the same properties file.",
         local=Local.LISTENS,
     )
     namesrv_allowed_brokers: str = own_key(
         "namesrvAllowedBrokers",
         "",
-        "addresses and networks, comma-separated, from which brokers register at the embedded "
-        "name server, besides this one; empty: from wherever it can be reached",
+        "The addresses and networks, separated by commas, from which other brokers may register "
+        "at the embedded name server. Empty: every address that can reach it.",
         rule=NETWORKS,
         local=Local.ACCESS,
         needs=EMBEDDED_NAMESRV,
@@ -274,130 +301,146 @@ class RmqHaConfig(PopConfig):
     metrics_series_limit: int = own_key(
         "metricsSeriesLimit",
         200,
-        "how many topics, and how many pairs of topic and group, have series of their own",
+        "How many topics have metrics of their own, and how many pairs of topic and group. The "
+        "limit protects Prometheus from too many series. rmqha_series_left_out counts the rest.",
         most=100000,
     )
     max_messages_per_batch: int = own_key(
-        "maxMessagesPerBatch", 20000, "members of a batch; more are refused with code 13", least=1
+        "maxMessagesPerBatch",
+        20000,
+        "The most messages in one batch. A larger batch is refused with code 13.",
+        least=1,
     )
     max_groups_per_heartbeat: int = own_key(
         "maxGroupsPerHeartbeat",
         300,
-        "groups of consumers and producers in one heartbeat",
+        "The most consumer and producer groups in one heartbeat of a client. A larger heartbeat "
+        "is refused.",
         least=1,
         most=MOST_ITEMS,
     )
     max_subscriptions_per_heartbeat: int = own_key(
         "maxSubscriptionsPerHeartbeat",
         2000,
-        "subscriptions of all groups in one heartbeat",
+        "The most subscriptions of all groups in one heartbeat of a client. A larger heartbeat is "
+        "refused.",
         least=1,
         most=MOST_ITEMS,
     )
     max_filter_characters_per_heartbeat: int = own_key(
         "maxFilterCharactersPerHeartbeat",
         32768,
-        "characters of all SQL92 expressions in one heartbeat",
+        "The most characters of all SQL92 expressions in one heartbeat of a client. A larger "
+        "heartbeat is refused.",
         least=1,
     )
     max_topics: int = own_key(
         "maxTopics",
         50000,
-        "topics that there may be before a send creates no more; an operator's request does",
+        "How many topics there may be before a send to an unknown topic creates no more. An "
+        "operator's request still creates topics.",
         least=1,
     )
     max_groups: int = own_key(
         "maxGroups",
         50000,
-        "consumer groups that there may be before clients create no more; an operator's "
-        "request does",
+        "How many consumer groups there may be before requests of clients create no more. An "
+        "operator's request still creates groups.",
         least=1,
     )
     max_queues_per_lock: int = own_key(
         "maxQueuesPerLock",
         1500,
-        "queues that one request of an ordered consumer locks or unlocks",
+        "The most queues that an ordered consumer may lock or unlock with one request. A larger "
+        "request is refused.",
         least=1,
         most=MOST_ITEMS,
     )
     lock_max_live_time: int = own_key(
         "lockMaxLiveTime",
         60000,
-        "ms without renewal after which another client may lock an ordered consumer's queue; "
-        "the system property rocketmq.broker.rebalance.lockMaxLiveTime",
+        "For how many ms an ordered consumer keeps its lock on a queue without renewing it. After "
+        "that, another client may lock the queue. In RocketMQ this is the system property "
+        "rocketmq.broker.rebalance.lockMaxLiveTime.",
         least=1000,
     )
     lock_max_live_time_without_connection: int = own_key(
         "lockMaxLiveTimeWithoutConnection",
         30000,
-        "the same once the connection that renewed the lock is gone: by then its client takes "
-        "the lock for lost itself (its rocketmq.client.rebalance.lockMaxLiveTime); 60000: as "
-        "Java",
+        "The same as lockMaxLiveTime, ms, once the client's connection is closed. By then a client "
+        "of RocketMQ takes the lock for lost itself, so a longer time only delays the next "
+        "consumer. 60000: as RocketMQ.",
     )
     disk_space_warning_level_ratio: int = own_key(
         "diskSpaceWarningLevelRatio",
         90,
-        "% of the disk above which puts are refused; Java's system property "
-        "rocketmq.broker.diskSpaceWarningLevelRatio",
+        "Above how many percent of used disk the broker refuses messages. In RocketMQ this is "
+        "the system property rocketmq.broker.diskSpaceWarningLevelRatio.",
         least=35,
         most=99,
     )
     disk_space_clean_forcibly_ratio: int = own_key(
         "diskSpaceCleanForciblyRatio",
         85,
-        "% of the disk above which files go before they expire (cleanFileForciblyEnable); "
-        "Java's system property rocketmq.broker.diskSpaceCleanForciblyRatio",
+        "Above how many percent of used disk the broker deletes files before they expire, if "
+        "cleanFileForciblyEnable=true. In RocketMQ this is the system property "
+        "rocketmq.broker.diskSpaceCleanForciblyRatio.",
         least=30,
         most=95,
     )
     offset_moved_event_interval: int = own_key(
         "offsetMovedEventInterval",
         60000,
-        "ms within which one group's pulls beyond one queue leave one line and one message in "
-        "OFFSET_MOVED_EVENT; 0: each of them, as RocketMQ",
+        "If a group pulls from beyond the end of a queue again and again, the broker writes at "
+        "most one log line and one message to OFFSET_MOVED_EVENT within this time, ms. It counts "
+        "for each group and queue. 0, as RocketMQ: one for each pull.",
     )
     start_beside_another_master: bool = own_key(
         "startBesideAnotherMaster",
         False,
-        "true: a master of a pair asks nobody whether another broker of its brokerName leads, "
-        "as RocketMQ; false: it takes no messages while that is so, and until its next start",
+        "false: a master of a pair asks whether another broker of its brokerName leads. If one "
+        "does, it takes no messages until its next start. true, as RocketMQ: it does not ask, and "
+        "two masters may take messages at the same time.",
     )
     dledger_commit_own_term_only: bool = own_key(
         "dLegerCommitOwnTermOnly",
         True,
-        "a new DLedger leader commits earlier terms' entries only with one of its own, which "
-        "it writes to the topic RMQ_SYS_DLEDGER_TERM (Raft paper, figure 8); false: as 4.9.7",
+        "true: a new DLedger leader writes an entry of its own term to the topic "
+        "RMQ_SYS_DLEDGER_TERM, and commits older entries together with it. This mends the fault in "
+        "figure 8 of the Raft paper. false, as RocketMQ 4.9.7: a committed entry may be lost.",
         needs="enableDLegerCommitLog",
     )
     dledger_hand_over_when_full: bool = own_key(
         "dLegerHandOverWhenFull",
         True,
-        "a DLedger leader whose disk is full or refuses entries, or would have to delete "
-        "files before their time, hands over to a member that has all entries and room; "
-        "false: it stays the leader, as in 4.9.7",
+        "What a DLedger leader does if its disk is full or refuses entries, or if it would have to "
+        "delete files before they expire. true: it hands over to a member that has all entries "
+        "and more room. false, as RocketMQ 4.9.7: it stays the leader.",
         needs="enableDLegerCommitLog",
     )
     dledger_sticky_leader: int = own_key(
         "dLegerStickyLeader",
         0,
-        "ms since the leader was heard of, within which a candidate of a larger term is "
-        "refused; 0: never, as 4.9.7",
+        "For how many ms after a sign of the DLedger leader a member refuses its vote to a "
+        "candidate of a larger term. Set it to 4000 in an unstable network, if all members are of "
+        "rmq-ha: a member that was cut off then does not depose the leader. 0, as RocketMQ: never.",
         needs="enableDLegerCommitLog",
     )
     dledger_push_batch_size: int = own_key(
         "dLegerPushBatchSize",
         262144,
-        "bytes of entries that a DLedger leader puts into one push at most, without waiting "
-        "for more; RocketMQ 4.8 and later take such pushes; 0: as 4.9.7, by enableBatchPush",
+        "The most bytes of entries that a DLedger leader sends to a member in one request. The "
+        "leader does not wait for more entries. Members of RocketMQ 4.8 and later accept this. "
+        "0, as RocketMQ 4.9.7: enableBatchPush decides.",
         most=4194304,
         needs="enableDLegerCommitLog",
     )
     dledger_operator_hosts: str = own_key(
         "dLegerOperatorHosts",
         "",
-        "addresses and networks, comma-separated, that may ask for entries and for a "
-        "leadership transfer on the DLedger port, besides this machine and the members; *: "
-        "all, as 4.9.7",
+        "The addresses and networks, separated by commas, from which operators may read entries "
+        "and move the leadership at the DLedger port. This machine and the members always may. "
+        "An asterisk, as RocketMQ 4.9.7: everybody may.",
         rule=NETWORKS,
         local=Local.ACCESS,
         needs="enableDLegerCommitLog",
@@ -405,8 +448,9 @@ class RmqHaConfig(PopConfig):
     dledger_peer_hosts: str = own_key(
         "dLegerPeerHosts",
         "",
-        "addresses and networks, comma-separated, from which any member's requests may come, "
-        "besides those of dLegerPeers (NAT, several interfaces); *: all, as 4.9.7",
+        "Further addresses and networks, separated by commas, from which members connect that "
+        "have another address in dLegerPeers, for example behind NAT. Each of them may speak for "
+        "any member. An asterisk, as RocketMQ 4.9.7: every address may.",
         rule=NETWORKS,
         local=Local.ACCESS,
         needs="enableDLegerCommitLog",

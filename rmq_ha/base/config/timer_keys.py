@@ -18,23 +18,25 @@ class TimerConfig(EveryServerConfig):
     timer_wheel_enable: bool = key_of_5(
         _WHEEL,
         False,
-        "take messages with a delay of any length (TIMER_DELAY_SEC, TIMER_DELAY_MS, "
-        "TIMER_DELIVER_MS) and deliver them when they are due; false: refuse them with code 1. "
-        "RocketMQ 5: true",
+        "true: take messages with a delay of any length (TIMER_DELAY_SEC, TIMER_DELAY_MS, "
+        "TIMER_DELIVER_MS) and deliver each when it is due. false: refuse such messages with code "
+        "1. RocketMQ 5's default is true.",
         same_in_set=True,
     )
     timer_stop_dequeue: bool = key_of_5(
         "timerStopDequeue",
         False,
-        "deliver no timer messages until it is false again; sends and recalls go on",
+        "true: deliver no timer messages until the key is false again, for example to relieve a "
+        "busy broker. Sends and recalls go on.",
         mutable=True,
         needs=_WHEEL,
     )
     timer_progress_interval_ms: int = own_key(
         "timerProgressIntervalMs",
         5000,
-        "least ms between two records that say how far timer messages are delivered; a start reads "
-        "the log from the last of them on",
+        "The least time, ms, between two records in the log that say how far timer messages are "
+        "delivered. A start reads the log from the last such record on, so a smaller value makes "
+        "the start quicker and the log longer.",
         least=100,
         mutable=True,
         needs=_WHEEL,
@@ -42,8 +44,9 @@ class TimerConfig(EveryServerConfig):
     timer_max_delay_sec: int = key_of_5(
         "timerMaxDelaySec",
         259200,
-        "longest delay of a timer message, s; a longer one is refused with code 13. Beside Java "
-        "replicas at most 172799, since they put messages with longer delays again",
+        "The longest delay of a timer message, s (three days). A longer delay is refused with "
+        "code 13. Set at most 172799 if a broker of RocketMQ is in the set, since it stores "
+        "messages with longer delays a second time.",
         least=1,
         mutable=True,
         same_in_set=True,
@@ -52,8 +55,8 @@ class TimerConfig(EveryServerConfig):
     timer_congest_num_each_slot: int = key_of_5(
         "timerCongestNumEachSlot",
         INT_MAX,
-        "timer messages that may wait for the same second; above it some sends are refused with "
-        "code 1, above the double all of them",
+        "How many timer messages may wait for the same second. Above this number some sends are "
+        "refused with code 1, and above twice the number all of them.",
         least=1,
         mutable=True,
         needs=_WHEEL,
@@ -61,8 +64,8 @@ class TimerConfig(EveryServerConfig):
     timer_max_waiting: int = own_key(
         "timerMaxWaiting",
         20_000_000,
-        "timer messages that may wait at a time, each of which takes 12 bytes of memory; beyond "
-        "it sends are refused with code 1",
+        "How many timer messages may wait at the same time. Each takes 12 bytes of memory, so the "
+        "default allows 240 MB. Further sends are refused with code 1.",
         least=1,
         mutable=True,
         needs=_WHEEL,
@@ -70,24 +73,25 @@ class TimerConfig(EveryServerConfig):
     recall_message_enable: bool = key_of_5(
         "recallMessageEnable",
         True,
-        "let producers recall timer messages that wait (request 370); false: refuse with code "
-        "16. RocketMQ 5: false",
+        "true: producers may recall a timer message that still waits (request 370). false, as "
+        "RocketMQ 5 by default: recalls are refused with code 16.",
         mutable=True,
         needs=_WHEEL,
     )
     allow_recall_when_broker_not_writeable: bool = key_of_5(
         "allowRecallWhenBrokerNotWriteable",
         True,
-        "let producers recall messages while brokerPermission forbids sends; false: refuse with "
-        "code 14",
+        "true: producers may recall timer messages while brokerPermission forbids sends. false: "
+        "such recalls are refused with code 14.",
         mutable=True,
         needs=_WHEEL,
     )
     append_topic_for_timer_delete_key: bool = key_of_5(
         "appendTopicForTimerDeleteKey",
         True,
-        "write the unique key in recall records behind the topic and a plus sign, as RocketMQ "
-        "5.3 reads it; false: write the bare key, as newer Java replicas read it by default",
+        "How a recall names the message in the log. true: topic, plus sign and unique key, which "
+        "RocketMQ 5.3 reads. false: the unique key alone, which newer brokers of RocketMQ read by "
+        "default. It matters only if a broker of RocketMQ is in the set.",
         mutable=True,
         needs=_WHEEL,
     )

@@ -14,62 +14,70 @@ from rmq_ha.base.config.text_rules import one_of
 _MODES = one_of("disabled", "permissive", "enforcing")
 _CLIENT_AUTH = one_of("none", "optional", "require")
 _FILES = {
-    "keyPath": "file with the private key",
-    "keyPassword": "password of the private key",
-    "certPath": "file with the certificate chain",
-    "trustCertPath": "file with the certificates that prove the other side",
+    "keyPath": "The file with the private key",
+    "keyPassword": "The password of the private key",
+    "certPath": "The file with the certificate and the chain that signs it",
+    "trustCertPath": "The file with the root certificates that have to have signed the "
+    "certificate of the other side",
 }
 _SIDES = {
-    "server": ("of the ports for clients", FirstReader.RMQ_4),
-    "client": ("of this server's connections to other servers", FirstReader.RMQ_4),
-    "ha": ("of replication, of both ends", FirstReader.OURS),
+    "server": ("for the ports of clients", FirstReader.RMQ_4),
+    "client": ("for this server's connections to other servers", FirstReader.RMQ_4),
+    "ha": ("for replication, on master and slave", FirstReader.OURS),
 }
 
 _ROWS = (
     Key(
         name="tls.server.mode",
         rule=_MODES,
-        meaning="disabled: ports for clients take no TLS; enforcing: TLS only; without the key: "
-        "permissive, both",
+        meaning="How clients may connect. disabled: without TLS only. permissive: with or without "
+        "TLS. enforcing: with TLS only. Without the key: permissive.",
     ),
     Key(
         name="tls.server.need.client.auth",
         rule=_CLIENT_AUTH,
-        meaning="whether a client has to show a certificate; without the key: none",
+        meaning="Whether a client has to show a certificate. none: it is not asked for one. "
+        "optional: it may show one. require: it has to. Without the key: none.",
     ),
     Key(
         name="tls.server.authClient",
         kind=bool,
-        meaning="check the certificate of a client; without the key: if tls.server.trustCertPath "
-        "is set",
+        meaning="true: a client's certificate has to be signed by a root in "
+        "tls.server.trustCertPath. Without the key: true if tls.server.trustCertPath is set.",
     ),
     Key(
         name="tls.client.authServer",
         kind=bool,
-        meaning="check the certificate of a server; without the key: if tls.client.trustCertPath "
-        "is set",
+        meaning="true: the certificate of another server has to be signed by a root in "
+        "tls.client.trustCertPath and has to name the server's host. Without the key: true if "
+        "tls.client.trustCertPath is set.",
     ),
     Key(
         name="tls.enable",
         kind=bool,
-        meaning="connect to other servers by TLS; without the key: if tls.server.mode=enforcing",
+        meaning="true: this server connects to other servers with TLS. Without the key: true if "
+        "tls.server.mode=enforcing.",
     ),
     Key(
         name="tls.test.mode.enable",
         kind=bool,
-        meaning="false: use the files of the other keys; without the key: true",
+        meaning="Write false to use the files that the other tls. keys name. true, as without "
+        "the key: "
+        "the server makes a certificate of its own and checks nobody's. If the key is missing "
+        "and a "
+        "file is named, the start is refused.",
     ),
     Key(
         name="tls.config.file",
-        meaning="file with further keys, which win; without the key: "
-        "/etc/rocketmq/tls.properties, if it is there",
+        meaning="A file with further tls. keys. Its values take precedence. Without the key: "
+        "/etc/rocketmq/tls.properties, if that file is there.",
     ),
     *(
         Key(
             name=f"tls.{side}.{name}",
             since=since,
             is_secret=name == "keyPassword",
-            meaning=f"{what} {where}",
+            meaning=f"{what}, {where}.",
         )
         for side, (where, since) in _SIDES.items()
         for name, what in _FILES.items()
@@ -78,25 +86,29 @@ _ROWS = (
         name="tls.ha.mode",
         since=FirstReader.OURS,
         rule=_MODES,
-        meaning="permissive: the replication port takes TLS, too; enforcing: TLS only; without the "
-        "key: disabled",
+        meaning="How slaves may connect to the replication port. disabled: without TLS only. "
+        "permissive: with or without TLS. enforcing: with TLS only. Without the key: disabled, "
+        "because brokers of RocketMQ cannot replicate with TLS.",
     ),
     Key(
         name="tls.ha.enable",
         since=FirstReader.OURS,
         kind=bool,
-        meaning="replicate from the master by TLS; without the key: false",
+        meaning="true: this broker connects to its master, or to the other members of its DLedger "
+        "group, with TLS. Without the key: false.",
     ),
     Key(
         name="tls.ha.allowedNames",
         since=FirstReader.OURS,
-        meaning="names in certificates of brokers that may replicate, separated by commas; *: each "
-        "certificate of the root",
+        meaning="The names, separated by commas, of which a slave's certificate needs one. An "
+        "asterisk: each certificate that is signed by a root in tls.ha.trustCertPath.",
     ),
     Key(
         name="tls.ha.masterName",
         since=FirstReader.OURS,
-        meaning="name in the master's certificate; without the key: the host that is connected to",
+        meaning="The name that the certificate of the master, or of a DLedger member, needs. "
+        "Without "
+        "the key: the host to which this broker connects.",
     ),
 )
 

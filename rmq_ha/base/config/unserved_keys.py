@@ -86,11 +86,11 @@ class UnservedValues(SimpleNamespace):
 
 
 _UNUSED = "RocketMQ 4.9 does not act on it either"
-_UNSEEN = "it changes nothing here that a client or an operator sees"
+_UNSEEN = "in rmq-ha it changes nothing that a client or an operator sees"
 _SILENT = (_UNUSED, _UNSEEN)
 
 _OF_4: dict[str, dict[Section, dict[str, Any]]] = {
-    "there is one reactor thread here, no pool to size": {
+    "rmq-ha serves requests in one thread, so there is no pool to size": {
         Section.BROKER: {
             "sendMessageThreadPoolNums": None,
             "putMessageFutureThreadPoolNums": None,
@@ -110,7 +110,7 @@ _OF_4: dict[str, dict[Section, dict[str, Any]]] = {
         },
         Section.CLIENT: {"clientWorkerThreads": 4, "clientCallbackExecutorThreads": None},
     },
-    "such requests are answered in the turn in which they come, and never queue here": {
+    "rmq-ha answers such requests as soon as it reads them, so they never wait in a queue": {
         Section.BROKER: {
             "pullThreadPoolQueueCapacity": 100000,
             "queryThreadPoolQueueCapacity": 20000,
@@ -121,13 +121,13 @@ _OF_4: dict[str, dict[Section, dict[str, Any]]] = {
             "waitTimeMillsInHeartbeatQueue": 31000,
         },
     },
-    "the end of a transaction has no answer that could refuse it, and is never put off": {
+    "clients expect no answer to the end of a transaction, so it is never refused as too late": {
         Section.BROKER: {
             "endTransactionPoolQueueCapacity": 100000,
             "waitTimeMillsInTransactionQueue": 3000,
         },
     },
-    "what waits for flush and replica is limited by sendThreadPoolQueueCapacity": {
+    "sendThreadPoolQueueCapacity limits the messages that wait for disk and replicas": {
         Section.BROKER: {"putThreadPoolQueueCapacity": 10000},
     },
     "there is no off-heap write pool here": {
@@ -162,7 +162,7 @@ _OF_4: dict[str, dict[Section, dict[str, Any]]] = {
             "scheduleAsyncDeliverMaxResendNum2Blocked": 3,
         },
     },
-    "the store paces this itself": {
+    "the store chooses this pace itself": {
         Section.STORE: {
             "flushCommitLogTimed": True,
             "deleteCommitLogFilesInterval": 100,
@@ -342,7 +342,7 @@ _OF_5 = {
         sendHeartbeatTimeoutMillis skipPreOnline supportActingMaster
         syncBrokerMemberGroupPeriod totalReplicas
     """,
-    "nothing watches reads of cold data here": """
+    "rmq-ha does not limit reads of old (cold) data": """
         cgColdReadThreshold coldCtrStrategyEnable coldDataFlowControlEnable
         coldDataScanEnable globalColdReadThreshold usePIDColdCtrStrategy
     """,
@@ -354,7 +354,7 @@ _OF_5 = {
         enableSingleTopicRegister enableSplitRegistration splitRegistrationSize
         unRegisterBrokerQueueCapacity
     """,
-    "nothing here acts on it": """
+    "rmq-ha does not act on it": """
         accessMessageInMemoryHotRatio accountStatsEnable accountStatsPrintZeroValues
         adminBrokerThreadPoolQueueCapacity asyncSendEnable autoMessageVersionOnTopicLen
         batchDispatchRequestThreadPoolNums broadcastOffsetExpireMaxSecond

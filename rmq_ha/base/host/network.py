@@ -111,7 +111,7 @@ def _address(address: tuple[Any, ...]) -> IPv4Address | IPv6Address:
 
 class EagerPort(tcp.Port):
     """
-    Accepts connections with eager transports; on `::` for both families of addresses.
+    Accepts connections whose writes leave at once. On `::` it accepts both IPv4 and IPv6.
 
     :ivar admission: decides who may connect; None: everybody may.
     """

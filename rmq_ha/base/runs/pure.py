@@ -65,7 +65,7 @@ _opaque = itemgetter(14)
 
 
 class SendList(list[_Send]):
-    """Sends that are decoded already. `cut` and `part` set the variables; see `Sends`."""
+    """The `Sends` of this maker: a list of decoded sends. `cut` and `part` set its variables."""
 
     __slots__ = ("end", "size", "topics")
     end: int

@@ -160,6 +160,8 @@ class AvroSerializer(Serializer[Mapping[str, Any]]):
 
     def loads(self, data: bytes) -> Mapping[str, Any]:
         """
+        Return the record in a body.
+
         :raises EOFError: the bytes are cut short.
         :raises ValueError: further bytes follow the record.
         """

@@ -19,7 +19,7 @@ class Abilities(Protocol):
         """Return whether the broker at an address must be asked before a send goes there."""
 
     def question(self, send: Send) -> RemotingCommand:
-        """Return the request that asks a broker."""
+        """Return the request that asks a broker whether it has the ability."""
 
     def heard(self, response: RemotingCommand, address: str) -> None:
         """Note a broker's answer; raises an error if the broker answered none."""

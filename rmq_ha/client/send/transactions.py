@@ -43,7 +43,11 @@ StateOrLater: TypeAlias = LocalTransactionState | Awaitable[LocalTransactionStat
 
 
 class TransactionListener(Protocol):
-    """The sender's own work. Its methods return a state, or a Deferred or coroutine of a state."""
+    """
+    The sender's own part of a transaction: its work, and the answer when a broker asks about it.
+
+    Both methods return a state, or a Deferred or coroutine of a state.
+    """
 
     def execute_local_transaction(self, message: Message, arg: Any) -> StateOrLater:
         """

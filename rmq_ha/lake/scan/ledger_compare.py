@@ -70,6 +70,30 @@ class LedgerSpan(NamedTuple):
     until: int | None
 
 
+def _groups_by_topic(given: Sequence[LedgerSpan]) -> dict[str | None, set[str]]:
+    """Return the groups that consumed each topic; None stands for rows that name no topic."""
+    groups: dict[str | None, set[str]] = {}
+    for span in given:
+        groups.setdefault(span.topic, set()).add(span.group)
+    return groups
+
+
+def _send_times(sent: Sequence[LedgerSpan]) -> dict[str | None, tuple[int, int]]:
+    """
+    Return the first and the last time, ms, at which producers recorded a send, by topic.
+
+    Outside of these times no ledger says whether a producer sent a record, so the record is not
+    judged. Rows without a topic say so about no record.
+    """
+    times: dict[str | None, tuple[int, int]] = {}
+    for span in sent:
+        if span.topic is None or span.since is None or span.until is None:
+            continue
+        first, last = times.get(span.topic, (span.since, span.until))
+        times[span.topic] = min(first, span.since), max(last, span.until)
+    return times
+
+
 class LedgerComparison:
     """Compares all rows that log and ledgers have for an id."""
 
@@ -91,15 +115,8 @@ class LedgerComparison:
         self._grace_ms = grace_ms
         self._window_ms = window_ms
         self._ordered = ordered
-        self._groups: dict[str | None, set[str]] = {}
-        for span in given:
-            self._groups.setdefault(span.topic, set()).add(span.group)
-        self._sent: dict[str | None, tuple[int, int]] = {}
-        for topic, _, _, since, until in sent:
-            if since is not None and until is not None:
-                first, last = self._sent.get(topic, (since, until))
-                self._sent[topic] = min(first, since), max(last, until)
-        self._sent.pop(None, None)
+        self._groups_by_topic = _groups_by_topic(given)
+        self._send_times = _send_times(sent)
 
     def batches(self, told: Iterable[Any]) -> Iterator[Any]:
         """
@@ -169,7 +186,7 @@ class LedgerComparison:
 
     def _unsent_rows(self, told: "_Columns") -> Any:
         own = np.flatnonzero(told.own)
-        spans = [self._sent.get(name, _NEVER) for name in told.topics]
+        spans = [self._send_times.get(name, _NEVER) for name in told.topics]
         since, until = np.array([*spans, _NEVER], np.int64)[told.topic[own]].T
         born, times = told.born[own], told.count(told.side == PRODUCED)[told.code[own]]
         return own[(times == 0) & (born >= since) & (born <= until)]
@@ -182,7 +199,7 @@ class LedgerComparison:
             yield from ({**row, "kind": ABSENT} for row in rows)
         yield from _copies(own)
         for row in own:
-            since, until = self._sent.get(row["topic"], _NEVER)
+            since, until = self._send_times.get(row["topic"], _NEVER)
             if not produced and since <= row["bornMs"] <= until:
                 yield {**row, "kind": UNPRODUCED}
             keys = _values_of(produced, "keysHash", row["topic"])
@@ -234,8 +251,8 @@ class LedgerComparison:
 
     def _missing_deliveries(self, told: "_Columns", given: Any, records: Any) -> Iterator[Any]:
         # A group that does not name its topics may be given messages of any.
-        anywhere = self._groups.get(None, set())
-        of_topics = [anywhere | self._groups.get(name, set()) for name in told.topics]
+        anywhere = self._groups_by_topic.get(None, set())
+        of_topics = [anywhere | self._groups_by_topic.get(name, set()) for name in told.topics]
         own = np.flatnonzero(told.own)
         for group in sorted(set().union(*of_topics)):
             of_topic = np.array([group in groups for groups in of_topics])

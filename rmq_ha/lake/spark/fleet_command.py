@@ -12,9 +12,9 @@ from rmq_ha.ops.offsets.command import DurationParam
 @click.command("verify-fleet")
 @click.argument("directory")
 @click.option("--max-skew", type=DurationParam(), default="20s", show_default=True,
-              help="How old the tables of a slave may be.")  # fmt: skip
+              help="How old a slave's copies of topics, groups and offsets may be.")  # fmt: skip
 @click.option("--max-age", type=DurationParam(), default="24h", show_default=True,
-              help="How old the facts may be.")  # fmt: skip
+              help="How old the facts about a store may be.")  # fmt: skip
 @click.option("--alone", multiple=True, metavar="BROKER",
               help="A broker that has no slave on purpose; repeatable.")  # fmt: skip
 @click.option("--no-fetch", is_flag=True, help="Name the windows that differ, and read no store.")

@@ -353,7 +353,9 @@ async def remove_account(session: Session, name: str, which: str, **sure: bool) 
     """
     own = session.options.credentials
     if own is not None and own.access_key == name:
-        raise ChangeRefused(f"{name} is the account that asks: delete it with another one")
+        raise ChangeRefused(
+            f"{name} is the account of this command: delete it with another account"
+        )
     asker, brokers = await targets(session, which)
     have = [
         target

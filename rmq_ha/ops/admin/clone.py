@@ -58,7 +58,7 @@ async def clone_offsets(
     """
     if source == group:
         raise ChangeRefused(
-            f"{group} is both: name FROM first, then the group that shall go on there"
+            f"{group} is both FROM and GROUP: name FROM first, then the group that gets its offsets"
         )
     asker, brokers = await targets(session)
     chosen = masters(brokers)
@@ -93,7 +93,7 @@ async def _nobody_is_there(asker: Asker, address: str, group: str) -> None:
     if members.connections:
         who = ", ".join(sorted(item.client_id for item in members.connections))
         raise ChangeRefused(
-            f"{group} has members, which would write their offsets over it: stop {who}"
+            f"{group} has members, which would overwrite the copied offsets: stop {who}"
         )
 
 

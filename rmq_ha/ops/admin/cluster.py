@@ -248,8 +248,14 @@ _RATES = {"in_s": "putTps", "out_s": "getTransferedTps"}
 
 @cluster.command()
 @click.argument("file", type=click.Path(dir_okay=False), default="-")
-@click.option("--on", "which", default="", metavar="BROKER|CLUSTER|HOST:PORT", help="Only there.")
-@click.option("--offsets", is_flag=True, help="How far consumer groups are, too.")
+@click.option(
+    "--on",
+    "which",
+    default="",
+    metavar="BROKER|CLUSTER|HOST:PORT",
+    help="Export these brokers only.",
+)
+@click.option("--offsets", is_flag=True, help="Export the offsets of consumer groups, too.")
 @common_options
 def export(file: str, which: str, offsets: bool) -> None:
     """

@@ -28,7 +28,9 @@ def must_be_askable(*, yes: bool, dry_run: bool) -> None:
         given.
     """
     if not (yes or dry_run or is_interactive()):
-        raise click.UsageError("nobody is there to ask: give --yes, or --dry-run")
+        raise click.UsageError(
+            "no terminal is there to answer the question: give --yes, or --dry-run"
+        )
 
 
 def is_wanted(question: str, *, yes: bool, dry_run: bool) -> bool:

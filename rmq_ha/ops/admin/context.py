@@ -117,7 +117,7 @@ def add(name: str, is_used: bool, **sure: bool) -> None:
     contexts = _read()
     values = {key: value for key, value in given_values().items() if key in KEYS and value}
     if not values.get("namesrv"):
-        raise click.UsageError("a context has name servers: give --namesrv")
+        raise click.UsageError("a context needs name servers: give --namesrv")
     if values.get("access_key") and not values.get("secret_key") and is_interactive():
         values["secret_key"] = click.prompt("secret key", hide_input=True, err=True)
     if bool(values.get("access_key")) != bool(values.get("secret_key")):

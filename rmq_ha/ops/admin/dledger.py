@@ -134,7 +134,9 @@ def show_members(session: Session, known: NamedGroup, members: list[MemberStatus
 
 
 @dledger.command()
-@click.option("--to", required=True, metavar="MEMBER", help="Who shall lead: n0, n1, ...")
+@click.option(
+    "--to", required=True, metavar="MEMBER", help="The id of the member that is to lead, like n1."
+)
 @group_options
 @sure_options
 @common_options

@@ -58,7 +58,12 @@ def dlq() -> None:
 
 @dlq.command(name="list")
 @click.argument("which", metavar="[BROKER|CLUSTER|HOST:PORT]", default="")
-@click.option("--fail-above", type=click.IntRange(min=0), metavar="N", help="Exit code 1 then.")
+@click.option(
+    "--fail-above",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Exit with 1 if there are more dead letters than this in all.",
+)
 @common_options
 def list_(which: str, fail_above: int | None) -> None:
     """List the groups that have dead letters."""
@@ -99,7 +104,7 @@ async def show_groups(session: Session, which: str = "") -> int:
 @dlq.command()
 @click.argument("group")
 @click.option("--max", "most", type=click.IntRange(min=1), default=32, show_default=True)
-@click.option("--all", "every", is_flag=True, help="Those that were sent again, too.")
+@click.option("--all", "every", is_flag=True, help="Show dead letters that were sent again, too.")
 @common_options
 def show(group: str, most: int, every: bool) -> None:
     """
@@ -123,8 +128,12 @@ def show(group: str, most: int, every: bool) -> None:
 
 @dlq.command()
 @click.argument("group")
-@click.option("--max", "most", type=click.IntRange(min=1), help="Only so many, from the first on.")
-@click.option("--all", "every", is_flag=True, help="Those that were sent again before, too.")
+@click.option(
+    "--max", "most", type=click.IntRange(min=1), help="Send at most this number, the oldest first."
+)
+@click.option(
+    "--all", "every", is_flag=True, help="Send dead letters that were sent again before, too."
+)
 @sure_options
 @common_options
 def resend(group: str, most: int | None, every: bool, **sure: bool) -> None:

@@ -50,7 +50,7 @@ def group() -> None:
 
 @group.command(name="list")
 @click.argument("which", metavar="[BROKER|CLUSTER|HOST:PORT]", default="")
-@click.option("--all", "every", is_flag=True, help="RocketMQ's own, too.")
+@click.option("--all", "every", is_flag=True, help="List RocketMQ's own groups, too.")
 @common_options
 def list_(which: str, every: bool) -> None:
     """
@@ -169,7 +169,11 @@ group.add_command(clone)
 
 @group.command()
 @click.argument("name", metavar="GROUP")
-@click.option("--keep-offsets", is_flag=True, help="A group of this name goes on where it was.")
+@click.option(
+    "--keep-offsets",
+    is_flag=True,
+    help="Keep the offsets, so that a new group of this name goes on where this group was.",
+)
 @sure_options
 @common_options
 def delete(name: str, keep_offsets: bool, **sure: bool) -> None:
@@ -204,7 +208,7 @@ async def delete_everywhere(
     if members.connections:
         who = ", ".join(item.client_id for item in members.connections)
         raise ChangeRefused(
-            f"{name} has members, which would make it again: stop them first ({who})"
+            f"{name} has members, which would create the group again: stop them first ({who})"
         )
     topics: Counter[str] = Counter()
     for target in session.output.track("asking brokers", chosen):
@@ -243,13 +247,13 @@ _settings = combine_options(
         "--consume/--no-consume",
         "consume_enable",
         default=None,
-        help="Whether it gets messages at all.",
+        help="Whether brokers give messages to the group.",
     ),
     click.option(
         "--broadcast/--no-broadcast",
         "consume_broadcast_enable",
         default=None,
-        help="Members may ask for everything.",
+        help="Whether members may consume in broadcasting mode.",
     ),
     click.option(
         "--notify/--no-notify",

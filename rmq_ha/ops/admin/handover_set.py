@@ -187,8 +187,8 @@ async def _own_set(asker: Asker, file: RoleFile) -> tuple[ControlledSet, int]:
         config = await asker.run(broker_config(file.address))
     except RemotingError as error:
         raise ChangeRefused(
-            f"{error}. Start the broker of {file.path}: in controller mode one that comes back"
-            " follows by itself, and what only it had is set aside"
+            f"{error}. Start the broker of {file.path}: in controller mode a broker that comes back"
+            " follows by itself, and sets aside the messages that only it had"
         ) from None
     known, number = set_of(config), int(config.get("brokerId", "-1"))
     if known is None or known.broker_name != file.broker_name:
@@ -197,7 +197,9 @@ async def _own_set(asker: Asker, file: RoleFile) -> tuple[ControlledSet, int]:
             f" with brokerName={file.broker_name}: restart it, or give its own file"
         )
     if number < MASTER_ID:
-        raise ChangeRefused(f"no controller has said yet what {file.address} is: see /healthz")
+        raise ChangeRefused(
+            f"no controller has said yet whether {file.address} is a master: see its /healthz"
+        )
     return known, number
 
 

@@ -67,7 +67,9 @@ async def show_keys(session: Session, namespace: str) -> int | None:
         raise NothingFound(f"no name server has keys in {namespace}")
     session.output.table("keys", LIST_COLUMNS, sorted(rows))
     if len({tuple(sorted(table.items())) for table in tables.values()}) > 1:
-        session.output.warn("name servers differ: set the key again, which goes to all of them")
+        session.output.warn(
+            "name servers differ: set the key again; the command writes it to all of them"
+        )
     return NO_ANSWER if silent else None
 
 

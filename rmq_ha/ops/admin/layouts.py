@@ -114,7 +114,7 @@ def controller(place: Site) -> list[PlannedServer]:
     """
     hosts = list(place.hosts) or [LOOPBACK]
     if len(hosts) not in (1, 3):
-        raise WrongUsage(f"one controller or three, not {len(hosts)}: --hosts A or A,B,C")
+        raise WrongUsage(f"give one controller or three, not {len(hosts)}: --hosts A or A,B,C")
     ports = Ports(place.base_port)
     peers = [
         f"n{number}-{HostPort(host, ports.controller(host))}" for number, host in enumerate(hosts)

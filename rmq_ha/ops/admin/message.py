@@ -103,7 +103,9 @@ def show(
         refuse_given(("max_num", "since"), "goes with --key only. Leave it out")
     place = PlaceId.parse(msg_id) if msg_id else None
     if place is None and not topic:
-        raise click.UsageError("give --topic too: only an offsetMsgId says where it is")
+        raise click.UsageError(
+            "give --topic, too: only an offsetMsgId names the place of its message"
+        )
 
     async def work(session: Session) -> None:
         if place is not None:
@@ -256,7 +258,8 @@ async def show_trace(session: Session, msg_id: str, trace_topic: str = TRACE_TOP
     ]
     if not rows:
         raise NothingFound(
-            f"{trace_topic} has nothing of {msg_id}: did its producer and consumers trace? `message"
+            f"{trace_topic} has no trace of {msg_id}: did its producer and consumers trace? "
+            "`message"
             f" show {msg_id} -t TOPIC` shows the message itself"
         )
     session.output.table(msg_id, TRACE_COLUMNS, rows)

@@ -56,7 +56,7 @@ class WhenType(_ParamType):
         except (ValueError, OverflowError, OSError):
             self.fail(
                 f"{text!r} is no time: give earliest, latest, 2026-01-31T23:59:59 (local time, or"
-                " with +01:00), ms since the epoch, or 10m, 2h, 3d for so long ago",
+                " with +01:00), ms since the epoch, or 10m, 2h, 3d before now",
                 param,
                 ctx,
             )

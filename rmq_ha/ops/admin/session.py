@@ -240,7 +240,7 @@ def hint(text: str, *, has_account: bool, use_tls: bool) -> str:
         (
             "Connection was closed cleanly",
             not use_tls,
-            "it may take TLS only: try --tls, with --tls-ca; its log says why it closed",
+            "the server may take TLS only: try --tls, with --tls-ca; its log says why it closed",
         ),
         (
             "or its secret key is another",
@@ -264,7 +264,7 @@ def hint(text: str, *, has_account: bool, use_tls: bool) -> str:
             "rmqha-admin topic create TOPIC",
         ),
         (
-            "is of another root than ours",
+            "is signed by no root that this side trusts",
             True,
             "--tls-ca has to name the root that the server's certificate comes from",
         ),

@@ -61,7 +61,9 @@ def read_hosts(text: str) -> list[str]:
 def _check_host(host: str) -> None:
     address = canonical(host)
     if address in ("0.0.0.0", "::"):
-        raise WrongUsage(f"{host} stands for all addresses: nobody can connect to it; name one")
+        raise WrongUsage(
+            f"{host} stands for all addresses: nobody can connect to it; name one address"
+        )
     if address is not None or _HOST_NAME.fullmatch(host):
         return
     try:

@@ -55,7 +55,10 @@ def snapshot(place: str, directory: str, role: str | None, broker_name: str | No
             taken = look(options.client_config(), parse_place(place), is_slave=role == "slave")
         if taken.role is None:
             if role is None:
-                raise WrongUsage(f"{place} does not say what it is: give --role master or slave")
+                raise WrongUsage(
+                    f"{place} does not say whether its broker is a master: give --role master "
+                    "or --role slave"
+                )
             taken = replace(taken, role="SLAVE" if role == "slave" else "ASYNC_MASTER")
         if taken.broker is None:
             taken = replace(taken, broker=broker_name)

@@ -199,7 +199,9 @@ def what_to_restore(
     """
     manifest = read_manifest(files, target)
     if manifest is None:
-        raise CannotDecide(f"{target} holds no finished backup: name what `backup` was given")
+        raise CannotDecide(
+            f"{target} holds no finished backup: give the directory that `backup` was given"
+        )
     if manifest.file_size != store.file_size:
         raise CannotDecide(
             f"the backup's log has files of {manifest.file_size} bytes: set "
@@ -371,7 +373,7 @@ def _must_fit(
     same = bytes(window_of(files, ours, start - base, length))
     if bytes(window_of(files, theirs.path, start - base, length)) != same:
         raise CannotDecide(
-            f"the log before {start + length} is another log's than when this backup began: {again}"
+            f"the log before {start + length} differs from the log of this backup: {again}"
         )
 
 

@@ -49,7 +49,7 @@ class Layout(Enum):
 
 
 class ChainEnding(Enum):
-    """The bytes at which a walk along records ends."""
+    """What stands in the log where a walk along its records ends."""
 
     MORE = "the bytes end inside a record"
     BLANK = "the blank that fills a file up"

@@ -27,11 +27,13 @@ class WorstGroup(NamedTuple):
 
 class JudgedKey(NamedTuple):
     """
-    A judged key of one slave.
+    What a fail-over to a slave would mean for one key: an offset, a queue, a table or the log.
 
     :ivar slave: place of the slave.
     :ivar master: place of its master.
-    :ivar observed: ms since the epoch.
+    :ivar observed: when the slave was read, ms since the epoch.
+    :ivar case: the values of the key on both sides.
+    :ivar ruling: the judgement.
     """
 
     slave: str

@@ -142,10 +142,12 @@ class StoredReplica:
                 self._told.add(text)
                 self._note(text)
         facts.append(model.log_fact(store.min_offset(), store.max_offset()))
-        ended, last = self._now_ms(), max(seen.values(), default=0)
-        is_resting = self._changes() == seen and (not store.abort or ended - last > REST_MS)
+        # A store is at rest if nothing changed it while it was read, and no broker seems to run on
+        # it. It is then as it was at its last change, whenever it is read.
+        ended, last_change = self._now_ms(), max(seen.values(), default=0)
+        is_resting = self._changes() == seen and (not store.abort or ended - last_change > REST_MS)
         if is_resting:
-            began = ended = min(ended, last)
+            began = ended = min(ended, last_change)
         return Snapshot(
             self._place,
             None,

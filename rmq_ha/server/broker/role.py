@@ -200,7 +200,7 @@ class RoleSwitch:
         return done
 
     def follow(self) -> None:
-        """Follow a leader: refuse puts at once, and do the rest in order."""
+        """Become a slave: refuse puts at once, and change the other parts after earlier changes."""
         self._refuse_puts()
         self._want(False, 0)
 

@@ -53,7 +53,7 @@ class Standing:
 
     @property
     def has_leases(self) -> bool:
-        """Whether this broker may stop being the master by the mere passing of time."""
+        """Whether this broker is the master only as long as its lease lasts."""
         return self._group is not None
 
     @property

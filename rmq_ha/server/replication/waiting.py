@@ -14,7 +14,7 @@ W = TypeVar("W")
 
 
 def status_without_waiting(
-    config: MessageStoreConfig, next_offset: int, claimed: int | None, vouched: int
+    config: MessageStoreConfig, next_offset: int, best_reported: int | None, best_proven: int
 ) -> PutMessageStatus | None:
     """
     Return the status with which a put of a SYNC_MASTER ends at once; None: it has to wait.
@@ -22,12 +22,13 @@ def status_without_waiting(
     The keys are read at each call: UPDATE_BROKER_CONFIG applies to the next message.
 
     :param next_offset: end of the put's records.
-    :param claimed: the highest offset that a connected slave claims to have; None without a slave.
-    :param vouched: the highest offset that a connected slave has proven to have.
+    :param best_reported: the highest offset that a connected slave has reported; None without a
+        slave.
+    :param best_proven: the highest offset that a connected slave has proven to have.
     """
-    if claimed is None or next_offset - claimed >= config.ha_slave_fallbehind_max:
+    if best_reported is None or next_offset - best_reported >= config.ha_slave_fallbehind_max:
         return PutMessageStatus.SLAVE_NOT_AVAILABLE
-    return PutMessageStatus.PUT_OK if vouched >= next_offset else None
+    return PutMessageStatus.PUT_OK if best_proven >= next_offset else None
 
 
 _WaitingOffset = tuple[int, float, W, int]

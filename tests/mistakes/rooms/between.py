@@ -120,7 +120,7 @@ def wrong_name(bench: Bench) -> str:
 
 
 @BETWEEN.add(
-    "the same, from its own log",
+    "a slave with a wrong brokerName; its own log",
     cause="no name server knows a master named broker-b",
     fix="brokerName",
     then="C",
@@ -222,7 +222,7 @@ def namesrv_late(bench: Bench) -> str:
 @BETWEEN.add(
     "a slave that hangs (SIGSTOP)",
     cause="dropped: the slave said nothing",
-    fix="look at it, and at what lies between",
+    fix="look at the slave and at the network",
     then="A",
     held="tests/unit/server/replication/classic/test_service.py::test_silent",
 )

@@ -89,8 +89,8 @@ def plain_client(bench: Bench) -> str:
 
 
 @DOORS.add(
-    "the root of another authority",
-    cause="of another root",
+    "--tls-ca names the root of another authority",
+    cause="signed by no root",
     fix="--tls-ca",
     then="A",
 )
@@ -138,7 +138,7 @@ def no_yaml(bench: Bench) -> str:
 
 
 @DOORS.add(
-    "the same, while the broker runs",
+    "an account file that is not YAML, while the broker runs",
     cause="plain_acl.yml",
     fix="stay in force",
     then="A",

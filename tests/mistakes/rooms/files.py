@@ -61,7 +61,7 @@ def impossible_store(bench: Bench) -> str:
 
 
 @FILES.add(
-    "the same, asked before the start",
+    "the store's path cannot be made; --check --live before the start",
     cause="/dev/null/store",
     fix="storePathRootDir",
     then="C",
@@ -85,7 +85,7 @@ def port_taken(bench: Bench) -> str:
 
 
 @FILES.add(
-    "the same, asked before the start",
+    "a port is taken; --check --live before the start",
     cause="port-taken",
     fix="stop what listens there",
     then="C",

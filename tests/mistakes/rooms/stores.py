@@ -62,7 +62,7 @@ def small(bench: Bench) -> str:
 
 
 @STORES.add(
-    "the same, asked before the start",
+    "a disk without room for a file of the log; --check --live before the start",
     cause="no-room",
     fix="enlarge the disk",
     then="A-",
@@ -197,7 +197,7 @@ def no_topics(bench: Bench) -> str:
 
 @STORES.add(
     "a backup of another log into the same directory",
-    cause="is another log's than when this backup began",
+    cause="differs from the log of this backup",
     fix="in another directory",
 )
 def other_backup(bench: Bench) -> str:
@@ -227,7 +227,9 @@ def restore_over(bench: Bench) -> str:
 
 
 @STORES.add(
-    "restore from a directory that is no backup", cause="no finished backup", fix="name what"
+    "restore from a directory that is no backup",
+    cause="no finished backup",
+    fix="give the directory",
 )
 def restore_of_nothing(bench: Bench) -> str:
     bench.broker_file()

@@ -271,7 +271,11 @@ def judge_checkpoint(name: str, times: CheckpointTimes | None, newest: int) -> I
 
 
 def judge_keys(sums: Iterable[tuple[str, int]]) -> Iterator[Finding]:
-    """:param sums: for each side the number of keys that its index does not have yet."""
+    """
+    Yield a finding for each side whose index does not have all keys of its log yet.
+
+    :param sums: for each side the number of keys that its index lacks.
+    """
     for side, pending in sums:
         if pending:
             yield finding("INDEX_NOT_DISPATCHED", f"{pending} keys.", broker=side)

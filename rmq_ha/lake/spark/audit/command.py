@@ -41,7 +41,7 @@ from rmq_ha.lake.spark.running import Job, job_options, plain_command, run_job
     "--grace",
     default="10s",
     show_default=True,
-    help="How long a message may take, and how far clocks may differ.",
+    help="How long a message may take to its consumer, and how far clocks may differ.",
 )
 @click.option(
     "--ordered",

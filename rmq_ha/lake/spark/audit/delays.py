@@ -200,7 +200,11 @@ def places_of(missing: DataFrame) -> DataFrame:
 
 
 def delay_findings(missing: DataFrame) -> DataFrame:
-    """:param missing: result of `undelivered`."""
+    """
+    Return findings for delayed messages that were due and are in no topic.
+
+    :param missing: result of `undelivered`.
+    """
     is_retry = F.col("realTopic").startswith(RETRY_PREFIX)
     rows = missing.withColumn("level", F.col("queueId") + 1)
     return findings(
@@ -219,7 +223,11 @@ def delay_findings(missing: DataFrame) -> DataFrame:
 
 
 def early_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: result of `early`."""
+    """
+    Return findings for delayed messages that came before they were due.
+
+    :param rows: result of `early`.
+    """
     return findings(
         rows.withColumn("topic", F.lit(SCHEDULE_TOPIC)).withColumn("level", F.col("queueId") + 1),
         Code.DELAY_EARLY,

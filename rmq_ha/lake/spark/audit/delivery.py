@@ -236,7 +236,11 @@ def missing_deliveries(absent: DataFrame, bounds: DataFrame, whole: bool) -> Dat
 
 
 def gone_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: result of `missing_deliveries`."""
+    """
+    Return findings for messages that a group was given, and that are not in the log.
+
+    :param rows: result of `missing_deliveries`.
+    """
     return findings(
         rows,
         Code.DELIVERED_LOST,

@@ -49,7 +49,11 @@ def unplaced_commits(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> Data
 
 
 def commit_findings(missing: DataFrame) -> DataFrame:
-    """:param missing: result of `unplaced_commits`."""
+    """
+    Return findings for committed transactions of which only the half message is there.
+
+    :param missing: result of `unplaced_commits`.
+    """
     return findings(
         missing,
         Code.COMMIT_LOST,

@@ -139,6 +139,8 @@ def crc_of_body() -> Column:
 
 def changed_findings(rows: DataFrame) -> DataFrame:
     """
+    Return findings for records whose body is not the one that a producer recorded.
+
     :param rows: rows of the kind `ledger_compare.UNLIKE`, after comparing the bodies themselves.
     """
     return findings(
@@ -156,6 +158,8 @@ def changed_findings(rows: DataFrame) -> DataFrame:
 
 def delivered_changed_findings(rows: DataFrame) -> DataFrame:
     """
+    Return findings for deliveries in which a group got another body than the stored one.
+
     :param rows: rows of the kind `ledger_compare.UNLIKE` and of the side DELIVERED, after comparing
         the bodies themselves.
     """
@@ -174,7 +178,11 @@ def delivered_changed_findings(rows: DataFrame) -> DataFrame:
 
 
 def rekeyed_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: rows of the kind `ledger_compare.REKEYED`."""
+    """
+    Return findings for records whose keys are not the ones that a producer recorded.
+
+    :param rows: rows of the kind `ledger_compare.REKEYED`.
+    """
     return findings(
         rows,
         Code.KEYS_CHANGED,
@@ -188,7 +196,11 @@ def rekeyed_findings(rows: DataFrame) -> DataFrame:
 
 
 def visible_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: rows of the kind `ledger_compare.VISIBLE`."""
+    """
+    Return findings for messages in a topic whose transaction was rolled back.
+
+    :param rows: rows of the kind `ledger_compare.VISIBLE`.
+    """
     return findings(
         rows,
         Code.ROLLBACK_VISIBLE,
@@ -202,7 +214,11 @@ def visible_findings(rows: DataFrame) -> DataFrame:
 
 
 def unreadable_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: rows of the kind `reducing.UNREADABLE`."""
+    """
+    Return findings for bodies that are marked as compressed, and are not.
+
+    :param rows: rows of the kind `reducing.UNREADABLE`.
+    """
     placed = rows.select(
         "brokerName", "topic", "queueId", F.col("leastOffset").alias("queueOffset"),
         F.col("leastPlace").alias("commitLogOffset"), F.col("leastMs").alias("storedMs"),
@@ -220,7 +236,11 @@ def unreadable_findings(rows: DataFrame) -> DataFrame:
 
 
 def lost_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: result of `lost_messages`."""
+    """
+    Return findings for acknowledged messages that are not in the log.
+
+    :param rows: result of `lost_messages`.
+    """
     return findings(
         rows,
         Code.LOST,

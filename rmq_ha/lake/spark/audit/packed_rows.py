@@ -18,10 +18,10 @@ _DATA = pa.schema([("data", pa.binary())])
 
 def packed(rows: DataFrame, side: int | None = STORED) -> DataFrame:
     """
-    Pack rows into values.
+    Return a frame with one column, `data`, in which each value holds many rows.
 
     :param rows: some columns of `TOLD`.
-    :param side: the source of the rows; None: a column of `rows` says it.
+    :param side: where the rows come from; None: the column `side` of `rows` says it.
     """
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:

@@ -108,7 +108,7 @@ def _reduced_rows(rows: Any, how: Reduction) -> Iterator[Any]:
 
 
 def split_packed(every: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Return the packed messages, and all other rows."""
+    """Return the packed messages of a reduction, and its other rows."""
     is_packed = F.col("kind") == PACKED
     return every.where(is_packed).select("data"), every.where(~is_packed).drop("data")
 

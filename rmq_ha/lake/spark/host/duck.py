@@ -97,7 +97,7 @@ class Duck:
 
 class DuckFrame(DataFrame):
     """
-    A frame of this process.
+    A frame whose rows DuckDB computes in this process, without Spark.
 
     :param source: the name of a table or view, or an Arrow table that SQL does not know yet.
     """

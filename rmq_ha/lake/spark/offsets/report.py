@@ -91,7 +91,7 @@ def _bars(worst: Sequence[WorstGroup]) -> Plot:
 
 
 def trend_of(trend: "Trend | None") -> list[Plot]:
-    """Return a plot, if there is anything to show."""
+    """Return a plot of the messages that a fail-over would have repeated; no plot without data."""
     if trend is None or not trend.moments:
         return []
     return [

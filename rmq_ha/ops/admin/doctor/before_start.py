@@ -216,41 +216,42 @@ RULES = (
     Rule(
         "bind-elsewhere",
         DoctorSeverity.ERROR,
-        "before a start: an address to listen on is none of this machine, so the start would fail",
-        "write an address that `ip address` shows here, or leave `bindAddress` (`metricsAddress`) "
-        "empty: all",
+        "before a start: this machine does not have the address to listen on, so the start "
+        "would fail",
+        "write an address that `ip address` shows here, or leave `bindAddress` "
+        "(`metricsAddress`) empty for all addresses",
         _bind_elsewhere,
     ),
     Rule(
         "address-elsewhere",
         DoctorSeverity.NOTE,
-        "before a start: an address that others shall use is none of this machine",
-        "it is right only where the ports are forwarded (NAT, containers); else write an address "
-        "that `ip address` shows here",
+        "before a start: this machine does not have the address that clients or slaves are told",
+        "if the ports are forwarded (NAT, containers), the address is right; otherwise write an "
+        "address that `ip address` shows here",
         _address_elsewhere,
     ),
     Rule(
         "master-unreachable",
         DoctorSeverity.ERROR,
-        "before a start: the file is a slave's, and its master's port for slaves cannot be reached "
-        "from here: it would not follow",
-        "open it in the firewall (`haListenPort` at the master, 10912 by default); look whether "
-        "`brokerIP2` of the master, or `haMasterAddress` here, is the right address",
+        "before a start: the file is a slave's, and the port of its master for slaves cannot be "
+        "reached from here, so the slave would not follow",
+        "open the port in the firewall (`haListenPort` at the master, 10912 by default); check "
+        "`brokerIP2` of the master, or `haMasterAddress` in this file",
         _master_unreachable,
     ),
     Rule(
         "id-in-use",
         DoctorSeverity.ERROR,
         "before a start: a running broker has the brokerName and brokerId of the properties "
-        "file; the last one that registers takes the name from the other",
-        "give it another `brokerId` (a slave), or another `brokerName`; if it shall take the other"
-        " one's place: docs/failover.md",
+        "file; the broker that registers last takes the name from the other",
+        "give this broker another `brokerId` (a slave), or another `brokerName`; if it is to "
+        "take the other broker's place: docs/failover.md",
         _id_in_use,
     ),
     Rule(
         "port-taken",
         DoctorSeverity.ERROR,
-        "before a start: a port of the properties file is taken, so the start would fail",
+        "before a start: a port of the properties file is in use, so the start would fail",
         "stop what listens there (this broker may run already), or change `listenPort`",
         _port_taken,
     ),
@@ -258,22 +259,22 @@ RULES = (
         "store-open",
         DoctorSeverity.ERROR,
         "before a start: another process has the store open",
-        "stop it first; two brokers need two `storePathRootDir`",
+        "stop that process first; two brokers need two `storePathRootDir`",
         _store_open,
     ),
     Rule(
         "store-unusable",
         DoctorSeverity.ERROR,
-        "before a start: the store cannot be written to, or made where it should be",
-        "correct `storePathRootDir`, give the broker's user the right to write there (run this as"
-        " that user), or mount the disk for writing",
+        "before a start: this user cannot write to the store, or cannot create it",
+        "correct `storePathRootDir`, give the broker's user the right to write there (run this "
+        "command as that user), or mount the disk for writing",
         _store_unusable,
     ),
     Rule(
         "slave-without-master",
         DoctorSeverity.WARNING,
         "before a start: the file is a slave's, and no name server knows a master of its name",
-        "start the master first, or compare `brokerName` and `namesrvAddr` of both",
+        "start the master first, or compare `brokerName` and `namesrvAddr` of master and slave",
         _without_master,
     ),
 )

@@ -27,17 +27,18 @@ COLUMNS = ("severity", "code", "about", "finding")
     default=6.0,
     show_default=True,
     metavar="SECONDS",
-    help="When to see what grew and what did not move since; 0: not at all.",
+    help="Seconds until a second look, which finds values that grow and offsets that stand still. "
+    "0: no second look.",
 )
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, resolve_path=True),
-    help="A broker's properties file on this machine: it, its store and certificates, too.",
+    help="Also check this properties file of a broker on this machine, its store and certificates.",
 )
 @click.option(
     "--store",
     type=click.Path(file_okay=False, resolve_path=True),
-    help="A broker's store on this machine; that of --config, if it is not given.",
+    help="Also check this store on this machine. Default: the store of --config.",
 )
 @common_options
 def doctor(which: str, again_s: float, config: str | None, store: str | None) -> None:

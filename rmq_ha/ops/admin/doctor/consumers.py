@@ -181,17 +181,17 @@ RULES = (
         DoctorSeverity.ERROR,
         "members of one group subscribe different topics or tags: they get messages that they "
         "did not subscribe, and messages are skipped",
-        "give programs that want different things different groups; restart those that still run "
-        "with old code",
+        "give programs with different subscriptions different groups; restart the members that "
+        "still run old code",
         _two_subscriptions,
     ),
     Rule(
         "not-committing",
         DoctorSeverity.WARNING,
-        "members are there and messages wait, but no offset moves: a listener hangs, takes "
-        "longer than the look, or never commits",
-        "`rmqha-admin group show GROUP` names the members; look at their threads and logs; "
-        "--look-again 60 waits longer",
+        "a group has members and waiting messages, but no offset moves: a listener hangs, needs "
+        "longer than doctor's second look, or never commits",
+        "`rmqha-admin group show GROUP` names the members; look at their threads and logs; with "
+        "--look-again 60 doctor waits longer",
         _not_committing,
     ),
     Rule(
@@ -205,17 +205,18 @@ RULES = (
     Rule(
         "unread-deleted",
         DoctorSeverity.ERROR,
-        "messages were deleted by age, or for want of space, before a group had read them",
-        "a longer `fileReservedTime`, more disk, or more members; the rest goes on by itself at "
-        "the first message that is there",
+        "messages were deleted because of their age, or because the disk was full, before a "
+        "group had read them",
+        "set a longer `fileReservedTime`, add disk, or add members; the group goes on by itself "
+        "at the first message that is left",
         _unread_deleted,
     ),
     Rule(
         "unread-soon-deleted",
         DoctorSeverity.WARNING,
         "messages that a group has not read are older than four fifths of `fileReservedTime`",
-        "`rmqha-admin broker config set NAME fileReservedTime=HOURS` keeps them longer, if the "
-        "disk has room; see no-members and not-committing",
+        "if the disk has room, `rmqha-admin broker config set NAME fileReservedTime=HOURS` "
+        "keeps the messages longer; see no-members and not-committing",
         _unread_soon,
     ),
     Rule(
@@ -245,32 +246,31 @@ RULES = (
         DoctorSeverity.ERROR,
         "consumers are connected in a group that the broker does not have, and does not create "
         "(autoCreateSubscriptionGroup=false): they get no messages",
-        "`rmqha-admin group create GROUP`; if its name is wrong, correct it in the program",
+        "`rmqha-admin group create GROUP`; if the group's name is wrong, correct it in the program",
         _missing,
     ),
     Rule(
         "idle-members",
         DoctorSeverity.NOTE,
         "a group has more members than queues: some members get no messages",
-        "`rmqha-admin topic update TOPIC --queues N`, or fewer members",
+        "`rmqha-admin topic update TOPIC --queues N`, or run fewer members",
         _idle,
     ),
     Rule(
         "far-behind",
         DoctorSeverity.WARNING,
         "a group is more than 100,000 messages behind",
-        "more members (as many as queues), or a faster listener; `rmqha-admin lag GROUP` shows "
-        "each queue",
+        "add members (at most as many as queues help), or make the listener faster; "
+        "`rmqha-admin lag GROUP` shows each queue",
         _far_behind,
     ),
     Rule(
         "one-queue-behind",
         DoctorSeverity.WARNING,
-        "nearly all messages that wait for a group are in one queue: its member is stuck, or "
-        "nearly all "
-        "messages have one sharding key",
-        "`rmqha-admin lag GROUP` shows where; restart the member that has this queue, or choose "
-        "keys that spread",
+        "nearly all messages that wait for a group are in one queue: the queue's member is "
+        "stuck, or nearly all messages have one sharding key",
+        "`rmqha-admin lag GROUP` names the queue; restart the member that has this queue, or "
+        "choose sharding keys that spread the messages",
         _one_queue,
     ),
     Rule(

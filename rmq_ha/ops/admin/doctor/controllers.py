@@ -66,19 +66,20 @@ RULES = (
     Rule(
         "no-controller",
         DoctorSeverity.ERROR,
-        "no controller leads, because most of them are away: if a master dies, no other broker "
-        "is elected",
-        "start them, and open their ports (those of `controllerDLegerPeers`) between them and "
-        "to the brokers; compare `controllerAddr` of the brokers with their addresses",
+        "no controller leads, because most controllers do not answer: if a master dies, no "
+        "other broker is elected",
+        "start the controllers, and open their ports in `controllerDLegerPeers` between them "
+        "and to the brokers; compare `controllerAddr` of the brokers with the controllers' "
+        "addresses",
         _none_leads,
     ),
     Rule(
         "controller-silent",
         DoctorSeverity.WARNING,
-        "a controller does not answer: the other controllers still elect masters, but may not if "
-        "one more fails",
-        "start the controller, or check whether a firewall blocks it; remove it from "
-        "`controllerAddr` if it will not come back",
+        "a controller does not answer: the other controllers still elect masters, but may not "
+        "if one more fails",
+        "start the controller, or check whether a firewall blocks it; if it will not come back, "
+        "remove it from `controllerAddr`",
         _silent,
     ),
 )

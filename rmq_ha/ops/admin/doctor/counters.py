@@ -33,35 +33,35 @@ _EVER = (
         "messages-damaged",
         "rmqha_damaged_messages_total",
         "a broker's log has damaged messages: pulls leave them out",
-        "look at the disk's health (smartctl) and at the log's lines; a slave or the master may "
-        'have them whole: docs/operations.md, "Damaged stores"',
+        "look at the disk's health (smartctl) and at the broker's log file; another broker of "
+        'the pair may have the messages undamaged: docs/operations.md, "Damaged stores"',
     ),
     _Counter(
         "queues-mended",
         "rmqha_mended_units_total",
-        "places of queues were damaged at rest and mended from the log",
+        "entries of queues were damaged on the disk, and the broker mended them from the log",
         "look at the disk's health (smartctl)",
     ),
     _Counter(
         "deleted-early",
         "rmqha_forced_deletions_total",
         "files of the log were deleted before fileReservedTime, because the disk was too full",
-        "more disk, or a shorter `fileReservedTime` by decision; the log says which files, and "
-        "which groups miss some",
+        "enlarge the disk, or set a shorter `fileReservedTime` if messages may go earlier; the "
+        "log says which files were deleted, and which groups miss messages",
     ),
     _Counter(
         "slave-diverged-once",
         "rmqha_replication_diverged_total",
-        "a slave came with another log than its master's, or with more",
-        "look into `setaside` at the slave, and at its `/healthz`; if it follows now, nothing "
-        "else has to be done",
+        "a slave connected with a log that differs from its master's, or that is longer",
+        "look into `setaside` on the slave's machine, and at the slave's `/healthz`; if the "
+        "slave follows now, nothing else has to be done",
     ),
     _Counter(
         "slave-doubtful",
         "rmqha_replication_within_record_total",
-        "a Java slave came with an end within a record that it was not sent: its log may be "
-        "another",
-        'compare it, or empty its store; docs/operations.md, "Logs that part"',
+        "a Java slave's log ended within a record that this master did not send: the slave's "
+        "log may differ from the master's",
+        'compare the two logs, or empty the slave\'s store; docs/operations.md, "Logs that part"',
     ),
 )
 _NOW = (
@@ -70,34 +70,34 @@ _NOW = (
         "rmqha_degraded_acks_total",
         "producers get FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE or FLUSH_DISK_TIMEOUT in place "
         "of SEND_OK",
-        "see no-slave, slave-behind and flush-behind for the reason that is named",
+        "see no-slave, slave-behind and flush-behind, as the named reason says",
     ),
     _Counter(
         "puts-refused",
         "rmqha_refused_puts_total",
-        "puts are refused, for the reason that is named",
-        "as the reason says: free the disk, send to the master, make messages smaller, take load "
-        "away",
+        "messages are refused, for the reason that is named",
+        "as the reason says: free the disk, send to the master, make messages smaller, or send "
+        "less",
     ),
     _Counter(
         "registration-fails",
         "rmqha_registration_failures_total",
-        "a broker cannot register with a name server: its routes get old",
+        "a broker cannot register with a name server: clients keep its old routes",
         "see name-server-silent; with many topics: `maxTopicsOfBroker`; with access control: "
-        "`aclAccessKey`; a broker with tls.server.mode=enforcing wants TLS of its name servers, "
+        "`aclAccessKey`; a broker with tls.server.mode=enforcing needs name servers with TLS, "
         "too",
     ),
     _Counter(
         "access-refused",
         "rmqha_acl_refused_total",
         "access control refuses requests",
-        "the broker's log says which account, from where and what it lacks; `rmqha-admin acl set` "
-        "gives it",
+        "the broker's log names the account, its address and the missing permission; "
+        "`rmqha-admin acl set` grants it",
     ),
     _Counter(
         "odd-times",
         "rmqha_acl_odd_times_total",
-        "clients sign with a time that is far from the broker's",
+        "clients sign with a time that differs much from the broker's clock",
         "set up NTP at the clients that the log names",
     ),
     _Counter(
@@ -105,21 +105,22 @@ _NOW = (
         "rmqha_replication_refused_total",
         "hosts are refused at the port for slaves: strangers, or a slave that is missing in "
         "`haAllowedSlaves` or lacks `haSecret`",
-        "the log names the address; add it if it is your slave",
+        "the log names the address; if it is your slave, add the address to `haAllowedSlaves`, "
+        "or give the slave `haSecret`",
     ),
     _Counter(
         "connections-refused",
         "rmqha_refused_connections_total",
-        "connections are refused as soon as they come, by the key that is named",
-        "the log says who has so many; raise LimitNOFILE, or the key",
+        "new connections are refused at once, because of the key that is named",
+        "the log names the address with so many connections; raise LimitNOFILE, or the key",
     ),
     _Counter(
         "offsets-refused",
         "rmqha_refused_offsets_total",
         "clients commit offsets that no queue has",
-        "look for clients with old routes: a topic was made smaller or anew while they ran; "
-        "restart them. After the promotion of a slave that had less than its groups had read this "
-        "ends by itself, when their members pull",
+        "if a topic was made smaller or made again while clients ran, restart these clients, "
+        "whose routes are old. If a slave was promoted that lacked messages, the refusals end "
+        "by themselves when the members pull",
     ),
     _Counter(
         "properties-refused",
@@ -133,21 +134,23 @@ _NOW = (
     _Counter(
         "topics-not-made",
         "rmqha_not_created_total",
-        "clients name topics or groups for which there is no room (maxTopics, maxGroups)",
-        "delete what nobody needs; the log says which client asks",
+        "clients use topics or groups that the broker does not create, because it has maxTopics "
+        "or maxGroups",
+        "delete topics and groups that nobody needs; the log names the client that asks",
     ),
     _Counter(
         "frames-dropped",
         "rmqha_dropped_frames_total",
-        "connections are closed because of frames that do not end",
-        "the log says who; behind a NAT that sends much at once raise the key that is named",
+        "connections are closed because their requests do not arrive completely",
+        "the log names the address; if many clients share it behind a NAT, raise the key that "
+        "is named",
     ),
     _Counter(
         "strangers",
         "rmqha_protocol_violations_total",
-        "somebody connects who speaks no remoting, or not the TLS that is wanted",
-        "the log says who: a scanner (close the port to it), a health check at the wrong port "
-        "(give it `metricsPort`), or a client without TLS (--tls)",
+        "a peer does not speak RocketMQ's protocol, or not the TLS that this port needs",
+        "the log names the address: it may be a scanner (close the port to it), a health check "
+        "at the wrong port (give it `metricsPort`), or a client without TLS (--tls)",
     ),
 )
 
@@ -269,9 +272,10 @@ RULES = (
     Rule(
         "slave-refused-ahead",
         DoctorSeverity.ERROR,
-        "a Java slave came with more than its master had, and is refused until it comes with less",
-        "empty the slave's store, or promote it if its messages count; docs/operations.md, "
-        '"Logs that part"',
+        "a Java slave's log was longer than its master's, and the master refuses it until it is "
+        "not",
+        "empty the slave's store, or promote the slave if you need its messages; "
+        'docs/operations.md, "Logs that part"',
         _refused_ahead,
     ),
     Rule(
@@ -299,14 +303,15 @@ RULES = (
         "few-files",
         DoctorSeverity.WARNING,
         "the limit of open files is low",
-        "LimitNOFILE=65536 of systemd (`ulimit -Hn`), and restart it",
+        "set LimitNOFILE=65536 in the systemd unit (`ulimit -Hn`), and restart the server",
         _few_files,
     ),
     Rule(
         "running-out",
         DoctorSeverity.WARNING,
         "four fifths of the open files, or of the places for connections, are taken",
-        "raise LimitNOFILE, or find out who has so many: `rmqha-admin connections`",
+        "raise LimitNOFILE, or find out which clients have so many connections: `rmqha-admin "
+        "connections`",
         _running_out,
     ),
     Rule(

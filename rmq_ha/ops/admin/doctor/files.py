@@ -199,32 +199,32 @@ RULES = (
     Rule(
         "value-doubtful",
         DoctorSeverity.WARNING,
-        "a value of the properties file that can hardly be meant: quotes, a comment, `~` or `$` in "
-        "it, or addresses and sizes that do not go together",
-        "correct the line; `--check` fails as long as it stands there",
+        "a value in the properties file is probably a mistake: quotes, a comment, `~` or `$` in "
+        "it, or addresses and sizes that do not fit together",
+        "correct the line; `--check` fails until then",
         _doubtful,
     ),
     Rule(
         "address-is-name",
         DoctorSeverity.ERROR,
-        "there is a host name where an address belongs",
-        "write the address that clients, or slaves, reach (`brokerIP1`, `brokerIP2`), or that is "
-        "this machine's (`bindAddress`, `metricsAddress`)",
+        "the properties file has a host name where an address is needed",
+        "write the address that clients or slaves reach (`brokerIP1`, `brokerIP2`), or an "
+        "address of this machine (`bindAddress`, `metricsAddress`)",
         _names,
     ),
     Rule(
         "name-servers-misspelt",
         DoctorSeverity.ERROR,
         "a list of name servers with commas or as a URL",
-        "host:port, with `;` between: namesrvAddr=a:9876;b:9876",
+        "write host:port, with `;` between two name servers: namesrvAddr=a:9876;b:9876",
         _name_server_list,
     ),
     Rule(
         "not-running",
         DoctorSeverity.ERROR,
         "the broker of this properties file does not answer",
-        "start it; if it runs, `brokerIP1` and `listenPort` are not where it listens "
-        "(`bindAddress`), or a firewall is between",
+        "start the broker; if it runs, it does not listen at `brokerIP1` and `listenPort` (see "
+        "`bindAddress`), or a firewall blocks the port",
         _not_running,
     ),
     Rule(
@@ -232,16 +232,16 @@ RULES = (
         DoctorSeverity.ERROR,
         "the broker of this properties file runs, and a name server does not know it: clients do "
         "not find it",
-        "compare `namesrvAddr` in the file with this name server; its log says why a "
+        "compare `namesrvAddr` in the file with this name server; the broker's log says why a "
         "registration fails; another broker may have taken its name and id (see id-taken)",
         _not_registered,
     ),
     Rule(
         "file-differs",
         DoctorSeverity.WARNING,
-        "the properties file differs from the settings of the running broker: the next start "
-        "changes them",
-        "restart it if the file is right, else correct the file",
+        "the properties file differs from the settings of the running broker: after the next "
+        "start the settings of the file hold",
+        "restart the broker if the file is right; otherwise correct the file",
         _file_differs,
     ),
     Rule(
@@ -255,10 +255,10 @@ RULES = (
     Rule(
         "stopped-unclean",
         DoctorSeverity.WARNING,
-        "the last broker of this store crashed, or was killed: its mark `abort` is there, and "
-        "nobody answers",
-        "start it and read the lines about what it repairs; if its slave has more, `rmqha-admin "
-        "promote` that first",
+        "the last broker of this store crashed, or was killed: its file `abort` is there, and "
+        "no broker answers",
+        "start the broker and read in its log what it repairs; if its slave has more messages, "
+        "run `rmqha-admin promote` on the slave's machine first",
         _unclean,
     ),
     Rule(
@@ -279,53 +279,54 @@ RULES = (
     Rule(
         "set-aside-left",
         DoctorSeverity.NOTE,
-        "folders with messages that a broker gave up lie in its store",
-        "`about.json` in each says why, and how many messages of which topic; delete the "
-        "folders that are not needed",
+        "a store has folders with messages that its broker gave up",
+        "`about.json` in each folder says why, and how many messages of which topic; delete the "
+        "folders that nobody needs",
         _set_aside,
     ),
     Rule(
         "store-new",
         DoctorSeverity.NOTE,
-        "the store's directory is not there: a broker that starts is an empty one",
-        "if it is not meant to be new: mount the disk, or correct `storePathRootDir`",
+        "the store's directory does not exist: a broker that starts there begins with an empty "
+        "store",
+        "if the store is not meant to be new: mount the disk, or correct `storePathRootDir`",
         _new_store,
     ),
     Rule(
         "certificate-ended",
         DoctorSeverity.ERROR,
-        "a certificate has ended: peers refuse it",
-        "renew it, then SIGHUP to the process (docs/security.md)",
+        "a certificate has expired: peers refuse it",
+        "renew the certificate, then send SIGHUP to the process (docs/security.md)",
         _certificate_ended,
     ),
     Rule(
         "certificate-ends",
         DoctorSeverity.WARNING,
-        "a certificate ends within 30 days",
-        "renew it, then SIGHUP to the process (docs/security.md)",
+        "a certificate expires within 30 days",
+        "renew the certificate, then send SIGHUP to the process (docs/security.md)",
         _ends,
     ),
     Rule(
         "certificate-not-yet",
         DoctorSeverity.ERROR,
         "a certificate is not valid yet: it is too new, or a clock is behind",
-        "see clocks-apart; else wait, or have it issued again",
+        "see clocks-apart; if no clock is wrong, wait, or have the certificate issued again",
         _not_yet,
     ),
     Rule(
         "certificate-of-another",
         DoctorSeverity.WARNING,
-        "a certificate does not name the address at which it is shown: clients that check it "
-        "refuse it",
-        "have it issued with this address among its subjectAltNames, or register (`brokerIP1`) "
-        "and name servers by what it says",
+        "a certificate does not name the address at which a server shows it: clients that check "
+        "names refuse it",
+        "have the certificate issued with this address among its subjectAltNames, or register "
+        "the broker (`brokerIP1`) and the name servers under a name that it has",
         _other_host,
     ),
     Rule(
         "certificate-made-up",
         DoctorSeverity.NOTE,
         "a broker in test mode shows a certificate that nobody can check",
-        "tls.test.mode.enable=false with `tls.server.certPath` and `tls.server.keyPath`; "
+        "set tls.test.mode.enable=false, `tls.server.certPath` and `tls.server.keyPath`; "
         "docs/security.md",
         _made_up,
     ),

@@ -1,6 +1,6 @@
 """Asks brokers about consumer groups: settings, members, offsets, dead letters."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rmq_ha.base.errors import ProtocolViolation, RemotingError
 from rmq_ha.base.model.broker_identity import MASTER_ID
@@ -237,32 +237,44 @@ async def look_at_unreadable(
         topic, _, group = key.partition("@")
         if not topic.startswith(RETRY_PREFIX) or topic == RETRY_PREFIX + group:
             readers.setdefault(topic, []).append(committed)
+    broker_name = broker.name or broker.own_name
     unreadable = []
     for topic, config in sorted(broker.topic_configs.items()):
         is_retry = topic.startswith(RETRY_PREFIX)
         committed_by = readers.get(topic) or ([{}] if is_retry else [])
         if is_system(topic) or not committed_by:
             continue
-        readable, last = config.read_queue_nums, config.write_queue_nums
-        last = max(last, *(1 + max(committed, default=0) for committed in committed_by))
+        # The number of queues that anything names: the topic, its groups' offsets, a retry setting.
+        readable, named = config.read_queue_nums, config.write_queue_nums
+        named = max(named, *(1 + max(committed, default=0) for committed in committed_by))
         if is_retry and (group_config := groups.get(topic.removeprefix(RETRY_PREFIX))):
-            last = max(last, group_config.retry_queue_nums)
-        number, needed, messages = readable, readable, 0
-        more = 1 if is_retry and broker.is_ours else 0
-        while number < min(max(last, needed + more), readable + MOST_QUEUES):
-            queue = MessageQueue(topic, broker.name or broker.own_name, number)
-            here = {MASTER_ID: broker.address}
-            number += 1
-            end = await asker.run(queue_number(RequestCode.GET_MAX_OFFSET, here, queue), step)
-            # An empty queue does not end the search: a queue with messages may come after it.
-            if end <= 0:
-                continue
-            begin = await asker.run(queue_number(RequestCode.GET_MIN_OFFSET, here, queue), step)
-            place = min(committed.get(queue.queue_id, 0) for committed in committed_by)
-            if end > max(begin, place):
-                needed, messages = number, messages + end - max(begin, place)
+            named = max(named, group_config.retry_queue_nums)
+        beyond = 1 if is_retry and broker.is_ours else 0
+        queue_id, needed, messages = readable, readable, 0
+        # Each queue with messages moves the end of the search: the next queue may have some, too.
+        while queue_id < min(max(named, needed + beyond), readable + MOST_QUEUES):
+            queue = MessageQueue(topic, broker_name, queue_id)
+            unread = await _count_unread(asker, broker.address, queue, committed_by, step)
+            queue_id += 1
+            if unread:
+                needed, messages = queue_id, messages + unread
         if messages:
-            unreadable.append(
-                UnreadableQueues(broker.name or broker.own_name, topic, readable, needed, messages)
-            )
+            unreadable.append(UnreadableQueues(broker_name, topic, readable, needed, messages))
     return unreadable
+
+
+async def _count_unread(
+    asker: Asker,
+    address: str,
+    queue: MessageQueue,
+    committed_by: Sequence[Mapping[int, int]],
+    step: Callable[[], object],
+) -> int:
+    """Return how many messages of a queue at least one group has not read; 0 for an empty queue."""
+    here = {MASTER_ID: address}
+    end = await asker.run(queue_number(RequestCode.GET_MAX_OFFSET, here, queue), step)
+    if end <= 0:
+        return 0
+    begin = await asker.run(queue_number(RequestCode.GET_MIN_OFFSET, here, queue), step)
+    read_by_all = min(committed.get(queue.queue_id, 0) for committed in committed_by)
+    return max(end - max(begin, read_by_all), 0)

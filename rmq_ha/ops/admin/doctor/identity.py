@@ -277,39 +277,42 @@ RULES = (
         DoctorSeverity.ERROR,
         "at a registered address a broker of another brokerName answers: two brokers share an "
         "address, or a port is forwarded to the wrong one",
-        "compare `brokerIP1`, `listenPort` and `brokerName` of both; one of them has to change",
+        "compare `brokerIP1`, `listenPort` and `brokerName` of both brokers, and change one of "
+        "them",
         _name_differs,
     ),
     Rule(
         "cluster-differs",
         DoctorSeverity.WARNING,
-        "a broker is registered in another cluster than it says",
-        "wait 30 s for its next registration; else another broker of the same name registers "
-        "with another `brokerClusterName`",
+        "a broker is registered in another cluster than its settings name",
+        "wait 30 s for the broker's next registration; if it does not help, another broker of "
+        "the same name registers with another `brokerClusterName`",
         _cluster_differs,
     ),
     Rule(
         "id-differs",
         DoctorSeverity.ERROR,
-        "a broker answers with another brokerId than the one that its address is registered with",
-        "wait 120 s for the old registration to go; else two brokers use one address: change "
-        "`listenPort` or `brokerIP1` of one",
+        "a broker answers with another brokerId than its address is registered with",
+        "wait 120 s until the old registration is gone; if it does not help, two brokers use "
+        "one address: change `listenPort` or `brokerIP1` of one broker",
         _id_differs,
     ),
     Rule(
         "role-and-id",
         DoctorSeverity.ERROR,
-        "role and id do not fit: clients send to the broker with id 0, and only a master takes "
-        "messages",
-        "`rmqha-admin promote` or `rmqha-admin demote` there, which sets both; docs/failover.md",
+        "a broker's role and id do not fit together: clients send to the broker with id 0, and "
+        "only a master takes messages",
+        "type `rmqha-admin promote` or `rmqha-admin demote` on the broker's machine, which sets "
+        "both; docs/failover.md",
         _role_and_id,
     ),
     Rule(
         "id-taken",
         DoctorSeverity.ERROR,
         "two brokers registered the same brokerName and brokerId: each name server keeps the "
-        "last one",
-        "give one of them another `brokerId` (a slave), or another `brokerName`, and restart it",
+        "broker that registered last",
+        "give one of the two brokers another `brokerId` (a slave), or another `brokerName`, and "
+        "restart it",
         _id_taken,
     ),
     Rule(
@@ -335,7 +338,7 @@ RULES = (
         DoctorSeverity.ERROR,
         "an old master came back after its slave was promoted. It takes no messages, and the new "
         "master has no slave",
-        "`rmqha-admin demote` on its machine; docs/failover.md",
+        "type `rmqha-admin demote` on the old master's machine; docs/failover.md",
         _master_aside,
     ),
     Rule(
@@ -343,10 +346,10 @@ RULES = (
         DoctorSeverity.ERROR,
         "a master runs, because its slave follows it, but no name server knows the master: "
         "producers do not find it",
-        "do not promote the slave: there would be two masters. Repair the connection between the "
-        "master and the name servers (`namesrvAddr`, a firewall; its log says why a registration "
-        "fails); if "
-        "the two have different names, give both one `brokerName`",
+        "do not promote the slave: there would be two masters. Repair the connection between "
+        "the master and the name servers (`namesrvAddr`, a firewall); the master's log says why "
+        "a registration fails. If master and slave have different names, give both one "
+        "`brokerName`",
         _master_unregistered,
     ),
     Rule(
@@ -360,9 +363,10 @@ RULES = (
     Rule(
         "wrong-broker-name",
         DoctorSeverity.ERROR,
-        "a slave has a name of its own, which no master has, while a master of its cluster has "
-        "no slave",
-        "give the slave the `brokerName` of its master (case counts), and restart it",
+        "a slave has a brokerName that no master has, while a master of the same cluster has no "
+        "slave",
+        "give the slave the `brokerName` of its master (upper and lower case differ), and "
+        "restart the slave",
         _wrong_name,
     ),
     Rule(
@@ -370,14 +374,15 @@ RULES = (
         DoctorSeverity.ERROR,
         "a SYNC_MASTER has no slave: sends answer SLAVE_NOT_AVAILABLE, and acknowledged "
         "messages are on one machine",
-        "start the slave; if it runs, its log and `/healthz` say why it does not follow (see "
-        "ha-port-blocked, wrong-broker-name); or is another broker the master, too (two-masters)?",
+        "start the slave; if it runs, the slave's log and `/healthz` say why it does not follow "
+        "(see ha-port-blocked, wrong-broker-name); another broker may be the master, too (see "
+        "two-masters)",
         _no_slave,
     ),
     Rule(
         "no-copy",
         DoctorSeverity.NOTE,
-        "a master has no slave: messages that its disk loses are lost",
+        "a master has no slave: if its disk is lost, its messages are lost",
         "add a slave with the same `brokerName` and `brokerId=1`, unless you want no second copy",
         _no_copy,
     ),
@@ -387,16 +392,17 @@ RULES = (
         "a master in controller mode has no slave that follows: acknowledged messages are on "
         "one machine, and if it dies no broker can be elected",
         "start another broker with the same `brokerName` and `controllerAddr` (the controllers "
-        "give it its id); if it runs, its log and `/healthz` say why it does not follow (see "
-        "not-following, ha-port-blocked)",
+        "give it its id); if it runs, that broker's log and `/healthz` say why it does not "
+        "follow (see not-following, ha-port-blocked)",
         _alone_in_set,
     ),
     Rule(
         "settings-differ",
         DoctorSeverity.WARNING,
-        "brokers of one name have different settings: after a fail-over other rules hold",
-        "write the same into both files, or `rmqha-admin broker config set NAME KEY=VALUE` where "
-        "the key may change while it runs",
+        "brokers of one name have different settings: after a fail-over the other broker's "
+        "settings hold",
+        "write the same value into both files; if the key may change while the broker runs, use "
+        "`rmqha-admin broker config set NAME KEY=VALUE`",
         _pair_differs,
     ),
     Rule(
@@ -418,8 +424,9 @@ RULES = (
     Rule(
         "not-writable",
         DoctorSeverity.ERROR,
-        "a master takes no messages, or gives none, because its permission was taken away",
-        "`rmqha-admin broker config set NAME brokerPermission=6` when its maintenance is over",
+        "a master takes no messages, or gives none, because its brokerPermission was changed",
+        "when the maintenance of the broker is over: `rmqha-admin broker config set NAME "
+        "brokerPermission=6`",
         _not_writable,
     ),
     Rule(
@@ -432,8 +439,8 @@ RULES = (
     Rule(
         "auto-create",
         DoctorSeverity.NOTE,
-        "topics are made by the first send: with several masters a topic may be on one of them "
-        "only",
+        "topics are created by the first send: with several masters a topic may be on one of "
+        "them only",
         "create topics with `rmqha-admin topic create` and set autoCreateTopicEnable=false",
         _auto_create,
     ),

@@ -85,26 +85,26 @@ RULES = (
     Rule(
         "no-leader",
         DoctorSeverity.ERROR,
-        "a DLedger group has no leader: no quorum, or an election that does not end",
-        "`rmqha-admin dledger status` says which of `dLegerPeers` answer; start the others, "
-        "open their port",
+        "a DLedger group has no leader: it has no quorum, or an election does not end",
+        "`rmqha-admin dledger status` says which members in `dLegerPeers` answer; start the "
+        "others, and open their ports",
         _no_leader,
     ),
     Rule(
         "members-missing",
         DoctorSeverity.ERROR,
-        "members of a DLedger group are away: with less than half of them nothing is stored",
-        "start the members that it names; `rmqha-admin dledger status` asks each of `dLegerPeers` "
-        "at its port",
+        "members of a DLedger group do not answer: without a majority of the members nothing is "
+        "stored",
+        "start the members that the finding names; `rmqha-admin dledger status` asks each "
+        "member in `dLegerPeers`",
         _members_missing,
     ),
     Rule(
         "member-refuses",
         DoctorSeverity.ERROR,
-        "a DLedger member cannot store entries, so the group survives the failure of one member "
-        "less",
-        "a full disk: free space, then the member goes on by itself; a sync or write that failed: "
-        "look at the disk (dmesg, smartctl), then restart this member",
+        "a DLedger member cannot store entries: if one more member fails, the group may stop",
+        "a full disk: free space, then the member goes on by itself. After a failed sync or "
+        "write: look at the disk (dmesg, smartctl), then restart this member",
         _refuses,
     ),
     Rule(

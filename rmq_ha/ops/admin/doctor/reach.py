@@ -172,7 +172,7 @@ RULES = (
     Rule(
         "name-server-silent",
         DoctorSeverity.ERROR,
-        "a name server does not answer; clients that know only it find no broker",
+        "a name server does not answer; clients that know only this name server find no broker",
         "start the name server, or remove it from NAMESRV_ADDR and from `namesrvAddr` of every "
         "broker; check whether a firewall blocks it",
         _silent_name_servers,
@@ -181,31 +181,32 @@ RULES = (
         "name-unresolved",
         DoctorSeverity.ERROR,
         "a host name has no address on this machine",
-        "correct DNS or /etc/hosts, or write the address",
+        "correct DNS or /etc/hosts, or write an IP address in place of the host name",
         _name_unresolved,
     ),
     Rule(
         "no-name-server",
         DoctorSeverity.ERROR,
-        "the program at a name server's address is no name server, or it wants an account",
+        "the program at a name server's address is no name server, or it needs an account",
         "give the name server's port (9876 by default; 10911 is a broker's), and an account if "
-        "it asks for one",
+        "the name server asks for one",
         _no_name_server,
     ),
     Rule(
         "one-name-server",
         DoctorSeverity.NOTE,
         "there is only one name server: while it is down, no client that starts finds a broker",
-        "run a second one on another machine, and name both everywhere (`a:9876;b:9876`)",
+        "run a second name server on another machine, and give both to every broker and client "
+        "(`a:9876;b:9876`)",
         _one_name_server,
     ),
     Rule(
         "no-broker",
         DoctorSeverity.ERROR,
         "a name server knows no broker",
-        "look into the brokers' logs for registrations; compare their `namesrvAddr` with this "
-        "address; in controller mode give `--config FILE` on a broker's machine: its controllers "
-        "say which broker has to be started",
+        "look into the brokers' logs for registrations; compare the brokers' `namesrvAddr` with "
+        "this address; in controller mode give `--config FILE` on a broker's machine, so that "
+        "doctor can ask the controllers which broker has to be started",
         _no_brokers,
     ),
     Rule(
@@ -221,40 +222,42 @@ RULES = (
         "topics-unrouted",
         DoctorSeverity.WARNING,
         "a master has topics that a name server does not know: clients get no route",
-        "wait 30 s for the next registration; else the name server refuses it "
-        "(`maxTopicsOfBroker`, `maxTopicRoutes`; its log says so)",
+        "wait 30 s for the next registration; if it does not help, the name server refuses the "
+        "registration (`maxTopicsOfBroker`, `maxTopicRoutes`), and the name server's log says "
+        "why",
         _broker_unrouted,
     ),
     Rule(
         "broker-silent",
         DoctorSeverity.ERROR,
         "a registered broker cannot be reached at its address",
-        "look at its process and `/healthz` there; if it runs, a firewall is between, or "
-        "`brokerIP1` is an address that others cannot reach; if it is a master, and dead: "
-        "docs/failover.md",
+        "look at the broker's process and its `/healthz`; if it runs, a firewall blocks it, or "
+        "`brokerIP1` is an address that others cannot reach; if the broker is a master and "
+        "dead: docs/failover.md",
         _silent_brokers,
     ),
     Rule(
         "speaks-otherwise",
         DoctorSeverity.ERROR,
-        "a broker's port takes connections and does not answer: it wants TLS, it is frozen, or "
-        "the port belongs to another program",
-        "try --tls (with --tls-ca); look at its log for refused connections, and at `/healthz`",
+        "a broker's port takes connections and does not answer: it takes TLS only, the broker "
+        "is frozen, or the port belongs to another program",
+        "try --tls (with --tls-ca); look into the broker's log for refused connections, and at "
+        "its `/healthz`",
         _speaks_otherwise,
     ),
     Rule(
         "not-allowed",
         DoctorSeverity.WARNING,
         "a broker answers, but refuses the requests of `doctor`: most rules could not check it",
-        "give an admin's account (`RMQHA_ACCESS_KEY`, `RMQHA_SECRET_KEY`); if it is a name "
-        "server's address, give it with -n",
+        "give an admin's account (`RMQHA_ACCESS_KEY`, `RMQHA_SECRET_KEY`); if the address is a "
+        "name server's, give it with -n",
         _not_allowed,
     ),
     Rule(
         "loopback-registered",
         DoctorSeverity.ERROR,
         "a broker registered a loopback address, at which other machines reach only themselves",
-        "set `brokerIP1` to an address that all clients reach, and restart it",
+        "set the broker's `brokerIP1` to an address that all clients reach, and restart the broker",
         _loopback,
     ),
     Rule(
@@ -269,7 +272,7 @@ RULES = (
     Rule(
         "broker-slow",
         DoctorSeverity.WARNING,
-        "a broker takes more than a second for an answer that costs nothing",
+        "a broker takes more than a second to answer a request that needs no work",
         "look at `rmqha_reactor_lag_seconds`, at the machine's load and disk, and at the network",
         _slow,
     ),
@@ -277,8 +280,8 @@ RULES = (
         "ha-port-blocked",
         DoctorSeverity.ERROR,
         "a master answers clients, but its port for slaves cannot be reached from here",
-        "open it in the firewall (`haListenPort`, 10912 by default); `brokerIP2` is the address "
-        "that slaves use",
+        "open the port in the firewall (`haListenPort`, 10912 by default); slaves connect to "
+        "the address in `brokerIP2`",
         _ha_blocked,
     ),
     Rule(
@@ -286,7 +289,7 @@ RULES = (
         DoctorSeverity.WARNING,
         "listenPort - 2 cannot be reached: clients with vipChannelEnabled send nothing, and "
         "Java slaves copy no topics, groups and offsets from there",
-        "open it in the firewall, or switch vipChannelEnabled off at the clients",
+        "open the port in the firewall, or switch vipChannelEnabled off at the clients",
         _fast_blocked,
     ),
     Rule(
@@ -299,8 +302,8 @@ RULES = (
     Rule(
         "not-ready",
         DoctorSeverity.ERROR,
-        "/healthz says that a broker cannot serve, and why",
-        'do what its line says; docs/operations.md, "Metrics and health"',
+        "/healthz of a broker says that the broker cannot serve, and why",
+        'do what the line of /healthz says; docs/operations.md, "Metrics and health"',
         _not_ready,
     ),
 )

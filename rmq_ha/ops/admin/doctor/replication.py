@@ -182,29 +182,28 @@ RULES = (
         DoctorSeverity.ERROR,
         "a slave's log differs from its master's, so the slave does not follow and acknowledges "
         "nothing",
-        'do what its line says; docs/operations.md, "Logs that part": keep its store if its '
-        "messages may be the better ones, else empty it and start it again",
+        "do what the slave's line says; docs/operations.md, \"Logs that part\": keep the slave's "
+        "store if you need its messages; if not, empty the store and start the slave again",
         _slave_diverged,
     ),
     Rule(
         "log-unreadable",
         DoctorSeverity.ERROR,
         "a slave's log has bytes that are no record, and its master's log has the same bytes",
-        "the master's file is damaged there: put a copy of it in its place (a backup, another "
-        "slave's), then start this slave with an empty store; look at the master's disk "
-        "(smartctl); "
-        'docs/operations.md, "Damaged stores"',
+        "the master's file is damaged there: replace it by a copy (from a backup, or from "
+        "another slave), then start this slave with an empty store; look at the master's disk "
+        '(smartctl); docs/operations.md, "Damaged stores"',
         _unreadable,
     ),
     Rule(
         "slave-stranded",
         DoctorSeverity.ERROR,
-        "a slave was away for longer than its master keeps messages: the master has deleted what "
-        "follows on the slave's log",
-        "do what its line says: make room on its disk, or set `haRefetchStrandedStore=true` "
-        "(without controllers `haRefetchStrandedPair=true`), so that it fetches all anew; or move "
-        "its commitlog, consumequeue, index, checkpoint and epochFileCheckpoint away and start it "
-        "again",
+        "a slave was away for longer than its master keeps messages: the master has deleted the "
+        "messages that the slave needs next",
+        "do what the slave's line says: make room on its disk, or set "
+        "`haRefetchStrandedStore=true` (without controllers `haRefetchStrandedPair=true`), so "
+        "that it copies the whole log again; or move its commitlog, consumequeue, index, "
+        "checkpoint and epochFileCheckpoint away and start it again",
         _slave_stranded,
     ),
     Rule(
@@ -217,8 +216,8 @@ RULES = (
     Rule(
         "master-silent",
         DoctorSeverity.ERROR,
-        "a slave is connected to its master and hears nothing, as behind a firewall that forgets "
-        "connections",
+        "a slave is connected to its master and hears nothing; a firewall between them may have "
+        "dropped the connection",
         "look at the master's `/healthz` and machine, and at the network between them",
         _silent,
     ),
@@ -227,7 +226,7 @@ RULES = (
         DoctorSeverity.WARNING,
         "a slave follows but does not keep up: after a fail-over the messages that it lacks are "
         "lost",
-        "look at the slave's disk and at the network; do not promote it before it caught up",
+        "look at the slave's disk and at the network; do not promote the slave before it caught up",
         _slaves_behind,
     ),
     Rule(
@@ -243,19 +242,19 @@ RULES = (
     Rule(
         "tables-old",
         DoctorSeverity.WARNING,
-        "a slave has old copies of topics, groups and offsets: after a fail-over groups continue "
-        "at old offsets",
-        "its log says which table and why; the master's listenPort has to be open for it (a Java "
-        "slave needs listenPort - 2, too), and with access control its account has to be an "
-        "admin's (`aclAccessKey`)",
+        "a slave has old copies of topics, groups and offsets: after a fail-over groups "
+        "continue at old offsets",
+        "the slave's log says which table is old, and why; the master's listenPort has to be "
+        "open for the slave (a Java slave needs listenPort - 2, too), and with access control "
+        "the slave's account has to be an admin's (`aclAccessKey`)",
         _tables_old,
     ),
     Rule(
         "slave-lacks-topics",
         DoctorSeverity.WARNING,
-        "a slave lacks topics of its master: their messages are in its log, but cannot be read "
-        "there",
-        "wait 10 s if they are new; else as for tables-old",
+        "a slave lacks topics of its master: the messages are in the slave's log, but cannot be "
+        "read there",
+        "wait 10 s if the topics are new; if it does not help, do as for tables-old",
         _topics_missing,
     ),
     Rule(
@@ -270,9 +269,9 @@ RULES = (
     Rule(
         "tail-set-aside",
         DoctorSeverity.WARNING,
-        "messages that only this member had were set aside: no consumer gets them",
+        "messages that only this broker had were set aside: no consumer gets them",
         "look into `<storePathRootDir>/setaside`; `about.json` says how many messages of which "
-        "topic; delete the folder when it is not needed any more",
+        "topic are there; delete the folder when nobody needs it any more",
         _set_aside,
     ),
     Rule(
@@ -280,8 +279,8 @@ RULES = (
         DoctorSeverity.WARNING,
         "a slave follows an address that is not the master of its name: another broker, or a "
         "forwarded port",
-        "remove `haMasterAddress` from its file, so that name servers name the master, and "
-        "restart it; if name servers differ, correct that first",
+        "remove `haMasterAddress` from the slave's file, so that name servers name the master, "
+        "and restart the slave; if the name servers differ, correct that first",
         _follows_another,
     ),
 )

@@ -150,14 +150,15 @@ RULES = (
         DoctorSeverity.ERROR,
         "clocks differ by more than 3 s: delayed messages, retention, searches by time and "
         "signed requests go wrong",
-        "set up NTP (chrony) on the machine that is named, and set its clock slowly, not by a jump",
+        "set up NTP (chrony) on the machine that the finding names, and set its clock slowly, "
+        "not by a jump",
         _clocks,
     ),
     Rule(
         "disk-full",
         DoctorSeverity.ERROR,
-        "a disk is so full that puts are refused (above 90 %, diskSpaceWarningLevelRatio)",
-        "free some space or enlarge it; `rmqha-admin broker config set NAME "
+        "a disk is so full that messages are refused (above 90 %, diskSpaceWarningLevelRatio)",
+        "free some space or enlarge the disk; `rmqha-admin broker config set NAME "
         "fileReservedTime=HOURS` deletes older messages, read or not",
         _disk_full,
     ),
@@ -165,8 +166,9 @@ RULES = (
         "disk-cleans",
         DoctorSeverity.ERROR,
         "a disk is so full (above 85 %, diskSpaceCleanForciblyRatio) that messages are deleted "
-        "before their time",
-        "free some space or enlarge it now; unread-deleted names the groups that miss messages",
+        "before fileReservedTime is over",
+        "free some space or enlarge the disk now; the code unread-deleted names the groups that "
+        "miss messages",
         _disk_cleans,
     ),
     Rule(
@@ -181,9 +183,9 @@ RULES = (
     Rule(
         "dispatch-behind",
         DoctorSeverity.WARNING,
-        "records of the log do not enter their queues: consumers do not see them yet",
-        "after a start wait until it is done; else the broker's log says what its disk refuses, or "
-        "the disk is busy (`iostat -x 1`)",
+        "records of the log do not get into their queues: consumers do not see them yet",
+        "after a start, wait until the broker has caught up; otherwise the broker's log says "
+        "what the disk refuses, or the disk is busy (`iostat -x 1`)",
         _dispatch,
     ),
     Rule(
@@ -204,21 +206,21 @@ RULES = (
     Rule(
         "puts-failed",
         DoctorSeverity.NOTE,
-        "puts failed since the start: the log and `rmqha_refused_puts_total` say why",
-        "look into the log; a restart begins the count anew",
+        "sends failed since the broker's start: its log and `rmqha_refused_puts_total` say why",
+        "look into the broker's log; the count begins anew at the next start",
         _failed_puts,
     ),
     Rule(
         "acks-from-memory",
         DoctorSeverity.NOTE,
         "sends are answered SEND_OK while the message is only in the memory of one machine",
-        "if that is too little: SYNC_MASTER with a slave, or SYNC_FLUSH",
+        "if that is not safe enough: use a SYNC_MASTER with a slave, or SYNC_FLUSH",
         _memory_only,
     ),
     Rule(
         "open-to-all",
         DoctorSeverity.NOTE,
-        "anybody who reaches the broker may read, write and configure",
+        "everybody who reaches the broker may read, write and configure",
         "`aclEnable=true`, or tls.server.mode=enforcing with a trust root; docs/security.md",
         _open_to_all,
     ),

@@ -99,8 +99,8 @@ def group_health(
     if statistics.is_diverged:
         return Health(
             False,
-            f"{text}: diverged: {statistics.leader}, which leads, has something else where this "
-            "member has committed entries; the log says where: stop the group, compare the ledgers",
+            f"{text}: diverged: the leader {statistics.leader} has other entries where this member "
+            "has committed ones; the log says where: stop the group, compare the ledgers",
         )
     if refuses:
         leader = statistics.leader

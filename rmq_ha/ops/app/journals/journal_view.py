@@ -40,7 +40,9 @@ class JournalView(Protocol):
 
 def journal_view(broker: Any) -> JournalView:
     """
-    Choose by the statistics of the journal; a plugin's journal is shown like a pair.
+    Return the view that shows how a broker's journal replicates.
+
+    The statistics of the journal tell its kind. The journal of a plugin is shown like a pair.
 
     :param broker: a `Broker`, started or not.
     """

@@ -113,7 +113,7 @@ def members_of_group(told: DLedgerStatistics, why_no_puts: str) -> list[MemberRo
     if leads:
         here = _own_member(name, name, "leader", why_no_puts, None)
     else:
-        fault = "its committed entries are others than the leader's" if told.is_diverged else None
+        fault = "its committed entries differ from the leader's" if told.is_diverged else None
         state = FOLLOWING if leader else "no leader"
         here = _own_member(name, name, role, "", MasterStatistics(state=state, fault=fault))
     members = [here]

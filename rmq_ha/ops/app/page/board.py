@@ -131,5 +131,5 @@ def certificate_notices(tls_certificates: Sequence[Certificate], now_ms: int) ->
         end = "has ended" if left_s < 0 else f"ends in {days} days"
         text = f"{item.setting} ({item.who}) {end}"
         tone = Tone.ERROR if left_s < 0 else Tone.WARN
-        notices.append(PageNotice(tone, text, "renew the file: a change is read by itself"))
+        notices.append(PageNotice(tone, text, "renew the file; the server needs no restart"))
     return notices

@@ -237,7 +237,7 @@ class BrokerBoard(Board):
         living = [item for item in members if item.role == "slave" and item.state != GONE]
         role = broker.configuration.store.broker_role
         if role is BrokerRole.SYNC_MASTER and not living and self._status.journal.mode() == "pair":
-            text = "no slave is connected: what is acknowledged now is on this machine only"
+            text = "no slave is connected: new messages are on this machine only"
             notices.append(PageNotice(Tone.ERROR, text, "start the slave; docs/failover.md"))
         for item in members:
             if (

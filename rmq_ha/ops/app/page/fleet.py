@@ -67,7 +67,7 @@ class Fleet:
         self._asking = False
 
     def _failed(self, failure: Any) -> None:
-        self.note = f"the cluster cannot be told: {failure.getErrorMessage()}"
+        self.note = f"the brokers of the cluster are not known: {failure.getErrorMessage()}"
 
     async def _ask_all(self) -> None:
         cluster = await self._cluster()
@@ -114,7 +114,7 @@ class Fleet:
             try:
                 return await self._run(cluster_info(), address)
             except RmqHaError as error:
-                self.note = f"the name server {address} does not tell: {error}"
+                self.note = f"the name server {address} gives no answer: {error}"
         if not self._name_servers():
             self.note = "this broker has no name server"
         return None

@@ -117,7 +117,7 @@ class Gate:
             raise NotAllowed(
                 "no administrator's account has this access key and secret key"
                 if account
-                else "the token is another one"
+                else "the token is wrong"
             )
         for known, end in list(self._used.items()):
             if end <= now or len(self._used) >= MOST_USED:

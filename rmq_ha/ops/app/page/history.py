@@ -43,7 +43,7 @@ class Ring:
         self._most = most
         self._at = array("d", [nan] * points)
         self._columns: dict[str, array[float]] = {}
-        self._written: dict[str, int] = {}
+        self._last_measured: dict[str, int] = {}  # the number of each series' last point
         self._count = 0
 
     def __len__(self) -> int:
@@ -57,13 +57,13 @@ class Ring:
         """Add a point to each series; series that are not in `values` get an empty point."""
         place = self._count % self._points
         self._at[place] = at_ms
-        for column in self._columns.values():
-            column[place] = nan
+        for old_column in self._columns.values():
+            old_column[place] = nan
         for name, value in values.items():
-            known = self._columns.get(name) or self._new(name)
-            if known is not None and value is not None:
-                known[place] = value
-                self._written[name] = self._count
+            column = self._columns.get(name) or self._new_column(name)
+            if column is not None and value is not None:
+                column[place] = value
+                self._last_measured[name] = self._count
         self._count += 1
 
     def points_after(self, after_ms: int, names: Iterable[str]) -> Points:
@@ -81,15 +81,29 @@ class Ring:
             {name: _values_in_order(column, order) for name, column in columns.items()},
         )
 
-    def _new(self, name: str) -> "array[float] | None":
-        if len(self._columns) >= self._most:
-            oldest = min(self._columns, key=lambda item: self._written.get(item, -1))
-            if self._written.get(oldest, -1) > self._count - self._points:
-                return None
-            del self._columns[oldest]
-            self._written.pop(oldest, None)
+    def _new_column(self, name: str) -> "array[float] | None":
+        """Make the column of a new series; return None if each known series still needs its own."""
+        if len(self._columns) >= self._most and not self._drop_empty_column():
+            return None
         column = self._columns[name] = array("f", [nan] * self._points)
         return column
+
+    def _drop_empty_column(self) -> bool:
+        """
+        Forget one series of which this ring keeps no value any more.
+
+        A series with values is never dropped: with more series than columns, each new one would
+        push out another, and no plot would have two points.
+
+        :returns: whether there was such a series.
+        """
+        stalest = min(self._columns, key=lambda name: self._last_measured.get(name, -1))
+        overwritten = self._count - self._points  # the number of the point that `add` overwrites
+        if self._last_measured.get(stalest, -1) > overwritten:
+            return False
+        del self._columns[stalest]
+        self._last_measured.pop(stalest, None)
+        return True
 
 
 def _values_in_order(column: "array[float]", order: list[int]) -> list[float | None]:

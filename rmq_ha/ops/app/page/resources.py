@@ -107,7 +107,7 @@ class Api(Resource):
         if path == "session":
             return _say(request, HTTPStatus.OK, self._session(request))
         if not self._is_allowed(request):
-            return say_fault(request, HTTPStatus.UNAUTHORIZED, "say who you are: /api/session")
+            return say_fault(request, HTTPStatus.UNAUTHORIZED, "log in first: /api/session")
         answers = self._answers()
         if answers is None:
             text = "this server is starting or stopping; /healthz says more"
@@ -172,7 +172,7 @@ class Api(Resource):
             return False
         if gate.shows_token(text):
             return True
-        self._tell_refused(request, "the token is another one")
+        self._tell_refused(request, "the token is wrong")
         return False
 
     def _tell_refused(self, request: Request, why: str) -> None:
@@ -214,7 +214,7 @@ class Api(Resource):
         if repr(error) != self._last_error:
             self.log.failure("the page cannot be told", Failure(error))  # type: ignore[no-untyped-call]
         self._last_error = repr(error)
-        text = "this cannot be told; the log says why"
+        text = "the answer cannot be made; the log says why"
         return say_fault(request, HTTPStatus.INTERNAL_SERVER_ERROR, text)
 
 
@@ -254,9 +254,9 @@ def misdirection(gate: Gate, request: Request) -> str | None:
     """
     if gate.is_shut:
         return (
-            "others than this machine reach this port, or access control is in force, so whoever "
-            "looks has to say who they are: set pageToken, or aclEnable=true, or "
-            "metricsAddress=127.0.0.1 (docs/operations.md)"
+            "other machines reach this port, or an access plugin is in force, so people have to "
+            "log in: set pageToken, or aclEnable=true, or metricsAddress=127.0.0.1 "
+            "(docs/operations.md)"
         )
     name = name_asked(request)
     if gate.is_open and name != "localhost" and not is_loopback(name):

@@ -89,9 +89,7 @@ class Searches:
         if query.by in ("id", "key") and not query.value:
             raise SearchRefused(f"give the {query.by} to look for")
         if not query.topic:
-            raise SearchRefused(
-                "give a topic: only an offsetMsgId says by itself where a message is"
-            )
+            raise SearchRefused("give a topic: only an offsetMsgId names the place of its message")
         if query.topic not in self._broker.topics.table:
             raise SearchRefused(f"there is no topic {query.topic!r} on this broker")
         if query.by == "time":

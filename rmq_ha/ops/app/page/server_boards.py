@@ -29,7 +29,7 @@ class NamesrvBoard(Board):
     def server_state(self) -> ServerState:
         namesrv, health = self._namesrv, self._health()
         counts = {
-            "strangers who spoke for brokers": namesrv.addresses.refused,
+            "requests for brokers from other addresses": namesrv.addresses.refused,
             "registrations refused: too large": namesrv.refused_registrations,
         }
         if namesrv.access is not None:

@@ -139,7 +139,7 @@ _PROCESS = (
         _GAUGE,
         "seconds",
         PROCESS,
-        "Shows the longest such delay of the last minute",
+        "Shows the longest delay of a timer in the last minute",
     ),
     MetricDescription(
         "rmqha_reactor_delayed_calls", _GAUGE, "timers", PROCESS, "Shows how many timers are armed"

@@ -41,7 +41,8 @@ PAIR = (
         "replication_unacknowledged_seconds",
         _GAUGE,
         "seconds",
-        "Measures for how long there have been such bytes; absent before the first slave connects",
+        "Measures for how long the log has had bytes that no slave acknowledged; absent before the "
+        "first slave connects",
     ),
     own_metric(
         "replication_diverged_total",

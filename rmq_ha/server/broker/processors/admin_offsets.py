@@ -72,8 +72,8 @@ class AdminOffsetsProcessor:
 
     def search_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer SEARCH_OFFSET_BY_TIMESTAMP (29) with the queue offset of the message that was stored
-        at a time, or next to it.
+        Answer SEARCH_OFFSET_BY_TIMESTAMP (29) with the queue offset of the first message that was
+        stored at a time or later; with `timeSearchNearest`, of the message stored nearest to it.
         """
         timestamp_ms = fields.int64(fields.header(request), "timestamp")
         nearest = self._config.time_search_nearest

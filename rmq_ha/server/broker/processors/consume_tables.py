@@ -15,7 +15,7 @@ from rmq_ha.server.broker.tables.topics import TopicConfigManager
 
 
 class QueueStoreTimes(Protocol):
-    """The store's answers about queues."""
+    """The part of the store that knows the ends of queues and the times of their messages."""
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Return the end of a queue, exclusive; 0 for an unknown queue."""

@@ -4,8 +4,9 @@ The entry points are `journal.ClassicJournal`, which the plugin `classic` makes,
 `service.HAService`, which joins the listener and the link. `feed.Feed` is the master's half of a
 connection, `replica.Replica` the slave's; both are pure.
 
-- *A slave vouches only for bytes that it was sent on this connection, or that a checksum proved.*
-  `Feed.acked` is the slave's own word, from which the lag is computed. Puts rely on `vouched`.
+- *A slave's report proves only bytes that it was sent on this connection, or that a checksum
+  covers.* `Feed.acked` is the offset that the slave reports, from which the lag is computed. Puts
+  rely on `Feed.proven`.
 - *A slave compares before it appends.* `LogComparison` compares the bytes from the master with the
   slave's log. A `DivergedTail` makes `ClassicLink` set the tail aside. Without such a proof,
   nothing is cut.

@@ -91,21 +91,21 @@ class Feed(FeedBase):
     a third frame by up to GATHER_SECONDS. An ASYNC_MASTER gathers for ASYNC_SECONDS, whether frames
     are acknowledged or not.
 
-    :ivar vouched: offset up to which the slave has proven that it has the log; puts are
+    :ivar proven: offset up to which the slave has proven that it has the log; puts are
         acknowledged by this.
     :ivar common: the relation of the two logs that the greeting proved.
     :ivar ceiling: a first report above this offset is refused, unless the greeting proves it; None:
         no limit.
     :ivar is_within: whether the first report lies within a record. Either a frame was cut there, or
         the slave's log is another one; nobody can tell unless the slave proves its log.
-    :ivar base: this connection never vouches for bytes below this offset: the slave may lack them,
-        for example because its log was once empty.
+    :ivar base: this connection proves nothing about bytes below this offset: the slave may lack
+        them, for example because its log was once empty.
     :ivar stage: the slave's progress when `advance_stage` was called last.
     """
 
     def __init__(self, log: LogBytes, configuration: BrokerConfiguration, now: float) -> None:
         super().__init__(log, configuration.store, now)
-        self.vouched = 0
+        self.proven = 0
         self.stage = Stage.NEW
         self.common = Common.UNKNOWN
         self.ceiling: int | None = None
@@ -199,7 +199,7 @@ class Feed(FeedBase):
         if offset > self.acked:
             self.acked = offset
         if self.requested is not None and offset > self.requested:
-            self.vouched = self.acked
+            self.proven = self.acked
         return True
 
     def _begin(self, offset: int) -> None:
@@ -249,7 +249,7 @@ class Feed(FeedBase):
         if place <= end and log_checksum(self._log, place - window, place) == greeting.checksum:
             self.common = Common.VERIFIED
             self.sent = max(self.sent, place)
-            self.acked = self.vouched = place
+            self.acked = self.proven = place
             self.base = place - window
         elif self._store.broker_role is BrokerRole.SLAVE:
             raise ReplicationError(

@@ -78,7 +78,7 @@ def encode_greeting(greeting: Greeting) -> bytes:
 
 
 class GreetingProgress(Enum):
-    """The kind of the words that have come so far."""
+    """What the words (64-bit numbers) that a slave has sent so far can be."""
 
     OPEN = "they may become a greeting"
     IS_NONE = "they are ordinary reports"
@@ -100,7 +100,10 @@ class GreetingReader:
 
     @property
     def is_marked(self) -> bool:
-        """Whether more words came than an ordinary first report has: it may be a greeting."""
+        """
+        Whether the words may become a greeting, since more of them came than an ordinary first
+        report has.
+        """
         return self.progress is GreetingProgress.OPEN and len(self._words) > 1
 
     def receive_word(self, word: int) -> None:

@@ -325,7 +325,7 @@ class ClassicLink(MasterLink[ClassicReplica]):
             seconds = RETRY_SECONDS
         elif error is not None or not connection.replica.frames:
             seconds = random.uniform(*REFUSED_SECONDS)
-            why += "" if error else f" without a word; {PORT_FOR_SLAVES}"
+            why += "" if error else f" without an answer; {PORT_FOR_SLAVES}"
         self._tell(why)
         self._connect_after(seconds)
 

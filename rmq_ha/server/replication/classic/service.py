@@ -195,15 +195,16 @@ class HAService:
         config = self._configuration.store
         if config.broker_role is not BrokerRole.SYNC_MASTER:
             return PutMessageStatus.PUT_OK
-        claimed, vouched = None, 0
+        # A slave's own report says how far behind it is. Only a proven offset ends a put.
+        best_reported, best_proven = None, 0
         for connection in self._feeds:
             feed = connection.feed
             if feed.has_sent_all or feed.is_serving:
-                if claimed is None or feed.acked > claimed:
-                    claimed = feed.acked
-                if feed.vouched > vouched:
-                    vouched = feed.vouched
-        status = status_without_waiting(config, next_offset, claimed, vouched)
+                if best_reported is None or feed.acked > best_reported:
+                    best_reported = feed.acked
+                if feed.proven > best_proven:
+                    best_proven = feed.proven
+        status = status_without_waiting(config, next_offset, best_reported, best_proven)
         if status is not None:
             return status
         now = self._host.clock.seconds()
@@ -234,13 +235,13 @@ class HAService:
         """Whether a connected slave has acknowledged the log between these offsets."""
         feeds = [connection.feed for connection in self._feeds]
         return any(
-            feed.is_serving and feed.base <= start_offset and next_offset <= feed.vouched
+            feed.is_serving and feed.base <= start_offset and next_offset <= feed.proven
             for feed in feeds
         )
 
     def replicated_offset(self) -> int:
         """Return the highest offset that a connected slave acknowledged; 0 without slaves."""
-        return max((c.feed.vouched for c in self._feeds if c.feed.is_serving), default=0)
+        return max((c.feed.proven for c in self._feeds if c.feed.is_serving), default=0)
 
     @property
     def is_following(self) -> bool:
@@ -335,7 +336,7 @@ class HAService:
         if is_serving := feed.has_sent_all or feed.is_serving:
             if self._best_acked is None or feed.acked > self._best_acked:
                 self._best_acked = feed.acked
-            for decided in self._waiting.reached(feed.vouched, feed.base):
+            for decided in self._waiting.reached(feed.proven, feed.base):
                 decided(PutMessageStatus.PUT_OK, now)
         if not (is_serving and feed.stage is Stage.CAUGHT_UP) and feed.advance_stage():
             self._tell_stage(connection)

@@ -183,7 +183,7 @@ class LookBack:
             place = max(place, first[0] + 1)
             due = min(due, self._planned_ms(level, first))
         self._since[level.number] = CopiesSince(place, due)
-        self.reached(level, level.offset)
+        self.note_progress(level, level.offset)
 
     def _queue(self, level: DelayLevel) -> ConsumeQueue | None:
         return self._queues.get(SCHEDULE_TOPIC, level.number - 1)
@@ -211,16 +211,24 @@ class LookBack:
             level.stored_ahead.add(offset)  # `take` finds each copy once, but may be called again
         return is_there
 
-    def reached(self, level: DelayLevel, offset: int) -> None:
+    def note_progress(self, level: DelayLevel, offset: int) -> None:
         """
-        Note that this level has delivered all messages before `offset`.
+        Note that a level has delivered all messages before a queue offset.
 
-        From `unsure_until` on, no message can have been delivered before this start, so nothing is
-        asked any more. The copies are dropped when no level asks.
+        Messages from `unsure_until` on came after this start, so none of them was delivered before
+        it, and a level that has come so far needs `is_delivered` no more. The known copies take
+        memory, so they are dropped when no level needs them.
         """
-        if not level.unsure_until or offset < level.unsure_until:
+        is_finished = level.unsure_until == 0
+        if is_finished or offset < level.unsure_until:
             return
         level.unsure_until = 0
+        self._log_result(level)
+        if not any(other.unsure_until for other in self._levels):
+            self._copies = None
+
+    def _log_result(self, level: DelayLevel) -> None:
+        """Log how many messages the progress file counted wrongly, if any."""
         if level.found or level.again:
             self.log.info(
                 "delay level {delay_level}: {found} messages after the recorded progress, or just "
@@ -229,8 +237,6 @@ class LookBack:
                 found=level.found,
                 again=level.again,
             )
-        if not any(other.unsure_until for other in self._levels):
-            self._copies = None
 
 
 _NOTHING_SAID = ABSENT - 1

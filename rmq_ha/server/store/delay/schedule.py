@@ -402,7 +402,7 @@ class ScheduleMessageService:
         # between.
         self._offsets.delivered(level.number, offset)
         self.on_progress()
-        self._look_back.reached(level, offset)
+        self._look_back.note_progress(level, offset)
 
 
 def _wake_time(level: DelayLevel) -> float:

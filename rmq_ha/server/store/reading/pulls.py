@@ -327,25 +327,33 @@ class _PullScan:
         return record
 
     def _read_ahead(self, units: list[_Unit], index: int) -> None:
-        """Read this unit's record, and the next ones that the pull can take."""
+        """
+        Read the record of a unit, and those of the units after it that the pull can still take.
+
+        They are read together, because records of one pull mostly lie close together in the log.
+        `_ahead` keeps them by their index in `units`. If the unit cannot lead to a record, nothing
+        is read, and `_take` searches for the record.
+        """
         start, size, _ = units[index]
         if not 0 < size <= MAX_RECORD_SIZE or start < self._low:
             return
-        end = start + size
         most, room = self._hot if start >= self._hot_from else self._cold
-        room -= self._size + size
-        left = most - len(self.messages) - 1
+        messages_left = most - len(self.messages) - 1
+        bytes_left = room - self._size - size
+        end_of_last = start + size
         matches = self._matches
         chosen = [index]
-        for place in range(index + 1, len(units)):
-            physical_offset, more, tags_code = units[place]
-            if left <= 0 or physical_offset < end or not 0 < more <= room:
+        for later in range(index + 1, len(units)):
+            physical_offset, later_size, tags_code = units[later]
+            # A damaged unit may point back in the log. `_take` judges it when it comes to it.
+            is_behind = physical_offset < end_of_last
+            if messages_left <= 0 or is_behind or not 0 < later_size <= bytes_left:
                 break
             if matches is None or matches(tags_code):
-                end = physical_offset + more
-                room -= more
-                left -= 1
-                chosen.append(place)
+                end_of_last = physical_offset + later_size
+                bytes_left -= later_size
+                messages_left -= 1
+                chosen.append(later)
         places, sizes, _ = zip(*[units[place] for place in chosen], strict=True)
         self._ahead.update(zip(chosen, self._windows.records(places, sizes), strict=True))
 

@@ -147,7 +147,7 @@ def test_an_unknown_tls_key_is_noted() -> None:
 def test_a_key_of_4_9_that_does_nothing_here_is_noted_when_it_is_used() -> None:
     assert notices("sendMessageThreadPoolNums=128\ntransientStorePoolSize=5") == [
         "b.properties:1: sendMessageThreadPoolNums has no effect: "
-        "there is one reactor thread here, no pool to size"
+        "rmq-ha serves requests in one thread, so there is no pool to size"
     ]
 
 

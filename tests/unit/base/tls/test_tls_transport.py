@@ -439,13 +439,13 @@ def test_a_slave_of_another_root_meets_no_feed() -> None:
     assert world.inside == []
     assert door_raw.disconnecting
     assert "slave.example" in world.lines[0]
-    assert "is of another root than ours" in world.lines[0]
+    assert "is signed by no root that this side trusts" in world.lines[0]
     end(world, door)
     # TLS 1.3: the caller was done before it was judged; its protocol hears why.
     client = inner_of(call)
     call.connectionLost(Failure(ConnectionDone()))
     assert client.lost is not None
-    assert "does not believe our certificate" in client.lost.getErrorMessage()
+    assert "does not trust the root of this side's certificate" in client.lost.getErrorMessage()
     assert world.clock.getDelayedCalls() == []
 
 

@@ -256,7 +256,11 @@ def test_what_the_client_logs_is_shown_if_somebody_wants_it(
     [
         ("the request is not signed", {"has_account": False}, "give an account"),
         ("the request is not signed", {"has_account": True}, ""),
-        ("Connection was closed cleanly.", {"use_tls": False}, "it may take TLS only: try --tls"),
+        (
+            "Connection was closed cleanly.",
+            {"use_tls": False},
+            "the server may take TLS only: try --tls",
+        ),
         ("Connection was closed cleanly.", {"use_tls": True}, ""),
         ("none makes topics by itself", {}, "rmqha-admin topic create TOPIC"),
         ("something else", {}, ""),
@@ -328,7 +332,7 @@ def test_a_context_is_kept_as_it_was_typed(tmp_path: Path, monkeypatch: pytest.M
     told = typed("context add other --tls-cert c", *at)
     assert (told.code, "go together" in told.err) == (USAGE, True)
     told = typed("context add other", *at, namesrv="")
-    assert (told.code, "a context has name servers" in told.err) == (USAGE, True)
+    assert (told.code, "a context needs name servers" in told.err) == (USAGE, True)
 
 
 def test_a_context_is_replaced_or_deleted_only_when_agreed(

@@ -165,7 +165,7 @@ def test_an_account_is_deleted_where_it_is(typed: Typist) -> None:
         ("useruser",),
     ]
     told = typed("acl delete adminadmin --yes")
-    assert (told.code, "is the account that asks" in told.err) == (FAILED, True)
+    assert (told.code, "is the account of this command" in told.err) == (FAILED, True)
 
 
 def test_versions_of_files_have_their_broker(typed: Typist) -> None:

@@ -215,7 +215,9 @@ def test_name_servers_that_differ_are_warned_of_and_made_equal(typed: Typist, se
     typed.does("kv set colour green --yes")
     told = typed("kv list", namesrv=second)
     assert (told.code, len(told.rows)) == (0, 1)
-    assert complaints(told) == ["name servers differ: set the key again, which goes to all of them"]
+    assert complaints(told) == [
+        "name servers differ: set the key again; the command writes it to all of them"
+    ]
     told = typed("kv set colour green --yes", namesrv=second)
     assert of(told.rows, "name_server", "before", "after") == [
         (second.split(";")[1], None, "green")

@@ -117,7 +117,7 @@ def test_health_of_each_role() -> None:
         "SLAVE b", replace(found, role="FOLLOWER", leader="n2", is_diverged=True), "slave"
     )
     assert not apart.is_ready
-    assert "diverged: n2, which leads, has something else" in apart.line()
+    assert "diverged: the leader n2 has other entries" in apart.line()
     alone = replace(found, role="CANDIDATE", leader=None, alone_seconds=90.0)
     for most, is_ready in ((0, True), (91, True), (90, False)):
         stands = group_health("SLAVE b", alone, "slave", most)

@@ -82,7 +82,7 @@ def test_a_master_of_a_pair_that_waits_for_a_slave_says_that_none_is_there(
     members: list[MemberRow], role: BrokerRole, mode: str, is_alone: bool
 ) -> None:
     found = [text for _, text in notices(*members, role=role, mode=mode)]
-    alone = "no slave is connected: what is acknowledged now is on this machine only"
+    alone = "no slave is connected: new messages are on this machine only"
     assert found == ([alone] if is_alone else [])
 
 

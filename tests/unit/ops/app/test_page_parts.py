@@ -107,7 +107,7 @@ def test_nobody_is_asked_again_before_he_has_answered() -> None:
 def test_why_machines_are_missing_is_said() -> None:
     silent = Asked(None)
     silent.fleet.look()
-    assert silent.fleet.note == "the name server ns:9876 does not tell: ns:9876 is silent"
+    assert silent.fleet.note == "the name server ns:9876 gives no answer: ns:9876 is silent"
     alone = Asked()
     alone.servers = []
     alone.fleet.look()

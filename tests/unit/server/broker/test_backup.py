@@ -148,7 +148,7 @@ def test_another_log_does_not_continue_a_backup() -> None:
     one.back_up()
     other.bodies = [b"x"]
     other.send(250)
-    with pytest.raises(CannotDecide, match="is another log's than when this backup began"):
+    with pytest.raises(CannotDecide, match="differs from the log of this backup"):
         back_up(SimFiles(other.disk, one.disk), other.store, one.disk, TARGET, 0)
 
 

@@ -168,9 +168,9 @@ def test_what_is_delivered_is_asked_for_no_more() -> None:
         while not look_back.find_beginning(level):
             pass
         assert (level.unsure_until == 0) == (level.recorded == 10)
-        look_back.reached(level, 9)
+        look_back.note_progress(level, 9)
         assert (level.unsure_until == 0) == (level.recorded == 10)
-        look_back.reached(level, 10)
+        look_back.note_progress(level, 10)
         assert level.unsure_until == 0
         asked.clear()
         assert look_back.is_delivered(level, 9, delayed(made, 1, 9)) is False
@@ -429,7 +429,7 @@ def test_what_was_recorded_and_not_delivered_is_told() -> None:
     for offset in range(level.offset, 7):
         while look_back.is_delivered(level, offset, delayed(made, 1, offset)) is None:
             pass
-    look_back.reached(level, 7)
+    look_back.note_progress(level, 7)
     assert (level.offset, said) == (3, [(2, 2)])
 
 
@@ -552,5 +552,5 @@ def test_after_the_end_nothing_is_asked_and_a_new_beginning_is_one() -> None:
             pass
         found.append(one)
     assert found == [True, True, True, False]
-    look_back.reached(again, 4)
+    look_back.note_progress(again, 4)
     assert look_back._copies is None

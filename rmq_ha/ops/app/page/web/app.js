@@ -155,7 +155,7 @@ function draw() {
   place("leave").hidden = !page.who;
   if (!page.isIn) { drawEntry(); return; }
   if (!page.view) {
-    if (page.failures) show(main, h("div", { class: "wait" }, "Nothing has come yet."));
+    if (page.failures) show(main, h("div", { class: "wait" }, "No answer of the server has come yet."));
     return;
   }
   main.removeAttribute("aria-busy");
@@ -175,7 +175,7 @@ async function drawEntry() {
   const session = await ask("session").catch((error) => ({ fault: error.message, ways: [] }));
   const has = (way) => session.ways.includes(way);
   show(main, h("form", { id: "entry", class: "card entry" }, h("h1", {}, "Who are you?"),
-    session.ways.length ? h("p", { class: "muted" }, "What you type signs a challenge; it is not sent.") : h("p", {}, session.fault || "Nobody can look at this page: no token and no account is set."),
+    session.ways.length ? h("p", { class: "muted" }, "The browser signs a challenge with the text that you type, and does not send the text.") : h("p", {}, session.fault || "Nobody can look at this page: neither pageToken nor aclEnable=true is set."),
     has("account") ? h("label", { class: "field" }, h("span", {}, has("token") ? "Access key (empty: with the token)" : "Access key of an administrator"), h("input", { name: "account", autocomplete: "username", spellcheck: "false" })) : null,
     session.ways.length ? [h("label", { class: "field" }, h("span", {}, has("account") ? (has("token") ? "Secret key, or token" : "Secret key") : "Token (pageToken)"), h("input", { name: "secret", type: "password", autocomplete: "current-password", required: true })),
       h("button", { type: "submit", class: "main" }, "Look"), h("p", { id: "entry-fault", class: "fault", role: "alert" })] : null));

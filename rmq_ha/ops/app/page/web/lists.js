@@ -81,7 +81,7 @@ export function events(all, state, view) {
   const shown = all.filter((event) => (!state.kind || event.kind === state.kind) && event.text.toLowerCase().includes(text));
   return [
     head("What happened", state, "Find an event", { rows: shown, total: shown.length }, choice("kind", "Kind of event", KINDS, state.kind || "")),
-    h("p", { class: "muted" }, "The last 500 since this server was started; the log has all."),
+    h("p", { class: "muted" }, "The last 500 events since this server was started; the log has all of them."),
     shown.length ? eventList(shown, view.now_ms) : nothing(state, "Nothing of this kind", ""),
   ];
 }

@@ -50,7 +50,7 @@ export function results(state, view) {
   if (state.isAsking) return h("p", { class: "wait" }, "Looking…");
   if (!state.answer) return empty("Nothing was searched yet", "A key or an id is found by the index; by time, the queues are read from the first message on. “Passed” means that the group’s offset is beyond the message.");
   const { found, note } = state.answer;
-  return [h("p", { class: "muted", role: "status" }, `${found.length} found: ${note}.`), found.length ? found.map((item) => message(item, view.now_ms)) : empty("No such message", "It may be of another broker, or deleted by now.")];
+  return [h("p", { class: "muted", role: "status" }, `${found.length} found: ${note}.`), found.length ? found.map((item) => message(item, view.now_ms)) : empty("No such message", "The message may be on another broker, or deleted by now.")];
 }
 
 export const search = (state, view) => [h("h1", { class: "hidden" }, "Search"), form(state, view), h("div", { id: "results" }, results(state, view))];

@@ -44,14 +44,14 @@ export const group = {
         { title: "Language", of: (item) => `${f.words(item.language)} ${item.version}` },
         { title: "Queues", number: true, of: (item) => (item.queues === null ? "did not say" : f.count(item.queues)) },
         { title: "Lag", number: true, of: (item) => (item.lag === null ? "–" : h("b", { class: item.lag ? "much" : null }, f.count(item.lag))) }] })),
-      card("Queues", sheet.left_out ? `${f.count(sheet.left_out)} more are not listed` : null, table({ label: "Queues", rows: queues, none: empty("It has committed nothing yet"), columns: [
+      card("Queues", sheet.left_out ? `${f.count(sheet.left_out)} more are not listed` : null, table({ label: "Queues", rows: queues, none: empty("The group has committed no offset yet"), columns: [
         { title: "Topic", wide: true, of: (queue) => link("topic", queue.topic) }, { title: "Queue", number: true, of: (queue) => queue.queue_id },
         { title: "Lag", number: true, of: (queue) => h("b", { class: queue.lag ? "much" : null }, f.count(queue.lag)) },
         { title: "", of: (queue) => bar(queue.lag / most, queue.lag ? "warn" : "good", `lag ${f.count(queue.lag)}`) },
         { title: "Behind", number: true, of: (queue) => (queue.lag ? f.span(queue.behind_s) : "–") },
         { title: "Committed", number: true, of: (queue) => f.count(queue.committed) }, { title: "End", number: true, of: (queue) => f.count(queue.end) },
         { title: "Member", wide: true, of: (queue) => (queue.member === null ? "–" : h("code", {}, queue.member)) }] })),
-      card("Subscriptions", null, table({ label: "Subscriptions", rows: sheet.subscriptions, none: empty("No member says what it wants"), columns: [
+      card("Subscriptions", null, table({ label: "Subscriptions", rows: sheet.subscriptions, none: empty("No member has told its subscriptions"), columns: [
         { title: "Topic", wide: true, of: (item) => link("topic", item.topic) }, { title: "Kind", of: (item) => item.kind }, { title: "Expression", wide: true, of: (item) => h("code", {}, item.expression) }] })),
     ];
   },

@@ -137,7 +137,7 @@ def test_an_old_master_that_comes_back_by_itself() -> None:
     told = fleet.finds("master-aside", namesrv=both)
     assert f"stands aside for {fleet.address('b')}, which is the master" in told
     assert "no-slave" not in fleet.visit(namesrv=both).codes()
-    assert fleet.fix("master-aside", namesrv=both).startswith("`rmqha-admin demote`")
+    assert fleet.fix("master-aside", namesrv=both).startswith("type `rmqha-admin demote`")
     fleet.stop("a")
     fleet.add("a", BrokerRole.SLAVE, broker={"namesrv_addr": both, "broker_id": 1})
     fleet.run(31)

@@ -33,7 +33,7 @@ def test_a_healthy_pair_and_what_could_not_be_looked_at() -> None:
     assert visit.not_looked[about] == "metricsPort is not set there"
     assert "files of this machine" in visit.not_looked
     text = say(fleet, lambda s: examine(s, DoctorScope()), as_json=False).out
-    assert "one-name-server: run a second one" in text
+    assert "one-name-server: run a second name server" in text
     assert "not looked at, because" in text
     assert "nothing to do" in text
 

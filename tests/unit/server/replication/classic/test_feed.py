@@ -394,20 +394,20 @@ def test_the_first_report_vouches_for_nothing_and_what_was_sent_here_does() -> N
     feed = make_feed(log)
     feed.receive_data(encode_report(444), 0.0)
     feed.receive_data(encode_report(444), 5.0)
-    assert (feed.acked, feed.vouched, feed.lag) == (444, 0, 0)
+    assert (feed.acked, feed.proven, feed.lag) == (444, 0, 0)
     log.put(b"x" * 10)
     drain(feed, 5.0)
     feed.receive_data(encode_report(444), 5.0)
-    assert feed.vouched == 0
+    assert feed.proven == 0
     feed.receive_data(encode_report(454), 5.0)
-    assert feed.vouched == 454
+    assert feed.proven == 454
 
 
 def test_a_slave_that_proves_its_log_is_believed_and_sent_the_rest() -> None:
     log = MemoryLog(4096, 0, DATA[:3000])
     feed = make_feed(log)
     assert feed.receive_data(greeting_of(MemoryLog(4096, 0, DATA[:2500]), 2400), 0.0)
-    assert (feed.common, feed.acked, feed.vouched) == (Common.VERIFIED, 2400, 2400)
+    assert (feed.common, feed.acked, feed.proven) == (Common.VERIFIED, 2400, 2400)
     assert drain(feed, 0.0) == [(2400, 600), (3000, 0), (3000, 0)]
     log.put(b"more")
     feed.receive_data(encode_report(3000), 0.0)
@@ -418,10 +418,10 @@ def test_a_slave_with_another_log_is_sent_what_it_compares() -> None:
     other = MemoryLog(4096, 0, DATA[:1990] + b"!" * 600)
     feed = make_feed(MemoryLog(4096, 0, DATA[:3000]))
     feed.receive_data(greeting_of(other, 2400), 0.0)
-    assert (feed.common, feed.acked, feed.vouched) == (Common.DIFFERENT, 0, 0)
+    assert (feed.common, feed.acked, feed.proven) == (Common.DIFFERENT, 0, 0)
     assert drain(feed, 0.0) == [(352, 1024), (1376, 1024), (2400, 600), (3000, 0), (3000, 0)]
     feed.receive_data(encode_report(2400), 5.0)  # its own report in time
-    assert feed.vouched == 0
+    assert feed.proven == 0
 
 
 @pytest.mark.parametrize("place", [900, 2400])
@@ -455,7 +455,7 @@ def test_a_checksum_of_what_is_deleted_here_proves_nothing(place: int) -> None:
     log = MemoryLog(4096, 4096, DATA[4096:7000])
     feed = make_feed(log)
     feed.receive_data(greeting_of(MemoryLog(4096, 0, DATA), place), 0.0)
-    assert (feed.common, feed.sent, feed.vouched) == (Common.UNKNOWN, place, 0)
+    assert (feed.common, feed.sent, feed.proven) == (Common.UNKNOWN, place, 0)
 
 
 def test_the_end_is_not_told_while_something_is_held_back() -> None:
@@ -499,4 +499,4 @@ def test_a_greeting_is_understood_however_it_is_cut(cuts: set[int], place: int, 
     is_verified = same and place == 2400
     assert feed.common is (Common.VERIFIED if is_verified else Common.DIFFERENT)
     assert feed.sent == 3000
-    assert feed.vouched == (2400 if is_verified else 0)
+    assert feed.proven == (2400 if is_verified else 0)
