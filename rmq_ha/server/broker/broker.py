@@ -364,12 +364,12 @@ class Broker:
         )
         self.store.on_arrival(self.hold.on_arrival)
         self.pop_holds = PopHolds(self.host.clock, configuration.ours)
+        # Records are gathered over some turns for fewer writes, unless a held pull waits for one.
+        self.store.dispatcher.is_awaited = self.hold.__len__
         if self.pops.is_enabled:
             self.store.on_arrival(self.pop_holds.on_arrival)
             self.pop_holds.follow(self.pops)
-        # Records are gathered over some turns for fewer writes, unless a held request waits for
-        # one.
-        self.store.dispatcher.is_awaited = lambda: len(self.hold) + len(self.pop_holds)
+            self.store.dispatcher.is_awaited = lambda: len(self.hold) + len(self.pop_holds)
         self.notifier = ConsumerIdsNotifier(
             self.host.clock, configuration.broker, self.consumers, self.groups
         )
