@@ -403,6 +403,7 @@ class PopStorm:
         self._write = write
         self.cluster: Any
         self.is_async = False
+        self.deleted: set[tuple[str, str]] = set()
         if kind == PAIR:
             role = self.random.choice((BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER))
             self.is_async = role is BrokerRole.ASYNC_MASTER
@@ -521,14 +522,30 @@ class PopStorm:
         self.history.troubles.append(self.now)
 
     def _retain(self, victim: Any, store: Any) -> None:
-        """Delete old files, as if they had expired."""
+        """Delete old files, as if they had expired. What is gone need not be consumed."""
         config = victim.configuration.store
+        before = self._held(store)
         kept, config.file_reserved_time = config.file_reserved_time, 0
         for _ in range(3):
             store.clean_expired_files()
             store._service.clean()
             self._go_on(0.5)
         config.file_reserved_time = kept
+        if victim.open_store is store:
+            self.deleted |= before - self._held(store)
+
+    def _held(self, store: Any) -> set[tuple[str, str]]:
+        """Return the messages of each group that a log has."""
+        held: set[tuple[str, str]] = set()
+        keys = [
+            record.properties[UNIQ_KEY]
+            for record in records_of(store, [(TOPIC, queue_id) for queue_id in range(QUEUES)])
+        ]
+        for group in GROUPS:
+            held.update((group, key) for key in keys)
+            retries = records_of(store, [(retry_topic(group, TOPIC), 0)])
+            held.update((f"retry {group}", record.properties[UNIQ_KEY]) for record in retries)
+        return held
 
     def _boot(self, node: Any) -> None:
         if node.state != "down":
@@ -634,6 +651,7 @@ class PopStorm:
                 key
                 for record in messages
                 if (group, key := record.properties[UNIQ_KEY]) not in consumed | dead
+                and not {(group, key), (f"retry {group}", key)} & self.deleted
                 and (group != SOME or record.properties[TAGS] == "yes")
             ]
             if missing and not self.history.is_lossy:

@@ -156,7 +156,16 @@ class PopWriter:
             return
         store = self._store
         now_ms = store.host.now_ms()
-        bodies, ends = _bodies(entries, now_ms)
+        try:
+            bodies, ends = _bodies(entries, now_ms)
+        except Exception:
+            # The state has entries that the journal will never have.
+            self.log.failure(
+                "the entries of a turn cannot be written, so the journal is read again"
+            )
+            _tell(waiting, Keeping.LOST)
+            self._disordered()
+            return
         self._count += 1
         put = _JournalPut(self._count, waiting)
         self._puts[put] = None
