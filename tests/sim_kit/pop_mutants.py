@@ -101,7 +101,7 @@ def _refused_move_dropped(patches: Patches) -> None:
     take = ends._Moves.take
 
     def lose(self: Any, key: Any, leases: Any, offset: int, pop_ms: int) -> bool:
-        return take(self, key, leases, offset, pop_ms) and offset % 7 != 3
+        return offset % 7 != 3 and take(self, key, leases, offset, pop_ms)
 
     patches.put(ends._Moves, "take", lose)
     patches.put(LeaseEnds, "_try_again", lambda self, key, offset, due_ms: None)

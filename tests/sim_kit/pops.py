@@ -404,6 +404,7 @@ class PopStorm:
         self.cluster: Any
         self.is_async = False
         self.deleted: set[tuple[str, str]] = set()
+        self.low: dict[tuple[str, int], int] = {}
         if kind == PAIR:
             role = self.random.choice((BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER))
             self.is_async = role is BrokerRole.ASYNC_MASTER
@@ -533,6 +534,11 @@ class PopStorm:
         config.file_reserved_time = kept
         if victim.open_store is store:
             self.deleted |= before - self._held(store)
+            for topic, queue_id in _queue_names():
+                low = max(
+                    self.low.get((topic, queue_id), 0), store.min_offset_in_queue(topic, queue_id)
+                )
+                self.low[topic, queue_id] = low
 
     def _held(self, store: Any) -> set[tuple[str, str]]:
         """Return the messages of each group that a log has."""
@@ -546,6 +552,20 @@ class PopStorm:
             retries = records_of(store, [(retry_topic(group, TOPIC), 0)])
             held.update((f"retry {group}", record.properties[UNIQ_KEY]) for record in retries)
         return held
+
+    def _deleted_of(self, store: Any) -> set[tuple[str, str]]:
+        """Return the messages of each group that retention deleted in the log of a master."""
+        gone = set(self.deleted)
+        for record in records_of(store, _queue_names()):
+            if record.queue_offset < self.low.get((record.topic, record.queue_id), 0):
+                key = record.properties[UNIQ_KEY]
+                gone.update((group, key) for group in GROUPS if record.topic == TOPIC)
+                gone.update(
+                    (f"retry {group}", key)
+                    for group in GROUPS
+                    if record.topic == retry_topic(group, TOPIC)
+                )
+        return gone
 
     def _boot(self, node: Any) -> None:
         if node.state != "down":
@@ -645,17 +665,22 @@ class PopStorm:
         for item in self.history.deliveries:
             if item.may_be_acked:
                 consumed.add((item.group, item.key))
+        gone = self._deleted_of(store)
         messages = records_of(store, [(TOPIC, queue_id) for queue_id in range(QUEUES)])
         for group in GROUPS:
             missing = [
                 key
                 for record in messages
                 if (group, key := record.properties[UNIQ_KEY]) not in consumed | dead
-                and not {(group, key), (f"retry {group}", key)} & self.deleted
+                and not {(group, key), (f"retry {group}", key)} & gone
                 and (group != SOME or record.properties[TAGS] == "yes")
             ]
             if missing and not self.history.is_lossy:
                 self._violation(not_consumed(missing, group))
+
+
+def _queue_names() -> list[tuple[str, int]]:
+    return sorted({(topic, queue_id) for _, topic, queue_id in _all_queues()})
 
 
 def _all_queues() -> list[tuple[str, str, int]]:
