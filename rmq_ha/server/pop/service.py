@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.message import GetMessageResult
 from rmq_ha.base.model.pop_topics import original_topic, retry_topic
-from rmq_ha.base.model.topics import POP_TOPIC
+from rmq_ha.base.model.topics import POP_TOPIC, SYSTEM_PREFIX
 from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.store_flags import Flag
 from rmq_ha.base.timing.slices import in_slices
@@ -62,6 +62,7 @@ from rmq_ha.server.pop.writer import Keeping, PopWriter
 
 _IMAGES_BYTES = 256 << 10
 _PATIENCE = 30
+_JAVA_JOURNAL = f"{SYSTEM_PREFIX}REVIVE_LOG_"
 
 
 class PopService:
@@ -159,6 +160,7 @@ class PopService:
             if self._replica.state is not state or not self._wants_lead:
                 return
         moves = orphans(self._store, self._journal, state)
+        self._tell_of_java()
         self._retry_topics.clear()
         for group, topic in state.names.values():
             self._know(group, topic)
@@ -173,6 +175,16 @@ class PopService:
         ends.begin()
         for told in self._lead_listeners:
             told(True)
+
+    def _tell_of_java(self) -> None:
+        """Warn that a Java broker's pops are in the store, if no journal was begun yet."""
+        topics = {key[0] for key, _ in self._store.queues.items()}
+        if not self._journal.end and any(topic.startswith(_JAVA_JOURNAL) for topic in topics):
+            self.log.warn(
+                "this store has pops of a Java broker. What was out there and is not acknowledged "
+                "is not handed out again by this broker: let that broker and its consumers finish "
+                "before it is replaced"
+            )
 
     def _cannot_lead(self, failure: object) -> None:
         self.log.error(

@@ -173,10 +173,10 @@ def test_a_million_messages_out_take_16_bytes_each() -> None:
 
 
 def test_replicas_are_equal_from_the_beginning_and_from_images() -> None:
-    for seed in range(12):
+    for seed in range(4):
         journal = RandomJournal(seed)
         whole, restored = PopState(), PopState()
-        for _ in range(400):
+        for _ in range(200):
             entries = [journal.entry() for _ in range(journal.random.randint(1, 4))]
             data = encode_entries(entries, NOW)
             whole.apply_all(entries)
@@ -207,12 +207,12 @@ class Model:
 
 
 def test_a_queue_does_what_a_simple_model_does() -> None:
-    for seed in range(8):
+    for seed in range(3):
         journal = RandomJournal(1000 + seed)
         random = journal.random
         state, queue = begun()
         model, now = Model(), NOW
-        for _ in range(600):
+        for _ in range(300):
             now += 1
             choice = random.random()
             if choice < 0.4:
