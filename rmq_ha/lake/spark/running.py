@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from rmq_ha.lake.frames.frame import Engine
     from rmq_ha.lake.spark.host.output import JobOutput
-    from rmq_ha.lake.spark.host.session import StartingSession
+    from rmq_ha.lake.spark.host.session import JobSession
     from rmq_ha.ops.offsets.places import Place
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -196,13 +196,13 @@ class Job:
     """
 
     def __init__(
-        self, name: str, frame: Frame, options: Options, starting: "StartingSession | None"
+        self, name: str, frame: Frame, options: Options, job_session: "JobSession | None"
     ) -> None:
         self.name = name
         self.start_seconds = 0.0
         self._frame = frame
         self._options = options
-        self._starting = starting
+        self._job_session = job_session
         self.session: SparkSession | None = None
         self._engine: Engine | None = None
 
@@ -210,10 +210,10 @@ class Job:
     def spark(self) -> "SparkSession":
         """The session; the first use waits for it."""
         if self.session is None:
-            if self._starting is None:
+            if self._job_session is None:
                 raise WrongUsage(f"{self.name} has a part that only rmqha-spark runs")
             began = blocking.seconds()
-            self.session = self._starting.get()
+            self.session = self._job_session.get()
             self.start_seconds = blocking.seconds() - began
         return self.session
 
@@ -289,22 +289,17 @@ class Job:
 
 
 def run_job(
-    name: str,
-    inputs: Mapping[str, str],
-    body: Callable[[Job], JobResult],
-    *,
-    rows_in_java: bool = False,
+    name: str, inputs: Mapping[str, str], body: Callable[[Job], JobResult]
 ) -> NoReturn:
     """
     Run a job, print and write its result, and exit with its code.
 
     :param name: name of the job, as in the command.
     :param inputs: its inputs, for the summary.
-    :param rows_in_java: see `StartingSession`.
     """
     run = _JobRun(name, inputs, current_frame(), current_options())
     with ending.interruptible():
-        outcome = run.outcome(body, rows_in_java)
+        outcome = run.outcome(body)
     sys.exit(int(outcome))
 
 
@@ -321,9 +316,9 @@ class _JobRun:
         self._job: Job | None = None
         self._interrupted = False
 
-    def outcome(self, body: Callable[[Job], JobResult], rows_in_java: bool) -> Outcome:
+    def outcome(self, body: Callable[[Job], JobResult]) -> Outcome:
         """Run the job, print the verdict or the reason of a failure, and return the outcome."""
-        starting = None
+        job_session = None
         if not self._options.verbose:
             ending.quiet_libraries()
         try:
@@ -332,8 +327,8 @@ class _JobRun:
 
                 prepare(self._frame.out)
             if not self._frame.plain:
-                starting = self._session(rows_in_java)
-            self._job = Job(self._name, self._frame, self._options, starting)
+                job_session = self._session()
+            self._job = Job(self._name, self._frame, self._options, job_session)
             return self._write_result(body(self._job))
         except (Exception, KeyboardInterrupt) as error:
             self._interrupted = was_interrupted(error)
@@ -342,19 +337,18 @@ class _JobRun:
             meant, reason = meaning_of(error)
             return self._write_refusal(meant, reason, error)
         finally:
-            if starting is not None:
-                starting.close(interrupted=self._interrupted)
+            if job_session is not None:
+                job_session.close(interrupted=self._interrupted)
 
-    def _session(self, rows_in_java: bool) -> "StartingSession":
-        from rmq_ha.lake.spark.host.session import StartingSession
+    def _session(self) -> "JobSession":
+        from rmq_ha.lake.spark.host.session import JobSession
 
-        return StartingSession(
+        return JobSession(
             f"rmq-ha {self._name}",
             master=self._frame.master,
             conf=self._frame.conf,
             driver_memory=self._frame.driver_memory,
             log_level="warn" if self._options.verbose else "off",
-            rows_in_java=rows_in_java,
         )
 
     def _timings(self) -> Timings:

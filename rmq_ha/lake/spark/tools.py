@@ -33,15 +33,14 @@ def pack(file: str) -> None:
 )
 def java_home(verbose: bool) -> None:
     """
-    Print a JAVA_HOME that lets Spark's own scripts run on the same Java as the jobs.
+    Print the JAVA_HOME of the Java that the jobs take.
 
     `JAVA_HOME=$(rmqha-spark java-home) spark-submit spark/verify_offsets.py ...`
     """
-    from rmq_ha.lake.spark.host.java import NoJava, cache_directory, find_java, home_for_spark
+    from rmq_ha.lake.spark.host.java import NoJava, find_java
 
     try:
         java = find_java()
-        home = home_for_spark(java, cache_directory())
     except NoJava as no_java:
         click.echo(f"Error: {no_java}", err=True)
         raise click.exceptions.Exit(_FAILED) from None
@@ -49,4 +48,4 @@ def java_home(verbose: bool) -> None:
         for reason in java.passed_over:
             click.echo(f"not taken: {reason}", err=True)
         click.echo(f"Java {java.version} of {java.source}: {java.home}", err=True)
-    click.echo(str(home))
+    click.echo(str(java.home))

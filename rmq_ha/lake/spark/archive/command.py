@@ -89,7 +89,7 @@ def archive(place: str, to: str, **given: Any) -> None:
     inputs = {"place": place, "to": to, "before": given["before"]}
     if given["topics"]:
         inputs["topics"] = given["topics"]
-    run_job("archive", inputs, body, rows_in_java=True)
+    run_job("archive", inputs, body)
 
 
 @click.command("replay")
@@ -136,4 +136,4 @@ def replay(archive_: str, topic: str, **given: Any) -> None:
 
     named = {"archive": archive_, "topic": topic, "as": given["to"] or topic}
     times = {name: given[name] for name in ("since", "until") if given[name]}
-    run_job("replay", named | times, body, rows_in_java=True)
+    run_job("replay", named | times, body)

@@ -1,17 +1,13 @@
 """
-Starts a Spark session for the jobs: quickly, quietly, and on this machine unless another master is
-set.
+Starts a Spark session for the jobs: quietly, and on this machine unless another master is set.
 """
 
 import os
-import shlex
+import re
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from importlib import import_module
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -19,8 +15,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from rmq_ha.base.errors import WrongUsage
-from rmq_ha.lake.spark.host import gateway
-from rmq_ha.lake.spark.host.java import Java, cache_directory, find_java, home_for_spark
+from rmq_ha.lake.spark.host.java import find_java
 from rmq_ha.lake.spark.host.masters import is_connect, refuse_unreachable
 
 DEFAULT_MEMORY = "1g"
@@ -30,18 +25,15 @@ _LOG4J = Path(__file__).with_name("log4j2.properties")
 # Spark takes this process for a shell, and would show its own progress bar.
 _NO_BAR = {"spark.ui.showConsoleProgress": "false"}
 _SHUFFLE = "spark.sql.shuffle.partitions"
+# Spark hides settings with these names as well (spark.redaction.regex).
+_SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 
 
-class StartingSession:
+class JobSession:
     """
-    A session that is being started. `get` waits for it, and `close` stops the start if `get` was
-    not called.
-
-    Java starts meanwhile, in a process of its own.
+    The session of one job. `get` starts it, and `close` releases it.
 
     :param log_level: lowest level of Spark's log that is shown: `off`, `error`, `warn`.
-    :param rows_in_java: whether Spark's own code reads single rows, so that Java's second compiler
-        is worth its time.
     :raises rmq_ha.lake.spark.host.java.NoJava: no usable Java was found.
     :raises rmq_ha.lake.spark.host.masters.NoSparkMaster: the master does not answer.
     """
@@ -54,7 +46,6 @@ class StartingSession:
         conf: Mapping[str, str] | None = None,
         driver_memory: str | None = None,
         log_level: str = "error",
-        rows_in_java: bool = True,
     ) -> None:
         if log_level != "warn":
             _no_json()
@@ -69,27 +60,18 @@ class StartingSession:
             self._given.setdefault("spark.master", remote)
         self._spark: SparkSession | None = None
         self._is_ours = SparkContext._active_spark_context is None
-        self._starting: gateway.Starting | None = None
         self._connect = is_connect(self._given.get("spark.master", ""))
         if self._connect:
             refuse_unreachable(self._given["spark.master"])
         elif SparkContext._gateway is None and not is_submitted():
-            self._starting = self._start(log_level, rows_in_java)
+            self._choose_java(log_level)
 
     def get(self) -> SparkSession:
-        """
-        Wait for the session and return it.
-
-        :raises rmq_ha.lake.spark.host.gateway.GatewayFailed: Java did not start.
-        """
+        """Start the session if there is none, and return it."""
         if self._connect:
             self._spark = over_connect(self._given)
             return self._spark
-        if self._starting is not None:
-            starting, self._starting = self._starting, None
-            _import_meanwhile()
-            _connect(starting)
-        elif SparkContext._gateway is None:
+        if SparkContext._gateway is None:
             _launch(self._given)
         settings = _settings(self._name, self._given)
         self._spark = spark = SparkSession.builder.config(conf=settings).getOrCreate()
@@ -110,10 +92,7 @@ class StartingSession:
         :param interrupted: do not wait for the cluster; Java tells it when it notices that this
             process is gone.
         """
-        if self._starting is not None:
-            gateway.give_up(self._starting)
-            self._starting = None
-        elif self._spark is not None and self._is_ours:
+        if self._spark is not None and self._is_ours:
             spark, self._spark = self._spark, None
             if self._connect:
                 spark.interruptAll()
@@ -124,25 +103,20 @@ class StartingSession:
             if is_submitted() or not is_local(spark.sparkContext.master or ""):
                 spark.stop()
 
-    def _start(self, log_level: str, rows_in_java: bool) -> gateway.Starting | None:
-        """Start Java if this process has to do it."""
+    def _choose_java(self, log_level: str) -> None:
+        """Find Java for the JVM that `get` will start, and complete the JVM's settings."""
         java = find_java()
-        cache = cache_directory()
-        self._given.setdefault("spark.driver.memory", DEFAULT_MEMORY)
-        home = spark_home()
         master = self._given.get("spark.master", "local[*]")
-        log_option = f"-Drmqha.log.level={log_level}"
+        refuse_unreachable(master)
+        self._given.setdefault("spark.driver.memory", DEFAULT_MEMORY)
+        options = self._given.get("spark.driver.extraJavaOptions", "")
+        self._given["spark.driver.extraJavaOptions"] = (
+            f"-Drmqha.log.level={log_level} {options}".strip()
+        )
+        os.environ["JAVA_HOME"] = str(java.home)
         if is_local(master):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            if home is not None and "PYSPARK_SUBMIT_ARGS" not in os.environ:
-                mine = [log_option] if rows_in_java else [log_option, gateway.FIRST_COMPILER]
-                return _begin(java, home, cache, self._given, mine)
-        refuse_unreachable(master)
-        # Spark's own scripts handle the class path and credentials of a cluster.
-        theirs = self._given.get("spark.driver.extraJavaOptions", "")
-        self._given["spark.driver.extraJavaOptions"] = f"{log_option} {theirs}".strip()
-        os.environ["JAVA_HOME"] = str(home_for_spark(java, cache))
-        return None
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def _no_json() -> None:
@@ -171,7 +145,7 @@ def start_session(
     :param verbose: show Spark's warnings too.
     :raises rmq_ha.lake.spark.host.java.NoJava: no usable Java was found.
     """
-    return StartingSession(
+    return JobSession(
         name,
         master=master,
         conf=conf,
@@ -272,7 +246,7 @@ def is_local(master: str) -> bool:
 
 
 def _launch(given: Mapping[str, str]) -> None:
-    """Start the JVM in Spark's own way, or use the one that spark-submit has started."""
+    """Start the JVM by Spark's own scripts, or use the one that spark-submit has started."""
     options = given.get("spark.driver.extraJavaOptions", "")
     conf = SparkConf(loadDefaults=False)
     for key, value in {
@@ -280,58 +254,11 @@ def _launch(given: Mapping[str, str]) -> None:
         **given,
         "spark.driver.extraJavaOptions": " ".join([*_quiet(), options]),
     }.items():
-        conf.set(key, value)
+        if not _SECRET.search(key):  # `ps` would show it; the session's settings have it
+            conf.set(key, value)
     SparkContext._ensure_initialized(conf=conf)
 
 
 def _quiet() -> list[str]:
     """Return Java's option for rmq-ha's log settings, which it cannot read from a zip."""
     return [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"] if _LOG4J.is_file() else []
-
-
-def spark_home() -> Path | None:
-    """Return the directory of pyspark; None if the environment names another Spark."""
-    spec = find_spec("pyspark")
-    assert spec is not None
-    assert spec.origin is not None
-    home = Path(spec.origin).parent
-    other = os.environ.get("SPARK_HOME")
-    if not (home / "jars").is_dir() or (other and Path(other).resolve() != home.resolve()):
-        return None
-    return home
-
-
-def _begin(
-    java: Java, home: Path, cache: Path, given: Mapping[str, str], mine: Sequence[str]
-) -> gateway.Starting:
-    environ = gateway.environ_for(java, home, cache, given.get("spark.master", ""))
-    options = [*_quiet(), *mine]
-    options += shlex.split(given.get("spark.driver.extraJavaOptions", ""))
-    if not any(map(gateway.NAMES_ONE.search, (*options, *environ.values()))):
-        options.append(gateway.COLLECTOR)
-    class_path = [part for part in (environ.get("SPARK_CONF_DIR"),) if part]
-    class_path += filter(None, given.get("spark.driver.extraClassPath", "").split(os.pathsep))
-    memory, conf = given["spark.driver.memory"], {**_NO_BAR, **given}
-    jvm = gateway.JvmOptions(memory, options, class_path, conf)
-    return gateway.start(gateway.command_of(java, home, jvm), environ)
-
-
-def _import_meanwhile() -> None:
-    """Import modules that the first calls need, which takes half a second, while Java starts."""
-    for name in ("pyspark.testing.utils", "pyspark.sql.classic.dataframe", "pyarrow.parquet"):
-        with suppress(ImportError):
-            import_module(name)
-
-
-def _connect(starting: gateway.Starting) -> None:
-    jvm = gateway.finish(starting)
-    connection = {"PYSPARK_GATEWAY_PORT": str(jvm.port), "PYSPARK_GATEWAY_SECRET": jvm.secret}
-    os.environ.update(connection)
-    try:
-        SparkContext._ensure_initialized()
-    finally:
-        # Other code uses these variables to find out whether spark-submit started this process.
-        for name in connection:
-            del os.environ[name]
-    made: Any = SparkContext._gateway
-    made.proc = jvm.process

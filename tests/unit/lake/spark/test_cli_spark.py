@@ -150,7 +150,7 @@ def test_nothing_is_packed_out_of_a_zip(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_java_home_is_printed_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = java.Java(tmp_path, 21, True, "JAVA_HOME", "", ("PATH: /old is Java 8", "/opt: none"))
+    found = java.Java(tmp_path, 21, "JAVA_HOME", ("PATH: /old is Java 8", "/opt: none"))
     monkeypatch.setattr(java, "find_java", lambda: found)
     assert CliRunner().invoke(main, ["java-home"]).output == f"{tmp_path}\n"
     said = CliRunner().invoke(main, ["java-home", "-v"]).stderr

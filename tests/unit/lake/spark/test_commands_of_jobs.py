@@ -72,7 +72,6 @@ class Command:
     ) -> None:
         self.command = command
         self.told: tuple[str, Mapping[str, str]] = "", {}
-        self.rows_in_java = False
         self.asked: tuple[Any, ...] = ()
         monkeypatch.setattr(module, "run_job", self.run)
         for of, name in works:
@@ -83,10 +82,8 @@ class Command:
         name: str,
         inputs: Mapping[str, str],
         body: Callable[[Any], Any],
-        *,
-        rows_in_java: bool = False,
     ) -> None:
-        self.told, self.rows_in_java = (name, inputs), rows_in_java
+        self.told = name, inputs
         body(Job())
 
     def work(self, job: Any, *asked: Any, **named: Any) -> None:
@@ -115,7 +112,6 @@ def test_what_is_cold_is_archived_and_everything_where_somebody_says_so(
     asked = command("namesrv://n:1/b", "--to", "a", "--before", "now", "--topics", "t, u")
     assert (asked.topics, asked.before_ms, asked.options) == (("t", "u"), None, {"useTLS": "true"})
     assert command.told[1]["topics"] == "t, u"
-    assert command.rows_in_java
 
 
 def test_a_topic_is_replayed_into_itself_unless_another_one_is_named(
@@ -136,7 +132,6 @@ def test_a_topic_is_replayed_into_itself_unless_another_one_is_named(
         "since": "2d",
         "until": "1d",
     }
-    assert command.rows_in_java
 
 
 def test_an_audit_is_of_all_places_and_all_times_unless_some_are_named(
@@ -155,7 +150,6 @@ def test_an_audit_is_of_all_places_and_all_times_unless_some_are_named(
         "audit-messages",
         {"place": "/a", "place1": "/b", "key": "uniqKey", "window": "1m", "grace": "10s"},
     )
-    assert not command.rows_in_java
     asked = command("/a", "--from", "2d", "--to", "1d", "--grace", "0s", "--subscription", "g=A||B")
     assert (asked.from_ms, asked.to_ms, asked.grace_ms) == (NOW - 2 * DAY, NOW - DAY, 0)
     assert asked.tags == {"g": frozenset("AB")}

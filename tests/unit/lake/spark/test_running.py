@@ -16,7 +16,6 @@ from rmq_ha.lake.scan.replica.settings import Settings, StoreAt
 from rmq_ha.lake.spark.failing import meaning_of
 from rmq_ha.lake.spark.host import output
 from rmq_ha.lake.spark.host import session as sessions
-from rmq_ha.lake.spark.host.gateway import GatewayFailed
 from rmq_ha.lake.spark.host.java import NoJava
 from rmq_ha.lake.spark.host.masters import NoSparkMaster, is_master, refuse_unreachable
 from rmq_ha.lake.spark.host.output import JobOutput
@@ -53,7 +52,7 @@ class FakeSession:
 @pytest.fixture(autouse=True)
 def fake_session(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeSession.made.clear()
-    monkeypatch.setattr(sessions, "StartingSession", FakeSession)
+    monkeypatch.setattr(sessions, "JobSession", FakeSession)
 
 
 def run(body: Callable[[Job], Any], *arguments: str) -> Result:
@@ -81,7 +80,7 @@ def raising(error: BaseException) -> Callable[[Job], Any]:
         (KeyboardInterrupt(), 4, "failed: interrupted, so there is no verdict; run it again"),
         (ValueError("odd\nmore"), 4, "failed: ValueError: odd (--verbose shows where)"),
         (NoJava("none; install one"), 4, "failed: NoJava: none; install one"),
-        (GatewayFailed("Java ended with 1"), 4, "java-home --verbose"),
+        (RuntimeError("[JAVA_GATEWAY_EXITED] Java ended"), 4, "java-home --verbose"),
         (MemoryError("java.lang.OutOfMemoryError: heap"), 4, "--driver-memory 2g"),
         (OSError(28, "No space left on device"), 4, "--conf spark.local.dir=DIR"),
     ],
@@ -170,7 +169,7 @@ def test_a_refusal_before_there_is_a_session_has_none(
     def none(*_: Any, **__: Any) -> Any:
         raise NoJava("none; install one")
 
-    monkeypatch.setattr(sessions, "StartingSession", none)
+    monkeypatch.setattr(sessions, "JobSession", none)
     result = run(raising(AssertionError("never run")))
     assert (result.exit_code, result.stdout) == (4, "failed: NoJava: none; install one\n")
 
@@ -324,7 +323,6 @@ def test_options_reach_the_session(writes: list[Any]) -> None:
         "conf": {"a.b": "c=d", "e": ""},
         "driver_memory": "2g",
         "log_level": "off",
-        "rows_in_java": False,
     }
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyspark
 import pytest
 from py4j.protocol import Py4JError
 from pyspark import SparkContext, SparkFiles
@@ -19,15 +18,12 @@ from rmq_ha.lake.spark.host import session
 from rmq_ha.lake.spark.host.ending import quiet_libraries
 from rmq_ha.lake.spark.host.java import Java
 from rmq_ha.lake.spark.host.session import (
-    StartingSession,
+    JobSession,
     defaults,
     is_local,
     is_submitted,
-    spark_home,
 )
 from rmq_ha.lake.spark.host.staging import _last_segment, _send_to_executors, needs_staging, stage
-
-HERE = Path(pyspark.__file__).parent
 
 
 def test_on_a_cluster_only_what_results_depend_on_is_set() -> None:
@@ -56,18 +52,6 @@ def test_what_was_given_wins_over_what_is_ours(
     found = session._settings("me", given)
     assert {name: found.get(name) for name in wanted} == wanted
     assert found.get("spark.sql.session.timeZone") == "UTC"
-
-
-def test_another_spark_than_pysparks_is_started_in_its_own_way(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("SPARK_HOME", raising=False)
-    assert spark_home() == HERE
-    link = tmp_path / "link"
-    link.symlink_to(HERE)
-    for other, home in ((HERE, HERE), (link, HERE), (tmp_path, None)):
-        monkeypatch.setenv("SPARK_HOME", str(other))
-        assert spark_home() == home
 
 
 def test_who_was_submitted_has_a_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +125,7 @@ def test_what_was_taken_is_given_back(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], told: list[str]
 ) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # so that nothing is started here
-    one = StartingSession(log_level="warn")
+    one = JobSession(log_level="warn")
     assert one._is_ours is (SparkContext._active_spark_context is None)
     if not given.get("submitted"):
         monkeypatch.delenv("PYSPARK_GATEWAY_PORT")
@@ -165,7 +149,7 @@ class Jvm:
         monkeypatch.setattr(SparkContext, "_gateway", "a gateway" if has_gateway else None)
         monkeypatch.setattr(SparkContext, "_jvm", None)
         monkeypatch.setattr(session, "SparkSession", self)
-        for name in ("_launch", "_connect", "_import_meanwhile", "register", "over_connect"):
+        for name in ("_launch", "register", "over_connect"):
             monkeypatch.setattr(session, name, lambda *given, name=name: self.note(name, *given))
         monkeypatch.setattr(session, "_is_found_anyway", lambda master: master == "local[found]")
 
@@ -183,11 +167,9 @@ class Jvm:
     def set(self, key: str, value: Any) -> None:
         self.told.append((key, value))
 
-    def session(
-        self, given: dict[str, str], starting: Any = None, connect: bool = False
-    ) -> StartingSession:
-        one = StartingSession.__new__(StartingSession)
-        one._name, one._given, one._starting = "me", given, starting
+    def session(self, given: dict[str, str], connect: bool = False) -> JobSession:
+        one = JobSession.__new__(JobSession)
+        one._name, one._given = "me", given
         one._spark, one._connect, one._is_ours = None, connect, True
         return one
 
@@ -196,36 +178,32 @@ SHUFFLE = ("spark.sql.shuffle.partitions", 8)
 
 
 @pytest.mark.parametrize(
-    ("given", "has_gateway", "starting", "told"),
+    ("given", "has_gateway", "told"),
     [
-        ({}, True, None, ["made", SHUFFLE, "register"]),
-        ({}, False, None, ["_launch", "made", SHUFFLE, "register"]),
-        ({}, False, "java", ["_import_meanwhile", "_connect", "made", SHUFFLE, "register"]),
-        ({"spark.master": "local[found]"}, True, None, ["made", SHUFFLE]),
-        ({"spark.master": "yarn"}, True, None, ["made", "register"]),
-        ({"spark.sql.shuffle.partitions": "3"}, True, None, ["made", "register"]),
+        ({}, True, ["made", SHUFFLE, "register"]),
+        ({}, False, ["_launch", "made", SHUFFLE, "register"]),
+        ({"spark.master": "local[found]"}, True, ["made", SHUFFLE]),
+        ({"spark.master": "yarn"}, True, ["made", "register"]),
+        ({"spark.sql.shuffle.partitions": "3"}, True, ["made", "register"]),
     ],
 )
 def test_a_session_is_made_with_two_parts_for_each_processor_and_our_source(
     monkeypatch: pytest.MonkeyPatch,
     given: dict[str, str],
     has_gateway: bool,
-    starting: Any,
     told: list[Any],
 ) -> None:
     jvm = Jvm(monkeypatch, has_gateway)
-    one = jvm.session(given, starting)
+    one = jvm.session(given)
     assert one.get() is jvm
     steps = {
         "made": ("made",),
         "_launch": ("_launch", given),
-        "_connect": ("_connect", starting),
-        "_import_meanwhile": ("_import_meanwhile",),
         "register": ("register", jvm),
     }
     assert jvm.told == [steps.get(step, step) for step in told]
     assert jvm.settings["spark.app.name"] == "me"
-    assert (one._spark, one._starting) == (jvm, None)
+    assert one._spark is jvm
 
 
 def test_over_connect_the_server_makes_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +228,7 @@ def test_a_session_of_ones_own_is_as_quiet_as_it_is_told(
         def get(self) -> str:
             return "spark"
 
-    monkeypatch.setattr(session, "StartingSession", Made)
+    monkeypatch.setattr(session, "JobSession", Made)
     found: Any = session.start_session("me", master="yarn", verbose=verbose)
     assert found == "spark"
     wanted = {"master": "yarn", "conf": None, "driver_memory": None, "log_level": level}
@@ -295,112 +273,6 @@ class Conf(dict[str, str]):
 
     def set(self, key: str, value: str) -> None:
         self[key] = value
-
-
-def test_our_own_start_puts_settings_before_sparks_jars(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("SPARK_CONF_DIR", "/conf")
-    started: list[Any] = []
-    monkeypatch.setattr(session.gateway, "start", lambda *given: started.append(given))
-    given = {
-        "spark.driver.memory": "2g",
-        "spark.driver.extraClassPath": "/x.jar:/y.jar",
-        "spark.driver.extraJavaOptions": "-Da='b c'",
-    }
-    java = Java(tmp_path / "java", 21, True, "PATH", "")
-    session._begin(java, HERE, tmp_path, given, ["-Drmqha.log.level=warn"])
-    ((command, environ),) = started
-    assert environ["SPARK_CONF_DIR"] == "/conf"
-    assert command[command.index("-cp") + 1].startswith("/conf:/x.jar:/y.jar:")
-    assert command[1] == "-Xmx2g"
-    end = command.index("-cp") - 1  # the last one is the collector
-    assert command[end - 2 : end] == ["-Drmqha.log.level=warn", "-Da=b c"]
-    assert command[end - 3].startswith("-Dlog4j2.configurationFile=")
-    assert "spark.ui.showConsoleProgress=false" in command
-    monkeypatch.delenv("SPARK_CONF_DIR")
-    session._begin(java, HERE, tmp_path, {"spark.driver.memory": "2g"}, ["-Dx"])
-    command, _ = started[1]
-    assert command[command.index("-cp") + 1].startswith(str(HERE))
-
-
-@pytest.mark.parametrize(
-    ("options", "environ", "adds_one"),
-    [
-        ("", {}, True),
-        ("-XX:+UseStringDeduplication -XX:-UseGCOverheadLimit", {}, True),
-        ("-Xss4m -XX:+UseSerialGC", {}, False),
-        ("-XX:-UseG1GC", {}, False),
-        ("-XX:Flags=/etc/jvm.flags", {}, False),
-        ("", {"JAVA_TOOL_OPTIONS": "-Da=b -XX:+UseZGC"}, False),
-        ("", {"_JAVA_OPTIONS": "-XX:VMOptionsFile=/etc/jvm.options"}, False),
-    ],
-)
-def test_a_collector_is_named_once(
-    options: str,
-    environ: dict[str, str],
-    adds_one: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    """Java does not start where it is told of two."""
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    started: list[Any] = []
-    monkeypatch.setattr(session.gateway, "start", lambda *given: started.append(given))
-    given = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": options}
-    java = Java(tmp_path / "java", 21, True, "PATH", "")
-    session._begin(java, HERE, tmp_path, given, ["-Dx"])
-    ((command, _),) = started
-    assert ("-XX:+UseParallelGC" in command) is adds_one
-
-
-def test_what_the_first_calls_need_is_imported_whether_all_of_it_is_there_or_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    names: list[str] = []
-
-    def imported(name: str) -> None:
-        names.append(name)
-        raise ImportError(name)
-
-    monkeypatch.setattr(session, "import_module", imported)
-    session._import_meanwhile()
-    assert names == [
-        *("pyspark.testing.utils", "pyspark.sql.classic.dataframe"),
-        "pyarrow.parquet",
-    ]
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_spark_is_told_where_java_listens_and_nobody_else_is(
-    monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
-    """Whoever looks for these variables wants to know whether spark-submit started us."""
-    names = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
-    seen: list[Any] = []
-
-    def initialized() -> None:
-        seen.append([os.environ[name] for name in names])
-        if fails:
-            raise OSError("no")
-
-    for name in names:
-        monkeypatch.delenv(name, raising=False)
-    made = SimpleNamespace(proc=None)
-    found = session.gateway.Gateway("a process", 4321, "secret")  # type: ignore[arg-type]
-    monkeypatch.setattr(session.gateway, "finish", {"starting": found}.__getitem__)
-    monkeypatch.setattr(SparkContext, "_ensure_initialized", initialized)
-    monkeypatch.setattr(SparkContext, "_gateway", made)
-    starting: Any = "starting"
-    if fails:
-        with pytest.raises(OSError, match="no"):
-            session._connect(starting)
-    else:
-        session._connect(starting)
-        assert made.proc == "a process"
-    assert seen == [["4321", "secret"]]
-    assert not set(names) & set(os.environ)
 
 
 # Stores that only Hadoop can open
@@ -510,51 +382,35 @@ def test_only_what_nothing_here_knows_is_staged(tmp_path: Path) -> None:
 # Whose Java starts
 
 
-@pytest.mark.parametrize(
-    ("given", "environ", "home", "begins"),
-    [
-        ({}, {}, HERE, True),
-        ({"spark.master": "local[2]"}, {}, HERE, True),
-        ({}, {"PYSPARK_SUBMIT_ARGS": "x"}, HERE, False),  # whoever says so knows why
-        ({}, {}, None, False),  # another Spark
-        ({"spark.master": "yarn"}, {}, HERE, False),
-    ],
-)
-def test_java_is_ours_to_start_for_pysparks_own_spark_on_this_machine(
-    monkeypatch: pytest.MonkeyPatch,
-    given: dict[str, str],
-    environ: dict[str, str],
-    home: Path | None,
-    begins: bool,
+@pytest.mark.parametrize("master", [None, "local[2]", "yarn"])
+def test_java_and_settings_are_chosen_before_sparks_scripts_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, master: str | None
 ) -> None:
-    for name in ("PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "JAVA_HOME"):
+    names = ("PYSPARK_PYTHON", "SPARK_LOCAL_IP", "JAVA_HOME")
+    for name in names:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    told: list[Any] = []
-    monkeypatch.setattr(session, "find_java", lambda: "java")
-    monkeypatch.setattr(session, "cache_directory", lambda: "cache")
-    monkeypatch.setattr(session, "spark_home", lambda: home)
-    monkeypatch.setattr(session, "refuse_unreachable", told.append)
-    monkeypatch.setattr(session, "home_for_spark", lambda *given: "/".join(given))
-    monkeypatch.setattr(session, "_begin", lambda *given: given)
-    one = StartingSession.__new__(StartingSession)
-    one._given = {**given, "spark.driver.extraJavaOptions": "-Dmine=1"}
-    found: Any = one._start("warn", True)
+    asked: list[str] = []
+    monkeypatch.setattr(session, "find_java", lambda: Java(tmp_path, 21, "PATH"))
+    monkeypatch.setattr(session, "refuse_unreachable", asked.append)
+    one = JobSession.__new__(JobSession)
+    one._given = {"spark.driver.extraJavaOptions": "-Dmine=1"}
+    if master is not None:
+        one._given["spark.master"] = master
+    one._choose_java("warn")
+    assert asked == [master or "local[*]"]
     assert one._given["spark.driver.memory"] == "1g"
-    if begins:
-        assert found == ("java", HERE, "cache", one._given, ["-Drmqha.log.level=warn"])
-        *_, options = one._start("warn", False)
-        assert options == ["-Drmqha.log.level=warn", "-XX:TieredStopAtLevel=1"]
-        assert told == []
-    else:
-        assert found is None
-        assert told == [given.get("spark.master", "local[*]")]
-        assert one._given["spark.driver.extraJavaOptions"] == "-Drmqha.log.level=warn -Dmine=1"
-        assert os.environ["JAVA_HOME"] == "java/cache"
-    is_here = "spark.master" not in given or given["spark.master"].startswith("local")
-    assert os.environ.get("PYSPARK_PYTHON") == (sys.executable if is_here else None)
+    assert one._given["spark.driver.extraJavaOptions"] == "-Drmqha.log.level=warn -Dmine=1"
+    here = (None, None) if master == "yarn" else (sys.executable, "127.0.0.1")
+    assert tuple(map(os.environ.get, names)) == (*here, str(tmp_path))
+
+
+def test_ps_shows_no_secret_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda conf: made.append(conf))
+    monkeypatch.setattr(session, "SparkConf", Conf)
+    session._launch({"spark.hadoop.fs.s3a.secret.key": "x", "spark.hadoop.fs.s3a.access.key": "y"})
+    assert not [key for key in made[0] if "s3a" in key]
 
 
 @pytest.mark.parametrize(
@@ -579,16 +435,16 @@ def test_a_session_is_asked_for_at_once_where_it_is_to_be(
     said: list[Any] = []
     monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.setattr(session, "refuse_unreachable", said.append)
-    monkeypatch.setattr(StartingSession, "_start", lambda *_: said.append("start"))
+    monkeypatch.setattr(JobSession, "_choose_java", lambda *_: said.append("start"))
     monkeypatch.setattr(session, "is_submitted", lambda: submitted)
     monkeypatch.setattr(session, "_no_json", lambda: said.append("quiet"))
     monkeypatch.setenv("SPARK_REMOTE", remote)
-    one = StartingSession(master=master, log_level="warn", driver_memory="2g", conf={"a": "b"})
+    one = JobSession(master=master, log_level="warn", driver_memory="2g", conf={"a": "b"})
     assert said == told
     where = {"spark.master": master or remote} if master or remote.startswith("sc:") else {}
     assert one._given == {"a": "b", "spark.driver.memory": "2g", **where}
     assert one._connect is (told[:1] not in (["start"], []))
-    StartingSession(master=master)
+    JobSession(master=master)
     assert said[len(told)] == "quiet"
 
 
