@@ -288,9 +288,7 @@ class Job:
             yield
 
 
-def run_job(
-    name: str, inputs: Mapping[str, str], body: Callable[[Job], JobResult]
-) -> NoReturn:
+def run_job(name: str, inputs: Mapping[str, str], body: Callable[[Job], JobResult]) -> NoReturn:
     """
     Run a job, print and write its result, and exit with its code.
 

@@ -88,7 +88,9 @@ def _checked(home: Path, source: str) -> Java:
     # Some builds of Java leave out the list of modules: they have all of them.
     modules = re.search(r'MODULES="([^"]*)"', text)
     if modules is not None and _VECTOR not in modules[1].split():
-        raise _Unfit(f"{source}: {home} lacks the module {_VECTOR}, without which Spark cannot start")
+        raise _Unfit(
+            f"{source}: {home} lacks the module {_VECTOR}, without which Spark cannot start"
+        )
     return Java(home, version, source)
 
 
