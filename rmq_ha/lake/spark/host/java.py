@@ -56,7 +56,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     passed_over: list[str] = []
     for source, home in _candidates(environ):
         try:
-            return _checked(home, source)._replace(passed_over=tuple(passed_over))
+            return _check(home, source)._replace(passed_over=tuple(passed_over))
         except _Unfit as unfit:
             if source == "RMQ_HA_JAVA_HOME":
                 raise NoJava(f"{unfit}; set it to another directory, or unset it") from None
@@ -74,7 +74,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         yield "PATH", Path(on_path).resolve().parents[1]
 
 
-def _checked(home: Path, source: str) -> Java:
+def _check(home: Path, source: str) -> Java:
     program = home / "bin" / "java"
     if not program.is_file():
         raise _Unfit(f"{source}: {home} has no bin/java")
