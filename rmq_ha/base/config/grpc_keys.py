@@ -16,26 +16,27 @@ class GrpcConfig(TimerConfig):
     grpc_max_inbound_message_size: int = key_of_5(
         "grpcMaxInboundMessageSize",
         16777216,
-        "bytes of the largest request of a gRPC client; larger ones are refused before they are "
-        "read. RocketMQ 5: 136314880",
+        "The most bytes of one request of a gRPC client. A larger request is refused before it "
+        "is read. RocketMQ 5's default is 136314880.",
         least=65536,
     )
     grpc_client_idle_time_mills: int = key_of_5(
         "grpcClientIdleTimeMills",
         120000,
-        "ms without a call after which a gRPC connection is closed, and without a sign of life "
-        "after which a connection with calls is asked for one",
+        "After how many ms without a call a gRPC connection is closed. A connection with open "
+        "calls is asked for a sign of life after this time of silence.",
         least=1000,
     )
     grpc_shutdown_time_seconds: int = key_of_5(
         "grpcShutdownTimeSeconds",
         30,
-        "seconds that a stop waits for open gRPC calls to end",
+        "For how many seconds a stop of the broker waits for open gRPC calls to end.",
     )
     grpc_max_queued_bytes: int = own_key(
         "grpcMaxQueuedBytes",
         268435456,
-        "bytes of answers that wait until gRPC clients read them, on all connections together; one "
-        "connection may have half of it. Beyond it the connection with most of them is closed",
+        "How many bytes of answers may wait until gRPC clients read them, on all connections "
+        "together. One connection may have half of it. Beyond it, the connection with most of "
+        "these bytes is closed.",
         least=33554432,
     )

@@ -20,30 +20,32 @@ class PopConfig(TimerConfig):
     pop_enable: bool = own_key(
         _POP,
         False,
-        "serve consumers that pop single messages (requests 200050 to 200055 and 200151); false: "
-        "answer them with code 3, as RocketMQ 4.9. RocketMQ 5 always serves them",
+        "true: serve consumers that pop single messages (requests 200050 to 200055 and 200151). "
+        "false, as RocketMQ 4.9: answer these requests with code 3. RocketMQ 5 always serves "
+        "them.",
         same_in_set=True,
     )
     pop_failover_grace: int = own_key(
         "popFailoverGrace",
         3000,
-        "ms that leases last longer after a start or a change of the master, since consumers could "
-        "not acknowledge meanwhile",
+        "By how many ms leases last longer after a start or a change of the master, since "
+        "consumers could not acknowledge messages in that time.",
         mutable=True,
         needs=_POP,
     )
     enable_pop_message_threshold: bool = key_of_5(
         _THRESHOLD,
         True,
-        "limit the messages of one queue that are out with a group. RocketMQ 5: false",
+        "true: limit how many messages of one queue are out with a group at a time "
+        "(popInflightMessageThreshold). false, as RocketMQ 5 by default: no limit.",
         mutable=True,
         needs=_POP,
     )
     pop_inflight_message_threshold: int = key_of_5(
         "popInflightMessageThreshold",
         10000,
-        "messages of one queue that may be out with a group; beyond it pops are answered with "
-        "code 209",
+        "How many messages of one queue may be out with a group at a time. Further pops are "
+        "answered with code 209.",
         least=1,
         mutable=True,
         needs=_THRESHOLD,
@@ -51,8 +53,8 @@ class PopConfig(TimerConfig):
     pop_max_inflight: int = own_key(
         "popMaxInflight",
         2_000_000,
-        "messages of all groups together that may be out, each of which takes 16 to 40 bytes of "
-        "memory; beyond it pops are answered with code 209",
+        "How many messages of all groups together may be out at a time. Each takes 16 to 40 "
+        "bytes of memory. Further pops are answered with code 209.",
         least=1,
         mutable=True,
         needs=_POP,
@@ -60,8 +62,9 @@ class PopConfig(TimerConfig):
     pop_broker_dlq: bool = own_key(
         "popBrokerDlq",
         True,
-        "move a message into the dead-letter topic of its group when it was handed out "
-        "retryMaxTimes times without an acknowledgement; false: retry for ever, as RocketMQ 5",
+        "true: move a message into the dead-letter topic of its group after it was handed out "
+        "retryMaxTimes times without an acknowledgement. false, as RocketMQ 5: hand it out "
+        "again for ever.",
         mutable=True,
         same_in_set=True,
         needs=_POP,
@@ -69,8 +72,8 @@ class PopConfig(TimerConfig):
     enable_retry_topic_v2: bool = key_of_5(
         "enableRetryTopicV2",
         False,
-        "name new retry topics of pops with a plus sign between group and topic; true needs "
-        "clients of RocketMQ 5.2 or later",
+        "true: name new retry topics of pops with a plus sign between group and topic, which "
+        "only clients of RocketMQ 5.2 or later know. false: name them as older versions do.",
         mutable=True,
         same_in_set=True,
         needs=_POP,
@@ -78,8 +81,9 @@ class PopConfig(TimerConfig):
     pop_max_invisible_time: int = own_key(
         "popMaxInvisibleTime",
         43_200_000,
-        "longest ms for which a pop or a change makes messages invisible; more is refused with "
-        "code 29. RocketMQ 5 takes any time, and fails for ever beyond timerMaxDelaySec",
+        "The longest time, ms, for which a pop or a change may make messages invisible. A "
+        "longer time is refused with code 29. RocketMQ 5 takes any time, and fails for ever "
+        "beyond timerMaxDelaySec.",
         least=1,
         mutable=True,
         needs=_POP,
@@ -87,8 +91,8 @@ class PopConfig(TimerConfig):
     pop_stale_ack: str = own_key(
         "popStaleAck",
         "refuse",
-        "answer to an acknowledgement or change of a message that is not out with its consumer any "
-        "more: refuse says so by code 208, success is RocketMQ's code 0",
+        "The answer to an acknowledgement or a change of a message that is no longer out with "
+        "its consumer. refuse: code 208. success, as RocketMQ: code 0.",
         rule=one_of("refuse", "success"),
         mutable=True,
         needs=_POP,
@@ -96,8 +100,8 @@ class PopConfig(TimerConfig):
     pop_polling_size: int = key_of_5(
         "popPollingSize",
         1024,
-        "pops that may wait under one topic, group and queue id; further ones are answered with "
-        "code 209",
+        "How many pops may wait for messages of one topic, group and queue id. Further ones are "
+        "answered with code 209.",
         least=1,
         mutable=True,
         needs=_POP,
@@ -105,7 +109,7 @@ class PopConfig(TimerConfig):
     max_pop_polling_size: int = key_of_5(
         "maxPopPollingSize",
         100_000,
-        "pops that may wait at this broker; further ones are answered with code 209",
+        "How many pops may wait at this broker. Further ones are answered with code 209.",
         least=1,
         mutable=True,
         needs=_POP,
@@ -113,7 +117,8 @@ class PopConfig(TimerConfig):
     pop_from_retry_probability: int = key_of_5(
         "popFromRetryProbability",
         20,
-        "percentage of pops that look for retries first; all others look for them last",
+        "How many percent of pops look for retries before new messages. All other pops look for "
+        "retries last.",
         most=100,
         mutable=True,
         needs=_POP,
@@ -121,24 +126,24 @@ class PopConfig(TimerConfig):
     retrieve_message_from_pop_retry_topic_v1: bool = key_of_5(
         "retrieveMessageFromPopRetryTopicV1",
         True,
-        "look into retry topics of the old name too, at every second pop, while "
-        "enableRetryTopicV2 is true",
+        "With enableRetryTopicV2=true: every second pop also looks into retry topics that have "
+        "the old name. Set false when these topics are empty.",
         mutable=True,
         needs="enableRetryTopicV2",
     )
     server_load_balancer_enable: bool = key_of_5(
         "serverLoadBalancerEnable",
         True,
-        "share queues out among clients that ask for their queues (request 400); false: each "
-        "client gets all of them",
+        "true: the broker shares queues out among clients that ask for their queues (request "
+        "400). false: each such client gets all queues.",
         mutable=True,
         needs=_POP,
     )
     default_message_request_mode: str = key_of_5(
         "defaultMessageRequestMode",
         "PULL",
-        "how clients that ask for their queues get messages, where mqadmin setConsumeMode set "
-        "nothing",
+        "How clients that ask for their queues get messages, unless mqadmin setConsumeMode says "
+        "it for their group and topic.",
         rule=one_of("PULL", "POP"),
         mutable=True,
         needs=_POP,
@@ -146,8 +151,8 @@ class PopConfig(TimerConfig):
     default_pop_share_queue_num: int = key_of_5(
         "defaultPopShareQueueNum",
         -1,
-        "neighbours' queues that each client pops beside its own, where mqadmin setConsumeMode "
-        "set nothing; 0 or less: all queues",
+        "How many queues of other clients each client pops besides its own, unless mqadmin "
+        "setConsumeMode says it. 0 or less: all queues.",
         least=-1,
         mutable=True,
         needs=_POP,
