@@ -116,6 +116,7 @@ LAYERS = {
     "rmq_ha.client.rules": 2,
     "rmq_ha.client.rebalance": 2,
     "rmq_ha.ops.offline": 2,
+    "rmq_ha.ops.checks": 4,
     "rmq_ha.ops.offsets": 4,
     "rmq_ha.ops.app": 5,
     "rmq_ha.lake.frames": 4,

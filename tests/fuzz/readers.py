@@ -28,6 +28,7 @@ ELSEWHERE = {
     "rmq_ha.lake.spark": "reads copies of stores, in processes of its own: tests/unit/lake/spark",
     "rmq_ha.lake.scan": "reads copies of stores: tests/unit/lake/spark",
     "rmq_ha.ops.offline": "reads copies of stores: tests/unit/lake/spark",
+    "rmq_ha.ops.checks": "reads copies of stores: tests/unit/lake/scan",
     "rmq_ha.ops.offsets": "reads what its own commands kept, and stores: tests/unit/ops/offsets",
     "rmq_ha.testing": "not part of a server",
     "rmq_ha.ops.app.demo_parts": "asks the brokers that the demo started itself",

@@ -84,9 +84,13 @@ def retention(trial: Trial) -> None:
     trial.after = lambda root: (root / "commitlog" / f"{0:020}").unlink()  # type: ignore[method-assign]
 
 
-def late(trial: Trial, level: int, *, copied_after: int | None, progress: int) -> None:
-    stored = trial.plain[-1].message.stored + 1_000
-    message = trial.plain[-1].message._replace(uniq="LATE", key="", stored=stored)
+def late(
+    trial: Trial, level: int, *, copied_after: int | None, progress: int, topic: str = ""
+) -> None:
+    """:param topic: the topic in which the message is due; empty: that of the last message."""
+    last = trial.plain[-1].message
+    stored = last.stored + 1_000
+    message = last._replace(uniq="LATE", key="", stored=stored, topic=topic or last.topic)
     trial.store.add(delayed(message, level))
     if copied_after is not None:
         trial.take(trial.store.add(message._replace(stored=stored + copied_after)))
@@ -111,6 +115,7 @@ FAULTS: dict[str, Plant] = {
     "delivered_early": lambda t: t.delivered[t.any()].update(deliveredAt=START_MS - 7_200_000),
     "delay_early": lambda t: late(t, 14, copied_after=50, progress=1),
     "delay_lost": lambda t: late(t, 2, copied_after=None, progress=1),
+    "retry_lost": lambda t: late(t, 3, copied_after=None, progress=1, topic="%RETRY%CG"),
 }
 HEALTHY: dict[str, Plant] = {
     "plain": lambda _: None,

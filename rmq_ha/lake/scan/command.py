@@ -13,7 +13,7 @@ from rmq_ha.base.host.blocking import now_ms, seconds, sleep
 from rmq_ha.base.host.files import absolute
 from rmq_ha.base.host.process import host_name, lower_priority
 from rmq_ha.base.spans import size_of
-from rmq_ha.ops.offsets.findings import Outcome
+from rmq_ha.ops.offsets.findings import Outcome, Severity
 
 LEAST_WINDOW = 1 << 12
 DAY_MS = 86_400_000
@@ -118,10 +118,15 @@ def main(
 
     The facts are digests of the log, sums by queue and hour, the broker's tables, and faults. A
     scan continues where the last one ended, and reads a share of the older log again. The output
-    says how many days ago the part of the log was read that has not been read for longest. The
-    broker may run. The scan has the lowest priority, and changes nothing in the store.
+    says how many days ago the part of the log was read that has not been read for longest, and
+    counts the findings of severity ERROR by their codes. The broker may run. The scan has the
+    lowest priority, and changes nothing in the store.
+
+    Exit code 0: no such finding; 1: the facts have such findings, of this scan or of an earlier
+    one; 3: the store could not be read.
     """
     try:
+        from rmq_ha.lake.scan.fleet.facts import ReplicaFacts, directory_of
         from rmq_ha.lake.scan.fleet.scanning import ScanRequest, scan
         from rmq_ha.lake.scan.replica.settings import StoreAt
     except ModuleNotFoundError as missing:
@@ -134,6 +139,10 @@ def main(
             at, to, broker, broker_id, host_name(), window, again, ids, frozenset(checks), share
         )  # fmt: skip
         state = scan(asked, now_ms, throttle(limit))
+        facts = ReplicaFacts(directory_of(to, broker, broker_id), state)
+        errors = Counter(
+            fault.code for fault in facts.findings() if fault.severity == Severity.ERROR
+        )
     except (WrongUsage, CannotDecide, OSError) as error:
         is_usage = isinstance(error, WrongUsage)
         click.echo(f"Error: {error}", err=True)
@@ -146,4 +155,5 @@ def main(
     said |= rows | {"readAgain": state.read_again}
     if state.oldest_look:  # 0: version 0.1 read some windows, and did not say when
         said["oldestLookDays"] = max(0, state.scanned_at - state.oldest_look) // DAY_MS
-    click.echo(json.dumps(said))
+    click.echo(json.dumps({**said, "errors": errors}))
+    sys.exit(int(Outcome.VIOLATED if errors else Outcome.HOLDS))

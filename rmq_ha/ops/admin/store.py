@@ -19,45 +19,76 @@ from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import FAILED, ChangeRefused, Session, run
 from rmq_ha.ops.admin.store_access import load_configuration, locked
 from rmq_ha.ops.admin.store_export import export_timer
+from rmq_ha.ops.checks.options import index_sizes_option
+from rmq_ha.ops.checks.verify import StoreVerdict
+from rmq_ha.ops.checks.verify import verify as verify_store
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.records import Damage, records
-from rmq_ha.ops.offline.verify import CHECKPOINT, INDEX, QUEUES, StoreFinding, VerifyResult
-from rmq_ha.ops.offline.verify import verify as verify_store
+from rmq_ha.ops.offsets.findings import Finding, Severity
 from rmq_ha.server.store.log.layout import store_root
 from rmq_ha.server.store.message_store import DefaultMessageStore
 
-COLUMNS = ("code", "fault", "place", "found", "meaning", "repair")
+COLUMNS = ("severity", "code", "place", "expected", "found", "meaning", "repair")
+QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
 
 
-def opened(root: str, commit_log: str | None = None) -> StoreFiles:
+def opened(
+    root: str, commit_log: str | None = None, index_sizes: tuple[int, int] | None = None
+) -> StoreFiles:
     """
     Open the files of a store.
 
     :raises CannotDecide: the directory has no commit log.
     """
     files, path = files_of(root)
-    store = StoreFiles(root, files, path, commit_log, damaged=True)
+    store = StoreFiles(root, files, path, commit_log, True, index_sizes)
     store.log_files()
     return store
 
 
-def verify_with_progress(session: Session, root: str, commit_log: str | None) -> VerifyResult:
+def verify_with_progress(
+    session: Session,
+    root: str,
+    commit_log: str | None,
+    index_sizes: tuple[int, int] | None,
+) -> StoreVerdict:
     """
     Verify a store, with a progress bar.
 
     :raises CannotDecide: the store cannot be read.
     """
     with session.output.progress("thousand messages", None) as steps:
-        return verify_store(opened(root, commit_log), steps.advance)
+        return verify_store(opened(root, commit_log, index_sizes), steps.advance)
 
 
-def show_findings(session: Session, root: str, report: VerifyResult) -> None:
+def show_findings(session: Session, root: str, report: StoreVerdict) -> None:
     """Show a row for each finding, and the number of messages."""
     session.output.table(root, COLUMNS, map(_row, report.findings), messages=report.records)
 
 
-def _row(item: StoreFinding) -> list[Any]:
-    return [item.code, item.is_fault, item.place, item.text, item.meaning, item.mend or None]
+def _row(item: Finding) -> list[Any]:
+    place = [] if item.topic is None else [f"{item.topic}, queue {item.queue_id}"]
+    if item.queue_offset is not None:
+        place.append(str(item.queue_offset))
+    if item.physical_offset is not None:
+        place.append(f"at {item.physical_offset}")
+    where = ", ".join(place) or None
+    mend = part_to_build(item)
+    return [item.severity, item.code, where, item.expected, item.actual, item.detail, mend]
+
+
+def is_fault(item: Finding) -> bool:
+    """Return whether messages are or will be lost; otherwise the next start mends the finding."""
+    return item.severity == Severity.ERROR
+
+
+def part_to_build(item: Finding) -> str | None:
+    """Return the part that can be built anew from the log; None: no part has to be, or can be."""
+    if item.code.startswith("CHECKPOINT_"):
+        return CHECKPOINT
+    if item.code in ("RESTORED", "TORN_TAIL") or (is_fault(item) and item.code.startswith("CQ_")):
+        return QUEUES
+    return INDEX if is_fault(item) and item.code.startswith("INDEX_") else None
 
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, resolve_path=True)
@@ -82,31 +113,38 @@ store.add_command(export_timer)
 @store.command()
 @click.argument("root", metavar="DIR", type=_DIRECTORY)
 @_commit_log
+@index_sizes_option
 @common_options
-def verify(root: str, commit_log: str | None) -> None:
+def verify(root: str, commit_log: str | None, index_sizes: tuple[int, int] | None) -> None:
     """
     Read all of the log, and compare queues, index, checkpoint and tables with it.
 
-    The command changes nothing. Exit code 0: no faults, or only faults that the next start mends;
-    1: other faults, or a broker has the store open.
+    The findings are those of `verify-replica DIR`, which also reads the store of a broker that
+    runs. The command changes nothing. Exit code 0: no finding of severity ERROR; 1: such findings,
+    or a broker has the store open.
     """
 
     async def work(session: Session) -> int | None:
-        return show_faults(session, root, commit_log)
+        return show_faults(session, root, commit_log, index_sizes)
 
     run(work)
 
 
-def show_faults(session: Session, root: str, commit_log: str | None = None) -> int | None:
+def show_faults(
+    session: Session,
+    root: str,
+    commit_log: str | None = None,
+    index_sizes: tuple[int, int] | None = None,
+) -> int | None:
     """
     Show the faults of a store.
 
     :returns: the exit code.
     """
     with locked(session.host.disk, root):
-        report = verify_with_progress(session, root, commit_log)
+        report = verify_with_progress(session, root, commit_log, index_sizes)
     show_findings(session, root, report)
-    return FAILED if any(item.is_fault for item in report.findings) else None
+    return FAILED if any(map(is_fault, report.findings)) else None
 
 
 @store.command()
@@ -209,7 +247,7 @@ _PATHS = {
     INDEX: ("index",),
     CHECKPOINT: ("checkpoint",),
 }
-_OF_LOG = ("log-hole", "log-damaged")
+_OF_LOG = ("LOG_HOLE", "RECORD_UNREADABLE", "BODY_CRC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,16 +275,19 @@ async def repair_store(session: Session, config: str, how: RepairOptions) -> int
     disk, output = session.host.disk, session.output
     configuration = load_configuration(disk, config, how.surroundings)
     root, commit_log = store_root(configuration.store), configuration.store.store_path_commit_log
+    sizes = configuration.store.max_hash_slot_num, configuration.store.max_index_num
     with locked(disk, root):
-        before = verify_with_progress(session, root, commit_log)
+        before = verify_with_progress(session, root, commit_log, sizes)
         show_findings(session, root, before)
         lost = [item for item in before.findings if item.code in _OF_LOG]
         if lost:
             raise ChangeRefused(
-                f"the log is damaged in {len(lost)} places, the first at {lost[0].place}: copy its"
-                ' files from a replica first (docs/operations.md, "Damaged stores")'
+                f"the log is damaged in {len(lost)} places, the first at {lost[0].physical_offset},"
+                f" in {_log_file_at(opened(root, commit_log), lost[0].physical_offset or 0)}:"
+                ' copy its files from a replica first (docs/operations.md, "Damaged stores")'
             )
-        parts = how.parts | {item.mend for item in before.findings if item.mend}
+        wrong = {part for item in before.findings if (part := part_to_build(item)) is not None}
+        parts = how.parts | wrong
         if not parts:
             output.line("nothing to repair", {"repaired": []})
             return None
@@ -272,14 +313,20 @@ async def repair_store(session: Session, config: str, how: RepairOptions) -> int
         _put_back(disk, root, aside, names, was_clean=was_clean)
         raise ChangeRefused(f"{error}; everything is as it was") from error
     with locked(disk, root):
-        after = verify_with_progress(session, root, commit_log)
+        after = verify_with_progress(session, root, commit_log, sizes)
     show_findings(session, root, after)
-    left = [item for item in after.findings if item.mend and item.is_fault]
+    left = [item for item in after.findings if part_to_build(item) and is_fault(item)]
     output.line(
         f"{what}: built from {after.records} messages",
         {"repaired": sorted(parts), "set_aside": aside, "faults_left": len(left)},
     )
     return FAILED if left else None
+
+
+def _log_file_at(store: StoreFiles, offset: int) -> str:
+    """Return the path of the last log file that begins at or before an offset."""
+    paths = [file.path for file in store.log_files() if file.base <= offset]
+    return paths[-1] if paths else store.root
 
 
 async def _built(session: Session, configuration: BrokerConfiguration) -> None:

@@ -19,6 +19,7 @@ from rmq_ha.base.wire.bodies import (
 )
 from rmq_ha.ops.offline.chain import Layout
 from rmq_ha.ops.offline.end import end_of_log
+from rmq_ha.ops.offline.index_files import OfflineIndexFile
 from rmq_ha.ops.offline.log_files import (
     Hole,
     LogFile,
@@ -41,6 +42,8 @@ class StoreFiles:
         them. A DLedger's is `.../dledger-<id>/data`.
     :param damaged: read a log or a queue even if files of it are missing; the caller looks at
         `holes` and `Queue.faults`.
+    :param index_sizes: `maxHashSlotNum` and `maxIndexNum`, if they are not the default.
+    :ivar index_hint: slots and items for index files that do not show theirs; see `index_parts`.
     :ivar notes: remarks for the operator on how the store was read.
     """
 
@@ -51,6 +54,7 @@ class StoreFiles:
         root: str,
         commit_log: str | None = None,
         damaged: bool = False,
+        index_sizes: tuple[int, int] | None = None,
     ) -> None:
         self.uri = uri
         self.root = root
@@ -58,6 +62,8 @@ class StoreFiles:
         self.notes: list[str] = []
         self._commit_log = commit_log
         self._damaged = damaged
+        self._index_sizes = index_sizes
+        self.index_hint: tuple[int, int] | None = None
 
     # The log
 
@@ -150,7 +156,43 @@ class StoreFiles:
             for entry in numbered_entries(self.files.list(directory))
         ]
 
-    # Tables and the rest
+    # Index
+
+    def open_index(self, path: str, size: int, sizes: tuple[int, int] | None) -> OfflineIndexFile:
+        """:raises CannotDecide: the number of slots of the file is not known."""
+        return OfflineIndexFile(self.files, path, size, sizes)
+
+    def index_parts(self) -> tuple[list[OfflineIndexFile], list[CannotDecide]]:
+        """
+        Return the index files, oldest first, and the faults of those that cannot be read.
+
+        A file that does not show its number of slots is taken to have as many as another one of its
+        size.
+        """
+        base = f"{self.root}/index"
+        files: dict[str, OfflineIndexFile] = {}
+        unknown: dict[str, tuple[int, CannotDecide]] = {}
+        for entry in self.files.list(base):
+            if not entry.is_directory and entry.name.isdecimal():
+                path = f"{base}/{entry.name}"
+                try:
+                    files[path] = self.open_index(path, entry.size, self._index_sizes)
+                except CannotDecide as error:
+                    unknown[path] = entry.size, error
+        known = {file.size: (file.slots, file.items) for file in files.values() if file.count}
+        unreadable = []
+        for path, (size, fault) in unknown.items():
+            sizes = known.get(size, self.index_hint)
+            if self._index_sizes is not None or sizes is None:
+                unreadable.append(fault)
+                continue
+            try:
+                files[path] = self.open_index(path, size, sizes)
+            except CannotDecide:
+                unreadable.append(fault)
+        return [files[path] for path in sorted(files)], unreadable
+
+    # Tables
 
     def config(self, name: str) -> bytes | None:
         """

@@ -18,10 +18,13 @@ from rmq_ha.base.store_format.consumequeue import (
     UNIT,
     UNIT_SIZE,
     count_valid,
+    is_extension_address,
 )
+from rmq_ha.base.store_format.consumequeue_ext import decode_extension, position_of
 from rmq_ha.server.store.queues.search import first_from
 
 _CHUNK = 3200 * UNIT_SIZE
+_MAX_EXTENSION = 1 << 15
 
 
 class RowFile(NamedTuple):
@@ -141,6 +144,41 @@ class OfflineQueue:
         if not first <= offset * UNIT_SIZE < self.written_offset * UNIT_SIZE:
             return None
         return self._unit(offset * UNIT_SIZE)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first offset of the first file, and the one after the last unit of the last file."""
+        if not self.row:
+            return 0, 0
+        last = self.row[-1]
+        return self.row[0].base // UNIT_SIZE, (last.base + last.size) // UNIT_SIZE
+
+    def data(self, start: int, stop: int) -> bytes:
+        """Return the bytes of the units of `[start, stop)`; zeros for those that no file has."""
+        parts: list[bytes] = []
+        at, end = start * UNIT_SIZE, stop * UNIT_SIZE
+        for file in self.row:
+            low, high = max(at, file.base), min(end, file.base + file.size)
+            if low < high:
+                parts += (bytes(low - at), bytes(self._bytes(file, low - file.base, high - low)))
+                at = high
+        return b"".join(parts).ljust((stop - start) * UNIT_SIZE, b"\0")
+
+    def tags_code(self, code: int) -> int:
+        """
+        Return the hash of the tags for the last number of a unit. A hash that is kept in the
+        consume queue's extension file is read from there; an address that cannot be looked up stays
+        as it is.
+        """
+        if not is_extension_address(code):
+            return code
+        position = position_of(code)
+        index = bisect_right(self._extension, position, key=lambda file: file.base) - 1
+        if index < 0:
+            return code
+        file = self._extension[index]
+        unit = decode_extension(bytes(self._bytes(file, position - file.base, _MAX_EXTENSION)))
+        return code if unit is None else unit[0].tags_code
 
     def _behind_fillers(self, position: int, end: int) -> int:
         while position < end and self._unit(position)[1] == FILLER_SIZE:

@@ -7,11 +7,12 @@ Spec: store.md, sections 2.1, 2.2 and 5.4.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.errors import CannotDecide, CorruptRecord
 from rmq_ha.base.model.message import DispatchRequest
 from rmq_ha.base.runs.log_walk import MORE, walk
+from rmq_ha.base.runs.run import Run
 from rmq_ha.base.store_files import OVERLAP, WINDOW, window_of
-from rmq_ha.base.store_format.commitlog import BLANK
+from rmq_ha.base.store_format.commitlog import BLANK, decode_record
 from rmq_ha.ops.offline.chain import Layout, first_record
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.log_files import LogFile
@@ -30,6 +31,24 @@ class Damage(NamedTuple):
     end: int
 
 
+class LogStretch(NamedTuple):
+    """
+    Records that follow each other in a file of the log.
+
+    :ivar path: the log file.
+    :ivar run: the records.
+    :ivar position: physical offset of the first byte of `data`.
+    :ivar has_right_crc: whether the bodies fit the CRCs that are stored with them. A record whose
+        body does not is a stretch of its own.
+    """
+
+    path: str
+    run: Run
+    position: int
+    data: bytes
+    has_right_crc: bool = True
+
+
 class FoundRecord(NamedTuple):
     """
     A record of the log.
@@ -43,8 +62,26 @@ class FoundRecord(NamedTuple):
 
 def records(store: StoreFiles, start: int = 0) -> Iterator[FoundRecord | Damage]:
     """
-    Yield records and damage from the first record at or after `start` on; the CRC of bodies is
-    checked.
+    Yield records and damage from the first record at or after `start` on. A record whose body does
+    not fit its CRC counts as damage.
+
+    :raises CannotDecide: the log is that of a DLedger group, or cannot be read.
+    """
+    for stretch in stretches(store, start):
+        if isinstance(stretch, Damage):
+            yield stretch
+        elif not stretch.has_right_crc:
+            yield Damage(stretch.path, stretch.run.start, stretch.run.end)
+        else:
+            for request in map(DispatchRequest._make, stretch.run.rows):
+                at = request.physical_offset - stretch.position
+                yield FoundRecord(request, stretch.data[at : at + request.size])
+
+
+def stretches(store: StoreFiles, start: int = 0) -> Iterator[LogStretch | Damage]:
+    """
+    Yield stretches of records, and the damage between them, from the first record at or after
+    `start` on.
 
     :raises CannotDecide: the log is that of a DLedger group, or cannot be read.
     """
@@ -65,24 +102,41 @@ def records(store: StoreFiles, start: int = 0) -> Iterator[FoundRecord | Damage]
 
 def _of_file(
     store: StoreFiles, file: LogFile, position: int, end: int
-) -> Iterator[FoundRecord | Damage]:
+) -> Iterator[LogStretch | Damage]:
     want = WINDOW
     while position < end:
         length = min(want, file.end - position)
         data = bytes(window_of(store.files, file.path, position - file.base, length))
         walked = walk(data, position, [], len(data), check_crc=True)
-        for request in map(DispatchRequest._make, walked.run.rows):
-            at = request.physical_offset - position
-            yield FoundRecord(request, data[at : at + request.size])
+        if len(walked.run.rows):
+            yield LogStretch(file.path, walked.run, position, data)
+        begin = position
         want, position = WINDOW, position + walked.size
         if walked.verdict == BLANK:
             return
-        if walked.verdict == MORE and length < file.end - (position - walked.size):
+        if walked.verdict == MORE and length < file.end - begin:
             want = max(WINDOW, walked.needed)
         elif position < end:
+            odd = _with_wrong_crc(data, begin, walked.size)
+            if odd is not None:
+                yield LogStretch(file.path, odd, begin, data, has_right_crc=False)
+                position = odd.end
+                continue
             following = _next(store, file, position + 1, end)
             yield Damage(file.path, position, following)
             position = following
+
+
+def _with_wrong_crc(data: bytes, position: int, at: int) -> Run | None:
+    """Return the record at a place in `data` if only its body is not as it was; None: it is not."""
+    walked = walk(data, position, [], 1, at=at)
+    if not len(walked.run.rows):
+        return None
+    try:
+        decode_record(data, at, check_crc=True)
+    except CorruptRecord:
+        return walked.run
+    return None
 
 
 def _next(store: StoreFiles, file: LogFile, position: int, end: int) -> int:

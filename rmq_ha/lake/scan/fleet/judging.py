@@ -13,11 +13,11 @@ import numpy as np
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.scan.fleet.facts import FINDINGS, IDS, SUMS, WINDOWS, ReplicaFacts, State
-from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.comparing import LogPart, Sides, align_part, compare, is_shifted
 from rmq_ha.lake.scan.replica.logs import Log
 from rmq_ha.lake.scan.replica.settings import StoreAt, opened
 from rmq_ha.lake.scan.replica.verdicts import judge_bounds
+from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.offsets.findings import Finding, Outcome, Severity
 from rmq_ha.ops.offsets.snapshot_history import kept_pairing
 from rmq_ha.ops.offsets.verdict import Limits, answer

@@ -33,13 +33,13 @@ from rmq_ha.lake.scan.reducing import IDS as ID_ROW
 from rmq_ha.lake.scan.reducing import SUMS as SUM_ROW
 from rmq_ha.lake.scan.reducing import Reduction
 from rmq_ha.lake.scan.replica.auditing import bodies, gap_finding
-from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.facts import Facts
 from rmq_ha.lake.scan.replica.logs import ByteOwner, Log
 from rmq_ha.lake.scan.replica.settings import Settings, StoreAt, opened
-from rmq_ha.lake.scan.replica.verdicts import judge_holes
 from rmq_ha.lake.scan.replica.verifying import verify
 from rmq_ha.lake.scan.store.scanning import Gap
+from rmq_ha.ops.checks.codes import finding
+from rmq_ha.ops.checks.store_rules import judge_holes
 from rmq_ha.ops.offsets.findings import COLUMNS, Finding
 from rmq_ha.ops.offsets.model import SLAVE_ROLE
 from rmq_ha.ops.offsets.opening import store_of

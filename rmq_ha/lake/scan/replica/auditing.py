@@ -2,20 +2,26 @@
 Compares a store with itself: every record of a stretch, its body's CRC, its queue and its keys.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.model.topics import TIMER_TOPIC
+from rmq_ha.base.store_format.index import MAX_TIME_DIFFERENCE
 from rmq_ha.lake.scan.log.records import Records
-from rmq_ha.lake.scan.replica.codes import finding
-from rmq_ha.lake.scan.replica.facts import Facts
-from rmq_ha.lake.scan.replica.indexes import Counts, Index, check_index
+from rmq_ha.lake.scan.replica.facts import NO_LEVEL, Facts, QueueRows
 from rmq_ha.lake.scan.replica.logs import Log
-from rmq_ha.lake.scan.replica.queues import QueueCheck, check_queue
 from rmq_ha.lake.scan.store.directory import StoreDirectory
-from rmq_ha.lake.scan.store.queues import Queue
+from rmq_ha.lake.scan.store.index_files import ITEMS
+from rmq_ha.lake.scan.store.queues import UNITS, Queue
 from rmq_ha.lake.scan.store.scanning import Gap
+from rmq_ha.ops.checks.codes import finding
+from rmq_ha.ops.checks.index_items import ORIGIN_MS, Counts, Index, check_items
+from rmq_ha.ops.checks.store_rules import queue_beginnings
+from rmq_ha.ops.checks.units import Delay, UnitCheck
 from rmq_ha.ops.offsets.findings import Finding
 
 MOST = 64
@@ -38,6 +44,7 @@ class Side:
         self.dispatched = dispatched
         self._queues: dict[tuple[str, int], Queue] = {}
         self._index: Index | None = None
+        self._beginnings: Mapping[tuple[str, int], int] | None = None
 
     def __reduce__(self) -> tuple[type["Side"], tuple[str, StoreDirectory, Log, int]]:
         return Side, (self.name, self.store, self.log, self.dispatched)
@@ -55,20 +62,44 @@ class Side:
             self._index = Index(self.store.index_parts()[0])
         return self._index
 
+    def beginning_of(self, topic: str, queue_id: int) -> int:
+        """Return where in the log the present life of a queue begins."""
+        if self._beginnings is None:
+            try:
+                self._beginnings = queue_beginnings(self.store)
+            except CannotDecide:
+                self._beginnings = {}
+        return self._beginnings.get((topic, queue_id), 0)
+
+
+class QueueResult(NamedTuple):
+    """
+    The results for the records of one queue.
+
+    :ivar side: number of the side.
+    :ivar counts: numbers of records by the state of their entries, as `UnitCheck.counts` has them.
+    """
+
+    side: int
+    topic: str
+    queue_id: int
+    counts: Sequence[int]
+    delays: Sequence[Delay]
+
 
 class AuditResult(NamedTuple):
     """
     The results for some records.
 
     :ivar size: bytes of these records, or of a gap in the log.
-    :ivar checked: results for queues, each with the number of its side.
+    :ivar checked: results for queues.
     :ivar counts: numbers of keys in the index, each with the number of its side.
     """
 
     records: int
     size: int
     findings: list[Finding]
-    checked: list[tuple[int, QueueCheck]]
+    checked: list[QueueResult]
     counts: list[tuple[int, Counts]]
 
 
@@ -104,14 +135,17 @@ def _audit(
 ) -> AuditResult:
     facts = Facts(piece)
     findings = list(bodies(piece, facts, names)) if CRC in checks else []
-    checked: list[tuple[int, QueueCheck]] = []
+    checked: list[QueueResult] = []
     if QUEUES in checks:
         for number, side in enumerate(sides):
             for mine in facts.queues:
                 queue = side.queue(mine.topic, mine.queue_id)
-                of_queue = check_queue(facts, mine, queue, side.dispatched, side.name)
-                findings += of_queue.findings
-                checked.append((number, of_queue))
+                check = UnitCheck(side.store, queue, side.dispatched, side.name)
+                look_up(facts, mine, check, side.beginning_of(mine.topic, mine.queue_id))
+                findings += check.findings
+                checked.append(
+                    QueueResult(number, mine.topic, mine.queue_id, check.counts, check.delays)
+                )
     counts: list[tuple[int, Counts]] = []
     if INDEX in checks:
         more, _, counts = _index(sides, facts, low, high)
@@ -121,15 +155,55 @@ def _audit(
 
 def _index(
     sides: Sequence[Side], facts: Facts, low: int, high: int
-) -> tuple[list[Finding], list[tuple[int, QueueCheck]], list[tuple[int, Counts]]]:
+) -> tuple[list[Finding], list[QueueResult], list[tuple[int, Counts]]]:
     findings: list[Finding] = []
     counts = []
+    items = required_items(facts) if any(side.index.files for side in sides) else b""
     for number, side in enumerate(sides):
         if side.index.files:
-            counted, more = check_index(facts, side.index, low, high, side.name)
+            counted, more = check_items(side.store, side.index, items, low, high, side.name)
             counts.append((number, counted))
             findings += more
     return findings, [], counts
+
+
+def look_up(facts: Facts, mine: QueueRows, check: UnitCheck, beginning: int) -> None:
+    """
+    Look up the entries of the records of one queue.
+
+    :param beginning: older records belong to a topic that was deleted.
+    """
+    rows = mine.rows[facts.offsets[mine.rows] >= beginning]
+    units = np.zeros(len(rows), UNITS)
+    units["offset"], units["size"] = facts.offsets[rows], facts.sizes[rows]
+    units["tagsCode"] = facts.tag_codes[rows]
+    numbers, levels = facts.queue_offsets[rows], facts.levels[rows]
+    for at in np.flatnonzero(levels > NO_LEVEL).tolist():
+        unit = int(numbers[at]), int(units["offset"][at]), int(units["size"][at]), 0
+        check.look_delayed(unit, int(levels[at]), int(facts.store_timestamps[rows[at]]))
+    is_plain = levels == NO_LEVEL
+    if mine.topic == TIMER_TOPIC:
+        times = facts.timer_codes[rows]
+        for at in np.flatnonzero(times >= 0).tolist():
+            place, size, tags = units[at].item()
+            check.look_one((int(numbers[at]), place, size, int(times[at])), tags)
+        is_plain &= times < 0
+    units, numbers = units[is_plain], numbers[is_plain]
+    cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
+    for start, stop in pairwise((0, *cuts.tolist(), len(numbers))):
+        if start < stop:
+            check.look(int(numbers[start]), units[start:stop].tobytes())
+
+
+def required_items(facts: Facts) -> bytes:
+    """Return the index items that records require, as `check_items` takes them."""
+    rows, hashes = facts.keys
+    order = np.argsort(rows, kind="stable")
+    items = np.zeros(len(rows), ITEMS)
+    items["hash"], items["phyOffset"] = hashes[order], facts.offsets[rows][order]
+    seconds = (facts.store_timestamps[rows][order] - ORIGIN_MS) // 1000
+    items["timeDiff"] = np.clip(seconds, 0, MAX_TIME_DIFFERENCE)
+    return items.tobytes()
 
 
 def bodies(piece: Records, facts: Facts, name: str) -> Iterator[Finding]:

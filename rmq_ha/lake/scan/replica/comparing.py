@@ -11,9 +11,9 @@ from rmq_ha.base.errors import CannotDecide, CorruptRecord
 from rmq_ha.base.model.properties import UNIQ_KEY
 from rmq_ha.base.store_format.commitlog import Record, decode_record
 from rmq_ha.lake.scan.replica.aligning import Change, Item, Step, align
-from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.differing import describe, first_difference
 from rmq_ha.lake.scan.replica.logs import ByteOwner, Extent, Log
+from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.offsets.findings import Finding
 
 MORE = "MORE_DIFFERENCES"

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.reducing import known_times
 from rmq_ha.lake.scan.replica.aligning import identity_of
-from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.comparing import Sides
 from rmq_ha.lake.scan.replica.logs import Log
+from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.offsets.findings import Finding
 
 _WINDOW = 1 << 20

@@ -6,7 +6,7 @@ values.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from rmq_ha.lake.scan.replica.codes import finding
+from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.offsets.findings import Finding
 
 _FILED = ("CQ_TAGS", "CQ_MISSING", "CQ_OFFSET", "CQ_DANGLING", "INDEX_HOLE", "INDEX_WRONG")

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.scan.replica.aligning import Change
 from rmq_ha.lake.scan.replica.anchors import Anchor, cuts, in_both
-from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.comparing import MORE, LogPart, ReportedDifference
 from rmq_ha.lake.scan.replica.tasks import Landmarks, Run, ShiftedPart, Task, TaskResult, Work
+from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.offsets.findings import Finding
 
 _MOST = 1000

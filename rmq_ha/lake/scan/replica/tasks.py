@@ -21,8 +21,8 @@ from rmq_ha.lake.scan.replica.comparing import (
     align_part,
     compare,
 )
-from rmq_ha.lake.scan.replica.indexes import check_structure
-from rmq_ha.lake.scan.replica.queues import Delay, check_files, dangling, scan_queue
+from rmq_ha.ops.checks.index_items import check_structure
+from rmq_ha.ops.checks.units import Delay, check_files, dangling_units, scan_queue
 from rmq_ha.ops.offline.log_files import Hole
 from rmq_ha.ops.offsets.findings import Finding, Severity
 
@@ -36,7 +36,7 @@ _MOST_DELAYS = 1000
 
 
 class ScannedEnd(NamedTuple):
-    """The end of one queue of one side; see `queues.Scan`."""
+    """The end of one queue of one side; see `rmq_ha.ops.checks.units.QueueScan`."""
 
     entries: int
     end: int
@@ -53,10 +53,10 @@ class TaskResult(msgspec.Struct):
     :ivar compared: number of bytes that were compared.
     :ivar blank: how many of the compared bytes differ but mean nothing.
     :ivar records: number and bytes of the records of each side, and of those compared (`COMMON`).
-    :ivar tallies: the numbers of `queues.Tally` by side, topic and queue id.
+    :ivar tallies: the numbers of `UnitCheck.counts` by side, topic and queue id.
     :ivar delays: by side, level and delay: number of messages, the first and last of them, queue
         and offset.
-    :ivar keys: for each side the numbers of `indexes.Counts`.
+    :ivar keys: for each side the numbers of `index_items.Counts`.
     :ivar apart: stretches that differ: start, end, and the place from which on the logs are out of
         step; -1: they are in step.
     :ivar anchors: by side: hash of a run of records, and its place.
@@ -112,12 +112,11 @@ class TaskResult(msgspec.Struct):
         :param group: the sides whose records these are.
         """
         self.findings += seen.findings
-        for at, checked in seen.checked:
-            tally = checked.tally
-            key = group[at], tally.topic, tally.queue_id
-            _add(self.tallies, [(key, tally[2:])])
-            for delay in checked.delays:
-                self.add_delay(group[at], delay)
+        for queue in seen.checked:
+            key = group[queue.side], queue.topic, queue.queue_id
+            _add(self.tallies, [(key, queue.counts)])
+            for delay in queue.delays:
+                self.add_delay(group[queue.side], delay)
         _add(self.keys, ((group[at], counts) for at, counts in seen.counts if any(counts)))
 
     def add_records(self, side: int, records: int, size: int) -> None:
@@ -235,7 +234,7 @@ def _doubt(work: Work, doubt: Doubt, answer: TaskResult) -> None:
     """Find the entries to which no record belongs."""
     side = work.sides[doubt.side]
     queue = side.queue(doubt.topic, doubt.queue_id)
-    answer.findings += dangling(side.store, queue, side.log.stop, side.name)
+    answer.findings += dangling_units(side.store, queue, side.log.stop, side.name)
 
 
 class Survey(NamedTuple):

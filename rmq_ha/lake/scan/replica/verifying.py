@@ -9,11 +9,10 @@ open store are looked at again before they are reported.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rmq_ha.base.errors import CannotDecide
-from rmq_ha.base.model.topics import is_system
 from rmq_ha.lake.scan.replica.auditing import INDEX, QUEUES
 from rmq_ha.lake.scan.replica.comparing import Sides
 from rmq_ha.lake.scan.replica.parting import parting, parting_finding
@@ -34,22 +33,26 @@ from rmq_ha.lake.scan.replica.tasks import (
     run,
     vanished_error,
 )
-from rmq_ha.lake.scan.replica.verdicts import (
-    LOG_CODES,
+from rmq_ha.lake.scan.replica.verdicts import LOG_CODES, judge_bounds, verdict
+from rmq_ha.ops.checks.store_rules import (
+    TailState,
+    checkpoint_state,
+    has_residue,
+    judge_checkpoint,
+    judge_holes,
+    judge_tables,
+    judge_tail,
+)
+from rmq_ha.ops.checks.sums import (
     DelaySum,
     IndexState,
     QueueSum,
-    TailState,
-    judge_bounds,
-    judge_checkpoint,
     judge_delays,
-    judge_holes,
     judge_index,
     judge_keys,
     judge_queues,
-    judge_tail,
-    verdict,
 )
+from rmq_ha.ops.checks.verify import is_deleted, is_present, topics_of
 from rmq_ha.ops.offsets.findings import Finding, Severity
 
 _QUEUES_A_TASK = 200
@@ -114,15 +117,6 @@ class ReplicaComparison(NamedTuple):
         }
 
 
-def _topics_of(replica: OpenedStore) -> Collection[str] | None:
-    """Return the topics that a store's table has; None: it has no table, or a damaged one."""
-    try:
-        table = replica.store.topics()
-    except CannotDecide:
-        return None
-    return None if table is None else table.topics
-
-
 def verify(
     settings: Settings,
     run_tasks: Run = run_here,
@@ -167,6 +161,7 @@ class _Verification:
         )
         for name, replica in zip(self._names, pair, strict=True):
             self._store_findings += judge_holes(name, replica.store.holes)
+            self._store_findings += judge_tables(name, replica.store)
         self._compared = self._common
         names = self._names[0], self._names[1]
         logs = Sides(pair[0].log, pair[1].log, *names, settings.window)
@@ -189,7 +184,9 @@ class _Verification:
         sums = self._compare_logs(work)
         self._judge_tails(ends)
         queues = self._queue_sums(ends, sums)
-        self._store_findings += judge_queues(list(queues.values()), self._deleted_topics(queues))
+        self._store_findings += judge_queues(
+            list(queues.values()), self._deleted_topics(queues), self._present_topics(queues)
+        )
         self._store_findings += judge_delays(
             [
                 DelaySum(self._names[side], level, delay, *numbers)
@@ -294,17 +291,9 @@ class _Verification:
                 *queue,
                 last.last,
                 replica.store.abort,
-                self._has_residue(replica),
+                has_residue(replica.store, replica.high),
             )
             self._store_findings += judge_tail(state)
-
-    @staticmethod
-    def _has_residue(replica: OpenedStore) -> bool:
-        log = replica.log
-        if replica.high >= log.row[-1].end:
-            return False
-        file = log.file_at(replica.high)
-        return any(log.files.read(file.path, replica.high - file.base, 8))
 
     def _queue_sums(
         self, ends: Mapping[tuple[int, str, int], ScannedEnd], sums: TaskResult
@@ -326,13 +315,26 @@ class _Verification:
         A slave takes the table over from its master. So a topic that only the slave's table lacks
         was not deleted.
         """
-        tables = [_topics_of(replica) for replica in self._pair]
+        tables = [topics_of(replica.store) for replica in self._pair]
         return frozenset(
             (self._names[side], topic)
             for side, topic, _ in queues
-            if not is_system(topic)
-            and not topic.startswith(_LIGHT)
-            and not any(table is None or topic in table for table in tables[: side + 1])
+            if not topic.startswith(_LIGHT)
+            and all(is_deleted(topic, table) for table in tables[: side + 1])
+        )
+
+    def _present_topics(
+        self, queues: Mapping[tuple[int, str, int], QueueSum]
+    ) -> frozenset[tuple[str, str]]:
+        """
+        Return names of sides, with topics that exist there, if one store is judged alone. Two
+        stores show by their difference that a queue is gone.
+        """
+        topics = topics_of(self._pair[0].store)
+        return frozenset(
+            (self._names[side], topic)
+            for side, topic, _ in queues
+            if self._is_alone and is_present(topic, topics)
         )
 
     def _refuse_vanished(self, ends: Mapping[tuple[int, str, int], ScannedEnd]) -> None:
@@ -370,7 +372,10 @@ class _Verification:
     def _checkpoint_findings(self) -> Iterator[Finding]:
         for side, (name, replica) in enumerate(zip(self._names, self._pair, strict=True)):
             findings = list(
-                judge_checkpoint(name, replica.store.checkpoint(), replica.log.newest_time())
+                judge_checkpoint(
+                    name,
+                    checkpoint_state(replica.store, replica.high, replica.log.newest_time()),
+                )
             )
             if findings and not (replica.store.abort and self._has_grown(side)):
                 yield from findings

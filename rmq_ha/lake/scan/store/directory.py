@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.host.files import files_of
-from rmq_ha.base.store_files import Files
 from rmq_ha.base.store_format.commitlog import store_timestamp_of
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.store.index_files import StoredIndexFile
@@ -43,30 +41,13 @@ def open_store(
     :raises CannotDecide: there is no store, or it is damaged; the text says what to do.
     """
     files, root = files_of(uri)
-    store = StoreDirectory(uri, files, root, commit_log, index_sizes, damaged)
+    store = StoreDirectory(uri, files, root, commit_log, damaged, index_sizes)
     store.log_files()
     return store
 
 
 class StoreDirectory(StoreFiles):
-    """
-    A store with its records, units and index.
-
-    :ivar index_hint: slots and items for index files that do not show theirs; see `open_store`.
-    """
-
-    def __init__(
-        self,
-        uri: str,
-        files: Files,
-        root: str,
-        commit_log: str | None = None,
-        index_sizes: tuple[int, int] | None = None,
-        damaged: bool = False,
-    ) -> None:
-        super().__init__(uri, files, root, commit_log, damaged)
-        self._index_sizes = index_sizes
-        self.index_hint: tuple[int, int] | None = None
+    """A store with its records, units and index."""
 
     def splits(
         self, split_size: int = SPLIT_SIZE, stop: int | None = None, start: int = 0
@@ -137,37 +118,11 @@ class StoreDirectory(StoreFiles):
         files, unreadable = self.index_parts()
         for fault in unreadable:
             raise fault
-        return files
+        return [file for file in files if isinstance(file, StoredIndexFile)]
 
-    def index_parts(self) -> tuple[list[StoredIndexFile], list[CannotDecide]]:
-        """
-        Return the index files, oldest first, and the faults of those that cannot be read.
-
-        A file that does not show its number of slots is taken to have as many as another one of its
-        size.
-        """
-        base = f"{self.root}/index"
-        files: dict[str, StoredIndexFile] = {}
-        unknown: dict[str, tuple[int, CannotDecide]] = {}
-        for entry in self.files.list(base):
-            if not entry.is_directory and entry.name.isdecimal():
-                path = f"{base}/{entry.name}"
-                try:
-                    files[path] = StoredIndexFile(self.files, path, entry.size, self._index_sizes)
-                except CannotDecide as error:
-                    unknown[path] = entry.size, error
-        known = {file.size: (file.slots, file.items) for file in files.values() if file.count}
-        unreadable = []
-        for path, (size, fault) in unknown.items():
-            sizes = known.get(size, self.index_hint)
-            if self._index_sizes is not None or sizes is None:
-                unreadable.append(fault)
-                continue
-            try:
-                files[path] = StoredIndexFile(self.files, path, size, sizes)
-            except CannotDecide:
-                unreadable.append(fault)
-        return [files[path] for path in sorted(files)], unreadable
+    def open_index(self, path: str, size: int, sizes: tuple[int, int] | None) -> StoredIndexFile:
+        """:raises CannotDecide: the number of slots of the file is not known."""
+        return StoredIndexFile(self.files, path, size, sizes)
 
 
 def scan(store: StoreDirectory, split: Split) -> Iterator[Records]:

@@ -3,18 +3,15 @@
 Spec: store.md, sections 3.1 to 3.6.
 """
 
-from bisect import bisect_right
 from typing import Any
 
 import numpy as np
 
-from rmq_ha.base.store_format.consumequeue import UNIT_SIZE, is_extension_address
-from rmq_ha.base.store_format.consumequeue_ext import decode_extension, position_of
+from rmq_ha.base.store_format.consumequeue import UNIT_SIZE
 from rmq_ha.ops.offline.queues import OfflineQueue, RowFile
 
 UNITS = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tagsCode", ">i8")])
 NATIVE_UNITS = UNITS.newbyteorder("=")
-_MAX_EXTENSION = 1 << 15
 
 
 class Queue(OfflineQueue):
@@ -42,23 +39,9 @@ class Queue(OfflineQueue):
         """
         codes = units["tagsCode"].copy()
         for index in np.flatnonzero(codes <= -2147483649):
-            code = self._read_extension(int(codes[index]))
-            if code is not None:
-                codes[index] = code
+            codes[index] = self.tags_code(int(codes[index]))
         return codes
 
     def _window(self, file: RowFile, at: int, length: int) -> Any:
         data = self._bytes(file, at, length)
         return np.frombuffer(data, UNITS, len(data) // UNIT_SIZE)
-
-    def _read_extension(self, address: int) -> int | None:
-        if not is_extension_address(address):
-            return None
-        position = position_of(address)
-        index = bisect_right(self._extension, position, key=lambda file: file.base) - 1
-        if index < 0:
-            return None
-        file = self._extension[index]
-        data = bytes(self._bytes(file, position - file.base, _MAX_EXTENSION))
-        decoded = decode_extension(data)
-        return None if decoded is None else decoded[0].tags_code

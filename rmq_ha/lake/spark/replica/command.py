@@ -1,7 +1,5 @@
 """Reads the options of `verify-replica`, and runs the job."""
 
-import re
-
 import click
 
 from rmq_ha.base.errors import WrongUsage
@@ -11,25 +9,8 @@ from rmq_ha.lake.scan.replica.auditing import CHECKS
 from rmq_ha.lake.scan.replica.settings import WINDOW, Settings, StoreAt
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.lake.spark.running import Job, job_options, plain_command, run_job
+from rmq_ha.ops.checks.options import index_sizes_option
 from rmq_ha.ops.offsets.places import StorePlace
-
-
-def _index_sizes(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> tuple[int, int] | None:
-    """
-    Return the two numbers of `--index-sizes`, slots and items of an index file; None: the option
-    was not given.
-
-    :raises click.BadParameter: the text is not two numbers, or the first one is 0.
-    """
-    if text is None:
-        return None
-    sizes = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", text)
-    if sizes is None or not int(sizes[1]):
-        what = f"{text!r}: write maxHashSlotNum,maxIndexNum, as 5000000,20000000"
-        raise click.BadParameter(what, context, parameter)
-    return int(sizes[1]), int(sizes[2])
 
 
 @click.command("verify-replica")
@@ -56,12 +37,7 @@ def _index_sizes(
     help="Besides the bytes check only this: CRCs of bodies, queues or index; repeatable. "
     "`--check bytes` checks nothing else. Default: all.",
 )
-@click.option(
-    "--index-sizes",
-    callback=_index_sizes,
-    metavar="SLOTS,ITEMS",
-    help="maxHashSlotNum and maxIndexNum of the brokers, if they are not the default.",
-)
+@index_sizes_option
 @click.option(
     "--master-commit-log", metavar="DIR", help="storePathCommitLog of the master, if it is set."
 )

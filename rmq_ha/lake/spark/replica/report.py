@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from rmq_ha.lake.scan.replica.verdicts import QueueSum
 from rmq_ha.lake.scan.replica.verifying import ReplicaComparison
 from rmq_ha.lake.spark.result import Plot, Table
+from rmq_ha.ops.checks.sums import QueueSum
 
 _MOST = 200
 

@@ -50,6 +50,24 @@ def log_of(*given: dict[str, Any], base: int = 0) -> bytes:
     return data
 
 
+class HeldLog:
+    """A log in memory, with as much of a store's interface as it takes to look records up."""
+
+    holes = ()
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def min_offset(self) -> int:
+        return 0
+
+    def max_offset(self) -> int:
+        return len(self._data)
+
+    def bytes_at(self, offset: int, size: int) -> bytes:
+        return self._data[offset : offset + size]
+
+
 def store_at(folder: Path, data: bytes, size: int = 4096) -> Path:
     """A store that has a log and nothing else: one file, of that size or as long as its data."""
     log = folder / "commitlog"

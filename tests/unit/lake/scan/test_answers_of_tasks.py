@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.lake.scan.replica.auditing import AuditResult
-from rmq_ha.lake.scan.replica.codes import finding
-from rmq_ha.lake.scan.replica.indexes import Counts
-from rmq_ha.lake.scan.replica.queues import Delay, QueueCheck, Tally
+from rmq_ha.lake.scan.replica.auditing import AuditResult, QueueResult
 from rmq_ha.lake.scan.replica.settings import common_of, open_pair
 from rmq_ha.lake.scan.replica.shared_changes import blamed_on_the_log
 from rmq_ha.lake.scan.replica.tasks import COMMON, ScannedEnd, TaskResult
+from rmq_ha.ops.checks.codes import finding
+from rmq_ha.ops.checks.index_items import Counts
+from rmq_ha.ops.checks.units import Delay
 from rmq_ha.ops.offsets.findings import Finding
 from tests.unit.lake.spark.golden_stores import java_store
 from tests.unit.lake.spark.replica_kit import settings_of
@@ -20,13 +20,11 @@ from tests.unit.lake.spark.replica_kit import settings_of
 ERROR, WARN = finding("LOG_DIFFERS", physical_offset=1), finding("CQ_FORGOTTEN", physical_offset=2)
 
 
-def tally(queue_id: int, *counts: int) -> Tally:
-    return Tally("t", queue_id, *counts)
+def queue_result(side: int, *counts: int, delays: tuple[Delay, ...] = ()) -> QueueResult:
+    return QueueResult(side, "t", 0, counts, delays)
 
 
-def audited(
-    *checked: tuple[int, QueueCheck], counts: tuple[tuple[int, Counts], ...] = ()
-) -> AuditResult:
+def audited(*checked: QueueResult, counts: tuple[tuple[int, Counts], ...] = ()) -> AuditResult:
     return AuditResult(1, 1, [WARN], list(checked), list(counts))
 
 
@@ -36,9 +34,9 @@ def one(at: int) -> TaskResult:
     answer.add_records(0, at, 2 * at)
     answer.add_records(COMMON, 1, 1)
     delay = Delay(2, 5000, at, 50 - at, 70 + at, at, 30 + at)
-    checked = QueueCheck(tally(0, 1, 2, 3, 4, at), [], [delay])
-    answer.add_audited(audited((1, checked), counts=((0, Counts(at, 1, 2)),)), (0, 1))
-    answer.add_audited(audited((0, QueueCheck(tally(0, 5, 0, 0, 0, 0), [], []))), (0,))
+    checked = queue_result(1, 1, 2, 3, 4, at, delays=(delay,))
+    answer.add_audited(audited(checked, counts=((0, Counts(at, 1, 2)),)), (0, 1))
+    answer.add_audited(audited(queue_result(0, 5, 0, 0, 0, 0)), (0,))
     answer.ends[0, "t", at] = ScannedEnd(at, at, at, at)
     answer.apart.append((at, at, -1))
     answer.anchors.append((at, at, at))
@@ -85,8 +83,9 @@ def test_an_error_or_a_shift_is_looked_at_again(given: dict[str, Any], is_bad: b
 
 def test_what_no_key_was_counted_of_is_left_out_and_delays_are_bounded() -> None:
     answer = TaskResult()
-    nothing = QueueCheck(tally(0, 0, 0, 0, 0, 0), [], [])
-    answer.add_audited(audited((0, nothing), counts=((0, Counts(0, 0, 0)),)), (0,))
+    answer.add_audited(
+        audited(queue_result(0, 0, 0, 0, 0, 0), counts=((0, Counts(0, 0, 0)),)), (0,)
+    )
     assert answer.keys == {}
     for at in range(1005):
         answer.add_delay(0, Delay(1, at, 1, at, at, 0, 0))

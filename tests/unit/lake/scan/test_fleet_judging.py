@@ -16,7 +16,7 @@ from rmq_ha.lake.scan.fleet.judging import (
     matching,
     scanned_twice,
 )
-from rmq_ha.lake.scan.replica.codes import finding
+from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.offsets.findings import Finding, Outcome
 from rmq_ha.ops.offsets.model import NUMBERS, SLAVE_ROLE, TEXTS, Snapshot, log_fact
 from rmq_ha.ops.offsets.snapshot_history import append

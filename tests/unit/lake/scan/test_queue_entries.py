@@ -7,20 +7,19 @@ from typing import Any
 import pytest
 
 from rmq_ha.base.model.java_hash import tags_code
-from rmq_ha.base.store_format.consumequeue import FILLER_SIZE
-from rmq_ha.lake.scan.replica.queues import (
-    Delay,
-    QueueCheck,
-    bounds,
-    check_files,
-    check_queue,
-    dangling,
-    first_entry,
-    scan_queue,
-)
+from rmq_ha.base.store_format.consumequeue import FILLER_SIZE, UNIT
+from rmq_ha.lake.scan.replica.auditing import look_up
 from rmq_ha.lake.scan.store.directory import open_store
+from rmq_ha.ops.checks.units import (
+    Delay,
+    UnitCheck,
+    check_files,
+    dangling_units,
+    scan_queue,
+    written_units,
+)
 from rmq_ha.ops.offsets.findings import Finding
-from tests.unit.lake.scan.parts_kit import Unit, facts_of, log_of, queue_of, records_of
+from tests.unit.lake.scan.parts_kit import HeldLog, Unit, facts_of, log_of, queue_of, records_of
 
 COUNT = 12
 GIVEN: list[dict[str, Any]] = [{"queue_offset": at} for at in range(COUNT)]
@@ -33,10 +32,14 @@ LACKS_3 = ("CQ_MISSING", 3, f"offset {3 * SIZE}", "no entry")
 
 def checked(
     folder: Path, *files: Sequence[Unit], dispatched: int = 1 << 40, first: int = 0, **more: Any
-) -> QueueCheck:
-    facts = facts_of(*more.pop("given", GIVEN))
+) -> UnitCheck:
+    given = more.pop("given", GIVEN)
+    facts = facts_of(*given)
     (mine,) = facts.queues
-    return check_queue(facts, mine, queue_of(folder, *files, first=first), dispatched, "s")
+    queue = queue_of(folder, *files, first=first)
+    check = UnitCheck(HeldLog(log_of(*given)), queue, dispatched, "s")
+    look_up(facts, mine, check, 0)
+    return check
 
 
 def told(found: Sequence[Finding]) -> list[tuple[str, int | None, str | None, str | None]]:
@@ -89,7 +92,7 @@ def test_each_record_finds_its_entry(
         for path in tmp_path.iterdir():
             path.unlink()
         found = checked(tmp_path, *files)
-        assert found.tally == ("T", 0, *tally)
+        assert found.counts == tally
         assert told(found.findings) == findings
 
 
@@ -101,16 +104,16 @@ def test_what_was_not_dispatched_is_not_missing(
     tmp_path: Path, dispatched: int, tally: tuple[int, ...]
 ) -> None:
     found = checked(tmp_path, UNITS[:10], dispatched=dispatched)
-    assert found.tally == ("T", 0, *tally)
+    assert found.counts == tally
 
 
 def test_a_queue_that_begins_later_knows_nothing_of_what_came_before(tmp_path: Path) -> None:
     found = checked(tmp_path, UNITS[5:], first=5)
-    assert (found.tally, found.findings) == (("T", 0, 7, 0, 0, 0, 5), [])
+    assert (found.counts, found.findings) == ((7, 0, 0, 0, 5), [])
     (tmp_path / "more").mkdir()
     wiped = checked(tmp_path / "more", [NOTHING, *UNITS[6:]], first=5)
-    assert (wiped.tally, told(wiped.findings)) == (
-        ("T", 0, 6, 0, 1, 0, 5),
+    assert (wiped.counts, told(wiped.findings)) == (
+        (6, 0, 1, 0, 5),
         [("CQ_MISSING", 5, f"offset {5 * SIZE}", "no entry")],
     )
 
@@ -128,7 +131,7 @@ def test_neighbours_are_told_of_together_and_ten_runs_at_most(tmp_path: Path) ->
     many = checked(tmp_path / "more", units, given=given)
     assert [one.queue_offset for one in many.findings] == list(range(1, 21, 2))
     assert many.findings[0].detail.startswith("Entry 1 is wrong. ")
-    assert many.tally.wrong == 20
+    assert many.wrong == 20
 
 
 def test_tags_and_delays_are_held_against_the_record(tmp_path: Path) -> None:
@@ -169,39 +172,19 @@ def test_tags_and_delays_are_held_against_the_record(tmp_path: Path) -> None:
     assert told(wrong.findings) == [("CQ_TAGS", 1, f"tagsCode {b}", f"tagsCode {a}")]
 
 
-def test_records_that_name_places_far_apart_are_looked_up_one_by_one(tmp_path: Path) -> None:
-    """As damaged ones may: nobody reads all that lies between."""
-    read: list[int] = []
-    far = 1 << 20
-    given = [{"queue_offset": 1}, {"queue_offset": far}]
-    queue = queue_of(tmp_path, [NOTHING, (0, SIZE, 0)])
-    last = queue_of(tmp_path, [(SIZE, SIZE, 0)], first=far)
-    queue.row = (*queue.row, *last.row)
-    units = queue.units
-
-    def seen(start: int, stop: int) -> Any:
-        read.append(stop - start)
-        return units(start, stop)
-
-    queue.units = seen  # type: ignore[method-assign]
-    facts = facts_of(*given)
-    (mine,) = facts.queues
-    assert check_queue(facts, mine, queue, 1 << 40, "s").tally == ("T", 0, 2, 0, 0, 0, 0)
-    assert read == [1, 1]
-
-
 # A queue by itself
 
 
 def test_where_a_queue_begins_and_ends(tmp_path: Path) -> None:
     units = [NOTHING, FILLER, *UNITS[:3]]
     queue = queue_of(tmp_path, units, first=7)
-    assert bounds(queue) == (7, 12)
-    assert first_entry(queue) == (9, 0)
+    assert queue.bounds == (7, 12)
+    assert [unit[:2] for unit in written_units(queue)] == [(9 + at, SIZE * at) for at in range(3)]
     (tmp_path / "blank").mkdir()
-    assert first_entry(queue_of(tmp_path / "blank", [NOTHING, FILLER], first=3)) == (5, 1 << 62)
-    nothing = queue_of(tmp_path)
-    assert (bounds(nothing), first_entry(nothing)) == ((0, 0), (0, 1 << 62))
+    assert not list(written_units(queue_of(tmp_path / "blank", [NOTHING, FILLER], first=3)))
+    assert queue_of(tmp_path).bounds == (0, 0)
+    assert queue.data(6, 8) == bytes(40)
+    assert queue.data(11, 14) == UNIT.pack(*UNITS[2]) + bytes(40)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +202,17 @@ def test_all_entries_of_a_queue(
     tmp_path: Path, units: list[Unit], low: int, high: int, scan: tuple[int, int, int, int]
 ) -> None:
     found = scan_queue(queue_of(tmp_path, units), low, high, "s")
-    assert (found[:2], found[2:6], found.findings) == (("T", 0), scan, [])
+    assert (found[:4], found.findings) == (scan, [])
+
+
+def test_a_wild_offset_amid_others_is_damage(tmp_path: Path) -> None:
+    """At the end of a queue it says that the log lost what it leads to."""
+    for number, end, last in ((3, 12, 11), (11, 1000, 11)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        queue = queue_of(folder, changed(number, (999 * SIZE, SIZE, 0)))
+        scan = scan_queue(queue, 0, 12 * SIZE, "s")
+        assert (scan.entries, scan.end, scan.last) == (11, end * SIZE, last)
 
 
 def test_entries_lead_on_in_the_log(tmp_path: Path) -> None:
@@ -248,7 +241,7 @@ def test_queues_are_read_in_pieces_that_know_of_each_other(tmp_path: Path) -> No
     assert told(found.findings) == [("CQ_ORDER", 65536, "an offset above 65535", "offset 65535")]
     (tmp_path / "more").mkdir()
     late = queue_of(tmp_path / "more", [*[FILLER] * ((1 << 16) + 1), (3, 1, 0)], first=2)
-    assert first_entry(late) == ((1 << 16) + 3, 3)
+    assert [unit[:2] for unit in written_units(late)] == [((1 << 16) + 3, 3)]
 
 
 def test_files_that_are_missing_or_of_another_size(tmp_path: Path) -> None:
@@ -288,16 +281,16 @@ def test_entries_without_a_record_of_their_own(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     order = [0, 1, 2, 3, 4, 5, 6]
     queue = queue_of(folder, [(*places[at], 0) for at in order])
-    found = list(dangling(store, queue, len(data), "s"))
+    found = list(dangling_units(store, queue, len(data), "s"))
     assert told(found) == [
         ("CQ_DANGLING", 1, "message 1 of the queue", "no message of it"),
         ("CQ_DANGLING", 4, "message 4 of the queue", "no message of it"),
     ]
     assert [one.physical_offset for one in found] == [places[1][0], places[4][0]]
     # What leads behind the end is not looked at, and an entry up to it is.
-    assert len(list(dangling(store, queue, places[1][0], "s"))) == 0
-    assert len(list(dangling(store, queue, sum(places[1]), "s"))) == 1
+    assert len(list(dangling_units(store, queue, places[1][0], "s"))) == 0
+    assert len(list(dangling_units(store, queue, sum(places[1]), "s"))) == 1
     (tmp_path / "more").mkdir()
     some = [unit for at in range(24) for unit in (NOTHING, (*places[1], 0))]
-    many = list(dangling(store, queue_of(tmp_path / "more", some), len(data), "s"))
+    many = list(dangling_units(store, queue_of(tmp_path / "more", some), len(data), "s"))
     assert [one.queue_offset for one in many] == list(range(1, 21, 2))

@@ -8,7 +8,6 @@ import pytest
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.host.files import LocalFiles
 from rmq_ha.lake.scan.replica.auditing import Side
-from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.comparing import MORE, LogPart, ReportedDifference
 from rmq_ha.lake.scan.replica.logs import Log
 from rmq_ha.lake.scan.replica.shifts import (
@@ -20,6 +19,7 @@ from rmq_ha.lake.scan.replica.shifts import (
     regions_of,
 )
 from rmq_ha.lake.scan.replica.tasks import Answers, Landmarks, ShiftedPart, Task, TaskResult, Work
+from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.offsets.findings import Finding
 
 SPLIT = 800

@@ -77,7 +77,7 @@ def test_one_store_against_itself_is_told_of_once(harmed: tuple[Path, list[int]]
     assert sum(one.code == "CQ_FORGOTTEN" for one in told.findings) == 1
     assert (told.first, told.apart) == (None, 0)
     assert told.verdict.startswith(
-        "store read over [0, 148251): 189 messages; but 3 errors within it"
+        "store read over [0, 148251): 189 messages; but 4 errors within it"
     )
 
 

@@ -11,7 +11,6 @@ from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.store_format.consumequeue import UNIT
 from rmq_ha.lake.scan.replica import verifying
 from rmq_ha.lake.scan.replica.auditing import INDEX, QUEUES
-from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.settings import Settings
 from rmq_ha.lake.scan.replica.tasks import (
     Answers,
@@ -24,6 +23,7 @@ from rmq_ha.lake.scan.replica.tasks import (
     Work,
 )
 from rmq_ha.lake.scan.replica.verifying import ReplicaComparison, verify
+from rmq_ha.ops.checks.codes import finding
 from tests.sim_kit.store_faults.image import StoreImage
 from tests.unit.lake.scan.parts_kit import log_of, store_at
 from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, image_of, settings_of

@@ -3,22 +3,23 @@
 import pytest
 
 from rmq_ha.base.store_format.checkpoint import CheckpointTimes
-from rmq_ha.lake.scan.replica.codes import MEANINGS, finding
-from rmq_ha.lake.scan.replica.verdicts import (
-    LOG_CODES,
+from rmq_ha.lake.scan.replica.verdicts import LOG_CODES, judge_bounds, verdict
+from rmq_ha.ops.checks.codes import MEANINGS, finding
+from rmq_ha.ops.checks.store_rules import (
+    CheckpointState,
+    TailState,
+    judge_checkpoint,
+    judge_holes,
+    judge_tail,
+)
+from rmq_ha.ops.checks.sums import (
     DelaySum,
     IndexState,
     QueueSum,
-    TailState,
-    judge_bounds,
-    judge_checkpoint,
     judge_delays,
-    judge_holes,
     judge_index,
     judge_keys,
     judge_queues,
-    judge_tail,
-    verdict,
 )
 from rmq_ha.ops.offline.log_files import Hole
 from rmq_ha.ops.offsets.findings import Severity
@@ -133,10 +134,22 @@ def test_index_files_that_are_damaged_or_missing() -> None:
 def test_checkpoints(
     times: CheckpointTimes | None, told: tuple[str, str | None, str | None]
 ) -> None:
-    (one,) = judge_checkpoint("s", times, 100)
+    size = 4096 if times is not None else -1
+    state = CheckpointState(size, times or CheckpointTimes(), 1 << 41, 100)
+    (one,) = judge_checkpoint("s", state)
     assert (one.code, one.expected, one.actual) == told
     # The place up to which the log is flushed is no time.
-    assert not list(judge_checkpoint("s", CheckpointTimes(100, 5, 0, 1 << 40), 100))
+    flushed = CheckpointTimes(100, 5, 0, 1 << 40)
+    sound = CheckpointState(4096, flushed, 1 << 40, 100)
+    assert not list(judge_checkpoint("s", sound))
+    (short,) = judge_checkpoint("s", sound._replace(size=4095))
+    assert (short.code, short.expected, short.actual) == (
+        "CHECKPOINT_DAMAGED",
+        "4096 bytes",
+        "4095 bytes",
+    )
+    (cut,) = judge_checkpoint("s", sound._replace(end=(1 << 40) - 1))
+    assert (cut.code, cut.severity, cut.physical_offset) == ("LOG_CUT", "ERROR", (1 << 40) - 1)
 
 
 def test_delays() -> None:

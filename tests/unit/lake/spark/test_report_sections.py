@@ -7,7 +7,6 @@ import pytest
 from pyspark.sql import Row
 
 from rmq_ha.lake.scan.replica.tasks import TaskResult
-from rmq_ha.lake.scan.replica.verdicts import QueueSum
 from rmq_ha.lake.scan.replica.verifying import ReplicaComparison
 from rmq_ha.lake.spark.audit import job as audit
 from rmq_ha.lake.spark.fleet import decided
@@ -15,6 +14,7 @@ from rmq_ha.lake.spark.offsets import report as of_offsets
 from rmq_ha.lake.spark.offsets.history import Trend
 from rmq_ha.lake.spark.replica import report as of_replica
 from rmq_ha.lake.spark.result import Plot, Table
+from rmq_ha.ops.checks.sums import QueueSum
 from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.judgement import WorstGroup
 from rmq_ha.ops.offsets.model import NUMBERS, TEXTS, Fact, Snapshot

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rmq_ha.lake.scan.replica import codes as replica
 from rmq_ha.lake.spark.audit.rules import SEVERITIES
 from rmq_ha.lake.spark.source.option_names import ALIASES
 from rmq_ha.lake.spark.source.options import SOURCE_NAMES
 from rmq_ha.lake.spark.source.schema import COLUMNS, TABLE_COLUMNS
 from rmq_ha.lake.spark.source.sink_options import OTHER_NAMES, SINK_COLUMNS, SINK_NAMES
+from rmq_ha.ops.checks import codes as replica
 from rmq_ha.ops.offsets import codes as offsets
 
 REFERENCE = Path(__file__).parents[4] / "docs" / "reference"

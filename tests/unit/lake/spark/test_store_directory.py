@@ -169,11 +169,11 @@ def test_index_files_lead_to_the_records(java: tuple[StoreDirectory, Any]) -> No
         if not len(entries.slot):
             continue
         assert (index.slots, index.items) == (50, 150)
-        heads = index.heads()
+        heads = index.slot_numbers(0, index.slots)
         for name in found:
             topic, _, key = name.partition("#")
             wanted = key_hash(topic, key)
-            number = int(heads[wanted % index.slots])
+            number = heads[wanted % index.slots]
             while number:
                 if entries.hash[number - 1] == wanted:
                     found[name].add(int(entries.physical_offset[number - 1]))

@@ -20,10 +20,16 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.ops.admin import store
 from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.session import FAILED, USAGE
-from rmq_ha.ops.admin.store import RepairOptions, dump_records, repair_store, show_faults
+from rmq_ha.ops.admin.store import (
+    INDEX,
+    QUEUES,
+    RepairOptions,
+    dump_records,
+    repair_store,
+    show_faults,
+)
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.queues import OfflineQueue
-from rmq_ha.ops.offline.verify import INDEX, QUEUES
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.admin_kit import Said, say
 
@@ -57,7 +63,7 @@ def verify(root: Path) -> Said:
 
 def faults(said: Said) -> dict[str, str]:
     (found, *_) = map(json.loads, said.out.splitlines())
-    return {row["code"]: row["place"] for row in found["rows"] if row["fault"]}
+    return {row["code"]: row["place"] for row in found["rows"] if row["severity"] == "ERROR"}
 
 
 def dump(root: Path, **given: Any) -> list[dict[str, Any]]:
@@ -139,8 +145,8 @@ def test_damage_of_the_log_is_named_with_its_place_and_not_repaired(
     data[at + 90] ^= 0xFF  # in its body
     file.write_bytes(data)
     said = verify(root)
-    place = f"{file}, {spoilt['physical_offset']}"
-    assert (said.code, faults(said)["log-damaged"]) == (FAILED, place)
+    assert said.code == FAILED
+    assert faults(said)["BODY_CRC"].endswith(f"at {spoilt['physical_offset']}")
     shown = dump(root)
     assert shown[5]["damage"]["end"] == every[6]["physical_offset"]
     assert len(shown) == len(every)
@@ -163,8 +169,9 @@ def test_queues_index_and_checkpoint_are_built_anew(root: Path, tmp_path: Path) 
     shutil.rmtree(other.parent)
     (root / "checkpoint").write_bytes(b"short")
     said = verify(root)
-    assert faults(said).keys() == {"queue-wrong", "queue-lacks", "checkpoint"}
-    assert faults(said)["queue-wrong"] == f"{folder}, 3"
+    assert faults(said).keys() == {"CQ_OFFSET", "CQ_ORDER", "CQ_FORGOTTEN"}
+    assert faults(said)["CQ_OFFSET"].startswith(f"{topic}, queue {queue_id}, 3, at ")
+    assert rows(root)["CHECKPOINT_DAMAGED"]["severity"] == "WARN"
     spoilt = kept(root)
     said = repair(root, tmp_path, dry_run=True)
     assert said.last["would_repair"] == ["checkpoint", "queues"]
@@ -206,24 +213,20 @@ def test_each_thing_that_is_wrong_has_a_name_a_place_and_what_it_means(root: Pat
     cut.write_bytes(cut.read_bytes() + bytes(3))
     log[1].unlink()
     found = rows(root)
-    assert found["abort"]["place"] == f"{root}/abort"
-    assert found["checkpoint"]["found"] == "it is missing"
-    assert (found["log-hole"]["place"], found["log-hole"]["found"]) == (
-        f"{log[0]} and {log[2]}, {1 << 16}",
-        f"{1 << 16} bytes of the log are in no file",
-    )
-    assert found["topic-unknown"]["place"] == "TopicC"
+    assert found["CHECKPOINT_MISSING"]["severity"] == "WARN"
+    hole = found["LOG_HOLE"]
+    assert (hole["place"], hole["expected"]) == (f"at {1 << 16}", f"bytes up to {2 << 16}")
+    assert f"{1 << 16} bytes between {log[0]} and {log[2]}." in hole["meaning"]
     left = [item for item in messages if not 1 << 16 <= item["physical_offset"] < 2 << 16]
-    assert f"the log has {len(left)} messages" in found["topic-unknown"]["found"]
-    assert (found["queue-files"]["place"], found["queue-files"]["found"]) == (
-        str(queue),
-        "3 bytes too many",
-    )
-    harmless = {code for code, row in found.items() if not row["fault"]}
-    assert harmless == {"abort", "checkpoint", "topic-unknown"}
+    queues = {item["queue_id"] for item in left}
+    assert found["CQ_DELETED"]["place"] in {f"TopicC, queue {number}" for number in queues}
+    assert found["CQ_FILE"]["place"] == "TopicB, queue 1"
+    assert f"{cut} has {cut.stat().st_size} bytes" in found["CQ_FILE"]["meaning"]
+    harmless = {code for code, row in found.items() if row["severity"] == "INFO"}
+    assert harmless >= {"CQ_DELETED"}
     mends = {code: row["repair"] for code, row in found.items() if row["repair"]}
-    assert mends.items() >= {"checkpoint": "checkpoint", "queue-files": "queues"}.items()
-    assert not mends.keys() & {"abort", "log-hole", "topic-unknown"}
+    assert mends.items() >= {"CHECKPOINT_MISSING": "checkpoint", "CQ_FILE": "queues"}.items()
+    assert not mends.keys() & {"LOG_HOLE", "CQ_DELETED"}
 
 
 def test_what_a_start_mends_by_itself_is_no_fault(root: Path) -> None:
@@ -232,7 +235,7 @@ def test_what_a_start_mends_by_itself_is_no_fault(root: Path) -> None:
     without(root, "TopicC")
     said = verify(root)
     assert (said.code, faults(said)) == (0, {})
-    assert rows(root).keys() == {"abort", "checkpoint", "topic-unknown"}
+    assert rows(root).keys() == {"CHECKPOINT_MISSING", "CQ_DELETED"}
 
 
 @pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json", "consumerOffset.json",
@@ -241,7 +244,9 @@ def test_each_table_is_read(root: Path, name: str) -> None:
     for one in (name, f"{name}.bak"):
         (root / "config" / one).write_bytes(b"{")
     said = verify(root)
-    assert (said.code, faults(said)) == (FAILED, {"table-damaged": f"{root}/config/{name}"})
+    assert (said.code, faults(said).keys()) == (FAILED, {"TABLE_DAMAGED"})
+    (row,) = [row for code, row in rows(root).items() if code == "TABLE_DAMAGED"]
+    assert f"{root}/config/{name}" in row["meaning"]
 
 
 def test_a_log_that_lost_its_end_is_seen_by_queues_and_checkpoint(root: Path) -> None:
@@ -254,27 +259,31 @@ def test_a_log_that_lost_its_end_is_seen_by_queues_and_checkpoint(root: Path) ->
     times = CheckpointTimes(1, 1, 1, last["physical_offset"] + 1)
     (root / "checkpoint").write_bytes(times.encode().ljust(4096, b"\0"))
     found = rows(root)
-    assert found.keys() >= {"queue-ahead", "checkpoint"}
+    assert found.keys() >= {"TORN_TAIL", "LOG_CUT"}
     topic, number = last["topic"], last["queue_id"]
-    assert found["queue-ahead"]["place"] == (
-        f"{root}/consumequeue/{topic}/{number}, {last['queue_offset']}"
-    )
-    assert "last 1 units" in found["queue-ahead"]["found"]
-    assert not found["queue-ahead"]["fault"]
-    assert f"up to {times.flushed_offset}" in found["checkpoint"]["found"]
-    assert (found["checkpoint"]["fault"], found["checkpoint"]["repair"]) == (True, None)
+    place = f"{topic}, queue {number}, {last['queue_offset']}, at {last['physical_offset']}"
+    assert found["TORN_TAIL"]["place"] == place
+    assert found["TORN_TAIL"]["severity"] == "ERROR"
+    assert found["LOG_CUT"]["expected"] == f"records up to {times.flushed_offset}"
+    assert (found["LOG_CUT"]["severity"], found["LOG_CUT"]["repair"]) == ("ERROR", None)
     sound = CheckpointTimes(1, 1, 1, last["physical_offset"])
     (root / "checkpoint").write_bytes(sound.encode().ljust(4096, b"\0"))
-    assert "checkpoint" not in rows(root)
+    assert "LOG_CUT" not in rows(root)
+    (root / "abort").touch()
+    assert rows(root)["TORN_TAIL"]["severity"] == "WARN"
 
 
 def test_an_index_that_does_not_fit_is_found(root: Path) -> None:
-    file = next((root / "index").iterdir())
+    file = max((root / "index").iterdir())
     whole = file.read_bytes()
     behind = (1 << 40).to_bytes(8, "big")
-    for data in (b"short", whole[:200], whole[:24] + behind + whole[32:]):
+    for data, code in (
+        (b"short", "INDEX_UNREADABLE"),
+        (whole[:200], "INDEX_UNREADABLE"),
+        (whole[:24] + behind + whole[32:], "INDEX_HEADER"),
+    ):
         file.write_bytes(data)
-        assert faults(verify(root)) == {"index-wrong": str(file)}
+        assert code in faults(verify(root))
 
 
 def test_what_cannot_be_built_is_put_back(root: Path, tmp_path: Path) -> None:

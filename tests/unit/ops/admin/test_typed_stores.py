@@ -287,7 +287,7 @@ def test_a_backup_grows_and_says_what_it_holds(typed: Typist, root: Path, tmp_pa
     code, (done,) = admin("restore", target, "-c", str(elsewhere))
     assert (code, done["rows"]) == (0, dry["rows"])
     told = typed.does(f"store verify {tmp_path / 'new'}")
-    assert [row["code"] for row in told.rows] == ["restored"]
+    assert [row["code"] for row in told.rows] == ["RESTORED"]
     code, _ = admin("restore", str(tmp_path / "none"), "-c", str(elsewhere))
     assert code == FAILED
     done_again = CliRunner().invoke(main, ["restore", str(tmp_path / "none"), "-c", str(elsewhere)])

@@ -10,9 +10,10 @@ import pytest
 
 from rmq_ha.base.host.files import files_of
 from rmq_ha.base.store_format.commitlog import decode_record, encode_blank
+from rmq_ha.ops.checks.verify import verify
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.timer_rules import FoundTimerFault, TimerAudit, TimerFault, is_timer_record
-from rmq_ha.ops.offline.verify import StoreFinding, verify
+from rmq_ha.ops.offsets.findings import Finding
 from rmq_ha.server.store.timer.frontier import encode_frontier
 from rmq_ha.server.store.timer.records import delivery_of, frontier_message, rolled_copy_of
 from rmq_ha.server.store.timer.sources import TimerSource
@@ -38,14 +39,14 @@ def codes(world: TimerWorld) -> list[TimerFault]:
     return [item.fault for item in audited(world)]
 
 
-def of_store(world: TimerWorld, root: Path) -> dict[str, StoreFinding]:
+def of_store(world: TimerWorld, root: Path) -> dict[str, Finding]:
     """What `store verify` finds of timers in a store with this log."""
     folder = root / "commitlog"
     folder.mkdir(parents=True, exist_ok=True)
     data = b"".join(data for _, data in world.log.rows)
     (folder / ("0" * 20)).write_bytes(data + encode_blank(8))
     store = StoreFiles(str(root), *files_of(str(root)), damaged=True)
-    return {item.code: item for item in verify(store).findings if item.code.startswith("timer-")}
+    return {item.code: item for item in verify(store).findings if item.code.startswith("TIMER_")}
 
 
 def source_of(row: Any) -> TimerSource:
@@ -101,10 +102,10 @@ def test_what_was_never_delivered_is_found(world: TimerWorld, tmp_path: Path) ->
         False,
     )
     assert found.source == source_of(row).text
-    finding = of_store(world, tmp_path)["timer-not-delivered"]
-    assert not finding.is_fault
-    assert "1 timer messages are past their time" in finding.text
-    assert "the next start" in finding.meaning
+    finding = of_store(world, tmp_path)["TIMER_NOT_DELIVERED"]
+    assert finding.severity == "WARN"
+    assert "1 timer messages;" in finding.detail
+    assert "A start with" in finding.detail
 
 
 def test_what_a_frontier_passes_over_is_lost(world: TimerWorld, tmp_path: Path) -> None:
@@ -116,9 +117,9 @@ def test_what_a_frontier_passes_over_is_lost(world: TimerWorld, tmp_path: Path) 
     world.log.append(frontier_message(b"no json", HOST, world.now_ms()), world.now_ms())
     pass_time(world)
     assert [item.is_passed_over for item in audited(world)] == [True]
-    finding = of_store(world, tmp_path)["timer-not-delivered"]
-    assert finding.is_fault
-    assert "send them again" in finding.meaning
+    finding = of_store(world, tmp_path)["TIMER_NOT_DELIVERED"]
+    assert finding.severity == "ERROR"
+    assert "send them again" in finding.detail
     body = encode_frontier(world.now_ms(), 9, world.log.end, [source_of(row)])
     world.log.append(frontier_message(body, HOST, world.now_ms()), world.now_ms())
     assert [item.is_passed_over for item in audited(world)] == [False]
@@ -130,9 +131,9 @@ def test_a_second_delivery_is_found(world: TimerWorld, tmp_path: Path) -> None:
     deliver(world, row)
     (found,) = audited(world)
     assert (found.fault, found.place) == (TimerFault.DELIVERED_TWICE, world.log.rows[-1][0][2])
-    finding = of_store(world, tmp_path)["timer-delivered-twice"]
-    assert finding.is_fault
-    assert f"the first is that of {source_of(row).text}" in finding.text
+    finding = of_store(world, tmp_path)["TIMER_DELIVERED_TWICE"]
+    assert finding.severity == "ERROR"
+    assert f"the first is that of {source_of(row).text}" in finding.detail
 
 
 def test_two_deliveries_of_a_record_that_retention_deleted_are_found(world: TimerWorld) -> None:
@@ -165,7 +166,7 @@ def test_a_delivery_before_its_time_is_found(
     due = world.now_ms() + 2345
     deliver(world, row, due + late_ms)
     assert codes(world) == ([TimerFault.DELIVERED_EARLY] if late_ms else [])
-    assert of_store(world, tmp_path).keys() == ({"timer-delivered-early"} if late_ms else set())
+    assert of_store(world, tmp_path).keys() == ({"TIMER_DELIVERED_EARLY"} if late_ms else set())
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -180,9 +181,9 @@ def test_a_recalled_message_that_is_delivered_is_found(
     if not is_first:
         deliver(world, row, world.now_ms() + 2000)
     assert codes(world) == [TimerFault.RECALLED_DELIVERED]
-    finding = of_store(world, tmp_path)["timer-recalled-delivered"]
-    assert finding.is_fault
-    assert "1 timer messages were recalled" in finding.text
+    finding = of_store(world, tmp_path)["TIMER_RECALLED_DELIVERED"]
+    assert finding.severity == "ERROR"
+    assert "1 timer messages;" in finding.detail
 
 
 @pytest.mark.parametrize("kind", ["delivery", "recall", "copy"])
@@ -212,7 +213,7 @@ def test_a_damaged_log_says_nothing_of_what_was_not_delivered(
     world.send(2000)
     world.log.append(a_message({}, "Other"), world.now_ms())
     pass_time(world)
-    assert of_store(world, tmp_path).keys() == {"timer-not-delivered"}
+    assert of_store(world, tmp_path).keys() == {"TIMER_NOT_DELIVERED"}
     data = world.log.rows[1][1]
     world.log.rows[1] = (world.log.rows[1][0], b"\xff" * len(data))
     assert of_store(world, tmp_path) == {}

@@ -1,4 +1,7 @@
-"""The codes of `verify-replica`: the severity of each, and a sentence for the operator."""
+"""
+The codes of `verify-replica`, `verify-fleet`, `store verify` and `rmqha-scan`, with the severity of
+each one and its sentence for the operator.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -108,6 +111,20 @@ MEANINGS: Mapping[str, Meaning] = {
     "RECORD_UNREADABLE": Meaning(
         Severity.ERROR, "No record stands here, though the log goes on behind it." + _COPY
     ),
+    "LOG_CUT": Meaning(
+        Severity.ERROR,
+        "The checkpoint says that more of the log was on the disk: the log lost its end, and a"
+        " master does not start." + _COPY,
+    ),
+    "TABLE_DAMAGED": Meaning(
+        Severity.ERROR,
+        "What this table says is lost here. Stop the broker, and copy the file from a replica.",
+    ),
+    "RESTORED": Meaning(
+        Severity.INFO,
+        "A store that `restore` made is like that: its first start reads all of the log and builds"
+        " the rest.",
+    ),
     "TORN_TAIL": Meaning(
         Severity.ERROR,
         "The log ends in the middle of a record that its queues know already. A start cuts it off:"
@@ -210,13 +227,33 @@ MEANINGS: Mapping[str, Meaning] = {
     "INDEX_NOT_DISPATCHED": Meaning(
         Severity.INFO, "The newest messages are not in the index yet; a start puts them there."
     ),
+    "TIMER_NOT_DELIVERED": Meaning(
+        Severity.WARN,
+        "These are past their time, and the log has neither a delivery nor a recall of them. A"
+        " start with timerWheelEnable=true delivers them, unless a record of progress says that it"
+        " did.",
+    ),
+    "TIMER_DELIVERED_TWICE": Meaning(
+        Severity.ERROR, "These were delivered again: consumers get them twice."
+    ),
+    "TIMER_DELIVERED_EARLY": Meaning(
+        Severity.ERROR,
+        "These were delivered before they were due, and consumers got them early."
+        " Look whether the clock of a master was set.",
+    ),
+    "TIMER_RECALLED_DELIVERED": Meaning(
+        Severity.ERROR,
+        "These were recalled, and delivered all the same: producers were told that nobody gets"
+        " them, and consumers did.",
+    ),
     "CHECKPOINT_MISSING": Meaning(
         Severity.WARN,
         "There is no checkpoint: after a crash recovery has to read all of the log.",
     ),
     "CHECKPOINT_DAMAGED": Meaning(
         Severity.WARN,
-        "The checkpoint has a time before 1970: it is damaged. Stop the broker and remove it;"
+        "The checkpoint is damaged: it has a time before 1970, or another size. Stop the broker and"
+        " remove it;"
         " recovery then reads all of the log.",
     ),
     "CHECKPOINT_AHEAD": Meaning(

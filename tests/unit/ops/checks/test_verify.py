@@ -12,10 +12,11 @@ from rmq_ha.base.model.message import Address
 from rmq_ha.base.store_format.commitlog import Record, encode_blank, encode_record
 from rmq_ha.base.store_format.consumequeue import UNIT, UNIT_SIZE
 from rmq_ha.base.store_format.deleted_queues import encode_beginnings
-from rmq_ha.base.store_format.index import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from rmq_ha.base.store_format.index import HEADER_SIZE, IndexHeader
+from rmq_ha.ops.checks.verify import verify
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.records import FoundRecord, records
-from rmq_ha.ops.offline.verify import StoreFinding, verify
+from rmq_ha.ops.offsets.findings import Finding
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "store"
 
@@ -37,7 +38,7 @@ def opened(root: Path) -> StoreFiles:
     return StoreFiles(str(root), *files_of(str(root)), damaged=True)
 
 
-def found_in(root: Path) -> dict[str, StoreFinding]:
+def found_in(root: Path) -> dict[str, Finding]:
     return {finding.code: finding for finding in verify(opened(root)).findings}
 
 
@@ -86,16 +87,20 @@ def test_a_step_is_taken_after_each_thousandth_message(root: Path, tmp_path: Pat
 
 
 def test_units_that_lead_elsewhere_are_counted_and_the_first_is_named(root: Path) -> None:
-    """Whether the place is wrong or the size."""
+    """Adjacent ones together; a size and a hash are told apart from a place."""
     folder, messages = longest(root)
     places = list(units(folder))
-    for number, part in ((2, 7), (3, 11), (5, 7)):
+    for number, part in ((2, 7), (3, 7), (5, 11), (6, 19)):
         file, at = places[number]
         change(file, at + part, b"\x7b")
-    wrong = found_in(root)["queue-wrong"]
-    assert wrong.place == f"{folder}, 2"
-    assert wrong.text.startswith("3 units do not lead to their messages")
-    assert wrong.text.endswith(f"the first to that at {messages[2].request.physical_offset}")
+    found = found_in(root)
+    wrong = found["CQ_OFFSET"]
+    assert (wrong.topic, wrong.queue_id) == (folder.parent.name, int(folder.name))
+    assert (wrong.queue_offset, wrong.physical_offset) == (2, messages[2].request.physical_offset)
+    assert wrong.detail.startswith("Entry 2 is wrong, as are the 1 behind it in the queue. ")
+    assert wrong.msg_id == messages[2].request.uniq_key
+    assert found["CQ_SIZE"].queue_offset == 5
+    assert found["CQ_TAGS"].queue_offset == 6
 
 
 def test_messages_that_a_queue_lacks_are_counted_and_the_first_is_named(root: Path) -> None:
@@ -106,42 +111,40 @@ def test_messages_that_a_queue_lacks_are_counted_and_the_first_is_named(root: Pa
         if later.name > file.name:
             later.unlink()
     change(file, at, bytes(file.stat().st_size - at))
-    lacks = found_in(root)["queue-lacks"]
-    assert lacks.place == f"{folder}, {number}"
-    assert lacks.text == (
-        f"it lacks 2 messages of the log, from {messages[number].request.physical_offset} on"
-    )
+    lacks = found_in(root)["CQ_MISSING"]
+    assert (lacks.queue_offset, lacks.actual) == (number, "no entry")
+    assert lacks.physical_offset == messages[number].request.physical_offset
+    assert ", as are the 1 behind it" in lacks.detail
 
 
 def test_a_deleted_queue_lacks_only_what_came_after_it_was_deleted(root: Path) -> None:
     folder, messages = longest(root)
     shutil.rmtree(folder)
     middle = messages[len(messages) // 2].request.physical_offset
-    assert f"lacks {len(messages)} messages" in found_in(root)["queue-lacks"].text
+    gone = found_in(root)["CQ_FORGOTTEN"]
+    assert (gone.severity, gone.detail.split()[0]) == ("ERROR", str(len(messages)))
     (root / "config" / "deletedQueues.json").write_bytes(
         encode_beginnings({(folder.parent.name, int(folder.name)): middle})
     )
     left = sum(each.request.physical_offset >= middle for each in messages)
-    assert f"lacks {left} messages" in found_in(root)["queue-lacks"].text
+    assert found_in(root)["CQ_FORGOTTEN"].detail.split()[0] == str(left)
 
 
-def test_an_index_may_be_as_full_as_its_file_and_lead_to_the_very_end(root: Path) -> None:
-    """One item or one byte more than fits, and it is wrong."""
-    file = next((root / "index").iterdir())
+def test_an_index_that_does_not_fit_its_file_is_found(root: Path) -> None:
+    """Also one whose header says another end than its last item."""
+    file = sorted((root / "index").iterdir())[0]
     data = file.read_bytes()
     header = IndexHeader.decode(data[:HEADER_SIZE])
-    slots = header.hash_slot_count
-    room = (len(data) - HEADER_SIZE - slots * SLOT_SIZE) // ITEM_SIZE
-    end = opened(root).max_offset()
-    for count, last, why in (
-        (room, end, ""),
-        (room + 1, end, f"{room + 1} items do not fit into its {len(data)} bytes"),
-        (room, end + 1, f"it leads to {end + 1}, behind the end of the log"),
+    for new, code in (
+        (header._replace(end_physical_offset=header.end_physical_offset + 1), "INDEX_HEADER"),
+        (header._replace(index_count=header.index_count - 1), "INDEX_HOLE"),
     ):
-        new = header._replace(index_count=count, end_physical_offset=last)
         change(file, 0, new.encode())
-        found = found_in(root)
-        assert (found["index-wrong"].text if "index-wrong" in found else "") == why
+        assert code in found_in(root)
+    file.write_bytes(data[:-1])
+    assert found_in(root)["INDEX_UNREADABLE"].severity == "ERROR"
+    file.write_bytes(data)
+    assert found_in(root).keys() <= {"TAIL_RESIDUE"}
 
 
 def test_a_queue_that_the_log_has_no_message_of_is_looked_at_all_the_same(root: Path) -> None:
@@ -152,8 +155,34 @@ def test_a_queue_that_the_log_has_no_message_of_is_looked_at_all_the_same(root: 
     size = next(units(longest(root)[0]))[0].stat().st_size
     lost = b"".join(UNIT.pack(end + at, 100, 0) for at in (0, 100))
     (folder / ("0" * 20)).write_bytes(lost.ljust(size, b"\0"))
-    ahead = found_in(root)["queue-ahead"]
-    assert (ahead.place, ahead.is_fault) == (f"{folder}, 0", False)
-    assert ahead.text == "its last 2 units lead behind the end of the log"
+    found = found_in(root)
+    torn = found["TORN_TAIL"]
+    assert (torn.severity, torn.topic, torn.queue_id, torn.queue_offset) == (
+        "ERROR",
+        "TopicB",
+        77,
+        1,
+    )
+    assert (torn.expected, torn.actual) == (
+        f"records up to {end + 200}",
+        f"records up to {end}",
+    )
+    (root / "abort").touch()
+    assert found_in(root)["TORN_TAIL"].severity == "WARN"
     (folder / ("0" * 20)).write_bytes(lost[:-7])
-    assert found_in(root)["queue-files"].place == str(folder)
+    assert found_in(root)["CQ_FILE"].queue_id == 77
+
+
+def test_a_body_that_was_changed_is_told_apart_from_a_record_that_is_none(root: Path) -> None:
+    """Its entries are looked up all the same."""
+    folder, messages = longest(root)
+    first, second = messages[1], messages[3]
+    log = sorted((root / "commitlog").iterdir())[0]
+    for found, at in ((first, 88), (second, 4)):
+        change(log, found.request.physical_offset + at, b"\x7b\x7b")
+    told = found_in(root)
+    body = told["BODY_CRC"]
+    assert body.physical_offset == first.request.physical_offset
+    assert (body.msg_id, body.topic) == (first.request.uniq_key, folder.parent.name)
+    assert told["RECORD_UNREADABLE"].physical_offset == second.request.physical_offset
+    assert told["CQ_DANGLING"].queue_offset == 3

@@ -1,0 +1,31 @@
+"""Options that the commands share which check a store."""
+
+import re
+
+import click
+
+
+def _index_sizes(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[int, int] | None:
+    """
+    Return the two numbers of `--index-sizes`, slots and items of an index file; None: the option
+    was not given.
+
+    :raises click.BadParameter: the text is not two numbers, or the first one is 0.
+    """
+    if text is None:
+        return None
+    sizes = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", text)
+    if sizes is None or not int(sizes[1]):
+        what = f"{text!r}: write maxHashSlotNum,maxIndexNum, as 5000000,20000000"
+        raise click.BadParameter(what, context, parameter)
+    return int(sizes[1]), int(sizes[2])
+
+
+index_sizes_option = click.option(
+    "--index-sizes",
+    callback=_index_sizes,
+    metavar="SLOTS,ITEMS",
+    help="maxHashSlotNum and maxIndexNum of the broker, if they are not the default.",
+)

@@ -1,0 +1,180 @@
+"""
+Rules about sums over a whole store: its queues, its delays, and the keys in its index.
+
+The rules take the sums of several stores, too, and then compare them with each other.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.ops.checks.codes import finding
+from rmq_ha.ops.offsets.findings import Finding, Severity
+
+
+class QueueSum(NamedTuple):
+    """
+    The sums of one queue of one side, over the whole log.
+
+    :ivar entries: number of entries that the queue has.
+    :ivar first: queue offset of the first entry; -1: there is none.
+    :ivar matched: number of records whose entry was found; for `wrong` to `old` see
+        `rmq_ha.ops.checks.units.UnitCheck`.
+    """
+
+    side: str
+    topic: str
+    queue_id: int
+    entries: int
+    matched: int
+    wrong: int
+    missing: int
+    pending: int
+    old: int
+    first: int = -1
+
+    @property
+    def surplus(self) -> int:
+        """Number of entries to which no record belongs."""
+        return self.entries - self.matched - self.wrong
+
+
+class DelaySum(NamedTuple):
+    """
+    Delayed messages of one level and one delay in ms on one side, and the first and last of them.
+    """
+
+    side: str
+    level: int
+    delay: int
+    messages: int
+    first: int
+    last: int
+    queue_id: int
+    queue_offset: int
+
+
+def judge_queues(
+    sums: Sequence[QueueSum],
+    deleted: Collection[tuple[str, str]] = (),
+    present: Collection[tuple[str, str]] = (),
+) -> Iterator[Finding]:
+    """
+    Yield findings about whole queues, few for many entries.
+
+    :param deleted: pairs of a side and a topic that was deleted on that side.
+    :param present: pairs of a side and a topic that exists there, for a store that is judged alone.
+    """
+    pending: dict[str, int] = defaultdict(int)
+    filled: dict[tuple[str, int], int] = {}
+    for queue in sums:
+        if queue.entries:
+            name = queue.topic, queue.queue_id
+            filled[name] = min(queue.first, filled.get(name, queue.first))
+    for queue in sums:
+        pending[queue.side] += queue.pending
+        where: dict[str, Any] = {
+            "broker": queue.side,
+            "topic": queue.topic,
+            "queue_id": queue.queue_id,
+        }
+        least = filled.get((queue.topic, queue.queue_id), queue.first)
+        if queue.old and not queue.entries and (queue.side, queue.topic) in deleted:
+            yield finding("CQ_DELETED", f"{queue.old} messages.", **where)
+        elif queue.old and not queue.entries and (queue.topic, queue.queue_id) in filled:
+            yield finding(
+                "CQ_MISSING",
+                f"{queue.old} messages: the whole queue is empty here, and not on the other side.",
+                **where,
+            )
+        elif queue.old and least < queue.first:
+            note = f"{queue.old} messages: begins at {queue.first}, on the other side at {least}."
+            yield finding("CQ_FORGOTTEN", note, severity=Severity.ERROR, **where)
+        elif queue.old and not queue.entries and (queue.side, queue.topic) in present:
+            note = f"{queue.old} messages: the whole queue is empty, and its topic exists."
+            yield finding("CQ_FORGOTTEN", note, severity=Severity.ERROR, **where)
+        elif queue.old:
+            yield finding("CQ_FORGOTTEN", f"{queue.old} messages.", **where)
+    for side, count in pending.items():
+        if count:
+            yield finding("CQ_NOT_DISPATCHED", f"{count} messages.", broker=side)
+
+
+def judge_delays(sums: Sequence[DelaySum]) -> Iterator[Finding]:
+    """
+    Yield findings for levels with several delays: each level has one, unless its setting was
+    changed.
+    """
+    levels: dict[tuple[str, int], list[DelaySum]] = defaultdict(list)
+    for delay in sums:
+        levels[delay.side, delay.level].append(delay)
+    usual: dict[int, DelaySum] = {}
+    for (_, level), row in levels.items():
+        main = max(row, key=lambda delay: delay.messages)
+        for delay in row:
+            if delay is not main:
+                yield _odd_delay(delay, main, delay.first > main.last or delay.last < main.first)
+        other = usual.setdefault(level, main)
+        if other.delay != main.delay:
+            yield _odd_delay(main, other, True)
+
+
+def _odd_delay(odd: DelaySum, main: DelaySum, changed: bool) -> Finding:
+    return finding(
+        "CQ_LEVELS_CHANGED" if changed else "CQ_DELIVERY_TIME",
+        f"{odd.messages} messages of level {odd.level}.",
+        broker=odd.side,
+        topic=SCHEDULE_TOPIC,
+        queue_id=odd.queue_id,
+        queue_offset=odd.queue_offset,
+        physical_offset=odd.first,
+        expected=f"{main.delay} ms after it was stored",
+        actual=f"{odd.delay} ms",
+    )
+
+
+class IndexState(NamedTuple):
+    """
+    The index files of one side.
+
+    :ivar faults: faults of files that cannot be read.
+    :ivar spans: first and last physical offset of each other file that has items.
+    :ivar low: physical offset at which the log begins.
+    :ivar known: physical offset up to which the log was dispatched.
+    """
+
+    side: str
+    faults: Sequence[str]
+    spans: Sequence[tuple[int, int]]
+    low: int
+    known: int
+
+
+def judge_index(states: Sequence[IndexState]) -> Iterator[Finding]:
+    """Yield findings for damaged files, and for an index that only one side has."""
+    for at, state in enumerate(states):
+        for fault in state.faults:
+            yield finding("INDEX_UNREADABLE", f"{fault}.", broker=state.side)
+        mine = [
+            span for span in states[at - 1].spans if span[1] >= state.low and span[0] < state.known
+        ]
+        if not state.faults and not state.spans and mine:
+            yield finding(
+                "INDEX_MISSING",
+                broker=state.side,
+                physical_offset=min(mine)[0],
+                expected=f"as on the other side, from {min(mine)[0]} on",
+                actual="no index file",
+            )
+
+
+def judge_keys(sums: Iterable[tuple[str, int]]) -> Iterator[Finding]:
+    """
+    Yield a finding for each side whose index does not have all keys of its log yet.
+
+    :param sums: for each side the number of keys that its index lacks.
+    """
+    for side, pending in sums:
+        if pending:
+            yield finding("INDEX_NOT_DISPATCHED", f"{pending} keys.", broker=side)
