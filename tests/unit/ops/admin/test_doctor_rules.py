@@ -393,7 +393,7 @@ def timers(**told: object) -> Spoil:
 TIMERS: dict[str, Spoil] = {
     "timers-late": timers(),
     "timers-off": timers(work="off"),
-    "clock-stepped": timers(clock_step_ms=-5000, clock_step_at_ms=NOW - 60_000),
+    "clock-stepped": timers(next_due_ms=None, clock_step_ms=-5000, clock_step_at_ms=NOW - 60_000),
 }
 CASES: dict[str, Spoil] = {
     **REACH,
@@ -487,7 +487,10 @@ NEARLY: list[tuple[str, Spoil]] = [
     ("timers-late", timers(work="slave")),
     ("timers-late", both(timers(next_due_ms="x"), told(master, timerReadBehind="99"))),
     ("timers-off", timers(work="off", waiting=0)),
-    ("clock-stepped", timers(clock_step_ms=-5000, clock_step_at_ms=NOW - 25 * HOUR)),
+    (
+        "clock-stepped",
+        timers(next_due_ms=None, clock_step_ms=-5000, clock_step_at_ms=NOW - 25 * HOUR),
+    ),
     ("not-committing", group(members=members(1), queues=[queue(offset=4)])),  # one look only
     ("not-committing", group(queues=[queue(offset=4, later=4)])),
     ("no-members", group(queues=[queue()])),
