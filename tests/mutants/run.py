@@ -92,6 +92,8 @@ TESTS = {
     "server/dledger/": ["server/dledger"],
     "base/errors.py": ["client/test_errors.py", "base/filter", "server/replication", "base/tls"],
     "base/filter/": ["base/filter"],
+    "server/grpc/": ["server/grpc"],
+    "server/pop/": ["server/pop"],
     "server/replication/": ["server/replication"],
     "server/replication/classic/journal.py": [
         "server/store/test_journals.py",
