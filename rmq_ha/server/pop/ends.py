@@ -256,12 +256,16 @@ class _Moves:
         self._state = state
         self._terms = terms
         self._copies: list[BrokerMessage] = []
+        self._known: set[tuple[QueueName, int]] = set()
         self.sources: list[tuple[LeaseSource, MoveReason]] = []
         self.gone: list[tuple[tuple[QueueName, int], int]] = []
         self.size = 0
 
     def take(self, key: QueueName, leases: QueueLeases, offset: int, pop_ms: int) -> bool:
         """Take a message that is due; return False if it has to wait."""
+        if (key, offset) in self._known:
+            return True  # a changed lease may end with the one before it
+        self._known.add((key, offset))
         group, topic = self._state.names[key[0]]
         retries = self._terms.retries(group)
         if retries is None:

@@ -171,6 +171,15 @@ def test_a_change_to_nothing_frees_a_message_at_once(one: OneStore) -> None:
     assert one.change(answer, 0, 5000).status is LeaseStatus.UNKNOWN
 
 
+def test_a_change_to_the_same_end_makes_one_copy(one: OneStore) -> None:
+    one.send(1)
+    answer = one.pop(invisible_ms=1000)
+    left_ms = answer.pop_ms + 1000 - one.node.host.now_ms()
+    assert one.change(answer, 0, left_ms).pop_ms + left_ms == answer.pop_ms + 1000
+    one.run(2.0)
+    assert one.count(RETRY) == 1
+
+
 def test_an_acknowledged_message_cannot_be_changed(one: OneStore) -> None:
     one.send(1)
     answer = one.pop()
