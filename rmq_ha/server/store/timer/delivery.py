@@ -6,6 +6,7 @@ put was refused is tried again every 100 ms, and no other message waits for it. 
 log is never repeated, whatever its status: the log decides.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
@@ -86,6 +87,7 @@ class TimerDelivery:
         self._opened_to = -1
         self._next: int | None = table.waiting.next_minute(-1)
         self._refused: list[tuple[int, int]] = []
+        self._to_roll: deque[int] = deque()
         self._parked: dict[int, int] = {}
         self._timer: IDelayedCall | None = None
         self._retry: IDelayedCall | None = None
@@ -224,13 +226,15 @@ class TimerDelivery:
         if not self.is_level or not self._terms.may_put():
             return RETRY_S if self._table.waiting.count else None
         if self._terms.is_held():
-            return _LONGEST_SLEEP_S
+            self._roll_some()
+            return None if self.in_flight else _LONGEST_SLEEP_S
         now = self._now_ms()
         self._open(now)
         messages, offsets = self._run(now)
-        if not messages:
-            return self._pause(now)
-        self._put_run(messages, offsets)
+        if messages:
+            self._put_run(messages, offsets)
+        else:
+            self._roll_some()
         return None if self.in_flight else self._pause(now)
 
     def _open(self, now: int) -> None:
@@ -415,13 +419,26 @@ class TimerDelivery:
     # Rolling
 
     def roll(self, queue_offsets: Sequence[int]) -> None:
-        """Put rolled copies of waiting messages, whose file is about to be deleted."""
-        queue, now = self._log.queue, self._now_ms()
-        if queue is None or self.in_flight or not self.is_level or not self._terms.may_put():
-            return
+        """
+        Put rolled copies of waiting messages, whose file is about to be deleted.
+
+        Run after run is put, as soon as no message is due.
+        """
+        self._to_roll = deque(queue_offsets)
+        if not self.in_flight:
+            self._wake(0.0)
+
+    def _roll_some(self) -> None:
+        """
+        Put one run of rolled copies, if some are left to be rolled.
+
+        :raises StoreError: the disk refuses.
+        """
+        queue, now, size = self._log.queue, self._now_ms(), 0
         messages, taken = list[BrokerMessage](), list[tuple[int, int]]()
-        for offset in queue_offsets[:_MOST_MESSAGES]:
-            unit = queue.unit(offset)
+        while self._to_roll and len(messages) < _MOST_MESSAGES and size < _MOST_BYTES:
+            offset = self._to_roll.popleft()
+            unit = None if queue is None else queue.unit(offset)
             record = None if unit is None else self._log.record(unit)
             if unit is None or record is None:
                 continue
@@ -430,5 +447,6 @@ class TimerDelivery:
             if source not in self.recalling and self._table.waiting.waits(due, source):
                 messages.append(rolled_copy_of(record, source, now))
                 taken.append((due, offset))
+                size += len(record.body) + len(messages[-1].properties_string)
         if messages:
             self._put_run(messages, taken, again=False)

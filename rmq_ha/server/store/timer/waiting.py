@@ -12,6 +12,7 @@ from rmq_ha.server.store.timer.frontier import NO_FRONTIER, Frontier
 from rmq_ha.server.store.timer.sources import TimerSource
 
 MINUTE_MS = 60_000
+_SECOND_MS = 1000
 _OFFSET_BITS = 47
 _OFFSETS = (1 << _OFFSET_BITS) - 1
 _MOST_FLOORS = 8192
@@ -35,15 +36,28 @@ class _WaitingMinute:
     :ivar settled: queue offsets of entries that wait no more.
     :ivar recalled: queue offsets of messages that a recall settled.
     :ivar floor: entries below this queue offset may have been taken out of `entries`.
+    :ivar per_second: how many messages wait for each second; None until somebody asks.
     """
 
-    __slots__ = ("entries", "floor", "recalled", "settled")
+    __slots__ = ("entries", "floor", "per_second", "recalled", "settled")
 
     def __init__(self, floor: int) -> None:
         self.entries = array("q")
         self.settled: set[int] = set()
         self.recalled: set[int] = set()
         self.floor = floor
+        self.per_second: list[int] | None = None
+
+    def count_seconds(self) -> list[int]:
+        """Return how many messages wait for each second of the minute."""
+        counts = self.per_second
+        if counts is None:
+            counts = self.per_second = [0] * (MINUTE_MS // _SECOND_MS)
+            settled = self.settled
+            for entry in self.entries:
+                if entry & _OFFSETS not in settled:
+                    counts[(entry >> _OFFSET_BITS) // _SECOND_MS] += 1
+        return counts
 
 
 class WaitingMessages:
@@ -73,6 +87,8 @@ class WaitingMessages:
         number, ms = divmod(due_ms - 1, MINUTE_MS)
         minute = self._minutes.get(number) or self._minute(number)
         minute.entries.append(ms << _OFFSET_BITS | queue_offset)
+        if minute.per_second is not None:
+            minute.per_second[ms // _SECOND_MS] += 1
         self.count += 1
         self.end = queue_offset + 1
 
@@ -100,6 +116,8 @@ class WaitingMessages:
             return False
         minute = self._minutes[minute_of(due_ms)]
         minute.settled.add(source.queue_offset)
+        if minute.per_second is not None:
+            minute.per_second[(due_ms - 1) % MINUTE_MS // _SECOND_MS] -= 1
         if is_recall:
             minute.recalled.add(source.queue_offset)
         self.count -= 1
@@ -212,19 +230,21 @@ class WaitingMessages:
         return before
 
     def in_second(self, due_ms: int) -> int:
-        """Return how many messages wait for the second of a due time."""
-        second = (due_ms - 1) // 1000
-        messages = self.of_minute(minute_of(due_ms))
-        return sum([(due - 1) // 1000 == second for due, _ in messages])
+        """Return how many messages wait for the second of a due time; each send may ask."""
+        minute = self._minutes.get(minute_of(due_ms))
+        if minute is None:
+            return 0
+        return minute.count_seconds()[(due_ms - 1) % MINUTE_MS // _SECOND_MS]
 
     def offsets_below(self, queue_offset: int) -> list[int]:
         """Return the queue offsets of waiting messages that are less than one, in order."""
         offsets: list[int] = []
         for minute in self._minutes.values():
             settled = minute.settled
-            offsets += [
-                offset
-                for entry in minute.entries
-                if (offset := entry & _OFFSETS) < queue_offset and offset not in settled
-            ]
+            for entry in minute.entries:  # in the order of queue offsets
+                offset = entry & _OFFSETS
+                if offset >= queue_offset:
+                    break
+                if offset not in settled:
+                    offsets.append(offset)
         return sorted(offsets)

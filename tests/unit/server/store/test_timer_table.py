@@ -1,6 +1,7 @@
 """Which timer messages wait, as the log says, whatever happens to it."""
 
 import json
+from array import array
 from random import Random
 
 import pytest
@@ -12,6 +13,9 @@ from rmq_ha.base.model.properties import TIMER_SRC, decode_properties
 from rmq_ha.base.model.topics import TIMER_PROGRESS_TOPIC, TIMER_TOPIC
 from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.store_format.timer_times import RECALL_BIT, due_in, due_of, timer_code
+from rmq_ha.server.store.timer import delivery
+from rmq_ha.server.store.timer.sources import TimerSource
+from rmq_ha.server.store.timer.waiting import WaitingMessages
 from tests.kits.draws import EXPLORES
 from tests.unit.server.store.timer_world import NOW_MS, TimerWorld, a_message, a_recall
 
@@ -292,6 +296,62 @@ def test_a_rolled_copy_replaces_its_record():
     assert world.timers.releases(java[2] + java[3])
     world.run(65, 1)
     assert sorted(world.deliveries().values()) == [1, 1]
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_all_messages_of_a_file_are_rolled_run_after_run(monkeypatch, is_held):
+    """An operator who holds deliveries back wants the disk to be cleaned all the same."""
+    monkeypatch.setattr(delivery, "_MOST_MESSAGES", 3)
+    world = TimerWorld()
+    world.is_held = is_held
+    rows = [world.send(60_000 + 1000 * number) for number in range(10)]
+    world.run(1)
+    assert not world.timers.releases(world.log.end)
+    world.run(1)
+    assert world.timers.waiting == 10
+    assert {number for _, number in world.waiting()}.isdisjoint({row[6] for row in rows})
+    assert world.timers.releases(rows[-1][2] + rows[-1][3])
+    world.is_held = False
+    world.run(80, 1)
+    assert sorted(world.deliveries().values()) == [1] * 10
+
+
+def test_a_file_is_asked_about_without_a_look_at_all_messages():
+    waiting = WaitingMessages()
+    for number in range(3000):
+        waiting.add(NOW_MS + 1, number)
+    waiting.settle(NOW_MS + 1, TimerSource(0, 1))
+    (minute,) = waiting._minutes.values()
+    minute.entries = array("q", minute.entries[:5])
+    minute.entries.append(1 << 46)  # behind the place that is asked about
+    assert waiting.offsets_below(3) == [0, 2]
+    minute.entries = TooFar(minute.entries)
+    assert waiting.offsets_below(3) == [0, 2]
+
+
+class TooFar:
+    """Numbers of which nobody may read more than the first four."""
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+
+    def __iter__(self):
+        yield from self.numbers[:4]
+        raise AssertionError("read too far")
+
+
+def test_sends_learn_how_many_wait_for_their_second_and_sort_no_minute(monkeypatch):
+    waiting = WaitingMessages()
+    first = NOW_MS - NOW_MS % 60_000 + 1
+    for number in range(600):
+        waiting.add(first + number * 100, number)
+    waiting.settle(first, TimerSource(0, 0))
+    monkeypatch.setattr(WaitingMessages, "of_minute", None)
+    assert [waiting.in_second(first + ms) for ms in (0, 999, 1000, 59_999)] == [9, 9, 10, 10]
+    assert waiting.in_second(first - 1) == waiting.in_second(first + 60_000) == 0
+    waiting.add(first + 999, 600)
+    waiting.settle(first + 1000, TimerSource(0, 10))
+    assert [waiting.in_second(first + ms) for ms in (0, 1000)] == [10, 9]
 
 
 def test_a_frontier_lets_a_start_read_only_the_end_of_the_log():
