@@ -111,7 +111,9 @@ class StoreService:
         self._finish_deletions()
         store.renumber()
         store.schedule.load()
-        abort = disk.open(f"{store.root}/abort", 0)
+        mark = f"{store.root}/abort"
+        # RocketMQ 5 writes its process id into the file, and leaves it behind when it is killed.
+        abort = disk.open(mark, disk.size(mark) if disk.exists(mark) else 0)
         abort.sync()  # the file must be on the disk before the first write
         abort.close()
 

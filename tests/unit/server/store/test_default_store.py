@@ -74,6 +74,22 @@ def test_a_start_that_the_disk_refuses_is_none(machine, message, name):
     assert machine.open().max_offset_in_queue("TopicA", 0) == 1
 
 
+def test_a_store_of_a_killed_rocketmq_5_opens(machine, message):
+    """RocketMQ 5 writes its process id into `abort`, which RocketMQ 4.9 and rmq-ha leave empty."""
+    store = machine.open()
+    put(store, message())
+    machine.kill(store)
+    path = f"{machine.root}/abort"
+    machine.disk.remove(path)
+    abort = machine.disk.open(path, 4)
+    abort.pwrite(b"4711", 0)
+    abort.close()
+    store = machine.open()
+    assert store.max_offset_in_queue("TopicA", 0) == 1
+    machine.stop(store)
+    assert not machine.disk.exists(path)
+
+
 def test_pulls_are_counted(machine, message):
     """Those that found something, the others, and what they found."""
     store = machine.open()
