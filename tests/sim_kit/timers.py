@@ -16,6 +16,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topics import TIMER_PROGRESS_TOPIC, TIMER_TOPIC
 from rmq_ha.base.store_format.commitlog import Record, decode_record
 from rmq_ha.base.store_format.timer_times import out_for
+from rmq_ha.server.store.timer import delivery
 from rmq_ha.server.store.timer.scan import scan
 from rmq_ha.server.store.timer.sources import TimerSource
 from rmq_ha.server.store.timer.table import TimerTable
@@ -26,6 +27,7 @@ from rmq_ha.testing.workload import TOPICS
 from tests.sim_kit.controlled import ControlledBrokers, NotInTime, accepts
 from tests.sim_kit.group import BrokerGroup
 from tests.sim_kit.pair import HAPair, PairOptions
+from tests.sim_kit.planting import Patches
 from tests.sim_kit.timer_promises import timer_breaches
 
 PAIR, CONTROLLED, GROUP = "timers of a pair", "timers of a set", "timers of a group"
@@ -33,14 +35,20 @@ KINDS = (PAIR, CONTROLLED, GROUP)
 HOST = Address(b"\x0a\0\0\1", 10911)
 WAITS_MS = (1, 20, 300, 1000, 1000, 3000, 8000, 70_000)
 HOUR_MS = 3_600_000
-FAULTS = ("kill", "kill", "busy", "busy", "power", "clock", "stop", "move", "slave", "roll")
+FAULTS = ("kill", "busy", "busy", "power", "clock", "stop", "move", "slave", "roll", "clean")
+FAULTS += ("flight", "flight", "alone")
+FAULTS_OF_GROUP = (*FAULTS, "alone", "alone", "flight")
 QUIET_S = 60.0
+CLEANING_ROUNDS = 3
+SMALL_RUN = 3
 
 
 def enable(configuration: Any) -> None:
     """Give a broker timer messages, and frontiers in quick succession."""
     configuration.ours.timer_wheel_enable = True
     configuration.ours.timer_progress_interval_ms = 300
+    configuration.store.file_reserved_time = 0
+    configuration.store.delete_when = ""  # the cleaner runs in the fault `clean` alone
 
 
 class TimerLoad:
@@ -85,10 +93,18 @@ class TimerLoad:
             for _ in range(self._random.choice((1, 1, 4))):
                 self._put(store, node.host.now_ms())
 
-    def _put(self, store: Any, now_ms: int) -> None:
+    def put_calmly(self, store: Any, now_ms: int) -> None:
+        """Put some messages that are due soon, of which none is recalled."""
+        for _ in range(6):
+            self._put(store, now_ms, now_ms + self._random.randint(200, 1500))
+
+    def _put(self, store: Any, now_ms: int, due: int | None = None) -> None:
         self.count += 1
-        due = now_ms + self._random.randint(1, self._random.choice(WAITS_MS))
-        by_java = self._random.random() < 0.1
+        by_java = due is None and self._random.random() < 0.1
+        if due is None:
+            due = now_ms + self._random.randint(1, self._random.choice(WAITS_MS))
+            if self._random.random() < 0.3:  # several are due in the same ms
+                due += 250 - due % 250
         java_out = due - 1000 if due % 1000 == 0 else due - due % 1000
         properties = {
             "UNIQ_KEY": f"t{self.count:06d}",
@@ -149,6 +165,12 @@ def records_of(store: Any) -> list[Record]:
     return sorted(records, key=lambda record: record.physical_offset)
 
 
+def _has_run_in_flight(node: StoreNode) -> bool:
+    store = node.open_store
+    service = None if store is None else store.timers._delivery
+    return service is not None and bool(service.in_flight)
+
+
 class TimerStorm:
     """
     One cluster with a load, and faults one after the other.
@@ -168,7 +190,7 @@ class TimerStorm:
         self.cluster: Any
         if kind == PAIR:
             role = self.random.choice((BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER))
-            self.cluster = HAPair(seed, PairOptions(role, file_size=1 << 18))
+            self.cluster = HAPair(seed, PairOptions(role, file_size=1 << 15))
             for node in self.nodes:
                 enable(node.configuration)
         elif kind == CONTROLLED:
@@ -178,6 +200,13 @@ class TimerStorm:
         self.world: World = self.cluster.world
         self.findings: Findings = self.cluster.findings
         self.load = TimerLoad(self.world, self.world.random("timers"), self.master)
+        self._small_runs = self.random.random() < 0.5
+        self._deleted: list[Record] = []
+
+    @property
+    def count(self) -> int:
+        """How many messages were put."""
+        return self.load.count
 
     @property
     def now(self) -> float:
@@ -201,7 +230,21 @@ class TimerStorm:
         return node
 
     def run(self) -> None:
-        """From nothing to the end."""
+        """
+        From nothing to the end. In half of the storms a run has few deliveries, and each has a
+        frontier.
+        """
+        patches = Patches()
+        if self._small_runs:
+            patches.put(delivery, "_MOST_MESSAGES", SMALL_RUN)
+            for node in self.nodes:
+                node.configuration.ours.timer_progress_interval_ms = 1
+        try:
+            self._run()
+        finally:
+            patches.undo()
+
+    def _run(self) -> None:
         if self.kind != CONTROLLED:
             self.cluster.start()
         self._go_on(5.0)
@@ -213,7 +256,7 @@ class TimerStorm:
         self.load.stop()
         self._heal()
         self._go_on(8.0)
-        self._finish()
+        self._finish(self._calm_messages())
 
     def _go_on(self, seconds: float) -> None:
         self.world.clock.run_for(seconds)
@@ -221,7 +264,7 @@ class TimerStorm:
     # Faults
 
     def _fault(self) -> None:
-        name = self.random.choice(FAULTS)
+        name = self.random.choice(FAULTS if self.kind != GROUP else FAULTS_OF_GROUP)
         master = self.master()
         if master is None:
             return
@@ -233,12 +276,20 @@ class TimerStorm:
         self._write(self.history[-1])
         if name == "roll":
             victim.store.timers.releases(victim.store.log.max_offset)
+        elif name == "clean":
+            self._clean(victim)
         elif name == "clock":
             victim.host.step_clock(self.random.choice((-HOUR_MS, HOUR_MS, -2000, 700)))
         elif name == "move" and self.kind == PAIR:
             self.cluster.fail_over(1.0)
             self._go_on(8.0)
+        elif name == "alone":
+            self._leave_alone(victim)
         elif victim.state == "running":
+            if name == "flight":  # it dies between the put of a delivery and its dispatch
+                self.world.clock.run_while(lambda: not _has_run_in_flight(victim), 3)
+                if self.kind != PAIR:  # some of the others have the delivery, some do not yet
+                    self._go_on(self.random.random() * 0.008)
             if name == "busy":  # puts are refused for a moment, and perhaps it dies soon after
                 victim.store.slow_until = self.now + 0.05 + self.random.random() * 0.1
                 self._go_on(self.random.random() * 0.25)
@@ -248,9 +299,34 @@ class TimerStorm:
                 victim.stop()
                 self.world.clock.run_while(lambda: victim.state == "stopping", 60)
             else:
-                victim.crash(name == "power")
+                is_dark = name == "power" or (name == "flight" and self.random.random() < 0.5)
+                victim.crash(is_dark)
             self._go_on(self.random.random() * self.random.choice((0.5, 6.0)))
             self._boot(victim)
+
+    def _leave_alone(self, node: StoreNode) -> None:
+        """Kill all others for some seconds."""
+        others = [other for other in self.nodes if other is not node and other.state == "running"]
+        for other in others:
+            other.crash(False)
+        self._go_on(0.5 + self.random.random() * 9)
+        for other in others:
+            self._boot(other)
+
+    def _clean(self, node: StoreNode) -> None:
+        """Have the cleaner delete all files but the last that no waiting message keeps."""
+        store = node.open_store
+        for _ in range(CLEANING_ROUNDS):
+            if store is None or node.open_store is not store:
+                return
+            before = records_of(store)
+            store.cleaner._manual_rounds = 1
+            store._service.clean()
+            last = max((record.physical_offset for record in self._deleted), default=-1)
+            self._deleted += [
+                record for record in before if last < record.physical_offset < store.log.min_offset
+            ]
+            self._go_on(1.0)
 
     def _boot(self, node: StoreNode) -> None:
         if node.state != "down":
@@ -285,7 +361,21 @@ class TimerStorm:
                 text = f"{node.host.name} has {more} messages too many, and lacks {less}"
                 self.findings.violation(self.now, "timer table", text)
 
-    def _finish(self) -> None:
+    def _calm_messages(self) -> int:
+        """
+        Put messages while nothing disturbs the master; they are due within 1.5 s.
+
+        :returns: the physical offset before them.
+        """
+        master = self.master()
+        if master is None:
+            raise NotInTime("there is no master after the faults")
+        end = int(master.store.log.max_offset)
+        self.load.put_calmly(master.store, master.host.now_ms())
+        self._go_on(4.0)
+        return end
+
+    def _finish(self, calm_from: int) -> None:
         self._look()
         master = self.master()
         if master is None:
@@ -295,7 +385,12 @@ class TimerStorm:
         self._go_on(1.0)
         self._look()
         # Lost power, or a slave that lagged, may lose an acknowledged recall, as any other message.
-        may_lose = "power" in self.faults or (self.kind == PAIR and "move" in self.faults)
+        may_lose = bool({"power", "flight"} & self.faults) or (
+            self.kind == PAIR and "move" in self.faults
+        )
         recalled = set[str]() if may_lose else self.load.recalled
-        for breach in timer_breaches(records_of(master.store), recalled):
+        least = master.store.log.min_offset
+        deleted = [record for record in self._deleted if record.physical_offset < least]
+        records = [*deleted, *records_of(master.store)]
+        for breach in timer_breaches(records, recalled, calm_from):
             self.findings.violation(self.now, breach.kind, breach.text)
