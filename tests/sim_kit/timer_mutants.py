@@ -265,7 +265,7 @@ TIMER_MUTANTS = (
     TimerMutant("frontier-behind", "a frontier stands behind its run", 7, _frontier_behind_its_run),
     TimerMutant("nothing-open", "a frontier names no open message", 4, _nothing_is_open),
     TimerMutant(
-        "refused-is-put", "a refused delivery is not tried again", 41, _refused_counts_as_put
+        "refused-is-put", "a refused delivery is not tried again", 44, _refused_counts_as_put
     ),
     TimerMutant("java-exact", "times that Java rounded count as exact", 0, _java_is_exact),
     TimerMutant("cut-without-scan", "a cut log keeps its table", 0, _cut_without_scan),

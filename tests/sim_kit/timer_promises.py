@@ -95,8 +95,10 @@ def timer_breaches(
 def _time_asked(delivery: Record) -> int | None:
     """Return the time that a client asked for; None if it asked for a delay."""
     properties = delivery.properties
-    if TIMER_DEQUEUE_MS not in properties or {TIMER_DELAY_SEC, TIMER_DELAY_MS} & properties.keys():
+    if {TIMER_DELAY_SEC, TIMER_DELAY_MS} & properties.keys():
         return None
+    if not {TIMER_DEQUEUE_MS, TIMER_DELIVER_MS} <= properties.keys():
+        return None  # no delivery, but a copy that a client made, or that was sent back
     return int(properties[TIMER_DELIVER_MS])
 
 

@@ -43,11 +43,12 @@ def first_finding(mutant: TimerMutant, seeds: Iterable[int]) -> int | None:
 
 
 def _finds(kind: str, seed: int) -> bool:
-    """Return whether a seed shows a fault; one that ends the simulation is a find, too."""
+    """Return whether a seed shows a fault; one that only ends the simulation is no find."""
     try:
         return bool(run_storm(kind, seed).findings.violations)
-    except Exception:
-        return True
+    except Exception as error:
+        print(f"{kind}, seed {seed}: {type(error).__name__}", flush=True)
+        return False
 
 
 def _search(names: str, count: int) -> int:

@@ -35,8 +35,10 @@ KINDS = (PAIR, CONTROLLED, GROUP)
 HOST = Address(b"\x0a\0\0\1", 10911)
 WAITS_MS = (1, 20, 300, 1000, 1000, 3000, 8000, 70_000)
 HOUR_MS = 3_600_000
-FAULTS = ("kill", "busy", "busy", "power", "clock", "stop", "move", "slave", "roll", "clean")
-FAULTS += ("flight", "flight", "alone")
+FAULTS = (
+    *("kill", "busy", "busy", "power", "clock", "stop", "move", "slave"),
+    *("roll", "clean", "flight", "flight", "alone"),
+)
 FAULTS_OF_GROUP = (*FAULTS, "alone", "alone", "flight")
 QUIET_S = 60.0
 CLEANING_ROUNDS = 3
@@ -159,7 +161,10 @@ def records_of(store: Any) -> list[Record]:
     for topic in (TIMER_TOPIC, TIMER_PROGRESS_TOPIC, *TOPICS):
         queue = store.queues.get(topic, 0)
         for number in range(queue.min_offset, queue.max_offset) if queue is not None else ():
-            data = store.record_at(queue.unit(number)[0])
+            place = queue.unit(number)[0]
+            data = store.record_at(place)
+            if data is None and place < store.log.min_offset:
+                continue  # a queue keeps its last units, although the file is deleted
             assert data is not None
             records.append(decode_record(data))
     return sorted(records, key=lambda record: record.physical_offset)
