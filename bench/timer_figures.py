@@ -37,7 +37,7 @@ from tests.interop.test_controller import missing as missing_5
 from tests.interop.wire import Wire
 
 CONF = """\
-brokerClusterName=Timers
+brokerClusterName=TimersCluster
 brokerName=broker-t
 brokerId=0
 brokerRole=ASYNC_MASTER
@@ -45,6 +45,8 @@ flushDiskType=ASYNC_FLUSH
 brokerIP1=127.0.0.1
 brokerIP2=127.0.0.1
 """
+PATIENCE = {"waitTimeMillsInSendQueue": "10000", "osPageCacheBusyTimeOutMills": "10000"}
+"""On a busy machine both refuse what waited 200 ms, or comes after a write of 1 s."""
 IDLE_S = 15.0
 START_S = 10.0
 """So long after READY a start is over."""
@@ -71,7 +73,7 @@ class Broker:
 
     def start(self, *, timers: bool = True) -> Server:
         """Begin a life, and wait for READY."""
-        settings = {"timerWheelEnable": str(timers).lower(), "recallMessageEnable": "true"}
+        settings = {"timerWheelEnable": str(timers).lower(), **PATIENCE}
         if self.side != "java":
             self.server = self.rig.broker(
                 str(self._conf), "broker", namesrv=self.namesrv, port=self._port, **settings

@@ -1,10 +1,16 @@
-"""Stores with waiting timer messages that change hands between RocketMQ 5.3.3 and rmq-ha."""
+"""
+A killed RocketMQ 5.3.3 leaves a store with waiting timer messages to rmq-ha.
+
+`test_timer_export.py` has a store that goes there and back after clean stops.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Iterable
+
+import pytest
 
 from rmq_ha.base.store_format.commitlog import Record
 from rmq_ha.base.wire.command import RemotingCommand
@@ -96,6 +102,7 @@ class Hands:
         return Counter(record.body.decode() for record in self.records())
 
 
+@pytest.mark.trials
 def test_ours_goes_on_with_what_waits_in_a_store_of_java(rig: Rig) -> None:
     """Java is killed. What it delivered stays once, what waits comes once, recalled ones never."""
     hands = Hands(rig)
