@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush, merge
 from itertools import count
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
 
 from rmq_ha.base.interfaces import IMessageFilter
 from rmq_ha.base.model.message import Row
@@ -76,6 +77,8 @@ class PopHold:
     :param most_of_key: how many requests may wait under one topic, group and queue id.
     :param most: how many requests may wait altogether.
     """
+
+    log = Logger()
 
     def __init__(
         self, clock: IReactorTime, most_of_key: Callable[[], int], most: Callable[[], int]
@@ -188,7 +191,10 @@ class PopHold:
         for poll in released:
             self._remove(poll)
         for poll in released:
-            poll.resume(reason)
+            try:
+                poll.resume(reason)
+            except Exception:  # the others are answered all the same
+                self.log.failure("a held request for {topic} failed", topic=poll.topic)
 
     def _remove(self, poll: HeldPoll) -> None:
         poll.is_held = False

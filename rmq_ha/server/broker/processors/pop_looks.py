@@ -5,6 +5,7 @@ Spec: pop.md, section 2.7.
 """
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.interfaces import IMessageStore
@@ -103,7 +104,11 @@ class PopLookProcessor:
             return request.response(ext=NotificationAnswer(has_msg, is_full).ext())
 
         def resume(reason: Release) -> None:
-            has_msg = reason is not Release.END and has_message()
+            try:
+                has_msg = reason is not Release.END and has_message()
+            except Exception:
+                answered.errback(Failure())  # type: ignore[no-untyped-call]
+                return
             if has_msg or reason is not Release.MESSAGES or not self._notifications.hold(poll):
                 answered.callback(answer(has_msg=has_msg))
 

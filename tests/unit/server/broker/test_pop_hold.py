@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 
 from rmq_ha.base.model.message import DispatchRequest
 from rmq_ha.base.model.subscription import SubscriptionData
@@ -238,3 +239,14 @@ def test_each_request_is_released_once_and_none_waits_for_what_it_wants(
         model = [poll for poll in model if poll not in expected]
         assert len(waiting.hold) == len(model)
     assert len(told) == len(set(told))
+
+
+def test_a_request_that_fails_keeps_no_other_from_its_answer() -> None:
+    waiting = Waiting()
+    broken = waiting.poll("broken")
+    broken.resume = lambda reason: 1 / 0  # type: ignore[assignment,return-value]
+    assert waiting.hold.hold(broken)
+    waiting.add("second")
+    with capturedLogs() as logged:
+        assert waiting.arrive("", "") == ["second"]
+    assert [event["log_failure"].type for event in logged] == [ZeroDivisionError]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
@@ -455,3 +456,21 @@ def test_without_pops_all_are_unknown_requests() -> None:
     for code in (*range(200050, 200057), 200151, 400, 401, 402):
         assert broker.call(RemotingCommand(code, {})).code == 3
     broker.stop()
+
+
+def test_a_store_that_fails_is_told_once(broker: PopBroker) -> None:
+    """RocketMQ leaves such a request without an answer."""
+    waiting, asked = broker.ask_pop(poll_time=5000), broker.ask_notification(5000)
+    broker.run(0.1)
+    pops = broker.broker.pops
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise StoreError("the disk is gone")
+
+    pops.pop = pops.has_something = fails
+    broker.run(6)
+    assert broker.wait(waiting).code == ResponseCode.SYSTEM_ERROR
+    assert broker.wait(asked).code == ResponseCode.SYSTEM_ERROR
+    del pops.pop, pops.has_something
+    broker.put("a")
+    assert broker.pop().bodies == [b"a"]
