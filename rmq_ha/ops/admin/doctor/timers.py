@@ -17,7 +17,7 @@ _REASONS = {
     ),
     "refused": (
         "the store takes no puts",
-        "see disk-full and puts-refused; they are delivered as soon as it takes puts",
+        "see disk-full and puts-refused; as soon as the broker takes messages, it delivers them",
     ),
     "behind": (
         "the broker became the master, and its queues lack a part of the log yet",
@@ -27,7 +27,7 @@ _REASONS = {
 _OVERLOADED = (
     "it does not keep up",
     "see puts-slow, flush-behind and slave-behind; `rmqha-admin timer status` shows whether fewer "
-    "become due",
+    "messages become due",
 )
 
 
@@ -106,15 +106,15 @@ RULES = (
         DoctorSeverity.ERROR,
         "timer messages wait in the log of a broker whose timers are off: they are not delivered, "
         "and are deleted with their files (fileReservedTime)",
-        "`timerWheelEnable=true` in the properties file and a restart: then they are delivered, "
-        "those that are due at once",
+        "set `timerWheelEnable=true` in the properties file and restart the broker: it then "
+        "delivers these messages, and overdue ones at once",
         _left_waiting,
     ),
     Rule(
         "clock-stepped",
         DoctorSeverity.WARNING,
-        "a broker's clock was set in the last day while timer messages waited: those with a delay "
-        "come early or late by the step",
+        "a broker's clock was set in the last day while timer messages waited: messages that were "
+        "sent with a delay come early or late by the step",
         "have NTP (chrony) set the clock slowly, not by a jump; a restart of the broker forgets "
         "the step",
         _clock_set,
