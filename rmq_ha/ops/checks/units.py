@@ -41,9 +41,8 @@ def written_units(queue: OfflineQueue) -> Iterator[Unit]:
     """Yield the units of a queue that are written, without fillers."""
     start, stop = queue.bounds
     for at in range(start, stop, _CHUNK):
-        data = queue.data(at, min(at + _CHUNK, stop))
-        if data.count(0) == len(data):
-            continue
+        data = queue.data(at, min(at + _CHUNK, stop)).rstrip(b"\0")  # most of a new file is zeros
+        data = data.ljust(-(-len(data) // UNIT_SIZE) * UNIT_SIZE, b"\0")
         for number, (place, size, code) in enumerate(UNIT.iter_unpack(data), at):
             if size > 0 and size != FILLER_SIZE:
                 yield number, place, size, code

@@ -64,6 +64,7 @@ class StoreFiles:
         self._damaged = damaged
         self._index_sizes = index_sizes
         self.index_hint: tuple[int, int] | None = None
+        self._found_sizes: dict[tuple[str, int], tuple[int, int]] = {}
 
     # The log
 
@@ -175,11 +176,14 @@ class StoreFiles:
         for entry in self.files.list(base):
             if not entry.is_directory and entry.name.isdecimal():
                 path = f"{base}/{entry.name}"
+                sizes = self._index_sizes or self._found_sizes.get((path, entry.size))
                 try:
-                    files[path] = self.open_index(path, entry.size, self._index_sizes)
+                    files[path] = self.open_index(path, entry.size, sizes)
                 except CannotDecide as error:
                     unknown[path] = entry.size, error
-        known = {file.size: (file.slots, file.items) for file in files.values() if file.count}
+        filled = [file for file in files.values() if file.count]
+        self._found_sizes = {(file.path, file.size): (file.slots, file.items) for file in filled}
+        known = {file.size: (file.slots, file.items) for file in filled}
         unreadable = []
         for path, (size, fault) in unknown.items():
             sizes = known.get(size, self.index_hint)
