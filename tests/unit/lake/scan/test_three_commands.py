@@ -6,6 +6,7 @@ nothing with the readers.
 """
 
 import json
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterable
@@ -291,3 +292,21 @@ def test_flipped_bits_of_an_index_are_seen(sound: Planted, tmp_path: Path) -> No
             continue
         root = planted(sound, tmp_path / str(at), lambda it, at=at: flip(it.index, at))
         assert any(code.startswith("INDEX_") for code in of_store_verify(root)[1]), at
+
+
+@pytest.mark.parametrize("seed", range(10 * int(os.environ.get("RMQ_HA_PLANTED", "1"))))
+def test_random_bytes_anywhere_are_judged_alike(sound: Planted, tmp_path: Path, seed: int) -> None:
+    """What makes the required entries differs: runs of records here, and numpy there."""
+    random = Random(seed)
+    files = [path for path in sorted(sound.root.rglob("*")) if path.is_file()]
+    file = random.choice(files).relative_to(sound.root)
+
+    def spoil(it: Planted) -> None:
+        data = bytearray((it.root / file).read_bytes())
+        at = random.randrange(max(1, len(data.rstrip(b"\0"))))
+        size = len(data[at : at + random.choice((1, 1, 4, 20, 200))])
+        data[at : at + size] = random.randbytes(size)
+        (it.root / file).write_bytes(data)
+
+    root = planted(sound, tmp_path, spoil)
+    assert of_store_verify(root) == of_verify_replica(root), file
