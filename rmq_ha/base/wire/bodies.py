@@ -5,7 +5,7 @@ Listings and statistics are in `stat_bodies`, routes and registration in `route_
 Spec: remoting.md, chapters 7 and 8, appendix B.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -18,7 +18,7 @@ from rmq_ha.base.model.numbers import MOST_ITEMS, Int32
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.fastjson import BODY_VALUES, encode, parse
-from rmq_ha.base.wire.members import from_members
+from rmq_ha.base.wire.members import from_members, keep_foreign
 from rmq_ha.base.wire.text import to_bytes
 
 T = TypeVar("T")
@@ -151,6 +151,12 @@ class TopicTable(AnswerBody):
     version: DataVersion = field(name="dataVersion", default_factory=DataVersion)
     topics: dict[str, TopicConfig] = field(name="topicConfigTable", default_factory=dict)
 
+    @classmethod
+    def _from_members(cls, members: dict[str, Any]) -> Self:
+        table = from_members(cls, members)
+        _keep_foreign(table.topics, members.get("topicConfigTable"))
+        return table
+
     def __post_init__(self) -> None:
         for name, topic in self.topics.items():
             topic.topic_name = topic.topic_name or name
@@ -165,6 +171,12 @@ class GroupTable(AnswerBody):
     groups: dict[str, SubscriptionGroupConfig] = field(
         name="subscriptionGroupTable", default_factory=dict
     )
+
+    @classmethod
+    def _from_members(cls, members: dict[str, Any]) -> Self:
+        table = from_members(cls, members)
+        _keep_foreign(table.groups, members.get("subscriptionGroupTable"))
+        return table
 
     def __post_init__(self) -> None:
         for name, group in self.groups.items():
@@ -274,6 +286,12 @@ def read_body(
         OverflowError,
     ) as error:
         raise ProtocolViolation(f"the body does not have the expected form: {error}") from None
+
+
+def _keep_foreign(configs: Mapping[str, msgspec.Struct], documents: Any) -> None:
+    """Keep the members of each configuration in a table that its class does not declare."""
+    for name, config in configs.items():
+        keep_foreign(config, documents.get(name))
 
 
 def _check_count(what: str, count: int) -> None:

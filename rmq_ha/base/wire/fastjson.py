@@ -14,7 +14,7 @@ import msgspec
 
 from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.wire.fastjson_reader import NO_LIMIT, ObjectKey, Reader, resolve_references
-from rmq_ha.base.wire.members import members_of, to_members
+from rmq_ha.base.wire.members import FOREIGN, members_of, to_members
 from rmq_ha.base.wire.text import quote, quote_ascii, to_bytes
 
 __all__ = [
@@ -207,6 +207,8 @@ class _Writer:
         )
 
     def _struct(self, value: msgspec.Struct, depth: int) -> str:
+        if getattr(value, FOREIGN, None):
+            return self._map(to_members(value).items(), depth)
         pieces = [
             f'"{name}":{self.text(item, depth + 1)}'
             for name, attribute, has_zero in members_of(type(value))

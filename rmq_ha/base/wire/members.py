@@ -16,6 +16,10 @@ import msgspec
 from msgspec import inspect
 
 T = TypeVar("T")
+FOREIGN = "foreign"
+"""
+The attribute of a class that keeps the members which it does not declare, as TopicConfig does.
+"""
 _INITIAL = {inspect.StrType: "", inspect.IntType: 0, inspect.BoolType: False}
 
 
@@ -42,17 +46,20 @@ def members_of(kind: type[msgspec.Struct]) -> tuple[JsonMember, ...]:
         sorted(
             JsonMember(item.encode_name, item.name, item.name not in zeros)
             for item in msgspec.structs.fields(kind)
+            if item.name != FOREIGN
         )
     )
 
 
 def to_members(value: msgspec.Struct) -> dict[str, Any]:
     """Return the written members of a value, by name and in alphabetical order."""
-    return {
+    members = {
         name: item
         for name, attribute, has_zero in members_of(type(value))
         if (item := getattr(value, attribute)) is not None and (item or has_zero)
     }
+    foreign = getattr(value, FOREIGN, None)
+    return dict(sorted((foreign | members).items())) if foreign else members
 
 
 def from_members(kind: type[T], members: Any) -> T:
@@ -63,10 +70,43 @@ def from_members(kind: type[T], members: Any) -> T:
     :raises msgspec.ValidationError: a member has another form; the error says which one.
     """
     try:
-        return msgspec.convert(members, kind, strict=False)
+        value = msgspec.convert(members, kind, strict=False)
     except msgspec.ValidationError:
         declared: Any = kind
-        return msgspec.convert(_repairer(declared).repair(members), kind, strict=False)
+        value = msgspec.convert(_repairer(declared).repair(members), kind, strict=False)
+    if hasattr(kind, FOREIGN):
+        keep_foreign(value, members)
+    return value
+
+
+def keep_foreign(value: Any, members: Any) -> None:
+    """
+    Keep the members of a document that the class of its value does not declare.
+
+    Tables of RocketMQ 5 have members that this version does not use. A table that is read and
+    written again must still have them.
+
+    :param value: a value with the attribute `foreign`.
+    :raises msgspec.ValidationError: a member cannot be written as standard JSON.
+    """
+    if type(members) is not dict:
+        return
+    declared = _names_of(type(value))
+    foreign = {
+        name: item
+        for name, item in members.items()
+        if item is not None and type(name) is str and name not in declared
+    }
+    if foreign:
+        try:
+            kept = msgspec.json.decode(msgspec.json.encode(foreign))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise msgspec.ValidationError(f"a member cannot be kept: {error}") from None
+        setattr(value, FOREIGN, kept)
+
+
+def _names_of(kind: type[msgspec.Struct]) -> frozenset[str]:
+    return frozenset(item.encode_name for item in msgspec.structs.fields(kind))
 
 
 class _Repair(NamedTuple):

@@ -151,8 +151,8 @@ class RegisterBrokerBody(msgspec.Struct):
         """
         Return the body of the request.
 
-        :param compressed: use the form that `compressedRegister` asks for, which has no `order` and
-            no `topicSysFlag`.
+        :param compressed: use the form that `compressedRegister` asks for, which has no `order`,
+            no `topicSysFlag` and no attributes: name servers of 4.9 refuse a topic with more.
         """
         if not compressed:
             return encode(
@@ -264,7 +264,9 @@ class _InflatedReader:
         return self._data[start : start + size]
 
     def _topic(self) -> TopicConfig:
-        name, read, write, perm, filter_type = self._piece().decode("utf-8", "replace").split(" ")
+        # RocketMQ 5 appends the attributes, which no route needs.
+        text = self._piece().decode("utf-8", "replace")
+        name, read, write, perm, filter_type, *_ = text.split(" ")
         return TopicConfig(name, int(read), int(write), int(perm), filter_type)
 
 

@@ -24,6 +24,8 @@ PROMOTIONS = "promotions"
 """
 A key in that JSON, for brokers of classic pairs: how many promotions of the pair the broker knows.
 """
+GRPC_DOOR = "grpc"
+"""A key in that JSON: `host:port` of the broker's port for gRPC, if it has one."""
 
 
 class Connection(msgspec.Struct, rename="camel", frozen=True, order=True):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from rmq_ha.base.config import properties
+from rmq_ha.base.model.attributes import format_changes
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.model.topics import DEFAULT_TOPIC
@@ -20,10 +21,11 @@ from rmq_ha.client.lookup.asking import Ask, Asking, expect
 _NOBODY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
 
 
-def put_topic(address: str, topic: TopicConfig) -> Asking[None]:
+def put_topic(address: str, topic: TopicConfig, before: TopicConfig | None = None) -> Asking[None]:
     """
     Create or change a topic on one broker.
 
+    :param before: the topic as the broker has it, whose attributes are changed to the new ones.
     :raises BrokerRefused: the broker refuses, as a slave always does.
     :raises RemotingError: the broker does not answer.
     """
@@ -37,6 +39,9 @@ def put_topic(address: str, topic: TopicConfig) -> Asking[None]:
         "topicSysFlag": str(topic.topic_sys_flag),
         "order": "true" if topic.order else "false",
     }
+    attributes = format_changes(before.attributes if before else {}, topic.attributes)
+    if attributes:
+        ext["attributes"] = attributes
     yield from expect(Ask(RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext), address))
 
 

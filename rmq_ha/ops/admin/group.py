@@ -256,6 +256,12 @@ _settings = combine_options(
         help="Whether members may consume in broadcasting mode.",
     ),
     click.option(
+        "--orderly/--no-orderly",
+        "consume_message_orderly",
+        default=None,
+        help="Clients of RocketMQ 5 get the messages of a queue one after another.",
+    ),
+    click.option(
         "--notify/--no-notify",
         "notify_consumer_ids_changed_enable",
         default=None,

@@ -9,6 +9,7 @@ import click
 from msgspec.structs import replace
 
 from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.model.attributes import MESSAGE_TYPE, MESSAGE_TYPES
 from rmq_ha.base.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.model.topics import DLQ_PREFIX, RETRY_PREFIX, is_system, topic_fault
@@ -32,7 +33,7 @@ from rmq_ha.ops.admin.options import combine_options, common_options, on_option
 from rmq_ha.ops.admin.session import ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import BrokerTarget, first_of_each, masters, targets
 
-LIST_COLUMNS = ("topic", "broker", "read_queues", "write_queues", "perm")
+LIST_COLUMNS = ("topic", "broker", "read_queues", "write_queues", "perm", "type")
 CHANGE_COLUMNS = (*LIST_COLUMNS, "before")
 STATUS_COLUMNS = ("broker", "queue", "min", "max", "messages", "last")
 QUEUES = 8
@@ -81,7 +82,8 @@ def _is_own(config: TopicConfig) -> bool:
 
 def _row(target: BrokerTarget, config: TopicConfig) -> list[Any]:
     counts = [config.read_queue_nums, config.write_queue_nums]
-    return [config.topic_name, target.name or target.address, *counts, perm_text(config.perm)]
+    kind = config.attributes.get(MESSAGE_TYPE, "-")
+    return [config.topic_name, target.name or target.address, *counts, perm_text(config.perm), kind]
 
 
 _shape = combine_options(
@@ -99,6 +101,12 @@ _shape = combine_options(
     ),
     click.option(
         "--perm", type=click.Choice(list(_PERMS)), help="Permissions. A new topic has RW."
+    ),
+    click.option(
+        "--type",
+        "kind",
+        type=click.Choice(MESSAGE_TYPES),
+        help="The messages that clients of RocketMQ 5 may send to it. Others do not look at it.",
     ),
 )
 
@@ -213,8 +221,25 @@ async def change_topic(
         instead=way_without_loss(name, reads),
     )
     if is_wanted(f"Change {name} on {len(plan)} brokers?", **sure):
-        for target, after, _ in session.output.track("changing brokers", plan):
-            await asker.run(put_topic(target.address, after))
+        for target, after, before in session.output.track("changing brokers", plan):
+            await asker.run(put_topic(target.address, after, before))
+            if shape.get("kind"):
+                await _must_have_type(asker, target, after)
+
+
+async def _must_have_type(asker: Asker, target: BrokerTarget, config: TopicConfig) -> None:
+    """
+    Look whether a broker has kept the type of a topic; brokers of RocketMQ 4 drop it silently.
+
+    :raises ChangeRefused: it has not.
+    """
+    name = config.topic_name
+    kept = (await asker.run(topic_configs(target.address))).get(name)
+    if kept is None or kept.attributes.get(MESSAGE_TYPE) != config.attributes[MESSAGE_TYPE]:
+        raise ChangeRefused(
+            f"{target.name or target.address} has {name} now, but keeps no type of topics: "
+            "its version is too old for --type"
+        )
 
 
 def _with_shape(name: str, before: TopicConfig | None, shape: dict[str, Any]) -> TopicConfig:
@@ -222,11 +247,20 @@ def _with_shape(name: str, before: TopicConfig | None, shape: dict[str, Any]) ->
     reads = shape["read_queues"] or shape["queues"] or known.read_queue_nums
     writes = shape["write_queues"] or shape["queues"] or known.write_queue_nums
     perm = _PERMS[shape["perm"]] if shape["perm"] else known.perm
-    return replace(known, read_queue_nums=reads, write_queue_nums=writes, perm=perm)
+    kind = shape.get("kind")
+    return replace(
+        known,
+        read_queue_nums=reads,
+        write_queue_nums=writes,
+        perm=perm,
+        attributes=known.attributes | ({MESSAGE_TYPE: kind} if kind else {}),
+    )
 
 
 def _text(config: TopicConfig) -> str:
-    return f"{config.read_queue_nums}/{config.write_queue_nums} {perm_text(config.perm)}"
+    kind = config.attributes.get(MESSAGE_TYPE, "")
+    shape = f"{config.read_queue_nums}/{config.write_queue_nums} {perm_text(config.perm)} {kind}"
+    return shape.rstrip()
 
 
 @topic.command()

@@ -282,6 +282,8 @@ TABLE: Mapping[int, tuple[AccessNeed, ...]] = {
     RequestCode.GET_MIN_OFFSET: _BOUNDS,
     RequestCode.GET_EARLIEST_MSG_STORETIME: _BOUNDS,
     RequestCode.GET_TOPIC_STATS_INFO: _BOUNDS,
+    RequestCode.GET_TOPIC_CONFIG: _BOUNDS,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: (_group("group"),),
     RequestCode.GET_CONSUMER_CONNECTION_LIST: (_group("consumerGroup"),),
     RequestCode.GET_PRODUCER_CONNECTION_LIST: (_group("producerGroup", PUB, "producer group"),),
     RequestCode.GET_CONSUME_STATS: (_group("consumerGroup"), _if_named("topic", _topic())),

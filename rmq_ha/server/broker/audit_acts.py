@@ -10,7 +10,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.members import to_members
 from rmq_ha.base.wire.pop_bodies import RequestMode
 
-_TOPIC = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
+_TOPIC = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag", "attributes")
 _ACCOUNT = ("admin", "whiteRemoteAddress", "defaultTopicPerm", "defaultGroupPerm")
 _PERMS = ("topicPerms", "groupPerms", "secretKey")
 

@@ -1,9 +1,10 @@
-"""Shows and changes consumer groups, and shows connections: codes 200, 201, 203, 204, 207 and 208.
+"""Shows and changes consumer groups, and shows connections: codes 200, 201, 203, 204, 207,
+208 and 352.
 
-Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
+Spec: remoting.md, sections 7.5 and 7.7, chapter 8; pop.md, section 7.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,9 +15,11 @@ from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.model.topics import RETRY_PREFIX, group_name_fault
 from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import MessageQueue, read_as
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.members import to_members
 from rmq_ha.base.wire.stat_bodies import (
     Connection,
     ConsumeOffset,
@@ -35,6 +38,16 @@ from rmq_ha.server.broker.processors.fields import Handler
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 from rmq_ha.server.broker.tables.clients import ClientChannelInfo
+from rmq_ha.server.broker.tables.entries import ENTRY_DEPTH
+
+_MEMBERS_OF_5: Mapping[str, Any] = {
+    "attributes": {},
+    "consumeMessageOrderly": False,
+    "consumeTimeoutMinute": 15,
+    "groupRetryPolicy": {"type": "CUSTOMIZED"},
+    "groupSysFlag": 0,
+}
+"""The members of a group that only RocketMQ 5 has, with the values of a group that lacks them."""
 
 
 class AdminGroupsProcessor:
@@ -71,6 +84,7 @@ class AdminGroupsProcessor:
         return {
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.group_config,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumer_connections,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producer_connections,
             RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
@@ -82,16 +96,19 @@ class AdminGroupsProcessor:
     ) -> "Deferred[RemotingCommand | None]":
         """
         Answer UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200): replace the whole configuration of a
-        group.
+        group. Attributes that the request does not name stay, as in RocketMQ 5.
 
         If its retry topic has fewer queues than the group's retryQueueNums, it gets as many.
         """
         refuse_on_slave(self._configuration)
-        config = request.read(lambda body: read_as(SubscriptionGroupConfig, body))
+        config = request.read(_read_group)
         fault = group_name_fault(config.group_name)
         if fault is not None:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
         queue_nums(config.retry_queue_nums, "retryQueueNums")
+        config.attributes = _changed_attributes(
+            self._groups.get(config.group_name), config.attributes
+        )
         written = self._groups.update(config)
         retry = self._topics.get(RETRY_PREFIX + config.group_name)
         queues = config.retry_queue_nums
@@ -110,6 +127,20 @@ class AdminGroupsProcessor:
     def all_groups(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """Answer GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201) with all groups, for slaves and exports."""
         return fields.table_answer(request, self._groups)
+
+    def group_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """
+        Answer GET_SUBSCRIPTIONGROUP_CONFIG (352), which proxies of RocketMQ 5 ask for each group.
+
+        An unknown group is created if a pull would create it.
+        """
+        name = fields.text(fields.header(request), "group")
+        config = self._groups.find(name)
+        if config is None:
+            return request.response(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"No group in this broker. group: {name}"
+            )
+        return request.response(body=fastjson.encode({**_MEMBERS_OF_5, **to_members(config)}))
 
     def delete_group(
         self, channel: Channel, request: RemotingCommand
@@ -170,6 +201,41 @@ class AdminGroupsProcessor:
             table |= self._consume_tables.offsets(config, group, config.read_queue_nums)
             tps += self._stats.group_get_rate(config.topic_name, group)
         return request.response(body=ConsumeStats(table, tps).encode())
+
+
+def _read_group(body: bytes) -> SubscriptionGroupConfig:
+    """
+    Read a group.
+
+    :raises ProtocolViolation: it is none, or nests too deep for the file of all groups.
+    """
+    config = read_as(SubscriptionGroupConfig, body)
+    fastjson.pretty_part(config, ENTRY_DEPTH)
+    return config
+
+
+def _changed_attributes(
+    known: SubscriptionGroupConfig | None, asked: Mapping[str, str]
+) -> dict[str, str]:
+    """
+    Return a group's attributes after a request.
+
+    :param asked: `-name` removes an attribute. A bare name comes from a copied group: it is kept.
+    :raises RequestRejected: an attribute is set by `+name`; no attribute of groups is served.
+    """
+    after = {} if known is None else dict(known.attributes)
+    for name, value in asked.items():
+        if name.startswith("-"):
+            after.pop(name[1:], None)
+        elif not name.startswith("+"):
+            after[name] = value
+        elif after.get(name[1:]) != value:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR,
+                f"the attribute {name[1:]} is not served, as no attribute of a group is; "
+                "retryMaxTimes and consumeMessageOrderly are members of the group itself",
+            )
+    return after
 
 
 def _connection(client: ClientChannelInfo) -> Connection:

@@ -1,6 +1,6 @@
-"""Shows and changes topics for operators: codes 17, 21, 202, 215, 300 and 305.
+"""Shows and changes topics for operators: codes 17, 21, 202, 215, 300, 305 and 351.
 
-Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
+Spec: remoting.md, sections 7.5 and 7.7, chapter 8; pop.md, section 7.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -11,6 +11,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.attributes import parse_changes, with_changes
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.model.topics import (
@@ -26,6 +27,7 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.members import to_members
 from rmq_ha.base.wire.stat_bodies import TopicOffset, TopicStatsTable
 from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.processors.fields import Answer, Handler
@@ -129,6 +131,7 @@ class AdminTopicsProcessor:
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
             RequestCode.GET_ALL_TOPIC_CONFIG: self.all_topics,
+            RequestCode.GET_TOPIC_CONFIG: self.topic_config,
             RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
             RequestCode.GET_TOPIC_STATS_INFO: self.topic_stats,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.consumed_by,
@@ -140,7 +143,7 @@ class AdminTopicsProcessor:
     ) -> "Deferred[RemotingCommand | None]":
         """
         Answer UPDATE_AND_CREATE_TOPIC (17): replace the whole configuration of a topic, or create
-        it.
+        it. Attributes that the request does not name stay, as in RocketMQ 5.
 
         The name servers know the topic before the response is sent.
         """
@@ -163,6 +166,8 @@ class AdminTopicsProcessor:
             fields.optional_int32(header, "topicSysFlag") or 0,
             # Name servers decide which topics are ordered, not this request.
             known is not None and known.order,
+            _changed_attributes(known, header.get("attributes", "")),
+            known.foreign if known is not None else {},
         )
         written = self._topics.update(config)
         registered: Deferred[Any] = self._register_topic(config)
@@ -171,6 +176,16 @@ class AdminTopicsProcessor:
     def all_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """Answer GET_ALL_TOPIC_CONFIG (21) with all topics, for slaves and for exports."""
         return fields.table_answer(request, self._topics, ext={})
+
+    def topic_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """Answer GET_TOPIC_CONFIG (351), which proxies of RocketMQ 5 ask for each topic."""
+        topic = fields.text(fields.header(request), "topic")
+        config = self._topics.get(topic)
+        if config is None:
+            return request.response(
+                ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}"
+            )
+        return request.response(body=fastjson.encode({"attributes": {}} | to_members(config)))
 
     def delete_topic(
         self, channel: Channel, request: RemotingCommand
@@ -261,6 +276,20 @@ class AdminTopicsProcessor:
         high = max(0, self._store.max_offset_in_queue(topic, queue_id))
         last_ms = self._store.store_timestamp_at(topic, queue_id, high - 1) if high else 0
         return TopicOffset(low, high, last_ms)
+
+
+def _changed_attributes(known: TopicConfig | None, changes: str) -> dict[str, str]:
+    """
+    Return a topic's attributes after the changes that a request asks for.
+
+    :param known: None if the topic is to be created.
+    :raises RequestRejected: the changes have another form, or are not served.
+    """
+    before = {} if known is None else known.attributes
+    try:
+        return with_changes(before, parse_changes(changes))
+    except ValueError as error:
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
 
 def queue_nums(number: int, name: str) -> int:

@@ -23,6 +23,7 @@ from rmq_ha.base.wire.bodies import (
     OffsetTable,
     TopicTable,
 )
+from rmq_ha.base.wire.members import FOREIGN
 from rmq_ha.base.wire.route_bodies import ClusterInfo, TopicRoute
 from rmq_ha.base.wire.stat_bodies import ConsumerConnection, ProducerTable
 from tests.unit.base.wire.wire_bodies import READ, WRITTEN
@@ -85,7 +86,8 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(values(of[0]), values(of[1]), max_size=2)
     if of:
         return st.none() | values(of[0])
-    fields = {item.name: values(item.type) for item in msgspec.structs.fields(kind)}
+    declared = [item for item in msgspec.structs.fields(kind) if item.name != FOREIGN]
+    fields = {item.name: values(item.type) for item in declared}
     if kind is SubscriptionData:  # None is not written, and an absent type is TAG
         fields["expression_type"] = TEXT
     return st.builds(kind, **fields)

@@ -159,6 +159,7 @@ def every_request(broker: Guarded) -> dict[int, RemotingCommand]:
         314: {"srcGroup": "good", "destGroup": "mine", "topic": "Secret", "offline": "true"},
         315: {"statsName": "TOPIC_PUT_NUMS", "statsKey": "Secret"}, 317: {"isOrder": "false"},
         321: {**queue, "index": "0", "count": "1"}, 323: {"msgId": broker.secret},
+        351: {"topic": "Secret", "lo": "true"}, 352: {"group": "good"},
         370: {"topic": "Secret", "recallHandle": "djEgU2VjcmV0IGEgMSBL"},
         200050: popped, 200051: popped, 200052: popped, 200053: popped, 200054: popped,
         200055: popped,
