@@ -181,6 +181,21 @@ class IAccessControl(IAccessValidator):
         """Return all rules in the form that request code 54 answers."""
 
 
+class ICallAccess(Interface):
+    """
+    An access validator that also checks the calls of the gRPC door. A broker whose validators do
+    not all provide this does not open that door.
+    """
+
+    def admit(caller: Any, needs: Any) -> Any:
+        """
+        :param caller: a `rmq_ha.server.door.Caller`.
+        :param needs: pairs of a resource and a permission; see `rmq_ha.server.acl.permissions`.
+        :returns: an `IGrant`; None: this address needs no account.
+        :raises RequestRejected: the call is refused.
+        """
+
+
 class IBrokerPlugin(IPlugin):
     """The base of all plugins that a broker's properties file can choose by name."""
 

@@ -20,7 +20,7 @@ from rmq_ha.base.config.key_readers import with_unknown_keys
 from rmq_ha.base.config.load_controller import controller_within
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.config.plans import embeds_namesrv, namesrv_port_plan, port_plan
-from rmq_ha.base.config.ports import check_controller_port, check_metrics_port
+from rmq_ha.base.config.ports import check_controller_port, check_grpc_port, check_metrics_port
 from rmq_ha.base.config.remote_change import fixed_refusal
 from rmq_ha.base.config.settings import (
     ConfigNotice,
@@ -303,6 +303,7 @@ def _apply_ports(
                     f"set another, or namesrvAddr"
                 )
     check_controller_port(port_plan(configuration), settings)
+    check_grpc_port(port_plan(configuration), settings)
     check_metrics_port(port_plan(configuration), settings)
 
 

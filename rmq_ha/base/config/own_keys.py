@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from rmq_ha.base.config.fields import EMBEDDED_NAMESRV, Local, key_of_5, own_key
-from rmq_ha.base.config.pop_keys import PopConfig
+from rmq_ha.base.config.grpc_keys import GrpcConfig
 from rmq_ha.base.config.text_rules import HOSTS, NETWORKS, SECRET
 from rmq_ha.base.model.host_port import MOST_PORT
 from rmq_ha.base.model.numbers import MOST_ITEMS
 
 
 @dataclass(slots=True, kw_only=True)
-class RmqHaConfig(PopConfig):
+class RmqHaConfig(GrpcConfig):
     """Extension points by name, and the settings by which rmq-ha differs from 4.9.7 on purpose."""
 
     journal_plug_in: str = own_key(

@@ -6,7 +6,12 @@ from rmq_ha.base.config.controller_mode import is_controlled
 from rmq_ha.base.config.dledger import dledger_port, is_dledger
 from rmq_ha.base.config.dledger_settings import parse_peers
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
-from rmq_ha.base.config.ports import CONTROLLER_PURPOSE, PlannedPort, metrics_port
+from rmq_ha.base.config.ports import (
+    CONTROLLER_PURPOSE,
+    GRPC_PURPOSE,
+    PlannedPort,
+    metrics_port,
+)
 from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.status import BrokerRole
 
@@ -44,6 +49,8 @@ def port_plan(configuration: BrokerConfiguration) -> list[PlannedPort]:
         plan.append(PlannedPort(embedded, "embedded name server (embeddedNamesrvPort)"))
     if configuration.ours.enable_controller_in_namesrv:
         plan.append(_controller_port(configuration.controller))
+    if grpc := configuration.ours.grpc_server_port:
+        plan.append(PlannedPort(grpc, GRPC_PURPOSE))
     return plan + metrics_port(configuration.ours.metrics_port)
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from rmq_ha.base.config.settings import Setting
 
 CONTROLLER_PURPOSE = "brokers, tools and the other controllers (controllerDLegerPeers)"
+GRPC_PURPOSE = "clients of RocketMQ 5 (grpcServerPort)"
 METRICS_PURPOSE = "metrics and health (metricsPort)"
 
 
@@ -37,6 +38,20 @@ def check_metrics_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setti
         if planned.port == plan[-1].port:
             raise settings["metricsPort"].error(
                 f"this port is for {planned.purpose}; set another, or 0 for no metrics"
+            )
+
+
+def check_grpc_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setting]) -> None:
+    """
+    Check that grpcServerPort is not another port of the broker.
+
+    :raises ConfigurationError: two ports are the same.
+    """
+    own = [planned.port for planned in plan if planned.purpose == GRPC_PURPOSE]
+    for planned in plan:
+        if planned.port in own and planned.purpose not in (GRPC_PURPOSE, METRICS_PURPOSE):
+            raise settings["grpcServerPort"].error(
+                f"this port is for {planned.purpose}; set another, such as 8081"
             )
 
 

@@ -104,6 +104,8 @@ class BrokerServer:
         if self._namesrv is not None:
             facts["namesrvPort"] = self._namesrv.port
             facts |= self._namesrv.facts()
+        if grpc := configuration.ours.grpc_server_port:
+            facts["grpcServerPort"] = grpc
         if self._status is not None:
             facts["metricsPort"] = self._status.port
         return facts

@@ -4,12 +4,15 @@ Spec: remoting.md, section 10.2.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 from rmq_ha.base.acl.addresses import AddressPatterns
 from rmq_ha.base.acl.refusals import RefusalReason
 from rmq_ha.base.acl.signature import ACCESS_KEY, SIGNATURE, SigningContent
 from rmq_ha.base.acl.signed_time import SIGNED_TIME, TimedContent, read_signed_time
 from rmq_ha.base.errors import AccessRefused
+from rmq_ha.base.model.security import Security
 from rmq_ha.base.model.topics import TRACE_TOPIC
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
@@ -18,7 +21,9 @@ from rmq_ha.server.acl import table
 from rmq_ha.server.acl.accounts import AccountEntry, AclFile
 from rmq_ha.server.acl.freshness import Freshness
 from rmq_ha.server.acl.grant import Grant, Secret
+from rmq_ha.server.acl.needs import Need
 from rmq_ha.server.acl.permissions import PUB
+from rmq_ha.server.door import DateSignature, DoorCaller
 
 _KNOWN_HOSTS = 4096
 _NO_EXT: Mapping[str, str] = {}
@@ -90,11 +95,33 @@ class Rules:
         """
         if self._is_white(host):
             return None
-        grant = self._account_of(request, host)
+        grant = self._account_of(self._claim_of(request), host)
         if self._strict:
             grant.check(request.code, table.needs_of(request, record_at))
         elif not grant.white.matches(host):
             self._check_as_java(request, grant)
+        return grant
+
+    def admit(self, caller: DoorCaller, needs: Iterable[Need]) -> Grant | None:
+        """
+        Check a call of the gRPC door, and return the rights of the account that signed its date.
+
+        :returns: see `check`.
+        :raises RequestRejected: see `check`.
+        """
+        host, signed = caller.host, caller.signed
+        if self._is_white(host):
+            return None
+        claim = _Claim(
+            signed.access_key or None,
+            bool(signed.signature),
+            caller.security,
+            partial(_secret_of_date, signed),
+            self._check_date,
+        )
+        grant = self._account_of(claim, host)
+        if self._strict or not grant.white.matches(host):
+            grant.check(caller.code, needs)
         return grant
 
     def every_notice(self) -> list[str]:
@@ -121,18 +148,28 @@ class Rules:
         """
         if self._is_white(host):
             return None
-        grant = self._account_of(request, host)
+        grant = self._account_of(self._claim_of(request), host)
         if not grant.is_admin:
             raise grant.not_admin(request.code)
         return grant
 
-    def _account_of(self, request: RemotingCommand, host: str) -> Grant:
+    def _claim_of(self, request: RemotingCommand) -> "_Claim":
+        ext = request.ext or _NO_EXT
+        return _Claim(
+            ext.get(ACCESS_KEY),
+            SIGNATURE in ext,
+            request.security,
+            partial(self._secret_of, request, ext),
+            partial(self._check_time, request, ext),
+        )
+
+    def _account_of(self, claim: "_Claim", host: str) -> Grant:
         """
         Return the account of the client's certificate, or the one that signed. If both are there,
         they must be the same.
         """
-        ext, security = request.ext or _NO_EXT, request.security
-        if self._requires_tls and not security.is_tls and SIGNATURE in ext:
+        security = claim.security
+        if self._requires_tls and not security.is_tls and claim.is_signed:
             raise _refusal(
                 RefusalReason.PLAIN,
                 "the request is signed and came by plain TCP, where others can record it, and "
@@ -140,9 +177,9 @@ class Rules:
                 "give the account another secret key",
             )
         certified = self._by_certificate(security.names) if self._certified else None
-        access_key = ext.get(ACCESS_KEY)
+        access_key = claim.access_key
         if certified is None:
-            return self._signer_of(request, ext, host, access_key)
+            return self._signer_of(claim, host)
         if access_key is not None and access_key != certified.account:
             raise _refusal(
                 RefusalReason.CERTIFICATE,
@@ -150,8 +187,8 @@ class Rules:
                 f"client's certificate is for accessKey={certified.account}: use one account for "
                 "both",
             )
-        if SIGNATURE in ext:
-            self._signer_of(request, ext, host, access_key, is_certified=True)
+        if claim.is_signed:
+            self._signer_of(claim, host, is_certified=True)
         return certified
 
     def _by_certificate(self, names: tuple[str, ...]) -> Grant | None:
@@ -164,15 +201,7 @@ class Rules:
             )
         return next(iter(grants.values()), None)
 
-    def _signer_of(
-        self,
-        request: RemotingCommand,
-        ext: Mapping[str, str],
-        host: str,
-        access_key: str | None,
-        *,
-        is_certified: bool = False,
-    ) -> Grant:
+    def _signer_of(self, claim: "_Claim", host: str, *, is_certified: bool = False) -> Grant:
         """
         Return the account that signed. A request from a white address of the account must name its
         access key, but its signature is not checked.
@@ -180,6 +209,7 @@ class Rules:
         :param is_certified: whether a certificate names the same account; then the signature needs
             no time.
         """
+        access_key = claim.access_key
         if access_key is None:
             raise _refusal(
                 RefusalReason.UNSIGNED,
@@ -188,10 +218,10 @@ class Rules:
             )
         grant = self._grants.get(access_key)
         if grant is None or not grant.white.matches(host):
-            secret = self._secret_of(request, ext, _NOBODY if grant is None else grant.secrets)
+            secret = claim.find_secret(_NOBODY if grant is None else grant.secrets)
             if grant is None or secret is None:
                 raise self._wrong_signature(access_key[:_HINT_LENGTH], is_known=grant is not None)
-            self._check_time(request, ext, grant, secret, is_certified=is_certified)
+            claim.check_time(grant, secret, is_certified)
             if secret is not grant.secrets[0]:
                 self._on_previous(grant.account, host)
         return grant
@@ -217,7 +247,6 @@ class Rules:
         ext: Mapping[str, str],
         grant: Grant,
         secret: Secret,
-        *,
         is_certified: bool,
     ) -> None:
         """
@@ -250,6 +279,20 @@ class Rules:
             f"Check signature failed for accessKey={grant.account}: its {SIGNED_TIME} is of "
             "another request: code, names or values were changed after it was signed",
         )
+
+    def _check_date(self, grant: Grant, secret: Secret, is_certified: bool) -> None:
+        """
+        Refuse a call of the gRPC door where signatures need a time, as its signature covers only a
+        date in the client's own zone, and can be used again for ever.
+        """
+        freshness = self._freshness
+        if freshness is not None and freshness.is_required and not is_certified:
+            raise _refusal(
+                RefusalReason.NOT_TIMED,
+                f"accessKey={grant.account}: clients of RocketMQ 5 sign a date that can be used "
+                "again at any time, and aclRequiresSignedTime=true: give the client a certificate "
+                "of the account, or set that key to false",
+            )
 
     def _check_as_java(self, request: RemotingCommand, grant: Grant) -> None:
         needs = javas.needs_of(request)
@@ -306,6 +349,30 @@ class Rules:
                 f"{file.path}: certificateNames: {name} of account {grant.account} has no effect: "
                 f"it is account {owner.account}'s"
             )
+
+
+class _Claim(NamedTuple):
+    """
+    What a request or a call says about its account.
+
+    :ivar access_key: None if it names none.
+    :ivar find_secret: returns the one of some secrets that signed; None if none of them did.
+    :ivar check_time: checks the time of the signature; takes the account, the secret that signed,
+        and whether a certificate names the same account.
+    """
+
+    access_key: str | None
+    is_signed: bool
+    security: Security
+    find_secret: Callable[[tuple[Secret, ...]], Secret | None]
+    check_time: Callable[[Grant, Secret, bool], None]
+
+
+def _secret_of_date(signed: DateSignature, secrets: tuple[Secret, ...]) -> Secret | None:
+    for secret in secrets:
+        if secret.signer.is_signed(signed.signature, signed.date):
+            return secret
+    return None
 
 
 def _refusal(kind: RefusalReason, remark: str, reason: str | None = None) -> AccessRefused:

@@ -13,7 +13,7 @@ from zope.interface import implementer
 
 from rmq_ha.base.acl.refusals import RefusalLog, RefusalReason
 from rmq_ha.base.errors import ConfigurationError, RequestRejected
-from rmq_ha.base.interfaces import IAccessControl, IBrokerContext
+from rmq_ha.base.interfaces import IAccessControl, IBrokerContext, ICallAccess
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.topics import REPLY_SUFFIX
@@ -32,8 +32,10 @@ from rmq_ha.server.acl.edits import (
 from rmq_ha.server.acl.files import AclFiles
 from rmq_ha.server.acl.freshness import AclKeys, Freshness
 from rmq_ha.server.acl.grant import Grant
+from rmq_ha.server.acl.needs import Need
 from rmq_ha.server.acl.rules import Rules
 from rmq_ha.server.acl.table import RecordAt
+from rmq_ha.server.door import DoorCaller
 
 LOOK_S = 1.0
 REFUSAL_PERIOD_S = 10.0
@@ -59,7 +61,7 @@ def make_access_control(broker: IBrokerContext) -> "PlainAccessControl":
     )
 
 
-@implementer(IAccessControl)
+@implementer(IAccessControl, ICallAccess)
 class PlainAccessControl:
     """
     Checks every request by the rules of the ACL files, which it reads again when they change.
@@ -127,19 +129,36 @@ class PlainAccessControl:
         try:
             request.grant = self._check(request, host)
         except RequestRejected as refusal:
-            kind = RefusalReason(getattr(refusal, "kind", RefusalReason.PERMISSION))
-            self.refused[kind] += 1
-            line = self._refusals.count(host, self._clock.seconds())
-            if line is not None:
-                self.log.warn(
-                    "refused request {code} of {peer}: {reason!r} ({silent} refusals before it "
-                    "were not logged)",
-                    code=request.code,
-                    peer=remote_address,
-                    reason=getattr(refusal, "reason", refusal.remark),
-                    silent=line.silent,
-                )
+            self._count(refusal, request.code, host, remote_address)
             raise
+
+    def admit(self, caller: DoorCaller, needs: Iterable[Need]) -> Grant | None:
+        """
+        Check a call of the gRPC door, and count and log a refusal.
+
+        :param needs: the permissions that the call needs.
+        :returns: the rights of the account that signed; None: this address needs no account.
+        :raises RequestRejected: the call is refused.
+        """
+        try:
+            return self._rules.admit(caller, needs)
+        except RequestRejected as refusal:
+            self._count(refusal, caller.code, caller.host, caller.remote_text)
+            raise
+
+    def _count(self, refusal: RequestRejected, code: int, host: str, peer: str) -> None:
+        kind = RefusalReason(getattr(refusal, "kind", RefusalReason.PERMISSION))
+        self.refused[kind] += 1
+        line = self._refusals.count(host, self._clock.seconds())
+        if line is not None:
+            self.log.warn(
+                "refused request {code} of {peer}: {reason!r} ({silent} refusals before it "
+                "were not logged)",
+                code=code,
+                peer=peer,
+                reason=getattr(refusal, "reason", refusal.remark),
+                silent=line.silent,
+            )
 
     def is_administrator(
         self, access_key: str, signature: str, content: bytes, remote_host: str

@@ -9,8 +9,9 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.model.broker_identity import BrokerIdentity
 from rmq_ha.base.properties_file import PropertiesFile
 from rmq_ha.base.seams import Host
-from rmq_ha.base.wire.stat_bodies import ASIDE, PROMOTIONS
+from rmq_ha.base.wire.stat_bodies import ASIDE, GRPC_DOOR, PROMOTIONS
 from rmq_ha.server.broker.frame_limits import FrameLimits
+from rmq_ha.server.broker.grpc_door import door_address
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.processors.admin_acl import AdminAclProcessor
 from rmq_ha.server.broker.processors.admin_cleaning import AdminCleaningProcessor
@@ -87,6 +88,8 @@ class BrokerParts(Protocol):
     send_plugins: SendPlugins
     timer_recalls: TimerRecalls
     timer_sends: TimerSends
+    end_transactions: EndTransactionProcessor
+    timer_requests: TimerProcessor
     access_controls: list[Any]
     registration: Registration
     standing: Standing
@@ -119,6 +122,30 @@ def timer_sends(broker: BrokerParts) -> TimerSends:
     )
 
 
+def end_transactions(broker: BrokerParts) -> EndTransactionProcessor:
+    """Build the part that settles half messages."""
+    return EndTransactionProcessor(
+        broker.configuration,
+        broker.store,
+        broker.transaction_checks.halves,
+        broker.transaction_checks.put,
+        broker.timer_sends.committed,
+        broker.host.now_ms,
+    )
+
+
+def timer_requests(broker: BrokerParts) -> TimerProcessor:
+    """Build the part that answers requests about timer messages."""
+    return TimerProcessor(
+        broker.configuration,
+        broker.store,
+        broker.topics,
+        broker.timer_recalls,
+        broker.host.now_ms,
+        lambda: broker.standing.epoch,
+    )
+
+
 def admin_processors(broker: BrokerParts) -> list[Processor]:
     """
     Build the processors from the parts of a broker.
@@ -136,22 +163,8 @@ def admin_processors(broker: BrokerParts) -> list[Processor]:
             config=configuration.broker,
             random=host.random,
         ),
-        EndTransactionProcessor(
-            configuration,
-            store,
-            broker.transaction_checks.halves,
-            broker.transaction_checks.put,
-            broker.timer_sends.committed,
-            host.now_ms,
-        ),
-        TimerProcessor(
-            configuration,
-            store,
-            broker.topics,
-            broker.timer_recalls,
-            host.now_ms,
-            lambda: broker.standing.epoch,
-        ),
+        broker.end_transactions,
+        broker.timer_requests,
         QueryProcessor(store=store, config=configuration.store, clock=host.clock),
         ConsumerProcessor(
             store=store,
@@ -335,15 +348,17 @@ def replication_info(
     """
     Return `role`, and the facts of the journal: `slaves` of a master, `master` of a slave.
 
-    A slave also has `tables_seconds`: the age in seconds of its oldest copy of a master's table;
-    None if a table was never copied. A broker that stands aside also has `ASIDE`, and a broker
-    whose master is not elected has `PROMOTIONS`.
+    A broker with a port for gRPC has its address. A slave also has `tables_seconds`: the age in
+    seconds of its oldest copy of a master's table; None if a table was never copied. A broker that
+    stands aside also has `ASIDE`, and a broker whose master is not elected has `PROMOTIONS`.
     """
     info: dict[str, Any] = {"role": configuration.store.broker_role.name, **journal.info()}
     if standing.successor:
         info[ASIDE] = standing.successor
     if not standing.is_elected:
         info[PROMOTIONS] = promotions.count
+    if door := door_address(configuration):
+        info[GRPC_DOOR] = str(door)
     if journal.role.is_slave:
         copies = slave_synchronize.statistics().tables.values()
         ages = [copy.age_seconds for copy in copies if copy.age_seconds is not None]

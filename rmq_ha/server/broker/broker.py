@@ -42,6 +42,7 @@ from rmq_ha.base.properties_file import PropertiesFile
 from rmq_ha.base.remoting.audit import AuditLog
 from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
+from rmq_ha.base.remoting.protocol import PeerLimits
 from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.remoting.turns import Turns
 from rmq_ha.base.remoting.unfinished_frames import UnfinishedFrames
@@ -55,13 +56,17 @@ from rmq_ha.base.tls.server import ServerTls
 from rmq_ha.base.wire.bodies import decode_delay_offsets
 from rmq_ha.server.broker.assembly import (
     admin_processors,
+    end_transactions,
     role_keeper,
+    timer_requests,
     timer_sends,
     transaction_checks,
 )
 from rmq_ha.server.broker.audit_acts import acts
 from rmq_ha.server.broker.context import BrokerContext
+from rmq_ha.server.broker.door_routes import DoorRoutes
 from rmq_ha.server.broker.frame_limits import FrameLimits
+from rmq_ha.server.broker.grpc_door import BrokerDoor
 from rmq_ha.server.broker.hold import PullRequestHoldService
 from rmq_ha.server.broker.masters import TrustedMasters
 from rmq_ha.server.broker.notify import ConsumerIdsNotifier
@@ -348,7 +353,7 @@ class Broker:
 
     def _make_processors(self) -> None:
         configuration, context = self.configuration, self._context
-        validators = [
+        self.validators = validators = [
             checked(plugin, plugin.make_validator(context), IAccessValidator)
             for plugin in self._plugins[IAccessPlugin]
         ]
@@ -389,7 +394,9 @@ class Broker:
         batches = BatchReader(configuration, self.limits, self.unserved)
         self.timer_recalls = TimerRecalls(self.store.timers, self.front)
         self.timer_sends = timer_sends(self)
-        sends = SendMessageProcessor(
+        self.end_transactions = end_transactions(self)
+        self.timer_requests = timer_requests(self)
+        self.sends = SendMessageProcessor(
             configuration,
             self.store,
             self.tables,
@@ -400,7 +407,7 @@ class Broker:
         )
         deliveries = ConsumeHooks(self.stats, hooks)
         processors: list[Processor] = [
-            sends,
+            self.sends,
             self.heartbeats,
             self._pulls(deliveries),
             *pop_processors(self, self.pop_holds, deliveries),
@@ -409,7 +416,7 @@ class Broker:
         audit = AuditLog(self.host.clock, acts(self.topics.get, self.groups.get))
         add_routes(self.dispatcher, self.fast_dispatcher, processors, audit, self.standing)
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
-            dispatcher.handle_run = sends.run_handler(dispatcher.go_general_way)
+            dispatcher.handle_run = self.sends.run_handler(dispatcher.go_general_way)
             if dispatcher.handle_run is not None:
                 dispatcher.cut = cut
         # Both ports share the budget of unfinished frames and the order of turns. A client gains
@@ -420,6 +427,16 @@ class Broker:
             RemotingServer(self.host, configuration.server, item, self._server_tls, frames, turns)
             for item in (self.dispatcher, self.fast_dispatcher)
         )
+        self.grpc: BrokerDoor | None = None
+        if configuration.ours.grpc_server_port:
+            routes = DoorRoutes(
+                self.outer_api,
+                lambda: self.registration.name_servers,
+                self.identity.address,
+                self.host.clock.seconds,
+            )
+            limits = PeerLimits(None, frames, turns)
+            self.grpc = BrokerDoor(self, routes, self._server_tls, limits)
 
     def _tell_unread(self) -> None:
         """Name the groups that miss most of the messages that were deleted before they expired."""
@@ -500,6 +517,9 @@ class Broker:
         for remoting, port in ((self.main_server, server), (self.fast_server, server - 2)):
             await remoting.listen(port, interface)
             self._undo.append((f"port {port}", remoting.stop))
+        if self.grpc is not None:
+            self._undo.append(("gRPC port", self.grpc.stop))
+            await self.grpc.listen(interface)
         self._undo.append(("held pulls", self.hold.stop))
         self._undo.append(("held pops", self.pop_holds.stop))
         self._undo.append(("notifications", self.notifier.stop))

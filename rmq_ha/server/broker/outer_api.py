@@ -27,7 +27,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.pages import FIRST, next_page
 from rmq_ha.base.wire.pop_bodies import RequestModeTable
 from rmq_ha.base.wire.route_bodies import ALL_TOPICS, HOLDER, TAKES_OVER, TopicRoute, body_crc32
-from rmq_ha.base.wire.stat_bodies import ASIDE, PROMOTIONS, REPLICATION_KEY
+from rmq_ha.base.wire.stat_bodies import ASIDE, GRPC_DOOR, PROMOTIONS, REPLICATION_KEY
 from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.server.broker.tables.delay_offsets import check_delay_offsets
 
@@ -170,15 +170,37 @@ class BrokerOuterAPI:
         """
         Return the queues of a topic that can be read at all brokers; empty if there is none.
 
-        :raises RemotingError: no answer, or neither a route nor the message that there is none.
+        The errors are those of `topic_route`.
+        """
+        route = await self.topic_route(name_server, topic)
+        return [] if route is None else subscribe_queues(topic, route)
+
+    async def topic_route(self, name_server: str, topic: str) -> TopicRoute | None:
+        """
+        GET_ROUTEINFO_BY_TOPIC; None if no broker has the topic.
+
+        :raises RemotingError: no answer, or an answer other than these.
         :raises ProtocolViolation: the answer cannot be read as a route.
         """
         command = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
         response = await self._client.invoke(name_server, command, SLAVE_TIMEOUT_MS)
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
-            return []
+            return None
         _check(response, name_server, command)
-        return subscribe_queues(topic, TopicRoute.decode(response.body or b"{}"))
+        return TopicRoute.decode(response.body or b"{}")
+
+    async def door_of(self, address: str) -> str:
+        """
+        Return `host:port` of a broker's port for gRPC; empty if it has none, as Java's brokers.
+
+        :raises RemotingError: no answer, or an answer other than success.
+        :raises ProtocolViolation: an answer cannot be read.
+        """
+        info = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO, {REPLICATION_KEY: "true"})
+        response = await self._invoke(address, info, SLAVE_TIMEOUT_MS)
+        table = decode_kv_table(response.body or b"{}")
+        door = read_body(table.get(REPLICATION_KEY, "{}").encode(), dict).get(GRPC_DOOR)
+        return door if isinstance(door, str) else ""
 
     async def standing_of(self, address: str) -> ToldStanding:
         """

@@ -1,5 +1,6 @@
 """A broker's metrics and health, read from it when somebody asks."""
 
+from collections import Counter
 from typing import Any
 
 from rmq_ha.base.model.status import PutMessageStatus
@@ -147,6 +148,8 @@ class BrokerStatus:
                 negative[code] = negative.get(code, 0) + count
         for code, count in negative.items():
             samples.add("rmqha_negative_answers_total", count, code=_CODES[code])
+        if broker.grpc is not None:
+            violations += broker.grpc.server.counters.violations
         samples.add("rmqha_protocol_violations_total", violations)
         frames = broker.main_server.frames  # includes those of the fast port
         for key, count in broker.limits.refused.items():
@@ -172,6 +175,8 @@ class BrokerStatus:
             samples.add("rmqha_refused_properties_total", count, reason=name)
         samples.add("rmqha_held_pulls", len(broker.hold))
         self._collect_pops(samples)
+        if broker.grpc is not None:
+            self._collect_grpc(samples)
 
     def _collect_pops(self, samples: Samples) -> None:
         broker = self._broker
@@ -188,6 +193,18 @@ class BrokerStatus:
         samples.add("rmqha_pop_dropped_total", counters.gone)
         samples.add("rmqha_pop_stale_acks_total", counters.stale)
         samples.add("rmqha_pop_journal_behind_bytes", counters.journal_behind)
+
+    def _collect_grpc(self, samples: Samples) -> None:
+        service, server = self._broker.grpc.service, self._broker.grpc.server
+        samples.add("rmqha_connections", len(server.peers), port="grpc")
+        samples.add("rmqha_connections_accepted_total", server.counters.accepted, port="grpc")
+        clients = Counter(client.identity.language for client in service.clients.all())
+        for language, count in clients.items():
+            samples.add("rmqha_grpc_clients", count, language=language)
+        for (method, code), count in service.answers.items():
+            samples.add("rmqha_grpc_answers_total", count, method=method, code=code)
+        for reason, count in server.counters.closed.items():
+            samples.add("rmqha_grpc_closed_total", count, reason=reason)
 
     def _collect_slave(self, samples: Samples) -> None:
         since_start = self._clock.seconds() - self._began

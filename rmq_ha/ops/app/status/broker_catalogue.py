@@ -214,6 +214,28 @@ BROKER = (
         "reason",
     ),
     own_metric(
+        "grpc_clients",
+        _GAUGE,
+        "clients",
+        "Shows how many clients of RocketMQ 5 sent settings and were heard of since, by language",
+        "language",
+    ),
+    own_metric(
+        "grpc_answers_total",
+        _COUNTER,
+        "answers",
+        "Counts answers to clients of RocketMQ 5, by method and code",
+        "method",
+        "code",
+    ),
+    own_metric(
+        "grpc_closed_total",
+        _COUNTER,
+        "connections",
+        "Counts connections of gRPC clients that were closed because of a limit, by the limit",
+        "reason",
+    ),
+    own_metric(
         "not_created_total",
         _COUNTER,
         "requests",
@@ -246,7 +268,7 @@ BROKER = (
         "connections",
         _GAUGE,
         "connections",
-        "Shows how many connections are open, by port: main, fast, replication",
+        "Shows how many connections are open, by port: main, fast, grpc, replication",
         "port",
     ),
     own_metric(

@@ -12,17 +12,17 @@ from twisted.internet.defer import Deferred
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import ProtocolViolation, RequestRejected
 from rmq_ha.base.model.properties import WRITTEN_BY_POPS
-from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire.batch import BatchMember, read_batch
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.server.broker.frame_limits import MESSAGES, FrameLimits
 from rmq_ha.server.broker.processors.unserved_requests import UnservedProperties
+from rmq_ha.server.door import MessageSender
 from rmq_ha.server.store.log.batch import MEMBERS_A_TURN
 
 _OF_POPS = tuple(f"{name}\x01" for name in WRITTEN_BY_POPS)
 
 
-def hold(channel: Channel, size: int, reading: "Deferred[Any]") -> Callable[[object], object]:
+def hold(sender: MessageSender, size: int, reading: "Deferred[Any]") -> Callable[[object], object]:
     """
     Serve no further request of a client until the returned function is called, which returns its
     argument.
@@ -31,7 +31,7 @@ def hold(channel: Channel, size: int, reading: "Deferred[Any]") -> Callable[[obj
     :param reading: cancelled if the connection is closed before it has fired.
     """
     held: Deferred[None] = Deferred(lambda _: None if reading.called else reading.cancel())
-    channel.hold(size, held)
+    sender.hold(size, held)
     held.addErrback(lambda _: None)
 
     def release(result: object) -> object:

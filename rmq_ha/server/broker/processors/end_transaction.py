@@ -25,9 +25,10 @@ from rmq_ha.server.broker.processors.query import record_by_id
 from rmq_ha.server.broker.transactions.fates import HalfMessageFate, HalfPlace
 from rmq_ha.server.broker.transactions.lookup import HalfMessages
 from rmq_ha.server.broker.transactions.messages import committed, op_mark, put_back
+from rmq_ha.server.door import Settlement
 from rmq_ha.server.store.message_store import DefaultMessageStore
 
-_UNIQUE_ID = re.compile("[0-9A-Fa-f]{32}")
+_UNIQUE_ID = re.compile("[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{2})?")  # clients of RocketMQ 5: 34
 _ILLEGAL = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
 
 
@@ -74,11 +75,7 @@ class EndTransactionProcessor:
         """
         Settle a half message; a decision other than commit or rollback is ignored and not answered.
         """
-        if self._configuration.store.broker_role is BrokerRole.SLAVE:
-            raise RequestRejected(
-                ResponseCode.SLAVE_NOT_AVAILABLE,
-                "a slave ends no transactions; the half message's master does",
-            )
+        self._check_role()
         fields = header(request)
         decision = int32(fields, "commitOrRollback")
         if flag(fields, "fromTransactionCheck"):
@@ -90,13 +87,37 @@ class EndTransactionProcessor:
             )
         if decision not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             return None
-        half = self._half_message(
-            int64(fields, "commitLogOffset"),
-            int64(fields, "tranStateTableOffset"),
+        place = HalfPlace(int64(fields, "tranStateTableOffset"), int64(fields, "commitLogOffset"))
+        settled = self.settle(
+            place,
             text(fields, "producerGroup"),
+            fields.get("msgId") or "",
+            is_commit=decision == TRANSACTION_COMMIT,
         )
-        self._refuse_other(half, fields.get("msgId") or "")
-        return Deferred.fromCoroutine(self._settle(half, decision == TRANSACTION_COMMIT, request))
+        return settled.addCallback(lambda end: request.response(end.code, end.remark))
+
+    def settle(
+        self, place: HalfPlace, group: str, unique_id: str, *, is_commit: bool
+    ) -> "Deferred[Settlement]":
+        """
+        Commit or roll back a half message, through any door.
+
+        :param place: the half message's offsets, as the answer to its send or a check named them.
+        :param group: its producer group.
+        :param unique_id: the id that its client gave it; empty if the client does not say it.
+        :raises RequestRejected: this broker does not lead, or the half message is not there.
+        """
+        self._check_role()
+        half = self._half_message(place.physical_offset, place.queue_offset, group)
+        self._refuse_other(half, unique_id)
+        return Deferred.fromCoroutine(self._settle(half, is_commit))
+
+    def _check_role(self) -> None:
+        if self._configuration.store.broker_role is BrokerRole.SLAVE:
+            raise RequestRejected(
+                ResponseCode.SLAVE_NOT_AVAILABLE,
+                "a slave ends no transactions; the half message's master does",
+            )
 
     def resume_check(self, channel: Channel, request: RemotingCommand) -> Answer:
         """
@@ -203,15 +224,13 @@ class EndTransactionProcessor:
                 f"{stored} at {half.physical_offset}",
             )
 
-    async def _settle(
-        self, half: Record, is_commit: bool, request: RemotingCommand
-    ) -> RemotingCommand:
+    async def _settle(self, half: Record, is_commit: bool) -> Settlement:
         current = await self._claim(half)
         if current is None:
             self.log.debug(
                 "half message {half_offset} has been ended before", half_offset=half.queue_offset
             )
-            return request.response()
+            return Settlement(ResponseCode.SUCCESS)
         fate = HalfMessageFate.OPEN
         try:
             messages = [self._message_to_commit(current)] if is_commit else []
@@ -222,7 +241,7 @@ class EndTransactionProcessor:
                 self._marked(results[-1], current)
         finally:
             self._halves.release(current, fate)
-        return self._answer_settled(results[0].status, is_commit, request)
+        return _settlement(results[0].status, is_commit)
 
     def _message_to_commit(self, half: Record) -> BrokerMessage:
         try:
@@ -231,19 +250,6 @@ class EndTransactionProcessor:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR, f"the half message cannot be committed: {error}"
             ) from None
-
-    def _answer_settled(
-        self, status: PutMessageStatus, is_commit: bool, request: RemotingCommand
-    ) -> RemotingCommand:
-        if status.is_stored:
-            return request.response()
-        code = ResponseCode.SYSTEM_ERROR
-        if is_commit and status in _ILLEGAL:
-            code = ResponseCode.MESSAGE_ILLEGAL
-        elif is_commit and status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
-            code = ResponseCode.SERVICE_NOT_AVAILABLE
-        what = "commit" if is_commit else "rollback"
-        return request.response(code, f"the {what} is not stored: {status.name}")
 
     def _marked(self, result: PutMessageResult, half: Record) -> None:
         """
@@ -257,3 +263,15 @@ class EndTransactionProcessor:
                 half_offset=half.queue_offset,
                 status=result.status.name,
             )
+
+
+def _settlement(status: PutMessageStatus, is_commit: bool) -> Settlement:
+    if status.is_stored:
+        return Settlement(ResponseCode.SUCCESS)
+    code = ResponseCode.SYSTEM_ERROR
+    if is_commit and status in _ILLEGAL:
+        code = ResponseCode.MESSAGE_ILLEGAL
+    elif is_commit and status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
+        code = ResponseCode.SERVICE_NOT_AVAILABLE
+    what = "commit" if is_commit else "rollback"
+    return Settlement(code, f"the {what} is not stored: {status.name}")

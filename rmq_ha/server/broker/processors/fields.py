@@ -47,8 +47,13 @@ def text(fields: Mapping[str, str], name: str) -> str:
     """
     value = fields.get(name)
     if value is None:
-        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"the header field {name} is missing")
+        raise missing_field(name)
     return value
+
+
+def missing_field(name: str) -> RequestRejected:
+    """Return the refusal of a request without a field that it must have."""
+    return RequestRejected(ResponseCode.SYSTEM_ERROR, f"the header field {name} is missing")
 
 
 def int32(fields: Mapping[str, str], name: str) -> int:

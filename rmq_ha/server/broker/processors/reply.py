@@ -227,5 +227,5 @@ class ReplyMessageProcessor:
                 self.log.warn("a reply is not stored: {why}", why=stored.status.name)
         code = ResponseCode.SUCCESS if fault is None else ResponseCode.SYSTEM_ERROR
         response = request.response(code, fault, ext)
-        self._hooks.after_send(context, response)
+        self._hooks.after_send(context, code, ext)
         return response

@@ -69,6 +69,7 @@ from rmq_ha.server.broker.processors.timer_sends import TimerSends
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 from rmq_ha.server.broker.tables.topics import MULTI_TAG_FILTER
+from rmq_ha.server.door import MessageSender, SendOutcome
 from rmq_ha.server.store.delay.redirect import stored_place
 from rmq_ha.server.store.message_store import KEYS_AT_ONCE, DefaultMessageStore
 
@@ -87,14 +88,15 @@ class StoringSend(NamedTuple):
     """
     A send that is being stored.
 
+    :ivar body: of the message or the batch.
     :ivar place: topic and queue id where it is stored.
     :ivar context: of the hooks.
     :ivar began_ms: when its handling began, by the steady clock.
     :ivar record: the record that waits, of a timer message; None of any other send.
     """
 
-    request: RemotingCommand
     header: SendHeader
+    body: bytes
     place: tuple[str, int]
     context: dict[str, Any]
     began_ms: int
@@ -170,54 +172,66 @@ class SendMessageProcessor:
     def send(
         self, channel: Channel, request: RemotingCommand
     ) -> RemotingCommand | Deferred[RemotingCommand | None]:
+        """Answer a send when the store has decided."""
+        try:
+            header = decode_send_header(request)
+            stored: Deferred[Any] = self.store_send(
+                channel, header, request.body or b"", request.version
+            )
+        except RequestRejected as rejected:
+            return self._answer_rejected(rejected, request)
+        return stored.addCallback(_answer_stored, request).addErrback(self._not_stored, request)
+
+    def store_send(
+        self, sender: MessageSender, header: SendHeader, body: bytes, version: int
+    ) -> "Deferred[SendOutcome]":
         """
-        Handle any send: check it in RocketMQ's order, store it, answer when the store has decided.
+        Store a message or a batch that came through any door: check it in RocketMQ's order, and put
+        it.
+
+        :param version: of the client; old ones do not say how often a message may come again.
+        :returns: fires when the store has decided. Fails with `CancelledError` if the connection
+            was closed meanwhile, and with `RequestRejected`.
+        :raises RequestRejected: the send is refused.
         """
         began_ms = self._stats.steady_ms()
         self._stats.ways.general += 1
-        try:
-            header = decode_send_header(request)
-            self._overload.check(channel)
-            topic = self._checks.check(header, self._now_ms())
-            body = request.body or b""
-            if header.batch:
-                return self._send_batch(channel, request, header, topic, body, began_ms)
-            message = self._message(channel, request, header, topic, body)
-            record = self._timers.decide(message)
-            place = stored_place(record, len(self._store.delay_levels))
-            context = self._hooks.before_send(channel, header, body)
-            put: Put = partial(self._front.put_message, record)
-            sent = StoringSend(request, header, place, context, began_ms)
-            if self._timers.recalls(message.properties):
-                recalled: Deferred[Any] = self._timers.recall(record)
-                recalled.addCallback(self._answer, sent).addErrback(self._not_stored, request)
-                return recalled
-            if record is not message:
-                sent = sent._replace(record=record)
-            if self._window is not None:
-                known_by = duplicate_key_of(message, place[0])
-                if known_by is not None:
-                    also_in = self._timers.other_topic(message, record)
-                    put = partial(self._window.put, known_by, message.wait_store_ok, put, also_in)
-            if has_many_keys(message.properties_string):
-                later = self._many_keys.put(put)
-                later.addCallback(self._answer, sent)
-                channel.hold(len(body), later.addErrback(self._not_stored, request))
-                return later
-            stored = put()
-        except RequestRejected as rejected:
-            return self._answer_rejected(rejected, request)
-        return stored.addCallback(self._answer, sent)
+        self._overload.check(sender)
+        topic = self._checks.check(header, self._now_ms())
+        if header.batch:
+            return self._store_batch(sender, header, topic, body, began_ms)
+        message = self._message(sender, header, topic, body, version)
+        record = self._timers.decide(message)
+        place = stored_place(record, len(self._store.delay_levels))
+        context = self._hooks.before_send(sender, header, body)
+        put: Put = partial(self._front.put_message, record)
+        sent = StoringSend(header, body, place, context, began_ms)
+        if self._timers.recalls(message.properties):
+            recalled: Deferred[Any] = self._timers.recall(record)
+            return recalled.addCallback(self._outcome, sent)
+        if record is not message:
+            sent = sent._replace(record=record)
+        if self._window is not None:
+            known_by = duplicate_key_of(message, place[0])
+            if known_by is not None:
+                also_in = self._timers.other_topic(message, record)
+                put = partial(self._window.put, known_by, message.wait_store_ok, put, also_in)
+        if has_many_keys(message.properties_string):
+            later: Deferred[Any] = self._many_keys.put(put)
+            later.addCallback(self._outcome, sent)
+            sender.hold(len(body), later)
+            return later
+        stored: Deferred[Any] = put()
+        return stored.addCallback(self._outcome, sent)
 
     def _answer_rejected(
         self, rejected: RequestRejected, request: RemotingCommand
     ) -> RemotingCommand:
         return request.response(rejected.code, rejected.remark, self._answers.trace_ext)
 
-    def _send_batch(
+    def _store_batch(
         self,
-        channel: Channel,
-        request: RemotingCommand,
+        sender: MessageSender,
         header: SendHeader,
         topic: TopicConfig,
         body: bytes,
@@ -232,8 +246,8 @@ class SendMessageProcessor:
         properties = decode_properties(header.properties)
         for name in WRITTEN_BY_POPS:
             properties.pop(name, None)
-        self._add_own(properties, channel)
-        batch = self._batch(channel, header, topic, properties)
+        self._add_own(properties, sender)
+        batch = self._batch(sender, header, topic, properties)
         # Timers may turn the members into other records, so these are laid out when all are read.
         may_be_timed = self._timers.may_be_in(header.properties, body)
         is_laid_out = self._front is self._store and not may_be_timed
@@ -255,14 +269,16 @@ class SendMessageProcessor:
             nonlocal batch
             if may_be_timed:
                 batch = self._timers.batch(batch)
-            context = self._hooks.before_send(channel, header, body)
-            sent = StoringSend(request, header, (batch.topic, batch.queue_id), context, began_ms)
-            stored = self._many_keys.put(put_batch) if words > KEYS_AT_ONCE else put_batch()
+            context = self._hooks.before_send(sender, header, body)
+            sent = StoringSend(header, body, (batch.topic, batch.queue_id), context, began_ms)
+            stored: Deferred[Any] = (
+                self._many_keys.put(put_batch) if words > KEYS_AT_ONCE else put_batch()
+            )
             # The batch is in the log by now, so later requests of the connection keep their order
             # after it.
             if layout is not None and words <= KEYS_AT_ONCE:
                 release(None)
-            return stored.addCallback(self._answer, sent)
+            return stored.addCallback(self._outcome, sent)
 
         def put_new() -> Deferred[PutMessageResult]:
             return self._store.put_layout(layout) if layout else self._front.put_batch(batch)
@@ -271,25 +287,25 @@ class SendMessageProcessor:
             if window is None:
                 return put_new()
             wait = batch.wait_store_ok
-            sender = properties.get(SENT_BY, "")
-            return window.put_batch(batch.topic, ids, sender, wait, channel.host, put_new)
+            sent_by = properties.get(SENT_BY, "")
+            return window.put_batch(batch.topic, ids, sent_by, wait, sender.host, put_new)
 
         # `steps` reads a small batch without a yield. So this loop runs at most once, for a large
         # batch, and the lane runs the steps after the first.
         for _ in steps:
-            later: Deferred[Any] = self._lane.run(channel.host, steps)
-            release = hold(channel, len(body), later)
+            later: Deferred[Any] = self._lane.run(sender.host, steps)
+            release = hold(sender, len(body), later)
             later.addCallback(lambda _: self._checks.check(header, self._now_ms()))
-            later.addCallback(put, release).addErrback(self._not_stored, request)
+            later.addCallback(put, release)
             return later.addBoth(release)
         later = put(None, lambda _: None)
         if words > KEYS_AT_ONCE:
-            channel.hold(len(body), later.addErrback(self._not_stored, request))
+            sender.hold(len(body), later)
         return later
 
-    def _not_stored(self, failure: Failure, request: RemotingCommand) -> object:
+    def _not_stored(self, failure: Failure, request: RemotingCommand) -> Any:
         """
-        Answer a batch that took several turns and failed; nothing if its connection was closed.
+        Answer a send that took several turns and failed; nothing if its connection was closed.
         """
         if isinstance(failure.value, CancelledError):
             return None
@@ -297,29 +313,30 @@ class SendMessageProcessor:
             return self._answer_rejected(failure.value, request)
         return failure
 
-    def _answer(
+    def _outcome(
         self, result: PutMessageResult, sent: StoringSend
-    ) -> "RemotingCommand | Deferred[RemotingCommand]":
+    ) -> "SendOutcome | Deferred[SendOutcome]":
         status, append = result.status, result.stored
-        request, header, place, context, began_ms, record = sent
+        header, body, place, context, began_ms, record = sent
         if append is None:
-            response = self._answers.refused(request, status)
+            outcome = self._answers.not_stored(status, header, body)
         else:
             queue_id, is_known = result.first_queue_id, result.first_queue_id is not None
             if queue_id is None:
                 self._stats.put_took(self._stats.steady_ms() - began_ms, append.message_count)
                 self._stats.put(*place, append.message_count, append.size)
                 queue_id = header.queue_id
-            response = self._answers.stored(request, status, append, queue_id, is_known=is_known)
-            if record is not None and response.ext is not None:
-                response.ext |= self._timers.answer_fields(record, append, is_known=is_known)
-        self._hooks.after_send(context, response)
+            outcome = self._answers.stored(status, append, queue_id, is_known=is_known)
+            if record is not None:
+                more = self._timers.answer_fields(record, append, is_known=is_known)
+                outcome.fields.update(more)
+        self._hooks.after_send(context, outcome.code, outcome.fields)
         topic = place[0] if self._topics.is_ready(header.topic) else header.topic
-        return self._topics.when_ready(topic, response)
+        return self._topics.when_ready(topic, outcome)
 
     # ------------------------------------------------------------ messages
 
-    def _add_own(self, properties: dict[str, str], channel: Channel) -> None:
+    def _add_own(self, properties: dict[str, str], sender: MessageSender) -> None:
         """
         Add the properties that the broker writes into all messages: CLUSTER as RocketMQ does, and
         SENT_BY.
@@ -328,17 +345,17 @@ class SendMessageProcessor:
         if self._window is None:
             return
         properties.pop(SENT_BY, None)
-        sender = sender_of(channel.account)
-        if sender:
-            properties[SENT_BY] = sender
+        sent_by = sender_of(sender.account)
+        if sent_by:
+            properties[SENT_BY] = sent_by
 
     def _message(
         self,
-        channel: Channel,
-        request: RemotingCommand,
+        sender: MessageSender,
         header: SendHeader,
         topic: TopicConfig,
         body: bytes,
+        version: int,
     ) -> BrokerMessage:
         """
         Return the message that a single send asks to store.
@@ -347,7 +364,7 @@ class SendMessageProcessor:
         """
         target, queue_id, reconsume = header.topic, header.queue_id, header.reconsume_times
         if target.startswith(RETRY_PREFIX):
-            target, queue_id = self._retry_target(request, header)
+            target, queue_id = self._retry_target(header, version)
         properties = decode_properties(header.properties)
         wait = properties.pop(WAIT, None)
         self._timers.clean(properties, is_dead=target != header.topic)
@@ -355,7 +372,7 @@ class SendMessageProcessor:
         # would acknowledge by it.
         for name in WRITTEN_BY_POPS:
             properties.pop(name, None)
-        self._add_own(properties, channel)
+        self._add_own(properties, sender)
         stored = encode_properties(properties)
         if wait is not None:
             properties[WAIT] = wait
@@ -378,7 +395,7 @@ class SendMessageProcessor:
             target,
             queue_id,
             body,
-            channel.remote,
+            sender.remote,
             self._store_host,
             header.born_timestamp,
             header.flag,
@@ -390,7 +407,7 @@ class SendMessageProcessor:
             waits(wait),
         )
 
-    def _retry_target(self, request: RemotingCommand, header: SendHeader) -> tuple[str, int]:
+    def _retry_target(self, header: SendHeader, version: int) -> tuple[str, int]:
         """
         Return where a client's own re-send is stored: in the retry topic, or in the dead-letter
         queue.
@@ -403,7 +420,7 @@ class SendMessageProcessor:
                 f"subscription group not exist, {group}: create it with mqadmin updateSubGroup",
             )
         limit = config.retry_max_times
-        if request.version >= VERSION_MAX_RECONSUME and header.max_reconsume_times is not None:
+        if version >= VERSION_MAX_RECONSUME and header.max_reconsume_times is not None:
             limit = header.max_reconsume_times
         if header.reconsume_times < limit:
             return header.topic, header.queue_id
@@ -413,7 +430,7 @@ class SendMessageProcessor:
         return dead, 0
 
     def _batch(
-        self, channel: Channel, header: SendHeader, topic: TopicConfig, common: dict[str, str]
+        self, sender: MessageSender, header: SendHeader, topic: TopicConfig, common: dict[str, str]
     ) -> MessageBatch:
         """Return the batch without members: the values that its members share."""
         sys_flag = header.sys_flag
@@ -422,7 +439,7 @@ class SendMessageProcessor:
         return MessageBatch(
             header.topic,
             header.queue_id,
-            channel.remote,
+            sender.remote,
             self._store_host,
             [],
             header.born_timestamp,
@@ -430,3 +447,7 @@ class SendMessageProcessor:
             header.reconsume_times,
             waits(common.get(WAIT)),
         )
+
+
+def _answer_stored(outcome: SendOutcome, request: RemotingCommand) -> RemotingCommand:
+    return request.response(outcome.code, outcome.remark, outcome.fields)

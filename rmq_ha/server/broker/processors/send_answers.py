@@ -1,13 +1,13 @@
-"""Makes the answers to producers, with the reason why a message cannot be stored.
+"""Makes the outcomes of sends, with the reason why a message cannot be stored.
 
-The store says only that a message is illegal. `_why_illegal` then reads the request again, so that
+The store says only that a message is illegal. `_why_illegal` then reads the message again, so that
 stored messages cost nothing more.
 
 Spec: remoting.md, section 4.2; store.md, section 2.7.
 """
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.errors import ProtocolViolation, RequestRejected
+from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.model.message import AppendResult
 from rmq_ha.base.model.properties import (
     CLUSTER,
@@ -21,10 +21,10 @@ from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.store_format.delay_levels import parse_delay_level
 from rmq_ha.base.wire.batch import MEMBER_OVERHEAD, read_batch
 from rmq_ha.base.wire.codes import ResponseCode
-from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.duplicates import DUPLICATE
-from rmq_ha.base.wire.send_header import SendHeader, decode_send_header
+from rmq_ha.base.wire.send_header import SendHeader
 from rmq_ha.server.broker.duplicates import sender_of
+from rmq_ha.server.door import SendOutcome
 from rmq_ha.server.store.message_store import DefaultMessageStore
 
 CODES = {
@@ -44,7 +44,7 @@ def code_of(status: PutMessageStatus) -> int:
 
 
 class SendAnswers:
-    """Makes responses of sends, with the two trace fields that Java's producer requires."""
+    """Makes outcomes of sends, with the two trace fields that Java's producer requires."""
 
     def __init__(
         self,
@@ -65,15 +65,14 @@ class SendAnswers:
 
     def stored(
         self,
-        request: RemotingCommand,
         status: PutMessageStatus,
         append: AppendResult,
         queue_id: int,
         *,
         is_known: bool = False,
-    ) -> RemotingCommand:
+    ) -> SendOutcome:
         """
-        Return the answer for a stored message.
+        Return the outcome of a stored message.
 
         :param queue_id: the queue that the producer asked for.
         :param is_known: the message was stored before, and was not stored again.
@@ -86,12 +85,17 @@ class SendAnswers:
         }
         if is_known:
             ext[DUPLICATE] = "true"
-        return request.response(CODES[status], None, ext)
+        return SendOutcome(CODES[status], None, ext, append)
 
-    def refused(self, request: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:
-        """Return the answer for a message that was not stored."""
-        code = code_of(status)
-        return request.response(code, self._remark(request, status), self.trace_ext)
+    def not_stored(
+        self, status: PutMessageStatus, header: SendHeader | None, body: bytes
+    ) -> SendOutcome:
+        """
+        Return the outcome of a message that was not stored.
+
+        :param header: None for one of many that came together: the cause is then its size.
+        """
+        return SendOutcome(code_of(status), self._remark(status, header, body), self.trace_ext)
 
     def _why_not(self) -> str:
         """
@@ -110,9 +114,9 @@ class SendAnswers:
         """Return why a put was not decided in time, or not even begun."""
         return self._store.journal.why_not_kept() or "the disk is slow"
 
-    def _remark(self, request: RemotingCommand, status: PutMessageStatus) -> str:
+    def _remark(self, status: PutMessageStatus, header: SendHeader | None, body: bytes) -> str:
         if code_of(status) == ResponseCode.MESSAGE_ILLEGAL:
-            return _why_illegal(request, self._configuration)
+            return _why_illegal(header, body, self._configuration)
         remarks = {
             PutMessageStatus.SERVICE_NOT_AVAILABLE: "service not available now: " + self._why_not(),
             PutMessageStatus.CREATE_MAPEDFILE_FAILED: (
@@ -125,24 +129,19 @@ class SendAnswers:
         return remarks.get(status, status.name)
 
 
-def _why_illegal(request: RemotingCommand, configuration: BrokerConfiguration) -> str:
+def _why_illegal(header: SendHeader | None, body: bytes, configuration: BrokerConfiguration) -> str:
     """
-    Return in words why a message is illegal.
+    Return in words why a message or a batch is illegal.
 
-    :param request: a send whose message or batch was not stored. A request without header fields
-        stands for one of many that came together: the cause is then its size.
+    :param header: see `SendAnswers.not_stored`.
     """
     most = configuration.store.max_message_size
     too_large = (
         f"its body may have {most} bytes (maxMessageSize), and the whole message has to fit into a "
         f"file of the commit log ({configuration.store.mapped_file_size_commit_log} bytes)"
     )
-    if not request.ext:
+    if header is None:
         return f"the message is too large: {too_large}"
-    try:
-        header, body = decode_send_header(request), request.body or b""
-    except RequestRejected as rejected:
-        return rejected.remark
     cluster = f"{CLUSTER}\x01{configuration.broker.broker_cluster_name}"
     if configuration.ours.duplicate_window_millis and configuration.ours.acl_plug_in:
         cluster += f"\x02{SENT_BY}\x01{sender_of('anybody')}"  # as long as for any account

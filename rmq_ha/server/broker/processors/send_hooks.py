@@ -3,16 +3,15 @@
 Spec: remoting.md, chapter 4 (SendMessageHook).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from twisted.logger import Logger
 
 from rmq_ha.base.interfaces import IMessageStore, ISendMessageHook
 from rmq_ha.base.model.properties import decode_properties
-from rmq_ha.base.remoting.channel import Channel
-from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.send_header import SendHeader
+from rmq_ha.server.door import MessageSender
 
 
 class SendPlugins(NamedTuple):
@@ -41,7 +40,7 @@ class SendHooks:
     def __bool__(self) -> bool:
         return bool(self._hooks)
 
-    def before_send(self, channel: Channel, header: SendHeader, body: bytes) -> dict[str, Any]:
+    def before_send(self, sender: MessageSender, header: SendHeader, body: bytes) -> dict[str, Any]:
         """
         Show the hooks a message before it is stored.
 
@@ -54,7 +53,7 @@ class SendHooks:
             "topic": header.topic,
             "queue_id": header.queue_id,
             "producer_group": header.producer_group,
-            "born_host": channel.remote_text,
+            "born_host": sender.remote_text,
             "body_size": len(body),
             "properties": decode_properties(header.properties),
         }
@@ -62,18 +61,19 @@ class SendHooks:
             hook.before_send(context)
         return context
 
-    def after_send(self, context: dict[str, Any], response: RemotingCommand) -> None:
+    def after_send(self, context: dict[str, Any], code: int, fields: Mapping[str, str]) -> None:
         """
         Show the hooks the answer.
+
+        :param fields: the ext fields of remoting's answer.
 
         An error of a hook does not change the answer, since the message is stored or refused
         already.
         """
         if not self._hooks:
             return
-        ext = response.ext or {}
-        context["code"] = response.code
-        context["msg_id"], context["queue_offset"] = ext.get("msgId"), ext.get("queueOffset")
+        context["code"] = code
+        context["msg_id"], context["queue_offset"] = fields.get("msgId"), fields.get("queueOffset")
         for hook in self._hooks:
             try:
                 hook.after_send(context)

@@ -169,5 +169,6 @@ class SendRuns:
         else:
             for opaque in opaques:
                 if opaque is not None:
+                    outcome = self._answers.not_stored(status, None, b"")
                     command = RemotingCommand(0, opaque=opaque)
-                    channel.send(self._answers.refused(command, status))
+                    channel.send(command.response(outcome.code, outcome.remark, outcome.fields))

@@ -13,7 +13,7 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import RequestRejected, StoreError
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.flags import PERM_WRITE
-from rmq_ha.base.model.message import BrokerMessage
+from rmq_ha.base.model.message import Address, BrokerMessage
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
@@ -24,6 +24,7 @@ from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.processors.fields import Answer, Handler
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.timer_recalls import RecallEnd, RecallOutcome, TimerRecalls
+from rmq_ha.server.door import Settlement
 from rmq_ha.server.store.message_store import DefaultMessageStore
 from rmq_ha.server.store.timer.reports import BOUNDS_S
 from rmq_ha.server.store.timer.request import recall_record
@@ -78,18 +79,44 @@ class TimerProcessor:
         if self._timers.is_enabled:
             ext[TIMED_TRANSACTIONS] = "true"
         try:
-            handle = self._checked_handle(header)
+            handle = self._checked_handle(header.get("topic"), header.get(RECALL_HANDLE) or "")
         except RequestRejected as rejected:
             return request.response(rejected.code, rejected.remark, ext)
-        make = partial(self._record, channel, handle, header.get("producerGroup") or "")
+        ended = self._recall(channel.remote, handle, header.get("producerGroup") or "")
+
+        def answer(end: Settlement) -> RemotingCommand:
+            if end.remark is not None:
+                return request.response(end.code, end.remark, ext)
+            return request.response(ext={"msgId": handle.unique_key, **ext})
+
+        return ended.addCallback(answer)
+
+    def take_back(
+        self, born: Address, topic: str, handle: str, group: str
+    ) -> "tuple[str, Deferred[Settlement]]":
+        """
+        Recall a message, through any door.
+
+        :param born: the client's address.
+        :param group: its producer group.
+        :returns: the message's unique key; and a Deferred that fires when the recall is stored or
+            refused.
+        :raises RequestRejected: the recall is refused at once.
+        """
+        checked = self._checked_handle(topic, handle)
+        return checked.unique_key, self._recall(born, checked, group)
+
+    def _recall(self, born: Address, handle: RecallHandle, group: str) -> "Deferred[Settlement]":
+        make = partial(self._record, born, handle, group)
         ended = Deferred.fromCoroutine(self._recalls.by_handle(handle, make))
         ended.addErrback(self._failed)
-        return ended.addCallback(self._answer, request, handle, ext)
+        return ended.addCallback(self._settlement, handle)
 
-    def _checked_handle(self, header: Mapping[str, str]) -> RecallHandle:
+    def _checked_handle(self, topic: str | None, text: str) -> RecallHandle:
         """
         Check a recall in RocketMQ's order, and return its handle.
 
+        :param topic: None if the request does not name it.
         :raises RequestRejected: with the code and the remark of the first check that fails.
         """
         if not self._timers.is_enabled:
@@ -99,7 +126,8 @@ class TimerProcessor:
                 f" request type {RequestCode.RECALL_MESSAGE} not supported: timerWheelEnable is "
                 "false",
             )
-        topic = fields.text(header, "topic")
+        if topic is None:
+            raise fields.missing_field("topic")
         if not self._ours.recall_message_enable:
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden"
@@ -117,7 +145,7 @@ class TimerProcessor:
             raise RequestRejected(
                 ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{topic}] not exist"
             )
-        handle = RecallHandle.parse(header.get(RECALL_HANDLE) or "")
+        handle = RecallHandle.parse(text)
         if handle is None:
             raise _illegal("recall handle is invalid")
         if handle.topic != topic:
@@ -134,36 +162,34 @@ class TimerProcessor:
         return RecallEnd(RecallOutcome.NOT_STORED)
 
     def _record(
-        self, channel: Channel, handle: RecallHandle, group: str, waiting: TimerMessage
+        self, born: Address, handle: RecallHandle, group: str, waiting: TimerMessage
     ) -> BrokerMessage:
         return recall_record(
             handle.topic,
             handle.unique_key,
             waiting.out_ms,
             now_ms=self._now_ms(),
-            born=channel.remote,
+            born=born,
             store=self._configuration.store_host,
             group=group,
             source=waiting.source.text,
             with_topic=self._ours.append_topic_for_timer_delete_key,
         )
 
-    def _answer(
-        self, end: RecallEnd, request: RemotingCommand, handle: RecallHandle, ext: dict[str, str]
-    ) -> RemotingCommand:
+    def _settlement(self, end: RecallEnd, handle: RecallHandle) -> Settlement:
         if end.outcome is RecallOutcome.RECALLED:
-            return request.response(ext={"msgId": handle.unique_key, **ext})
+            return Settlement(ResponseCode.SUCCESS)
         if end.outcome is RecallOutcome.NOT_STORED:
-            return request.response(ResponseCode.SYSTEM_ERROR, "recall failed, execute error", ext)
+            return Settlement(ResponseCode.SYSTEM_ERROR, "recall failed, execute error")
         if end.outcome is RecallOutcome.NOT_NOW:
-            return request.response(ResponseCode.SERVICE_NOT_AVAILABLE, _UNAVAILABLE, ext)
+            return Settlement(ResponseCode.SERVICE_NOT_AVAILABLE, _UNAVAILABLE)
         now_ms, time = self._now_ms(), _number(handle.time) or 0
         # Only a message that waits beyond its time can be recalled then, so this comes last.
         if not now_ms < time < now_ms + self._ours.timer_max_delay_sec * 1000:
             remark = "recall failed, timestamp invalid"
         else:
             remark = "recall failed, the message is not waiting"
-        return request.response(ResponseCode.ILLEGAL_OPERATION, remark, ext)
+        return Settlement(ResponseCode.ILLEGAL_OPERATION, remark)
 
     # ------------------------------------------------------------ 60, 61
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.server.door import DoorProducer
 
 CHANNEL_EXPIRED_MS = 120_000
 
@@ -263,7 +264,8 @@ class ProducerManager:
         if client.channel not in members:
             self._memberships.add(client.channel, group)
         members[client.channel] = client
-        self._client_ids.put(client)
+        if not isinstance(client.channel, DoorProducer):  # gRPC has no replies
+            self._client_ids.put(client)
 
     def unregister(self, group: str, channel: ClientChannel) -> None:
         """Remove this connection from the group; harmless if it is not a member."""

@@ -25,6 +25,7 @@ from rmq_ha.base.store_format.commitlog import Record, encode_record
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.server.broker.transactions.verdict import number_of
+from rmq_ha.server.door import HalfMessage
 from rmq_ha.server.store.delay.copies import copy_of, real_place
 
 GROUP = "CID_RMQ_SYS_TRANS"
@@ -111,6 +112,29 @@ def put_back(half: Record, changes: Mapping[str, str]) -> BrokerMessage:
 def discarded(half: Record) -> BrokerMessage:
     """Return the half message for the topic of half messages that nobody settled, for operators."""
     return copy_of(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties, half.properties_string)
+
+
+def half_message(copy: BrokerMessage, append: AppendResult, stored_ms: int) -> HalfMessage:
+    """
+    Return what a door other than remoting's tells a producer about its transaction.
+
+    The parameters and the error are those of `check_request`.
+    """
+    properties = decode_properties(copy.properties_string)
+    topic, queue_id = real_place(properties)
+    return HalfMessage(
+        topic,
+        queue_id,
+        copy.body,
+        copy.sys_flag,
+        properties,
+        copy.born_timestamp,
+        copy.born_host,
+        copy.store_host,
+        stored_ms,
+        append.physical_offset,
+        append.queue_offset,
+    )
 
 
 def check_request(copy: BrokerMessage, append: AppendResult, stored_ms: int) -> RemotingCommand:

@@ -12,7 +12,8 @@ from rmq_ha.base.errors import CorruptRecord, ProtocolViolation
 from rmq_ha.base.model.message import AppendResult, BrokerMessage
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.server.broker.tables.clients import ProducerManager
-from rmq_ha.server.broker.transactions.messages import check_request
+from rmq_ha.server.broker.transactions.messages import check_request, half_message
+from rmq_ha.server.door import DoorProducer
 
 _OPAQUE_MASK = 0x7FFFFFFF
 
@@ -42,10 +43,14 @@ class ProducerAsker:
             self.log.debug("nobody of producer group {group} is here to be asked", group=group)
             return
         try:
-            request = check_request(copy, append, stored_ms)
             number = next(self._asked)
+            channel = channels[number % len(channels)]
+            if isinstance(channel, DoorProducer):
+                channel.ask(half_message(copy, append, stored_ms))
+                return
+            request = check_request(copy, append, stored_ms)
             request.opaque = number & _OPAQUE_MASK
-            channels[number % len(channels)].send(request)
+            channel.send(request)
         except (CorruptRecord, ProtocolViolation) as error:
             self.log.error(
                 "no producer can be asked about half message {half_offset}: {error}",
@@ -53,7 +58,7 @@ class ProducerAsker:
                 error=error,
             )
 
-    def _channels(self, group: str) -> list[Channel]:
+    def _channels(self, group: str) -> list[Channel | DoorProducer]:
         clients = [client for client in self._producers.clients(group) if client.may_settle]
-        channels = (cast(Channel, client.channel) for client in clients)
+        channels = (cast(Channel | DoorProducer, client.channel) for client in clients)
         return [channel for channel in channels if channel.is_open]

@@ -1,0 +1,245 @@
+"""The gRPC door of a broker: the port, and the verbs behind its front.
+
+Spec: grpc.md, sections 12 to 14.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred, succeed
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.interfaces import ICallAccess
+from rmq_ha.base.model.broker_identity import MASTER_ID, BrokerIdentity
+from rmq_ha.base.model.flags import PERM_READ, PERM_WRITE
+from rmq_ha.base.model.host_port import HostPort, parse_host_port
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.remoting.protocol import PeerLimits
+from rmq_ha.base.seams import Host
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.tls.server import ServerTls
+from rmq_ha.base.wire.send_header import SendHeader
+from rmq_ha.base.wire.versions import V5_0_0
+from rmq_ha.server.broker.door_routes import DoorRoutes
+from rmq_ha.server.broker.processors.end_transaction import EndTransactionProcessor
+from rmq_ha.server.broker.processors.send import SendMessageProcessor
+from rmq_ha.server.broker.processors.timers import TimerProcessor
+from rmq_ha.server.broker.tables.broker_tables import BrokerTables
+from rmq_ha.server.broker.tables.clients import ClientChannelInfo
+from rmq_ha.server.broker.transactions.fates import HalfPlace
+from rmq_ha.server.door import (
+    DoorCaller,
+    DoorProducer,
+    DoorQueues,
+    MessageSender,
+    Need,
+    ProducerFacts,
+    SendOutcome,
+    Settlement,
+)
+from rmq_ha.server.grpc.extra import missing_package
+from rmq_ha.server.store.journal import Journal
+from rmq_ha.server.store.message_store import DefaultMessageStore
+
+EXPIRY_S = 10.0
+_READ_WRITE = PERM_READ | PERM_WRITE
+_FRONT = "rmq_ha.server.grpc.front"
+
+
+class DoorParts(Protocol):
+    """The parts of a broker that stand behind the door."""
+
+    host: Host
+    configuration: BrokerConfiguration
+    journal: Journal
+    store: DefaultMessageStore
+    tables: BrokerTables
+    sends: SendMessageProcessor
+    end_transactions: EndTransactionProcessor
+    timer_requests: TimerProcessor
+    validators: list[Any]
+
+    @property
+    def identity(self) -> BrokerIdentity: ...
+
+
+def door_address(configuration: BrokerConfiguration) -> HostPort | None:
+    """Return the address of the door in clients' routes; None if the door is closed."""
+    port = configuration.ours.grpc_server_port
+    if not port:
+        return None
+    advertised = configuration.ours.grpc_advertised
+    if advertised:
+        return parse_host_port(advertised)
+    return HostPort(configuration.broker.broker_ip1 or "127.0.0.1", port)
+
+
+class BrokerDoor:
+    """
+    The port for clients of RocketMQ 5.
+
+    :raises ConfigurationError: a package is missing, or the access control knows no calls of gRPC.
+    """
+
+    def __init__(
+        self, broker: DoorParts, routes: DoorRoutes, tls: ServerTls, limits: PeerLimits
+    ) -> None:
+        self._configuration = configuration = broker.configuration
+        _check_possible(configuration, broker.validators)
+        # Only these modules need protobuf, which a broker without this port need not have.
+        service = import_module(f"{_FRONT}.service")
+        self._settings_class: Any = import_module(f"{_FRONT}.limits").FrontSettings
+        server: Any = import_module("rmq_ha.server.grpc.server")
+        self.service: Any = service.MessagingService(
+            _Verbs(broker, routes),
+            self._settings,
+            broker.host.clock,
+        )
+        self.server: Any = server.GrpcServer(
+            broker.host, configuration.ours, self.service.methods(), tls, limits
+        )
+        self._expiry = Periodic(broker.host.clock, "gRPC client expiry", self._expire, EXPIRY_S)
+
+    def listen(self, interface: str) -> "Deferred[Any]":
+        """Accept clients; fails with Twisted's `CannotListenError`."""
+        self._expiry.start()
+        listening: Deferred[Any] = self.server.listen(
+            self._configuration.ours.grpc_server_port, interface
+        )
+        return listening
+
+    async def stop(self) -> None:
+        """Let open calls end, and close the port."""
+        await self._expiry.stop()
+        for client in list(self.service.clients.all()):
+            client.end_streams()
+        await self.server.stop()
+
+    def _expire(self) -> "Deferred[None]":
+        self.service.clients.expire()
+        return succeed(None)
+
+    def _settings(self) -> Any:
+        ours, store = self._configuration.ours, self._configuration.store
+        return self._settings_class(
+            max_body=store.max_message_size,
+            refuses_empty_bodies=ours.enable_message_body_empty_check,
+            max_properties=ours.user_property_max_num,
+            max_properties_size=ours.max_user_property_size,
+            max_group_size=ours.max_message_group_size,
+            max_recovery_s=ours.max_transaction_recovery_second,
+            max_delay_ms=ours.max_delay_time_mills or ours.timer_max_delay_sec * 1000,
+            default_type=ours.grpc_default_message_type,
+            checks_types=ours.enable_topic_message_type_check,
+            producer_attempts=ours.grpc_client_producer_max_attempts,
+            backoff_initial_ms=ours.grpc_client_producer_backoff_initial_millis,
+            backoff_max_ms=ours.grpc_client_producer_backoff_max_millis,
+            backoff_multiplier=ours.grpc_client_producer_backoff_multiplier,
+        )
+
+
+class _Verbs:
+    """What the broker does for the door; see `BrokerVerbs`."""
+
+    def __init__(self, broker: DoorParts, routes: DoorRoutes) -> None:
+        self._host = broker.host
+        self._configuration = broker.configuration
+        self._role = broker.journal.role
+        self._store = broker.store
+        self._topics = broker.tables.topics
+        self._producers = broker.tables.producers
+        self._sends = broker.sends
+        self._ends = broker.end_transactions
+        self._timers = broker.timer_requests
+        self._controls = broker.validators
+        self._routes = routes
+        self._broker_name = broker.identity.broker_name
+
+    @property
+    def is_slave(self) -> bool:
+        return self._role.is_slave
+
+    @property
+    def serves_timers(self) -> bool:
+        return self._store.timers.is_enabled
+
+    def now_ms(self) -> int:
+        return self._host.now_ms()
+
+    def topic(self, name: str) -> TopicConfig | None:
+        return self._topics.get(name)
+
+    def route(self, topic: str) -> "Deferred[list[DoorQueues]]":
+        return Deferred.fromCoroutine(self._route(topic))
+
+    async def _route(self, topic: str) -> list[DoorQueues]:
+        own = [] if self.is_slave else self._own_queues(topic)
+        return own + await self._routes.find(topic)
+
+    def _own_queues(self, topic: str) -> list[DoorQueues]:
+        config, door = self._topics.get(topic), door_address(self._configuration)
+        if config is None or door is None:
+            return []
+        allowed = self._configuration.broker.broker_permission
+        perm = config.perm if allowed & _READ_WRITE == _READ_WRITE else allowed
+        queues = (config.read_queue_nums, config.write_queue_nums, perm)
+        return [DoorQueues(self._broker_name, MASTER_ID, door, *queues)]
+
+    def authorize(self, caller: DoorCaller, needs: Sequence[Need]) -> str:
+        account = ""
+        for control in self._controls:
+            grant = control.admit(caller, needs)
+            account = account if grant is None else grant.account
+        return account
+
+    def send(
+        self, sender: MessageSender, header: SendHeader, body: bytes
+    ) -> "Deferred[SendOutcome]":
+        return self._sends.store_send(sender, header, body, V5_0_0)
+
+    def settle(
+        self, physical_offset: int, queue_offset: int, group: str, unique_id: str, *, commits: bool
+    ) -> "Deferred[Settlement]":
+        place = HalfPlace(queue_offset, physical_offset)
+        return self._ends.settle(place, group, unique_id, is_commit=commits)
+
+    def take_back(
+        self, born: Address, topic: str, handle: str
+    ) -> "tuple[str, Deferred[Settlement]]":
+        return self._timers.take_back(born, topic, handle, topic)
+
+    def register_producer(self, group: str, producer: DoorProducer, facts: ProducerFacts) -> None:
+        self._producers.register(
+            group,
+            ClientChannelInfo(
+                producer,
+                facts.client_id,
+                facts.language,
+                facts.version,
+                self._host.now_ms(),
+                self._host.steady_ms(),
+                facts.account or None,
+            ),
+        )
+
+    def forget_producer(self, producer: DoorProducer) -> None:
+        self._producers.channel_closed(producer)
+
+
+def _check_possible(configuration: BrokerConfiguration, validators: Sequence[Any]) -> None:
+    port = configuration.ours.grpc_server_port
+    why = missing_package()
+    if not why and not all(map(_knows_calls, validators)):
+        why = (
+            f"aclPlugIn={configuration.ours.acl_plug_in} has a plugin that knows no calls of gRPC, "
+            "so nobody would be checked: use aclPlugIn=plain, or a plugin with ICallAccess"
+        )
+    if why:
+        raise ConfigurationError(f"grpcServerPort={port}: {why}")
+
+
+def _knows_calls(validator: Any) -> bool:
+    return bool(ICallAccess.providedBy(validator))

@@ -1,0 +1,257 @@
+"""The seam between the doors of a broker, and what the broker does with a request.
+
+A door decodes what a client sent, asks the broker by `BrokerVerbs`, and encodes the outcome. Behind
+the verbs are the processors of remoting's requests. So both doors share checks, access control,
+counters and guards, and no door builds the commands of the other.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.base.model.host_port import HostPort
+from rmq_ha.base.model.message import Address, AppendResult
+from rmq_ha.base.model.security import Security
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.wire.send_header import SendHeader
+
+Need = tuple[str, int]
+"""A resource, and the permission for it that a request needs; see `server.acl.permissions`."""
+
+
+class MessageSender(Protocol):
+    """
+    The parts of a client's connection that sends use.
+
+    :ivar remote: the client's address.
+    :ivar remote_text: the client's address as `ip:port`.
+    :ivar host: the client's address without its port.
+    :ivar account: the account that signed the request; empty if none did.
+    """
+
+    remote: Address
+    remote_text: str
+    host: str
+    account: str
+
+    def hold(self, size: int, work: "Deferred[Any]") -> None:
+        """
+        Note a request that takes several turns.
+
+        :param size: size of the request, in bytes.
+        """
+
+    def __hash__(self) -> int: ...
+
+
+class SendOutcome(NamedTuple):
+    """
+    The end of a send.
+
+    :ivar code: a `ResponseCode`.
+    :ivar remark: why nothing was stored; None if the message was stored.
+    :ivar fields: what remoting's answer has in its header: ids, places, and a recall handle.
+    :ivar append: the place of the message; None if nothing was stored.
+    """
+
+    code: int
+    remark: str | None
+    fields: dict[str, str]
+    append: AppendResult | None = None
+
+
+class Settlement(NamedTuple):
+    """
+    The end of a request that settles a half message, or recalls a message.
+
+    :ivar code: a `ResponseCode`.
+    :ivar remark: why it was refused; None if it was not.
+    """
+
+    code: int
+    remark: str | None = None
+
+
+class DateSignature(NamedTuple):
+    """
+    What a call through the gRPC door says about its account.
+
+    :ivar access_key: empty if the call names none.
+    :ivar signature: HMAC-SHA1 of `date` with the account's secret key, in Base64.
+    :ivar date: the bytes of the header `x-mq-date-time` as they came.
+    """
+
+    access_key: str = ""
+    signature: str = ""
+    date: bytes = b""
+
+
+class DoorCaller(NamedTuple):
+    """
+    Who asks, and what for, as access control sees it.
+
+    :ivar remote_text: the client's address as `ip:port`.
+    :ivar host: the client's address without its port.
+    :ivar code: the `RequestCode` of remoting that asks for the same, for refusals.
+    """
+
+    remote_text: str
+    host: str
+    security: Security
+    signed: DateSignature
+    code: int
+
+
+class DoorQueues(NamedTuple):
+    """
+    The queues of a topic on one broker that has a door for gRPC.
+
+    :ivar door: address of that broker's door.
+    """
+
+    broker_name: str
+    broker_id: int
+    door: HostPort
+    read_queues: int
+    write_queues: int
+    perm: int
+
+
+class HalfMessage(NamedTuple):
+    """
+    An open transaction about which a producer is asked.
+
+    :ivar topic: the topic that the message is for.
+    :ivar physical_offset: of the half message now, which the producer's answer names.
+    :ivar queue_offset: the same, in its queue.
+    :ivar stored_ms: store time of the half message that was sent, ms.
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes
+    sys_flag: int
+    properties: dict[str, str]
+    born_timestamp: int
+    born_host: Address
+    store_host: Address
+    stored_ms: int
+    physical_offset: int
+    queue_offset: int
+
+
+class DoorProducer(ABC):
+    """
+    A producer that came through a door other than remoting's; the table of producers has it in
+    place of a connection.
+
+    :ivar remote_text: its address as `ip:port`.
+    """
+
+    remote_text: str
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether it can be asked now."""
+
+    @property
+    @abstractmethod
+    def is_full(self) -> bool:
+        """Whether it reads too slowly to be asked now."""
+
+    @abstractmethod
+    def ask(self, half: HalfMessage) -> None:
+        """Ask whether a transaction is committed or rolled back."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Forget the producer, which has not been heard of for too long."""
+
+
+class ProducerFacts(NamedTuple):
+    """
+    What a producer says about itself.
+
+    :ivar language: a name of `LanguageCode`.
+    :ivar version: the number of its version, as remoting's clients give theirs.
+    :ivar account: empty without access control.
+    """
+
+    client_id: str
+    language: str
+    version: int
+    account: str
+
+
+class BrokerVerbs(Protocol):
+    """What a broker does for a door."""
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether another broker leads, so that this one stores nothing for clients."""
+
+    @property
+    def serves_timers(self) -> bool:
+        """Whether messages may have a delay of any length."""
+
+    def now_ms(self) -> int:
+        """Return the time, in ms since the epoch."""
+
+    def topic(self, name: str) -> TopicConfig | None:
+        """Return a topic of this broker; None if it has none of that name."""
+
+    def route(self, topic: str) -> "Deferred[list[DoorQueues]]":
+        """
+        Find the queues of a topic on all brokers with a door.
+
+        :returns: fires with this broker's first; empty if no broker has the topic. Never fails.
+        """
+
+    def authorize(self, caller: DoorCaller, needs: Sequence[Need]) -> str:
+        """
+        Check who calls, and that the account has the permissions.
+
+        :returns: the account; empty without access control, or for an address that needs none.
+        :raises AccessRefused: the call is refused.
+        """
+
+    def send(
+        self, sender: MessageSender, header: SendHeader, body: bytes
+    ) -> "Deferred[SendOutcome]":
+        """
+        Store a message.
+
+        :returns: fires when the store has decided; may fail with `RequestRejected`.
+        :raises RequestRejected: the send is refused.
+        """
+
+    def settle(
+        self, physical_offset: int, queue_offset: int, group: str, unique_id: str, *, commits: bool
+    ) -> "Deferred[Settlement]":
+        """
+        Commit or roll back a half message.
+
+        :param group: its producer group.
+        :param unique_id: the id that its client gave it.
+        :raises RequestRejected: this broker does not lead, or the half message is not there.
+        """
+
+    def take_back(
+        self, born: Address, topic: str, handle: str
+    ) -> "tuple[str, Deferred[Settlement]]":
+        """
+        Recall a message.
+
+        :returns: the message's unique key; and a Deferred that fires when the recall is stored or
+            refused.
+        :raises RequestRejected: the recall is refused at once.
+        """
+
+    def register_producer(self, group: str, producer: DoorProducer, facts: ProducerFacts) -> None:
+        """Register a producer in a group, or note that it is alive."""
+
+    def forget_producer(self, producer: DoorProducer) -> None:
+        """Remove a producer from all its groups."""

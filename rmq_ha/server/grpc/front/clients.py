@@ -1,0 +1,184 @@
+"""The clients of the gRPC door, with their settings and streams.
+
+Spec: grpc.md, sections 5.3 and 5.4.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from twisted.logger import Logger
+
+from rmq_ha.server.door import BrokerVerbs, DoorProducer, HalfMessage, ProducerFacts
+from rmq_ha.server.grpc.face import GrpcCall
+from rmq_ha.server.grpc.front.callers import ClientIdentity
+from rmq_ha.server.grpc.front.deliveries import half_message
+from rmq_ha.server.grpc.front.refusals import FrontRefusal
+from rmq_ha.server.grpc.front.transactions import TransactionId
+from rmq_ha.server.grpc.wire import messages
+from rmq_ha.server.grpc.wire.enums import AnswerCode
+
+EXPIRED_S = 120.0
+"""Time without a sign of life after which a client is forgotten, as in RocketMQ, seconds."""
+MOST_CLIENTS = 50_000
+MOST_TOPICS = 1000
+"""Most topics that one client may name in its settings."""
+
+ClientKey = tuple[str, str]
+"""Account and client id: nobody gets the transactions of another account by taking its id."""
+
+
+class DoorClient(DoorProducer):
+    """
+    One client.
+
+    :ivar account: empty without access control.
+    :ivar namespace: of its topics; empty for none.
+    :ivar topics: the topics that it sends to, as they are stored.
+    :ivar seen: when it was heard of, in seconds of the clock.
+    :ivar settings: its last settings, as they were answered; None before they came.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        identity: ClientIdentity,
+        account: str,
+        remote_text: str,
+        forget: "Callable[[DoorClient], object]",
+    ) -> None:
+        self.identity = identity
+        self.account = account
+        self.remote_text = remote_text
+        self.namespace = ""
+        self.topics: tuple[str, ...] = ()
+        self.seen = 0.0
+        self.settings: Any = None
+        self._forget = forget
+        self._streams: list[GrpcCall] = []
+
+    @property
+    def key(self) -> ClientKey:
+        return self.account, self.identity.client_id
+
+    @property
+    def is_open(self) -> bool:
+        return any(stream.is_open for stream in self._streams)
+
+    @property
+    def is_full(self) -> bool:
+        stream = self._stream()
+        return stream is not None and stream.peer.is_full
+
+    def add_stream(self, stream: GrpcCall) -> None:
+        """Note the stream on which the client can be asked; the one that came last is used."""
+        if stream in self._streams:
+            return
+        self._streams.append(stream)
+        stream.on_end(lambda _: self._ended(stream))
+
+    def ask(self, half: HalfMessage) -> None:
+        """Ask whether a transaction is committed or rolled back, on the client's stream."""
+        stream = self._stream()
+        if stream is None:
+            return
+        message = half_message(half, self.namespace)
+        place = TransactionId(
+            message.system_properties.message_id, half.physical_offset, half.queue_offset
+        )
+        command = messages.RecoverOrphanedTransactionCommand(
+            message=message, transaction_id=str(place)
+        )
+        stream.send(messages.TelemetryCommand(recover_orphaned_transaction_command=command))
+
+    def close(self) -> None:
+        """Forget the client."""
+        self._forget(self)
+
+    def end_streams(self) -> None:
+        """End the client's streams; it opens a new one when it lives."""
+        for stream in list(self._streams):
+            stream.finish()
+
+    def _stream(self) -> GrpcCall | None:
+        for stream in reversed(self._streams):
+            if stream.is_open:
+                return stream
+        return None
+
+    def _ended(self, stream: GrpcCall) -> None:
+        if stream in self._streams:
+            self._streams.remove(stream)
+
+
+class ClientTable:
+    """
+    All clients that sent settings and were heard of since.
+
+    :param seconds: the clock.
+    """
+
+    def __init__(self, verbs: BrokerVerbs, seconds: Callable[[], float]) -> None:
+        self._verbs = verbs
+        self._seconds = seconds
+        self._clients: dict[ClientKey, DoorClient] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def all(self) -> Iterable[DoorClient]:
+        """Return all clients."""
+        return self._clients.values()
+
+    def find(self, account: str, client_id: str) -> DoorClient | None:
+        """Return a client; None if it never sent settings, or was forgotten."""
+        return self._clients.get((account, client_id))
+
+    def put(self, identity: ClientIdentity, account: str, remote_text: str) -> DoorClient:
+        """
+        Return the client with this identity, which may be new.
+
+        :raises FrontRefusal: there are too many clients.
+        """
+        client = self._clients.get((account, identity.client_id))
+        if client is None:
+            if len(self._clients) >= MOST_CLIENTS:
+                raise FrontRefusal(
+                    AnswerCode.TOO_MANY_REQUESTS, f"this broker has {MOST_CLIENTS} clients already"
+                )
+            client = DoorClient(identity, account, remote_text, self.forget)
+            self._clients[client.key] = client
+        client.identity, client.remote_text = identity, remote_text
+        client.seen = self._seconds()
+        return client
+
+    def set_producer(self, client: DoorClient, namespace: str, topics: Iterable[str]) -> None:
+        """Take the topics of a producer's settings; it may be asked about their transactions."""
+        self._verbs.forget_producer(client)
+        client.namespace, client.topics = namespace, tuple(dict.fromkeys(topics))
+        self.heard_of(client)
+
+    def heard_of(self, client: DoorClient) -> None:
+        """Note a sign of life."""
+        client.seen = self._seconds()
+        facts = ProducerFacts(
+            client.identity.client_id,
+            client.identity.language,
+            client.identity.version_number,
+            client.account,
+        )
+        for topic in client.topics:
+            self._verbs.register_producer(topic, client, facts)
+
+    def forget(self, client: DoorClient) -> None:
+        """Remove a client, which ended or was not heard of for too long."""
+        if self._clients.get(client.key) is client:
+            del self._clients[client.key]
+        self._verbs.forget_producer(client)
+        client.end_streams()
+
+    def expire(self) -> None:
+        """Forget the clients that were not heard of for too long; called every 10 s."""
+        limit = self._seconds() - EXPIRED_S
+        for client in [item for item in self._clients.values() if item.seen < limit]:
+            self.forget(client)

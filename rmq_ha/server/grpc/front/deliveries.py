@@ -1,0 +1,97 @@
+"""Turns stored messages into gRPC's messages.
+
+Spec: grpc.md, section 6.5.
+"""
+
+import zlib
+from collections.abc import Mapping
+from hashlib import md5
+from typing import Any
+
+from rmq_ha.base.model.flags import COMPRESSED, COMPRESSION_MASK, COMPRESSION_ZLIB
+from rmq_ha.base.model.properties import (
+    KEYS,
+    TAGS,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+)
+from rmq_ha.server.door import HalfMessage
+from rmq_ha.server.grpc.front.names import split
+from rmq_ha.server.grpc.front.properties import (
+    BORN_HOST,
+    RESERVED,
+    SHARDING_KEY,
+    TRACE_CONTEXT,
+)
+from rmq_ha.server.grpc.front.sends import type_of
+from rmq_ha.server.grpc.wire import messages
+from rmq_ha.server.grpc.wire.enums import BodyEncoding, DigestType, MessageType
+
+_ANY_HEADER = 32 + zlib.MAX_WBITS
+MOST_INFLATED = 64 << 20
+"""Largest body that is unpacked for a client; a larger one goes out as it is stored."""
+
+
+def half_message(half: HalfMessage, namespace: str) -> Any:
+    """
+    Return the message about whose transaction a producer is asked.
+
+    :param namespace: of the producer.
+    """
+    message = messages.Message()
+    message.topic.resource_namespace, message.topic.name = split(half.topic, namespace)
+    _add_body(message, half.body, half.sys_flag)
+    _add_properties(message, half.properties)
+    system = message.system_properties
+    system.born_timestamp.FromMilliseconds(half.born_timestamp)
+    system.born_host = half.properties.get(BORN_HOST) or str(half.born_host)
+    system.store_timestamp.FromMilliseconds(half.stored_ms)
+    system.store_host = str(half.store_host)
+    system.queue_id = half.queue_id
+    system.queue_offset = half.queue_offset
+    system.delivery_attempt = 1
+    return message
+
+
+def _add_body(message: Any, stored: bytes, sys_flag: int) -> None:
+    """Add the body, unpacked if it is stored compressed, and its digest."""
+    plain = _plain_body(stored, sys_flag)
+    body = stored if plain is None else plain
+    system = message.system_properties
+    message.body = body
+    system.body_encoding = BodyEncoding.GZIP if plain is None else BodyEncoding.IDENTITY
+    system.body_digest.type = DigestType.MD5
+    system.body_digest.checksum = md5(body, usedforsecurity=False).hexdigest().upper()
+
+
+def _plain_body(body: bytes, sys_flag: int) -> bytes | None:
+    """Return the body without its compression; None if it cannot be unpacked here."""
+    if not sys_flag & COMPRESSED:
+        return body
+    if sys_flag & COMPRESSION_MASK not in (0, COMPRESSION_ZLIB):
+        return None
+    stream = zlib.decompressobj(_ANY_HEADER)
+    try:
+        plain = stream.decompress(body, MOST_INFLATED)
+    except zlib.error:
+        return None
+    return plain if stream.eof else None
+
+
+def _add_properties(message: Any, properties: Mapping[str, str]) -> None:
+    system = message.system_properties
+    for name, value in properties.items():
+        if name not in RESERVED:
+            message.user_properties[name] = value
+    system.message_id = properties.get(UNIQ_KEY, "")
+    system.message_type = MessageType[type_of(properties)]
+    if TAGS in properties:
+        system.tag = properties[TAGS]
+    system.keys.extend(properties.get(KEYS, "").split())
+    if SHARDING_KEY in properties:
+        system.message_group = properties[SHARDING_KEY]
+    if TRACE_CONTEXT in properties:
+        system.trace_context = properties[TRACE_CONTEXT]
+    due = properties.get(TIMER_DELIVER_MS, "")
+    if due.isascii() and due.isdigit() and len(due) < 16:
+        system.delivery_timestamp.FromMilliseconds(int(due))

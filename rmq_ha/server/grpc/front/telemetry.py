@@ -1,0 +1,115 @@
+"""The stream of one client, by which both sides tell each other settings and commands.
+
+Spec: grpc.md, section 5.3.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from rmq_ha.base.errors import AccessRefused
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.server.acl.permissions import PUB
+from rmq_ha.server.door import BrokerVerbs
+from rmq_ha.server.grpc.face import GrpcCall
+from rmq_ha.server.grpc.front.callers import caller_of, identity_of
+from rmq_ha.server.grpc.front.clients import MOST_TOPICS, ClientTable
+from rmq_ha.server.grpc.front.limits import FrontSettings
+from rmq_ha.server.grpc.front.names import topic_of
+from rmq_ha.server.grpc.front.refusals import FrontRefusal, status_of
+from rmq_ha.server.grpc.wire import messages
+from rmq_ha.server.grpc.wire.enums import AnswerCode
+from rmq_ha.server.grpc.wire.status import GrpcRefusal, GrpcStatus
+
+NO_CONSUMERS = (
+    "this broker serves producers of RocketMQ 5; its consumers get messages through remoting only"
+)
+
+
+class TelemetryStream:
+    """The front's end of one Telemetry call."""
+
+    def __init__(
+        self,
+        call: GrpcCall,
+        verbs: BrokerVerbs,
+        clients: ClientTable,
+        settings: Callable[[], FrontSettings],
+    ) -> None:
+        self._call = call
+        self._verbs = verbs
+        self._clients = clients
+        self._settings = settings
+
+    def message_received(self, message: Any) -> None:
+        """Answer settings; take answers to commands."""
+        kind = message.WhichOneof("command")
+        if kind in ("thread_stack_trace", "verify_message_result"):
+            return  # answers to commands that this front does not give
+        if kind != "settings":
+            raise GrpcRefusal(
+                GrpcStatus.INVALID_ARGUMENT,
+                f"a client may not send the command {kind or 'without a name'}",
+            )
+        try:
+            self._take(message.settings)
+        except AccessRefused as refused:
+            raise GrpcRefusal(GrpcStatus.UNAUTHENTICATED, refused.remark) from None
+        except FrontRefusal as refusal:
+            raise GrpcRefusal(_grpc_status(refusal.code), refusal.text) from None
+
+    def sending_ended(self) -> None:
+        """End the stream, as nobody answers commands any more."""
+        self._call.finish()
+
+    def _take(self, settings: Any) -> None:
+        identity = identity_of(self._call.metadata)
+        kind = settings.WhichOneof("pub_sub")
+        if kind == "subscription":
+            raise GrpcRefusal(GrpcStatus.UNIMPLEMENTED, NO_CONSUMERS)
+        if kind is None:
+            raise GrpcRefusal(
+                GrpcStatus.INVALID_ARGUMENT,
+                "there is no publishing or subscription data in settings",
+            )
+        resources = settings.publishing.topics
+        if len(resources) > MOST_TOPICS:
+            raise FrontRefusal(
+                AnswerCode.BAD_REQUEST, f"a client names at most {MOST_TOPICS} topics"
+            )
+        topics = [topic_of(resource) for resource in resources]
+        account = self._verbs.authorize(
+            caller_of(self._call, RequestCode.HEART_BEAT),
+            [(topic.text, PUB) for topic in topics],
+        )
+        client = self._clients.put(identity, account, self._call.peer.remote_text)
+        client.add_stream(self._call)
+        namespace = next((topic.namespace for topic in topics), "")
+        self._clients.set_producer(client, namespace, (topic.text for topic in topics))
+        client.settings = answer = producer_settings(settings, self._settings())
+        self._call.send(messages.TelemetryCommand(status=status_of(AnswerCode.OK), settings=answer))
+
+
+def producer_settings(asked: Any, settings: FrontSettings) -> Any:
+    """Return the settings of a producer: its own, with the limits of this broker."""
+    answer = messages.Settings()
+    answer.CopyFrom(asked)
+    answer.publishing.max_body_size = settings.max_body
+    answer.publishing.validate_message_type = settings.checks_types
+    answer.metric.on = False
+    policy = messages.RetryPolicy(max_attempts=settings.producer_attempts)
+    policy.exponential_backoff.initial.FromMilliseconds(settings.backoff_initial_ms)
+    policy.exponential_backoff.max.FromMilliseconds(settings.backoff_max_ms)
+    policy.exponential_backoff.multiplier = settings.backoff_multiplier
+    answer.backoff_policy.CopyFrom(policy)
+    return answer
+
+
+def _grpc_status(code: AnswerCode) -> GrpcStatus:
+    """Return the status with which a stream ends, as a stream's end has no code of RocketMQ."""
+    if code is AnswerCode.UNAUTHORIZED:
+        return GrpcStatus.UNAUTHENTICATED
+    if code is AnswerCode.TOO_MANY_REQUESTS:
+        return GrpcStatus.RESOURCE_EXHAUSTED
+    if AnswerCode.BAD_REQUEST <= code < AnswerCode.INTERNAL_ERROR:
+        return GrpcStatus.INVALID_ARGUMENT
+    return GrpcStatus.INTERNAL
