@@ -23,6 +23,7 @@ from rmq_ha.client.lookup.administration import put_topic
 from rmq_ha.client.lookup.brokers import replication_of, runtime_info, topic_configs
 from rmq_ha.client.rules.errors import MQClientError, NoRoute
 from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.server.grpc.extra import missing_package
 
 PORTS = 4
 """Number of ports of a broker: fast port, name server's, its own, and the one for replication."""
@@ -212,10 +213,12 @@ class RealBroker(Servers):
     """A master with its own name server, in one process, as soon as it is made."""
 
     def _begin(self) -> None:
-        self._base = free_ports(PORTS)
+        self._base = free_ports(PORTS + 1)
+        self._has_door = not missing_package()
+        door = f"grpcServerPort={self._base + PORTS}\n" if self._has_door else ""
         self.server = self._serve(ServerProcess(self.directory / "broker", "rmqha"))
         self.server.begin(
-            f"{_COMMON}storePathRootDir=store\n"
+            f"{_COMMON}storePathRootDir=store\n{door}"
             f"listenPort={self._base + 2}\nembeddedNamesrvPort={self._base + 1}\n"
         )
         self.server.wait()
@@ -225,6 +228,17 @@ class RealBroker(Servers):
     def address(self) -> str:
         """`host:port` at which the broker serves clients."""
         return f"127.0.0.1:{self._base + 2}"
+
+    @property
+    def endpoints(self) -> str:
+        """
+        `host:port` for the SDKs of RocketMQ 5, which speak gRPC.
+
+        :raises RuntimeError: the packages of `rmq-ha[grpc]` are not installed.
+        """
+        if not self._has_door:
+            raise RuntimeError(missing_package())
+        return f"127.0.0.1:{self._base + PORTS}"
 
 
 class _MemberProcess:
