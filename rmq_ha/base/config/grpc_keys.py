@@ -6,8 +6,8 @@ Spec: grpc.md, section 12.
 from dataclasses import dataclass
 
 from rmq_ha.base.config.fields import Local, key_of_5, own_key
-from rmq_ha.base.config.text_rules import ADDRESS, one_of
 from rmq_ha.base.config.pop_keys import PopConfig
+from rmq_ha.base.config.text_rules import ADDRESS, one_of
 from rmq_ha.base.model.attributes import MESSAGE_TYPES, MIXED
 from rmq_ha.base.model.host_port import MOST_PORT
 
