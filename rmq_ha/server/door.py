@@ -6,7 +6,7 @@ counters and guards, and no door builds the commands of the other.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from twisted.internet.defer import Deferred
@@ -14,8 +14,10 @@ from twisted.internet.defer import Deferred
 from rmq_ha.base.model.host_port import HostPort
 from rmq_ha.base.model.message import Address, AppendResult
 from rmq_ha.base.model.security import Security
-from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.base.wire.pop_headers import PopHeader
 from rmq_ha.base.wire.send_header import SendHeader
+from rmq_ha.server.pop.face import LeaseChange, LeaseStatus, PopAnswer, Receipt
 
 Need = tuple[str, int]
 """A resource, and the permission for it that a request needs; see `server.acl.permissions`."""
@@ -72,6 +74,42 @@ class Settlement(NamedTuple):
 
     code: int
     remark: str | None = None
+
+
+class Poller(Protocol):
+    """
+    A client that waits for messages, as pops see it: a connection, or a call.
+
+    :ivar remote_text: the client's address as `ip:port`.
+    :ivar is_open: whether the client still waits.
+    :ivar is_full: whether it reads too slowly.
+    """
+
+    remote_text: str
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def is_full(self) -> bool: ...
+
+    def on_close(self, callback: Callable[[Any], object]) -> None:
+        """Have `callback(poller)` called once when the client waits no more."""
+
+    def __hash__(self) -> int: ...
+
+
+class PopOutcome(NamedTuple):
+    """
+    The end of a pop.
+
+    :ivar code: a `ResponseCode`.
+    :ivar answer: None if nothing was handed out.
+    """
+
+    code: int
+    remark: str
+    answer: PopAnswer | None = None
 
 
 class DateSignature(NamedTuple):
@@ -249,6 +287,36 @@ class BrokerVerbs(Protocol):
             refused.
         :raises RequestRejected: the recall is refused at once.
         """
+
+    @property
+    def serves_pops(self) -> bool:
+        """Whether consumers are served."""
+
+    def group(self, name: str) -> SubscriptionGroupConfig | None:
+        """Return a consumer group, which may be created; None if there is none."""
+
+    def pop(self, poller: Poller, header: PopHeader) -> "Deferred[PopOutcome]":
+        """
+        Hand out messages, now or when some come.
+
+        :returns: fires once; never, if the client stops waiting while nothing is there.
+        :raises RequestRejected: the pop is refused.
+        """
+
+    def acknowledge(self, client: str, receipt: Receipt) -> "Deferred[LeaseStatus]":
+        """
+        Acknowledge a message.
+
+        :param client: the client's address, for refusals.
+        :param receipt: with one offset.
+        :raises RequestRejected: the receipt names nothing that this broker has.
+        """
+
+    def change(self, client: str, receipt: Receipt, invisible_ms: int) -> "Deferred[LeaseChange]":
+        """Let a message be invisible for another time; parameters and errors as above."""
+
+    def bury(self, sender: MessageSender, receipt: Receipt) -> "Deferred[Settlement]":
+        """Store a message among the dead letters of its group; errors as above."""
 
     def register_producer(self, group: str, producer: DoorProducer, facts: ProducerFacts) -> None:
         """Register a producer in a group, or note that it is alive."""

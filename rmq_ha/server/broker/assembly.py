@@ -10,8 +10,8 @@ from rmq_ha.base.model.broker_identity import BrokerIdentity
 from rmq_ha.base.properties_file import PropertiesFile
 from rmq_ha.base.seams import Host
 from rmq_ha.base.wire.stat_bodies import ASIDE, GRPC_DOOR, PROMOTIONS
+from rmq_ha.server.broker.door_routes import door_address
 from rmq_ha.server.broker.frame_limits import FrameLimits
-from rmq_ha.server.broker.grpc_door import door_address
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.processors.admin_acl import AdminAclProcessor
 from rmq_ha.server.broker.processors.admin_cleaning import AdminCleaningProcessor
@@ -90,6 +90,7 @@ class BrokerParts(Protocol):
     timer_sends: TimerSends
     end_transactions: EndTransactionProcessor
     timer_requests: TimerProcessor
+    send_backs: SendBackProcessor
     access_controls: list[Any]
     registration: Registration
     standing: Standing
@@ -119,6 +120,19 @@ def timer_sends(broker: BrokerParts) -> TimerSends:
         broker.timer_recalls,
         broker.host.now_ms,
         broker.host.random,
+    )
+
+
+def send_backs(broker: BrokerParts) -> SendBackProcessor:
+    """Build the part that stores messages again, for a later attempt or as dead letters."""
+    return SendBackProcessor(
+        store=broker.store,
+        front=broker.front,
+        topics=broker.topics,
+        groups=broker.groups,
+        stats=broker.stats,
+        config=broker.configuration.broker,
+        random=broker.host.random,
     )
 
 
@@ -154,15 +168,7 @@ def admin_processors(broker: BrokerParts) -> list[Processor]:
     """
     configuration, store, host = broker.configuration, broker.store, broker.host
     return [
-        SendBackProcessor(
-            store=store,
-            front=broker.front,
-            topics=broker.topics,
-            groups=broker.groups,
-            stats=broker.stats,
-            config=configuration.broker,
-            random=host.random,
-        ),
+        broker.send_backs,
         broker.end_transactions,
         broker.timer_requests,
         QueryProcessor(store=store, config=configuration.store, clock=host.clock),

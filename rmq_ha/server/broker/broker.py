@@ -58,6 +58,7 @@ from rmq_ha.server.broker.assembly import (
     admin_processors,
     end_transactions,
     role_keeper,
+    send_backs,
     timer_requests,
     timer_sends,
     transaction_checks,
@@ -396,6 +397,7 @@ class Broker:
         self.timer_sends = timer_sends(self)
         self.end_transactions = end_transactions(self)
         self.timer_requests = timer_requests(self)
+        self.send_backs = send_backs(self)
         self.sends = SendMessageProcessor(
             configuration,
             self.store,
@@ -406,11 +408,12 @@ class Broker:
             self.send_plugins,
         )
         deliveries = ConsumeHooks(self.stats, hooks)
+        self.pop_processors = pop_processors(self, self.pop_holds, deliveries)
         processors: list[Processor] = [
             self.sends,
             self.heartbeats,
             self._pulls(deliveries),
-            *pop_processors(self, self.pop_holds, deliveries),
+            *self.pop_processors,
             *admin_processors(self),
         ]
         audit = AuditLog(self.host.clock, acts(self.topics.get, self.groups.get))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from twisted.logger import Logger
 
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import ProtocolViolation, RemotingError
 from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.host_port import HostPort, parse_host_port
@@ -22,6 +23,17 @@ ROUTE_S = 5.0
 """How long the answer of a name server is used, seconds."""
 DOOR_S = 30.0
 _MOST = 10_000
+
+
+def door_address(configuration: BrokerConfiguration) -> HostPort | None:
+    """Return the address of the door in clients' routes; None if the door is closed."""
+    port = configuration.ours.grpc_server_port
+    if not port:
+        return None
+    advertised = configuration.ours.grpc_advertised
+    if advertised:
+        return parse_host_port(advertised)
+    return HostPort(configuration.broker.broker_ip1 or "127.0.0.1", port)
 
 
 class DoorRoutes:

@@ -10,22 +10,26 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred, succeed
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.errors import ConfigurationError, RequestRejected
 from rmq_ha.base.interfaces import ICallAccess
 from rmq_ha.base.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.base.model.flags import PERM_READ, PERM_WRITE
-from rmq_ha.base.model.host_port import HostPort, parse_host_port
 from rmq_ha.base.model.message import Address
-from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.remoting.protocol import PeerLimits
 from rmq_ha.base.seams import Host
+from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.tls.server import ServerTls
+from rmq_ha.base.wire.codes import ResponseCode
+from rmq_ha.base.wire.pop_headers import PopHeader
 from rmq_ha.base.wire.send_header import SendHeader
 from rmq_ha.base.wire.versions import V5_0_0
-from rmq_ha.server.broker.door_routes import DoorRoutes
+from rmq_ha.server.broker.door_routes import DoorRoutes, door_address
+from rmq_ha.server.broker.pop_requests import PopProcessors
 from rmq_ha.server.broker.processors.end_transaction import EndTransactionProcessor
 from rmq_ha.server.broker.processors.send import SendMessageProcessor
+from rmq_ha.server.broker.processors.send_back import SendBackProcessor
 from rmq_ha.server.broker.processors.timers import TimerProcessor
 from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 from rmq_ha.server.broker.tables.clients import ClientChannelInfo
@@ -36,15 +40,18 @@ from rmq_ha.server.door import (
     DoorQueues,
     MessageSender,
     Need,
+    Poller,
+    PopOutcome,
     ProducerFacts,
     SendOutcome,
     Settlement,
 )
 from rmq_ha.server.grpc.extra import missing_package
+from rmq_ha.server.pop.face import LeaseChange, LeaseStatus, Pops, Receipt
 from rmq_ha.server.store.journal import Journal
 from rmq_ha.server.store.message_store import DefaultMessageStore
 
-EXPIRY_S = 10.0
+EXPIRY_S = 5.0
 _READ_WRITE = PERM_READ | PERM_WRITE
 _FRONT = "rmq_ha.server.grpc.front"
 
@@ -60,21 +67,15 @@ class DoorParts(Protocol):
     sends: SendMessageProcessor
     end_transactions: EndTransactionProcessor
     timer_requests: TimerProcessor
+    send_backs: SendBackProcessor
+    pop_processors: PopProcessors
     validators: list[Any]
 
     @property
     def identity(self) -> BrokerIdentity: ...
 
-
-def door_address(configuration: BrokerConfiguration) -> HostPort | None:
-    """Return the address of the door in clients' routes; None if the door is closed."""
-    port = configuration.ours.grpc_server_port
-    if not port:
-        return None
-    advertised = configuration.ours.grpc_advertised
-    if advertised:
-        return parse_host_port(advertised)
-    return HostPort(configuration.broker.broker_ip1 or "127.0.0.1", port)
+    @property
+    def pops(self) -> Pops: ...
 
 
 class BrokerDoor:
@@ -97,6 +98,7 @@ class BrokerDoor:
             _Verbs(broker, routes),
             self._settings,
             broker.host.clock,
+            broker.identity.broker_name,
         )
         self.server: Any = server.GrpcServer(
             broker.host, configuration.ours, self.service.methods(), tls, limits
@@ -120,6 +122,7 @@ class BrokerDoor:
 
     def _expire(self) -> "Deferred[None]":
         self.service.clients.expire()
+        self.service.consumers.renewals.look()
         return succeed(None)
 
     def _settings(self) -> Any:
@@ -155,6 +158,10 @@ class _Verbs:
         self._ends = broker.end_transactions
         self._timers = broker.timer_requests
         self._controls = broker.validators
+        self._groups = broker.tables.groups
+        self._pops = broker.pops
+        self._pop_messages, self._pop_acks = broker.pop_processors[:2]
+        self._send_backs = broker.send_backs
         self._routes = routes
         self._broker_name = broker.identity.broker_name
 
@@ -210,6 +217,34 @@ class _Verbs:
         self, born: Address, topic: str, handle: str
     ) -> "tuple[str, Deferred[Settlement]]":
         return self._timers.take_back(born, topic, handle, topic)
+
+    @property
+    def serves_pops(self) -> bool:
+        return self._pops.is_enabled
+
+    def group(self, name: str) -> SubscriptionGroupConfig | None:
+        try:
+            return self._groups.find(name)
+        except RequestRejected:  # a broker that does not lead for sure creates none
+            return None
+
+    def pop(self, poller: Poller, header: PopHeader) -> "Deferred[PopOutcome]":
+        return self._pop_messages.take(poller, header)
+
+    def acknowledge(self, client: str, receipt: Receipt) -> "Deferred[LeaseStatus]":
+        return self._pop_acks.acknowledge(client, receipt)
+
+    def change(self, client: str, receipt: Receipt, invisible_ms: int) -> "Deferred[LeaseChange]":
+        return self._pop_acks.change_lease(client, receipt, invisible_ms)
+
+    def bury(self, sender: MessageSender, receipt: Receipt) -> "Deferred[Settlement]":
+        read = self._store.get_message(
+            receipt.group, receipt.topic, receipt.queue_id, receipt.offsets[0], 1, None
+        )
+        if read is None or not read.messages:
+            raise RequestRejected(ResponseCode.NO_MESSAGE, "the message is not there any more")
+        record = decode_record(read.messages[0])
+        return self._send_backs.bury(sender, receipt.group, record.physical_offset)
 
     def register_producer(self, group: str, producer: DoorProducer, facts: ProducerFacts) -> None:
         self._producers.register(

@@ -14,10 +14,10 @@ from twisted.logger import Logger
 
 from rmq_ha.base.interfaces import IMessageFilter
 from rmq_ha.base.model.message import Row
-from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.timing.timer import rearm
 from rmq_ha.server.broker.hold import is_wanted
+from rmq_ha.server.door import Poller
 
 ALL_QUEUES = -1
 """The queue id of a request for all queues of a topic."""
@@ -51,7 +51,7 @@ class HeldPoll:
     :ivar expression: type and text of its filter; equal ones select the same messages.
     """
 
-    channel: Channel
+    channel: Poller
     group: str
     topic: str
     queue_id: int
@@ -87,7 +87,7 @@ class PopHold:
         self._most_of_key = most_of_key
         self._most = most
         self._topics: dict[str, dict[str, dict[int, _Polls]]] = {}
-        self._channels: dict[Channel, _Polls] = {}
+        self._channels: dict[Poller, _Polls] = {}
         self._heap: list[tuple[float, HeldPoll]] = []
         self._numbers = count(1)
         self._timer: IDelayedCall | None = None
@@ -211,7 +211,7 @@ class PopHold:
         self._held -= 1
         self._expressions -= len(poll.expression[1])
 
-    def _forget_channel(self, channel: Channel) -> None:
+    def _forget_channel(self, channel: Poller) -> None:
         for poll in self._channels.pop(channel, {}):
             self._remove(poll)
         self._compact()

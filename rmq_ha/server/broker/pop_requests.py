@@ -1,5 +1,7 @@
 """Builds the parts of a broker that serve pops, from its tables, its store and its `Pops`."""
 
+from typing import NamedTuple
+
 from twisted.internet.interfaces import IReactorTime
 
 from rmq_ha.base.config.own_keys import RmqHaConfig
@@ -14,7 +16,6 @@ from rmq_ha.server.broker.processors.pop_checks import PopChecks
 from rmq_ha.server.broker.processors.pop_looks import PopLookProcessor
 from rmq_ha.server.broker.processors.pop_queues import PopQueues
 from rmq_ha.server.broker.processors.pull import ConsumeHooks
-from rmq_ha.server.broker.routes import Processor
 from rmq_ha.server.broker.topic_queues import TopicQueues
 from rmq_ha.server.pop.face import Pops
 
@@ -60,9 +61,16 @@ class PopHolds:
         self.questions.stop()
 
 
-def pop_processors(
-    broker: BrokerParts, holds: PopHolds, deliveries: ConsumeHooks
-) -> list[Processor]:
+class PopProcessors(NamedTuple):
+    """The processors of pops and of the requests beside them."""
+
+    messages: PopMessageProcessor
+    acks: PopAckProcessor
+    looks: PopLookProcessor
+    assignments: AssignmentProcessor
+
+
+def pop_processors(broker: BrokerParts, holds: PopHolds, deliveries: ConsumeHooks) -> PopProcessors:
     """Build the processors of pops, of their acknowledgements, and of requests beside them."""
     configuration, store, pops = broker.configuration, broker.store, broker.pops
     checks = PopChecks(configuration, broker.tables)
@@ -90,7 +98,7 @@ def pop_processors(
         )
 
     registration = broker.registration
-    return [
+    return PopProcessors(
         PopMessageProcessor(parts),
         PopAckProcessor(pops, checks, configuration.ours, bounds),
         PopLookProcessor(parts, broker.front, holds.questions),
@@ -106,4 +114,4 @@ def pop_processors(
             ),
             pops,
         ),
-    ]
+    )

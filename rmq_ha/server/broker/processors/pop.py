@@ -3,7 +3,7 @@
 Spec: pop.md, sections 2.1 to 2.4, 2.7 and 3.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,29 +12,22 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.base.config.broker import BrokerConfig
-from rmq_ha.base.errors import CorruptRecord, RequestRejected
+from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.interfaces import IMessageFilter
-from rmq_ha.base.model.pop_topics import TopicKind, kind_of
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.seams import Times
-from rmq_ha.base.store_format.popped_record import with_receipt
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.base.wire.pop_headers import PopAnswerHeader, PopHeader
-from rmq_ha.base.wire.pop_places import (
-    PoppedOffsets,
-    msg_offset_info,
-    order_count_info,
-    start_offset_info,
-)
-from rmq_ha.base.wire.pop_receipt import ORDERLY_QUEUE, PopReceipt
+from rmq_ha.base.wire.pop_headers import PopHeader
 from rmq_ha.server.broker.pop_hold import HeldPoll, PopHold, Release
 from rmq_ha.server.broker.processors.fields import Answer, Handler
+from rmq_ha.server.broker.processors.pop_answers import REFUSED, PopAnswers
 from rmq_ha.server.broker.processors.pop_checks import PopChecks
 from rmq_ha.server.broker.processors.pop_queues import PopQueues
 from rmq_ha.server.broker.processors.pull import ConsumeHooks
-from rmq_ha.server.pop.face import PopAnswer, PopPart, Pops, PopStatus, PopWish
+from rmq_ha.server.door import Poller, PopOutcome
+from rmq_ha.server.pop.face import PopAnswer, Pops, PopStatus, PopWish
 
 EARLY_MS = 50
 """How long before the end of its time a held request is answered: its client still waits then."""
@@ -42,7 +35,7 @@ _LATE_MS = 500
 _AGAIN_SECONDS = 0.02
 """Pause before the next look of a pop whose filter has passed nothing yet, and that is not at the
 end of the queue."""
-REFUSED = PopAnswerHeader().ext()
+EMPTY = PopOutcome(ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE")
 _FROM_MAX = 1
 
 
@@ -85,6 +78,7 @@ class PopMessageProcessor:
 
     def __init__(self, parts: PopParts) -> None:
         self._parts = parts
+        self._answers = PopAnswers(parts.broker.broker_name or "")
 
     def routes(self) -> dict[int, Handler]:
         """Return handlers by request code; none while `popEnable` is false."""
@@ -103,10 +97,25 @@ class PopMessageProcessor:
             return request.response(error.code, error.remark, REFUSED)
         # The fields are not needed any more; they would stay in memory while the pop is held.
         request.ext = request.body = None
-        return PopRequest(parts, channel, request, header, topic, message_filter).begin()
+        popped = PopRequest(parts, channel, channel.served_at, header, topic, message_filter)
+        return popped.begin().addCallback(
+            lambda outcome: self._answers.response(outcome, request, header, parts.now_ms())
+        )
+
+    def take(self, poller: Poller, header: PopHeader) -> "Deferred[PopOutcome]":
+        """
+        Pop for a client of another door.
+
+        :returns: see `PopRequest.begin`.
+        :raises RequestRejected: the pop is refused at once.
+        """
+        parts = self._parts
+        refuse_unless_leading(parts.pops)
+        topic, message_filter = self._check(poller, header)
+        return PopRequest(parts, poller, parts.seconds(), header, topic, message_filter).begin()
 
     def _check(
-        self, channel: Channel, header: PopHeader
+        self, channel: Poller, header: PopHeader
     ) -> tuple[TopicConfig, IMessageFilter | None]:
         """
         Check a pop in RocketMQ's order; return its topic and its filter.
@@ -122,7 +131,7 @@ class PopMessageProcessor:
             )
         checks.broker_is_readable("pop message")
         checks.count(header.max_msg_nums)
-        topic = checks.readable_topic(header.topic, header.queue_id, channel)
+        topic = checks.readable_topic(header.topic, header.queue_id, channel.remote_text)
         checks.group(header.consumer_group)
         checks.invisible_time(header.invisible_time)
         return topic, checks.filter_of(header.topic, header.exp_type, header.exp)
@@ -130,9 +139,9 @@ class PopMessageProcessor:
 
 class PopRequest:
     """
-    One pop, from its arrival to its answer.
+    One pop, from its arrival to its outcome.
 
-    :param request: what the answer needs of it.
+    :param began: when it got its turn, in seconds of the clock.
     """
 
     log = Logger()
@@ -140,20 +149,19 @@ class PopRequest:
     def __init__(
         self,
         parts: PopParts,
-        channel: Channel,
-        request: RemotingCommand,
+        channel: Poller,
+        began: float,
         header: PopHeader,
         topic: TopicConfig,
         message_filter: IMessageFilter | None,
     ) -> None:
         self._parts = parts
         self._channel = channel
-        self._request = request
         self._header = header
         self._topic = topic
         self._filter = message_filter
-        self._began = channel.served_at
-        self._answered: Deferred[RemotingCommand | None] = Deferred()
+        self._began = began
+        self._answered: Deferred[PopOutcome] = Deferred()
         # The client's clock may be ahead of ours, which must not let the request wait longer.
         now_ms = parts.now_ms()
         born_ms = min(header.born_time or now_ms, now_ms)
@@ -172,21 +180,21 @@ class PopRequest:
                 (header.exp_type or "", header.exp or "") if message_filter else ("", ""),
             )
 
-    def begin(self) -> "Deferred[RemotingCommand | None]":
+    def begin(self) -> "Deferred[PopOutcome]":
         """
         Look for messages.
 
-        :returns: fires with the answer; never, if the connection is lost while the pop is held.
+        :returns: fires with the outcome; never, if the connection is lost while the pop is held.
         """
         self._look(is_last=self._poll is None)
         return self._answered
 
     def _resume(self, reason: Release) -> None:
         if reason is Release.END:
-            self._answer(self._empty())
+            self._answer(EMPTY)
         elif self._channel.is_full:
             # Many pops may be held for one client. Messages of each would wait in memory.
-            self._answer(self._empty(remark="the client reads too slowly"))
+            self._answer(EMPTY._replace(remark="the client reads too slowly"))
         else:
             self._began = self._parts.seconds()
             self._look(is_last=reason is Release.TIME)
@@ -219,7 +227,8 @@ class PopRequest:
 
     def _ended(self, answer: PopAnswer, wish: PopWish, is_last: bool, is_immediate: bool) -> None:
         if answer.status is PopStatus.FOUND:
-            self._answer(self._found(answer))
+            self._count(answer)
+            self._answer(PopOutcome(ResponseCode.SUCCESS, "FOUND", answer))
             if answer.rest > 0 and not wish.is_orderly:
                 header = self._header
                 self._parts.hold.wake(header.consumer_group, header.topic, header.queue_id, 1)
@@ -229,19 +238,19 @@ class PopRequest:
             elif answer.rest > 0 and not wish.is_orderly:
                 self._parts.times.clock.callLater(_AGAIN_SECONDS, self._look_again)
             elif not self._parts.hold.hold(self._poll):
-                self._answer(self._empty(ResponseCode.POLLING_FULL))
+                self._answer(EMPTY._replace(code=ResponseCode.POLLING_FULL))
         elif answer.status is PopStatus.FULL:
             self._answer(
-                self._empty(
+                PopOutcome(
                     ResponseCode.POLLING_FULL,
                     "too many messages are out: acknowledge some, or raise "
                     "popInflightMessageThreshold or popMaxInflight",
                 )
             )
         elif answer.status is PopStatus.NOT_LEADING and self._poll is None:
-            self._answer(self._request.response(ResponseCode.SYSTEM_BUSY, NOT_LEADING, REFUSED))
+            self._answer(PopOutcome(ResponseCode.SYSTEM_BUSY, NOT_LEADING))
         else:
-            self._answer(self._empty())
+            self._answer(EMPTY)
 
     def _look_again(self) -> None:
         poll = self._poll
@@ -258,72 +267,18 @@ class PopRequest:
         else:
             self.log.failure("after the answer to a pop", failure)
 
-    def _answer(self, response: RemotingCommand) -> None:
-        self._answered.callback(response)
+    def _answer(self, outcome: PopOutcome) -> None:
+        self._answered.callback(outcome)
 
-    def _empty(
-        self,
-        code: ResponseCode = ResponseCode.POLLING_TIMEOUT,
-        remark: str = "NO_MESSAGE_IN_QUEUE",
-    ) -> RemotingCommand:
-        header = PopAnswerHeader(
-            self._parts.now_ms(),
-            self._header.invisible_time,
-            ORDERLY_QUEUE if self._header.order else 0,
-            start_offset_info="",
-            msg_offset_info="",
-            order_count_info="" if self._header.order else None,
-        )
-        return self._request.response(code, remark, header.ext())
-
-    def _found(self, answer: PopAnswer) -> RemotingCommand:
-        header = self._header
-        queues: list[PoppedOffsets] = []
-        body: list[bytes] = []
+    def _count(self, answer: PopAnswer) -> None:
         for part in answer.parts:
-            kind = TopicKind.NORMAL if part.topic == header.topic else kind_of(part.topic)
-            counts = [part.counts.get(offset, 0) for offset in part.offsets]
-            queues.append(PoppedOffsets(kind, part.queue_id, part.start, part.offsets, counts))
-            records = part.records
             self._parts.deliveries.deliver(
-                _PoppedQueue(header.consumer_group, part.topic, part.queue_id),
+                _PoppedQueue(self._header.consumer_group, part.topic, part.queue_id),
                 self._channel.remote_text,
-                list(records),
-                sum(map(len, records)),
+                list(part.records),
+                sum(map(len, part.records)),
                 self._began,
             )
-            body += records if kind is TopicKind.NORMAL else self._retries(answer, part, kind)
-        ext = PopAnswerHeader(
-            answer.pop_ms,
-            answer.invisible_ms,
-            answer.revive_queue,
-            answer.rest,
-            start_offset_info(queues),
-            msg_offset_info(queues),
-            order_count_info(queues) if header.order else None,
-        ).ext()
-        return self._request.response(ResponseCode.SUCCESS, "FOUND", ext, b"".join(body))
-
-    def _retries(self, answer: PopAnswer, part: PopPart, kind: TopicKind) -> Sequence[bytes]:
-        """Return the records of a retry topic under the topic that the client asked for."""
-        topic = self._header.topic.encode()
-        first = PopReceipt(
-            part.start,
-            answer.pop_ms,
-            answer.invisible_ms,
-            answer.revive_queue,
-            kind.value,
-            self._parts.broker.broker_name or "",
-            part.queue_id,
-        )
-        rewritten = []
-        for offset, record in zip(part.offsets, part.records, strict=True):
-            receipt = first._replace(offset=offset).encode().encode()
-            try:
-                rewritten.append(with_receipt(record, topic, receipt))
-            except CorruptRecord:
-                rewritten.append(record)
-        return rewritten
 
 
 NOT_LEADING = "this broker hands out no messages: it is not the master, or not ready yet"

@@ -7,6 +7,8 @@ Spec: pop.md, sections 2.5, 2.6 and 13.4.
 
 from collections.abc import Callable
 
+from twisted.internet.defer import Deferred
+
 from rmq_ha.base.config.own_keys import RmqHaConfig
 from rmq_ha.base.errors import ProtocolViolation, RequestRejected
 from rmq_ha.base.remoting.channel import Channel
@@ -125,15 +127,41 @@ class PopAckProcessor:
         :raises RequestRejected: with the code of the first check that fails.
         """
         topic, queue_id, offset = header.topic, header.queue_id, header.offset
-        self._checks.acked_topic(topic, queue_id, channel)
+        self._check_place(channel.remote_text, topic, queue_id, offset)
+        receipt = PopReceipt.parse(header.extra_info)
+        return Receipt(header.consumer_group, topic, queue_id, receipt.pop_time, [offset])
+
+    def _check_place(self, client: str, topic: str, queue_id: int, offset: int) -> None:
+        self._checks.acked_topic(topic, queue_id, client)
         least, end = self._bounds(topic, queue_id)
         if not least <= offset < end:
             raise RequestRejected(
                 ResponseCode.NO_MESSAGE,
                 f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{least}~{end}",
             )
-        receipt = PopReceipt.parse(header.extra_info)
-        return Receipt(header.consumer_group, topic, queue_id, receipt.pop_time, [offset])
+
+    def acknowledge(self, client: str, receipt: Receipt) -> "Deferred[LeaseStatus]":
+        """
+        Acknowledge a message for a client of another door; see `BrokerVerbs`.
+
+        :raises RequestRejected: the receipt names nothing that this broker has.
+        """
+        refuse_unless_leading(self._pops)
+        self._check_place(client, receipt.topic, receipt.queue_id, receipt.offsets[0])
+        return self._pops.ack([receipt])
+
+    def change_lease(
+        self, client: str, receipt: Receipt, invisible_ms: int
+    ) -> "Deferred[LeaseChange]":
+        """
+        Change a lease for a client of another door; see `BrokerVerbs`.
+
+        :raises RequestRejected: see `acknowledge`; or the time is too long.
+        """
+        refuse_unless_leading(self._pops)
+        self._check_place(client, receipt.topic, receipt.queue_id, receipt.offsets[0])
+        self._checks.invisible_time(invisible_ms)
+        return self._pops.change(receipt, invisible_ms)
 
     def _answer_ack(self, status: LeaseStatus, request: RemotingCommand) -> RemotingCommand:
         code, remark = self._code(status)

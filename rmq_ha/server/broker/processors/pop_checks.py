@@ -10,7 +10,6 @@ from rmq_ha.base.model.flags import PERM_READ
 from rmq_ha.base.model.subscription import SUB_ALL, TAG, TAG_TYPES, SubscriptionData
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.model.topics import is_of_rocketmq_5
-from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.server.broker.filters import SelectorFilter
 from rmq_ha.server.broker.pop_hold import ALL_QUEUES
@@ -62,7 +61,7 @@ class PopChecks:
                 f"0 to {longest}",
             )
 
-    def readable_topic(self, topic: str, queue_id: int, channel: Channel) -> TopicConfig:
+    def readable_topic(self, topic: str, queue_id: int, client: str) -> TopicConfig:
         """
         Return a topic from which a consumer may read.
 
@@ -75,14 +74,14 @@ class PopChecks:
                 ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden"
             )
         if queue_id != ALL_QUEUES and not 0 <= queue_id < config.read_queue_nums:
-            raise _illegal_queue(ResponseCode.INVALID_PARAMETER, queue_id, config, channel)
+            raise _illegal_queue(ResponseCode.INVALID_PARAMETER, queue_id, config, client)
         return config
 
-    def acked_topic(self, topic: str, queue_id: int, channel: Channel) -> None:
+    def acked_topic(self, topic: str, queue_id: int, client: str) -> None:
         """:raises RequestRejected: the topic or its queue does not exist."""
         config = self._topic_config(topic)
         if not 0 <= queue_id < config.read_queue_nums:
-            raise _illegal_queue(ResponseCode.MESSAGE_ILLEGAL, queue_id, config, channel)
+            raise _illegal_queue(ResponseCode.MESSAGE_ILLEGAL, queue_id, config, client)
 
     def group(self, group: str) -> None:
         """
@@ -132,12 +131,12 @@ class PopChecks:
 
 
 def _illegal_queue(
-    code: ResponseCode, queue_id: int, config: TopicConfig, channel: Channel
+    code: ResponseCode, queue_id: int, config: TopicConfig, client: str
 ) -> RequestRejected:
     return RequestRejected(
         code,
         f"queueId[{queue_id}] is illegal, topic:[{config.topic_name}] "
-        f"topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{channel.remote_text}]",
+        f"topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{client}]",
     )
 
 

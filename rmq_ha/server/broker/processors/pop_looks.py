@@ -23,7 +23,8 @@ from rmq_ha.base.wire.pop_headers import (
 )
 from rmq_ha.server.broker.pop_hold import HeldPoll, PopHold, Release
 from rmq_ha.server.broker.processors.fields import Answer, Handler
-from rmq_ha.server.broker.processors.pop import EARLY_MS, REFUSED, PopParts, refuse_unless_leading
+from rmq_ha.server.broker.processors.pop import EARLY_MS, PopParts, refuse_unless_leading
+from rmq_ha.server.broker.processors.pop_answers import REFUSED
 from rmq_ha.server.broker.processors.pop_checks import MAX_POP_MESSAGES
 
 
@@ -59,7 +60,7 @@ class PopLookProcessor:
         try:
             header = PeekHeader.read(request.ext)
             checks.broker_is_readable("peek message")
-            topic = checks.readable_topic(header.topic, header.queue_id, channel)
+            topic = checks.readable_topic(header.topic, header.queue_id, channel.remote_text)
             checks.group(header.consumer_group)
         except RequestRejected as error:
             return request.response(error.code, error.remark, REFUSED)
@@ -88,7 +89,7 @@ class PopLookProcessor:
         header = NotificationHeader.read(request.ext)
         refuse_unless_leading(parts.pops)
         checks.broker_is_readable("notification")
-        topic = checks.readable_topic(header.topic, header.queue_id, channel)
+        topic = checks.readable_topic(header.topic, header.queue_id, channel.remote_text)
         checks.group(header.consumer_group)
         request.ext = request.body = None
 
@@ -137,7 +138,7 @@ class PopLookProcessor:
         parts, checks = self._parts, self._parts.checks
         header = PollingInfoHeader.read(request.ext)
         checks.broker_is_readable("polling info")
-        checks.readable_topic(header.topic, header.queue_id, channel)
+        checks.readable_topic(header.topic, header.queue_id, channel.remote_text)
         checks.group(header.consumer_group)
         count = parts.hold.count(header.consumer_group, header.topic, header.queue_id)
         return request.response(ext=PollingInfoAnswer(count).ext())

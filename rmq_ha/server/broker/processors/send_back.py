@@ -7,7 +7,7 @@ from collections.abc import Sized
 from random import Random
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 
 from rmq_ha.base.config.broker import BrokerConfig
 from rmq_ha.base.errors import CorruptRecord, RequestRejected
@@ -37,6 +37,7 @@ from rmq_ha.server.broker.processors.query import RecordReader
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.door import MessageSender, Settlement
 from rmq_ha.server.store.delay.copies import copy_of
 from rmq_ha.server.store.delay.redirect import stored_place
 
@@ -108,11 +109,37 @@ class SendBackProcessor:
         header = fields.header(request)
         offset, delay_level = fields.int64(header, "offset"), fields.int32(header, "delayLevel")
         limit = fields.optional_int32(header, "maxReconsumeTimes")
-        group = self._checked_group(fields.text(header, "group"))
+        if request.version < V3_4_9:
+            limit = None
+        sys_flag = TOPIC_UNIT_SUB if fields.flag(header, "unitMode") else 0
+        group = fields.text(header, "group")
+        put = self._store_again(group, offset, delay_level, limit, sys_flag)
+        return put.addCallback(lambda end: request.response(end.code, end.remark))
+
+    def bury(
+        self, sender: MessageSender, group: str, physical_offset: int
+    ) -> "Deferred[Settlement]":
+        """
+        Store a message among the dead letters of a group, for a client of another door.
+
+        :raises RequestRejected: the message, or the group, is not there.
+        """
+        self._overload.check(sender)
+        return self._store_again(group, physical_offset, -1, 0, 0)
+
+    def _store_again(
+        self, group_name: str, offset: int, delay_level: int, limit: int | None, sys_flag: int
+    ) -> "Deferred[Settlement]":
+        """
+        Store a copy of a message for a later attempt, or as a dead letter.
+
+        :param delay_level: a negative one asks for a dead letter.
+        :param limit: most attempts; None for the group's.
+        """
+        group = self._checked_group(group_name)
         # As in RocketMQ, success although nothing is stored: such a group wants no retries.
         if group.retry_queue_nums <= 0:
-            return request.response()
-        sys_flag = TOPIC_UNIT_SUB if fields.flag(header, "unitMode") else 0
+            return succeed(Settlement(ResponseCode.SUCCESS))
         retry_topic = RETRY_PREFIX + group.group_name
         retry = self._topics.create_in_send_back(retry_topic, group.retry_queue_nums, sys_flag)
         if not retry.perm & PERM_WRITE:
@@ -120,7 +147,7 @@ class SendBackProcessor:
                 ResponseCode.NO_PERMISSION, f"the topic[{retry_topic}] sending message is forbidden"
             )
         record = self._record_at(offset)
-        if limit is None or request.version < V3_4_9:
+        if limit is None:
             limit = group.retry_max_times
         properties = record.properties
         # `setdefault`: after several attempts the properties still name the first topic and
@@ -139,20 +166,18 @@ class SendBackProcessor:
         # The store host stays the one of the original message, as in Java.
         copy = copy_of(record, topic, queue_id, properties, encode_properties(properties))
         copy.reconsume_times += 1
-        put: Deferred[PutMessageResult] = self._front.put_message(copy)
-        put.addCallback(self._answer, request, copy, group.group_name)
-        return put.addCallback(lambda answer: self._topics.when_ready(topic, answer))
+        put: Deferred[Any] = self._front.put_message(copy)
+        put.addCallback(self._settlement, copy, group.group_name)
+        return put.addCallback(lambda end: self._topics.when_ready(topic, end))
 
-    def _answer(
-        self, result: PutMessageResult, request: RemotingCommand, copy: BrokerMessage, group: str
-    ) -> RemotingCommand:
+    def _settlement(self, result: PutMessageResult, copy: BrokerMessage, group: str) -> Settlement:
         if result.status is not PutMessageStatus.PUT_OK:
-            return request.response(ResponseCode.SYSTEM_ERROR, result.status.name)
+            return Settlement(ResponseCode.SYSTEM_ERROR, result.status.name)
         topic, queue_id = stored_place(copy, len(self._store.delay_levels))
         if topic == SCHEDULE_TOPIC and result.append is not None:
             self._stats.put_back(topic, queue_id, result.append.size)
         self._stats.sent_back(copy.properties[RETRY_TOPIC], group)
-        return request.response()
+        return Settlement(ResponseCode.SUCCESS)
 
     def _checked_group(self, name: str) -> SubscriptionGroupConfig:
         group = self._groups.find(name)

@@ -134,6 +134,10 @@ class ClientTable:
         """Return a client; None if it never sent settings, or was forgotten."""
         return self._clients.get((account, client_id))
 
+    def is_known(self, client: DoorClient) -> bool:
+        """Return whether a client was neither forgotten nor replaced."""
+        return self._clients.get(client.key) is client
+
     def put(self, identity: ClientIdentity, account: str, remote_text: str) -> DoorClient:
         """
         Return the client with this identity, which may be new.

@@ -15,10 +15,13 @@ from rmq_ha.base.model.properties import (
     TIMER_DELIVER_MS,
     UNIQ_KEY,
 )
+from rmq_ha.base.store_format.commitlog import Record
 from rmq_ha.server.door import HalfMessage
 from rmq_ha.server.grpc.front.names import split
 from rmq_ha.server.grpc.front.properties import (
     BORN_HOST,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
     RESERVED,
     SHARDING_KEY,
     TRACE_CONTEXT,
@@ -50,6 +53,32 @@ def half_message(half: HalfMessage, namespace: str) -> Any:
     system.queue_id = half.queue_id
     system.queue_offset = half.queue_offset
     system.delivery_attempt = 1
+    return message
+
+
+def stored_message(record: Record, topic: Any) -> Any:
+    """
+    Return a stored message for a consumer, without its receipt.
+
+    :param topic: the `Resource` of the topic that the consumer asked for.
+    """
+    message = messages.Message()
+    message.topic.CopyFrom(topic)
+    _add_body(message, record.body, record.sys_flag)
+    properties = record.properties
+    _add_properties(message, properties)
+    system = message.system_properties
+    if not system.message_id:
+        system.message_id = record.msg_id
+    system.born_timestamp.FromMilliseconds(record.born_timestamp)
+    system.born_host = properties.get(BORN_HOST) or str(record.born_host)
+    system.store_timestamp.FromMilliseconds(record.store_timestamp)
+    system.store_host = str(record.store_host)
+    system.queue_id = record.queue_id
+    system.queue_offset = record.queue_offset
+    if DLQ_ORIGIN_TOPIC in properties:
+        system.dead_letter_queue.topic = properties[DLQ_ORIGIN_TOPIC]
+        system.dead_letter_queue.message_id = properties.get(DLQ_ORIGIN_MESSAGE_ID, "")
     return message
 
 

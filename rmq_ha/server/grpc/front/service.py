@@ -22,7 +22,7 @@ from rmq_ha.base.model.topics import RETRY_PREFIX
 from rmq_ha.base.timing.slices import Lane
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.recall_handle import RECALL_HANDLE, RecallHandle
-from rmq_ha.server.acl.permissions import PUB, SUB
+from rmq_ha.server.acl.permissions import PUB, SUB, group_resource
 from rmq_ha.server.door import BrokerVerbs, Need, SendOutcome, Settlement
 from rmq_ha.server.grpc.face import (
     GrpcCall,
@@ -34,8 +34,9 @@ from rmq_ha.server.grpc.face import (
 )
 from rmq_ha.server.grpc.front.callers import CallSender, caller_of, identity_of
 from rmq_ha.server.grpc.front.clients import ClientTable, DoorClient
+from rmq_ha.server.grpc.front.consumers import ConsumerMethods
 from rmq_ha.server.grpc.front.limits import FrontSettings
-from rmq_ha.server.grpc.front.names import StoredName, topic_of
+from rmq_ha.server.grpc.front.names import StoredName, group_of, topic_of
 from rmq_ha.server.grpc.front.refusals import (
     FrontRefusal,
     answer_code,
@@ -44,22 +45,16 @@ from rmq_ha.server.grpc.front.refusals import (
 )
 from rmq_ha.server.grpc.front.routes import accepted_types, queue_messages
 from rmq_ha.server.grpc.front.sends import MessageChecks, StoredSend, topic_not_found
-from rmq_ha.server.grpc.front.telemetry import NO_CONSUMERS, TelemetryStream
+from rmq_ha.server.grpc.front.telemetry import TelemetryStream
 from rmq_ha.server.grpc.front.transactions import TransactionId, parse_transaction_id
 from rmq_ha.server.grpc.wire import messages
 from rmq_ha.server.grpc.wire.enums import AnswerCode, ClientType, TransactionResolution
-from rmq_ha.server.grpc.wire.status import GrpcRefusal, GrpcStatus
+from rmq_ha.server.grpc.wire.status import GrpcRefusal
 
 _SENDS_A_TURN = 32
 MOST_MESSAGES = 10_000
 """Most messages of one SendMessage."""
 _NOT_HERE = "this broker is not the master now: ask for the route, and send to the master"
-_FOR_CONSUMERS = {
-    "QueryAssignment": "QueryAssignmentRequest",
-    "AckMessage": "AckMessageRequest",
-    "ChangeInvisibleDuration": "ChangeInvisibleDurationRequest",
-    "ForwardMessageToDeadLetterQueue": "ForwardMessageToDeadLetterQueueRequest",
-}
 
 
 class _UnaryMethod(NamedTuple):
@@ -88,12 +83,17 @@ class MessagingService:
     log = Logger()
 
     def __init__(
-        self, verbs: BrokerVerbs, settings: Callable[[], FrontSettings], clock: IReactorTime
+        self,
+        verbs: BrokerVerbs,
+        settings: Callable[[], FrontSettings],
+        clock: IReactorTime,
+        broker_name: str,
     ) -> None:
         self._verbs = verbs
         self._settings = settings
         self._lane = Lane(clock)
         self.clients = ClientTable(verbs, clock.seconds)
+        self.consumers = ConsumerMethods(verbs, self.clients, clock, broker_name)
         self.answers: Counter[tuple[str, str]] = Counter()
 
     def methods(self) -> list[Method]:
@@ -126,15 +126,35 @@ class MessagingService:
                 messages.NotifyClientTerminationResponse,
                 self._terminate,
             ),
+            _UnaryMethod(
+                "QueryAssignment",
+                messages.QueryAssignmentRequest,
+                messages.QueryAssignmentResponse,
+                self.consumers.assign,
+            ),
+            _UnaryMethod(
+                "AckMessage",
+                messages.AckMessageRequest,
+                messages.AckMessageResponse,
+                self.consumers.acknowledge,
+            ),
+            _UnaryMethod(
+                "ChangeInvisibleDuration",
+                messages.ChangeInvisibleDurationRequest,
+                messages.ChangeInvisibleDurationResponse,
+                self.consumers.change,
+            ),
+            _UnaryMethod(
+                "ForwardMessageToDeadLetterQueue",
+                messages.ForwardMessageToDeadLetterQueueRequest,
+                messages.ForwardMessageToDeadLetterQueueResponse,
+                self.consumers.forward,
+            ),
         ]
         return [
             *[unary(item.name, item.request, partial(self._serve, item)) for item in served],
             both_ways("Telemetry", messages.TelemetryCommand, self._telemetry),
-            *[
-                unary(name, getattr(messages, request), _refuse_consumer)
-                for name, request in _FOR_CONSUMERS.items()
-            ],
-            server_stream("ReceiveMessage", messages.ReceiveMessageRequest, _refuse_consumer),
+            server_stream("ReceiveMessage", messages.ReceiveMessageRequest, self.consumers.receive),
         ]
 
     # ------------------------------------------------------------ one call
@@ -201,7 +221,13 @@ class MessagingService:
     def _heartbeat(self, call: GrpcCall, request: Any) -> Any:
         identity = identity_of(call.metadata)
         if request.client_type not in (ClientType.PRODUCER, ClientType.CLIENT_TYPE_UNSPECIFIED):
-            raise GrpcRefusal(GrpcStatus.UNIMPLEMENTED, NO_CONSUMERS)
+            self.consumers.check_served()
+            group = group_of(request.group)
+            account = self._authorize(
+                call, RequestCode.HEART_BEAT, (group_resource(group.text), SUB)
+            )
+            self.clients.heard_of(self.clients.put(identity, account, call.peer.remote_text))
+            return messages.HeartbeatResponse(status=status_of(AnswerCode.OK))
         self.clients.heard_of(self._known_client(call, identity.client_id))
         return messages.HeartbeatResponse(status=status_of(AnswerCode.OK))
 
@@ -345,10 +371,6 @@ class MessagingService:
             )
 
         return recalled.addCallback(answer)
-
-
-def _refuse_consumer(call: GrpcCall, request: Any) -> Any:
-    raise GrpcRefusal(GrpcStatus.UNIMPLEMENTED, NO_CONSUMERS)
 
 
 def _end_answer(end: Settlement) -> Any:

@@ -7,22 +7,27 @@ from collections.abc import Callable
 from typing import Any
 
 from rmq_ha.base.errors import AccessRefused
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.base.wire.codes import RequestCode
-from rmq_ha.server.acl.permissions import PUB
+from rmq_ha.server.acl.permissions import PUB, SUB, group_resource
 from rmq_ha.server.door import BrokerVerbs
 from rmq_ha.server.grpc.face import GrpcCall
-from rmq_ha.server.grpc.front.callers import caller_of, identity_of
+from rmq_ha.server.grpc.front.callers import ClientIdentity, caller_of, identity_of
 from rmq_ha.server.grpc.front.clients import MOST_TOPICS, ClientTable
+from rmq_ha.server.grpc.front.consumers import NO_CONSUMERS
 from rmq_ha.server.grpc.front.limits import FrontSettings
-from rmq_ha.server.grpc.front.names import topic_of
+from rmq_ha.server.grpc.front.names import group_of, topic_of
+from rmq_ha.server.grpc.front.receives import MOST_MESSAGES, MOST_POLL_MS
 from rmq_ha.server.grpc.front.refusals import FrontRefusal, status_of
 from rmq_ha.server.grpc.wire import messages
 from rmq_ha.server.grpc.wire.enums import AnswerCode
 from rmq_ha.server.grpc.wire.status import GrpcRefusal, GrpcStatus
 
-NO_CONSUMERS = (
-    "this broker serves producers of RocketMQ 5; its consumers get messages through remoting only"
+_PAUSES_MS = (
+    *(1000, 5000, 10_000, 30_000, *(60_000 * minutes for minutes in range(1, 11))),
+    *(1_200_000, 1_800_000, 3_600_000, 7_200_000),
 )
+"""RocketMQ's pauses between attempts."""
 
 
 class TelemetryStream:
@@ -65,7 +70,8 @@ class TelemetryStream:
         identity = identity_of(self._call.metadata)
         kind = settings.WhichOneof("pub_sub")
         if kind == "subscription":
-            raise GrpcRefusal(GrpcStatus.UNIMPLEMENTED, NO_CONSUMERS)
+            self._take_consumer(identity, settings)
+            return
         if kind is None:
             raise GrpcRefusal(
                 GrpcStatus.INVALID_ARGUMENT,
@@ -88,6 +94,24 @@ class TelemetryStream:
         client.settings = answer = producer_settings(settings, self._settings())
         self._call.send(messages.TelemetryCommand(status=status_of(AnswerCode.OK), settings=answer))
 
+    def _take_consumer(self, identity: ClientIdentity, settings: Any) -> None:
+        if not self._verbs.serves_pops:
+            raise GrpcRefusal(GrpcStatus.UNIMPLEMENTED, NO_CONSUMERS)
+        subscription = settings.subscription
+        if len(subscription.subscriptions) > MOST_TOPICS:
+            raise FrontRefusal(
+                AnswerCode.BAD_REQUEST, f"a client names at most {MOST_TOPICS} topics"
+            )
+        group = group_of(subscription.group)
+        topics = [topic_of(entry.topic) for entry in subscription.subscriptions]
+        needs = [(group_resource(group.text), SUB), *((topic.text, SUB) for topic in topics)]
+        caller = caller_of(self._call, RequestCode.HEART_BEAT)
+        account = self._verbs.authorize(caller, needs)
+        client = self._clients.put(identity, account, self._call.peer.remote_text)
+        client.add_stream(self._call)
+        client.settings = answer = consumer_settings(settings, self._verbs.group(group.text))
+        self._call.send(messages.TelemetryCommand(status=status_of(AnswerCode.OK), settings=answer))
+
 
 def producer_settings(asked: Any, settings: FrontSettings) -> Any:
     """Return the settings of a producer: its own, with the limits of this broker."""
@@ -102,6 +126,51 @@ def producer_settings(asked: Any, settings: FrontSettings) -> Any:
     policy.exponential_backoff.multiplier = settings.backoff_multiplier
     answer.backoff_policy.CopyFrom(policy)
     return answer
+
+
+def consumer_settings(asked: Any, group: SubscriptionGroupConfig | None) -> Any:
+    """
+    Return the settings of a consumer: its own, with what its group has.
+
+    :param group: None for one that this broker does not have.
+    """
+    answer = messages.Settings()
+    answer.CopyFrom(asked)
+    config = group or SubscriptionGroupConfig("")
+    subscription = answer.subscription
+    subscription.fifo = config.consume_message_orderly
+    subscription.receive_batch_size = MOST_MESSAGES
+    if group is not None or not subscription.HasField("long_polling_timeout"):
+        subscription.long_polling_timeout.FromMilliseconds(MOST_POLL_MS)
+    answer.metric.on = False
+    answer.backoff_policy.CopyFrom(_backoff_of(config))
+    return answer
+
+
+def _backoff_of(group: SubscriptionGroupConfig) -> Any:
+    """Return how a group's messages come again, by the members that RocketMQ 5 has."""
+    policy = messages.RetryPolicy(max_attempts=max(0, group.retry_max_times) + 1)
+    told = group.foreign.get("groupRetryPolicy")
+    told = told if isinstance(told, dict) else {}
+    exponential = told.get("exponentialRetryPolicy")
+    if told.get("type") == "EXPONENTIAL" and isinstance(exponential, dict):
+        backoff = policy.exponential_backoff
+        backoff.initial.FromMilliseconds(_number(exponential, "initial", 5000))
+        backoff.max.FromMilliseconds(_number(exponential, "max", 7_200_000))
+        backoff.multiplier = _number(exponential, "multiplier", 2)
+        return policy
+    customized = told.get("customizedRetryPolicy")
+    pauses = customized.get("next") if isinstance(customized, dict) else None
+    if not isinstance(pauses, list) or not all(isinstance(item, int) for item in pauses):
+        pauses = _PAUSES_MS
+    for pause in pauses:
+        policy.customized_backoff.next.add().FromMilliseconds(max(0, pause))
+    return policy
+
+
+def _number(members: dict[str, Any], name: str, default: int) -> int:
+    value = members.get(name, default)
+    return value if isinstance(value, int) and value >= 0 else default
 
 
 def _grpc_status(code: AnswerCode) -> GrpcStatus:
