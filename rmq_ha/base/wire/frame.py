@@ -28,6 +28,8 @@ _WORD = Struct(">i")
 _WORDS = Struct(">iI")
 _WORDS_SIZE = 8
 _LENGTH_SIZE = 4
+_HTTP2 = int.from_bytes(b"PRI ")
+"""The first bytes of HTTP/2, read as the length of a frame."""
 _HEADER_SIZE_MASK = 0xFFFFFF
 
 Frame = tuple[int, bytes, bytes]
@@ -181,6 +183,10 @@ class FrameReader:
         return position
 
     def _bad_length(self, length: int) -> ProtocolViolation:
+        if length == _HTTP2:
+            return ProtocolViolation(
+                "it speaks HTTP/2, as gRPC clients of RocketMQ 5 do, and this port serves remoting"
+            )
         if length > self._max_length:
             return ProtocolViolation(
                 f"a frame of {length + _LENGTH_SIZE} bytes; at most "

@@ -170,6 +170,14 @@ class GrpcConnection:
             self._release_waiting()
         return data
 
+    def end_waiting(self) -> None:
+        """End the calls that could stay for long, as the server stops: streams and empty polls."""
+        for call in self.calls:
+            kind = call.definition.kind
+            waits = kind is MethodKind.SERVER_STREAM and not call.has_headers
+            if waits or kind is MethodKind.BOTH_WAYS:
+                call.finish_with(CallEnd.STOPPED, GrpcStatus.UNAVAILABLE, "the server stops")
+
     def close(self) -> None:
         """Note that the connection is gone, and tell all who wait for it."""
         if not self.is_open:
@@ -284,14 +292,13 @@ class GrpcConnection:
             payload, call.request = call.request, None
             self._count(call)
             answer = call.definition.serve(call, _decode(call, payload))
+            if isinstance(answer, Deferred):
+                answer.addCallback(partial(self._answer, call))
+                answer.addErrback(partial(self._fail, call))
+            elif call.definition.kind is MethodKind.UNARY:
+                self._answer(call, answer)
         except Exception:
             self._fail(call, Failure())  # type: ignore[no-untyped-call]
-            return
-        if isinstance(answer, Deferred):
-            answer.addCallback(partial(self._answer, call))
-            answer.addErrback(partial(self._fail, call))
-        elif call.definition.kind is MethodKind.UNARY:
-            self._answer(call, answer)
 
     def _answer(self, call: OpenCall, answer: Any) -> None:
         if call.definition.kind is MethodKind.UNARY:

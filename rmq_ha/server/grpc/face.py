@@ -25,6 +25,7 @@ class CallEnd(Enum):
     CANCELLED = "the client cancelled it"
     DEADLINE = "its deadline passed"
     LOST = "the connection was lost"
+    STOPPED = "the server stops"
     REFUSED = "the client broke a rule, or a limit was reached"
 
 

@@ -96,13 +96,18 @@ class GrpcServer:
             protocol.leave()
 
     def stop(self) -> "Deferred[None]":
-        """Accept nothing more, wait for open calls at most `grpcShutdownTimeSeconds`, and close."""
+        """
+        Accept nothing more, and close. Streams and polls without an answer end at once. Other calls
+        have `grpcShutdownTimeSeconds`.
+        """
         ports, self._ports = self._ports, []
         waiting: list[Deferred[object]] = [maybeDeferred(port.stopListening) for port in ports]
         protocols = list(self._queued)
         waiting += [_when_gone(protocol) for protocol in protocols]
         for door in list(self._doors):
             door.abort()
+        for protocol in protocols:
+            protocol.connection.end_waiting()
         self.drain()
         seconds = self._config.grpc_shutdown_time_seconds
         timer = self._host.clock.callLater(seconds, self._abort_all) if protocols else None

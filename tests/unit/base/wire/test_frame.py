@@ -48,6 +48,7 @@ def test_round_trip_whatever_the_chunks(commands, data):
     [
         (struct.pack(">i", 16777213), "16777217 bytes; at most 16777216 are allowed"),
         (b"GET / HTTP/1.1\r\n", "is this remoting"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "speaks HTTP/2"),
         (struct.pack(">i", -1), "length of -1"),
         (struct.pack(">i", 0), "length of 0"),
         (struct.pack(">i", 3), "length of 3"),

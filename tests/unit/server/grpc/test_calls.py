@@ -59,6 +59,21 @@ def test_metadata_come_as_they_were_sent():
     assert call.deadline is None
 
 
+@pytest.mark.parametrize("is_later", [False, True])
+def test_an_answer_that_is_no_message_ends_its_call_alone(is_later, caught):
+    pair = Pair()
+    pair.front.waits = is_later
+    if not is_later:
+        method = pair.server._methods["SendMessage"]
+        pair.server._methods["SendMessage"] = method._replace(serve=lambda *_: None)
+    stream = pair.sends("A")
+    if is_later:
+        pair.front.answers[0].callback(None)
+        pair.pump()
+    assert pair.client.answers[stream].status == 2
+    assert len(caught) == 1
+
+
 def test_an_answer_may_come_later():
     pair = Pair()
     pair.front.waits = True

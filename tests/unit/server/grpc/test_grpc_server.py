@@ -207,9 +207,9 @@ def test_a_stop_waits_for_open_calls():
 
 def test_a_stop_waits_no_longer_than_it_may():
     place = Place()
+    place.front.waits = True
     visitor = place.visit()
-    visitor.client.begin("Telemetry")
-    visitor.flush()
+    visitor.call("SendMessage", request_of("A"))
     place.run(1)
     stopped = place.server.stop()
     place.run(29)
@@ -217,6 +217,24 @@ def test_a_stop_waits_no_longer_than_it_may():
     place.run(2)
     assert stopped.called
     assert place.front.ends == [CallEnd.LOST]
+
+
+def test_a_stop_ends_streams_and_empty_polls_at_once():
+    place = Place()
+    visitor = place.visit()
+    telemetry = visitor.client.begin("Telemetry")
+    polls = [visitor.call("ReceiveMessage", messages.ReceiveMessageRequest()) for _ in range(2)]
+    place.run(1)
+    place.front.polls[1].send(messages.ReceiveMessageResponse())
+    stopped = place.server.stop()
+    place.run(1)
+    assert [visitor.status(stream) for stream in (telemetry, *polls)] == [14, 14, None]
+    assert place.front.ends == [CallEnd.STOPPED] * 2
+    assert not stopped.called
+    place.front.polls[1].finish()
+    place.run(1)
+    assert visitor.status(polls[1]) == 0
+    assert stopped.called
 
 
 def polled(place: Place, size: int) -> Visitor:
