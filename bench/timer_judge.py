@@ -6,6 +6,7 @@ import datetime
 import os
 import platform
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -107,8 +108,21 @@ def judge(
         if items:
             when = _when(items, book, faults)
             notes.append(f"{kind}: {name}, due (ms after the first fault): {when}")
+    notes += [f"{kind}: {text}" for text in _second_copies(found, faults)]
     row = f"| {' | '.join(str(cell) for cell in cells)} |"
     return Verdict(kind, row, tuple(notes), lost, twice, early, undone)
+
+
+def _second_copies(found: list[Delivery], faults: list[Fault]) -> Iterator[str]:
+    """Say after which fault, by their store times, the second and later copies came."""
+    seen, after = set[int](), Counter[int]()
+    for delivery in sorted(found, key=lambda each: each.stored_ms):
+        if delivery.number in seen:
+            after[sum(fault.began_ms <= delivery.stored_ms for fault in faults)] += 1
+        seen.add(delivery.number)
+    for number, fault in enumerate(faults, 1):
+        if after[number]:
+            yield f"{after[number]} copies too many after fault {number}: {fault.words}"
 
 
 def _doubled(twice: tuple[int, ...], counts: Counter[int]) -> str:

@@ -43,7 +43,7 @@ KINDS = {
 }
 OWN = ("pair", "set", "group")
 CONNECTIONS = 2
-SHORT = {"rate": 200.0, "waiting": 2000, "kills": 3, "hand_overs": 1}
+SHORT = {"rate": 200.0, "waiting": 2000, "kills": 4, "hand_overs": 2}
 _AFTER_S = 8.0
 """So long after the last due time the judge looks: Java is a second late, or more."""
 
