@@ -3,6 +3,7 @@
 Spec: grpc.md, sections 5.2 and 6.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
@@ -72,14 +73,21 @@ class ConsumerMethods:
     Serves consumers.
 
     :param broker_name: this broker's name, which receipts have.
+    :param count: notes the code of an answer to ReceiveMessage.
     :ivar renewals: the leases of push consumers.
     """
 
     log = Logger()
 
     def __init__(
-        self, verbs: BrokerVerbs, clients: ClientTable, clock: IReactorTime, broker_name: str
+        self,
+        verbs: BrokerVerbs,
+        clients: ClientTable,
+        clock: IReactorTime,
+        broker_name: str,
+        count: Callable[[AnswerCode], None],
     ) -> None:
+        self._count = count
         self._verbs = verbs
         self._clients = clients
         self._clock = clock
@@ -147,6 +155,7 @@ class ConsumerMethods:
             for item in popped:
                 self._free(group.text, item)
             return
+        self._count(AnswerCode.OK)
         call.send(messages.ReceiveMessageResponse(status=status_of(AnswerCode.OK)))
         for item in popped:
             if request.auto_renew:
@@ -174,6 +183,7 @@ class ConsumerMethods:
         return None
 
     def _send_status(self, call: GrpcCall, code: AnswerCode, text: str) -> None:
+        self._count(code)
         call.send(messages.ReceiveMessageResponse(status=status_of(code, text)))
         self._send_time(call)
 

@@ -93,8 +93,10 @@ class MessagingService:
         self._settings = settings
         self._lane = Lane(clock)
         self.clients = ClientTable(verbs, clock.seconds)
-        self.consumers = ConsumerMethods(verbs, self.clients, clock, broker_name)
         self.answers: Counter[tuple[str, str]] = Counter()
+        self.consumers = ConsumerMethods(
+            verbs, self.clients, clock, broker_name, self._count_receive
+        )
 
     def methods(self) -> list[Method]:
         """Return the methods for the transport."""
@@ -180,6 +182,9 @@ class MessagingService:
         code = answer.status.code
         self.answers[method, AnswerCode(code).name] += 1
         return answer
+
+    def _count_receive(self, code: AnswerCode) -> None:
+        self.answers["ReceiveMessage", code.name] += 1
 
     def _authorize(self, call: GrpcCall, code: RequestCode, *needs: Need) -> str:
         account = self._verbs.authorize(caller_of(call, code), needs)

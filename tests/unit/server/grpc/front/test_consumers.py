@@ -115,6 +115,9 @@ def test_a_message_is_received_acknowledged_and_never_comes_again(door: PoppingD
     call = door.receive()
     door.run(6)
     assert code(call) == "MESSAGE_NOT_FOUND"
+    answers = door.broker.grpc.service.answers
+    assert answers["ReceiveMessage", "OK"] == 1
+    assert answers["ReceiveMessage", "MESSAGE_NOT_FOUND"] == 2
     assert [item.WhichOneof("content") for item in call.sent] == ["status", "delivery_timestamp"]
 
 
