@@ -72,6 +72,7 @@ class PopHistory:
     :ivar is_lossy: whether faults may lose what was acknowledged.
     :ivar has_steps: whether a wall clock was set, so that a new master may err by more than its
         grace.
+    :ivar low: by queue id, the first message that no retention deleted.
     """
 
     def __init__(self) -> None:
@@ -80,6 +81,7 @@ class PopHistory:
         self.troubles: list[float] = []
         self.is_lossy = False
         self.has_steps = False
+        self.low: dict[int, int] = {}
         self.calls = 0
         self.answers = 0
         self.unanswered_lives = 0
@@ -163,6 +165,8 @@ class PopHistory:
             held: dict[int, list[Delivery]] = {}
             for item in items:
                 for offset, others in held.items():
+                    if offset < self.low.get(queue_id, 0):
+                        continue
                     last = others[-1]
                     is_over = any(one.may_be_acked or not one.is_due_sure for one in others)
                     is_over = is_over or item.asked >= last.due - _TICK_S

@@ -539,6 +539,8 @@ class PopStorm:
                     self.low.get((topic, queue_id), 0), store.min_offset_in_queue(topic, queue_id)
                 )
                 self.low[topic, queue_id] = low
+                if topic == TOPIC:
+                    self.history.low[queue_id] = low
 
     def _held(self, store: Any) -> set[tuple[str, str]]:
         """Return the messages of each group that a log has."""

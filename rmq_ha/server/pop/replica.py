@@ -18,7 +18,8 @@ from rmq_ha.server.pop.snapshot import PopSnapshot, decode_snapshot
 from rmq_ha.server.pop.state import PopState
 
 _RECORDS_A_SLICE = 32
-_IMAGES_A_SLICE = 64
+_LEAST_WORK, _WORK_A_SLICE = 50, 5000
+"""Parts of images, each of which takes about 2 microseconds."""
 _AGAIN_S = 5.0
 
 
@@ -78,10 +79,13 @@ class PopReplica:
             self.next = snapshot.begin
             state.apply(snapshot.numbers)
             state.images_begin = snapshot.images_begin
-            for place, (since, image) in enumerate(snapshot.images, 1):
+            work = 0
+            for since, image in snapshot.images:
                 state.apply(image)
                 self._since[image.name, image.queue_id] = since
-                if place % _IMAGES_A_SLICE == 0:
+                work += _LEAST_WORK + len(image.runs)
+                if work >= _WORK_A_SLICE:
+                    work = 0
                     yield
                     if number != self._loads:
                         return

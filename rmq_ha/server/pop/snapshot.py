@@ -7,7 +7,7 @@ A snapshot only saves time: without it a start applies the whole journal.
 The file is an 8-byte mark, a CRC of the rest, and the numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
@@ -39,7 +39,8 @@ class PopSnapshot(NamedTuple):
     A snapshot.
 
     :ivar begin: queue offset of the first journal record that a start applies.
-    :ivar images: each with the queue offset of the first record that its queue has not seen.
+    :ivar images: read as they are taken, which may raise `CorruptRecord`; each with the queue
+        offset of the first record that its queue has not seen.
     :ivar images_begin: see `PopState`.
     """
 
@@ -47,7 +48,7 @@ class PopSnapshot(NamedTuple):
     begin: int
     numbers: NumbersEntry
     images_begin: int
-    images: Sequence[tuple[int, ImageEntry]]
+    images: Iterator[tuple[int, ImageEntry]]
 
 
 def encode_image(since: int, image: ImageEntry) -> bytes:
@@ -93,12 +94,17 @@ def decode_snapshot(data: bytes) -> PopSnapshot:
     place = SnapshotEnd(source.number(), source.number(), source.number())
     begin, images_begin, count = source.number(), source.number() - 1, source.count()
     numbers = take_entry(source, 0)
-    images: list[tuple[int, ImageEntry]] = []
+    if not isinstance(numbers, NumbersEntry):
+        raise CorruptRecord("its numbers are something else")
+    return PopSnapshot(place, begin, numbers, images_begin, _images(source, count))
+
+
+def _images(source: NumberReader, count: int) -> Iterator[tuple[int, ImageEntry]]:
+    """Read the images one by one, since those of a million messages take a second."""
     for _ in range(count):
         since, image = source.number(), take_entry(source, 0)
         if not isinstance(image, ImageEntry):
             raise CorruptRecord("an image is something else")
-        images.append((since, image))
-    if not isinstance(numbers, NumbersEntry) or not source.is_over:
-        raise CorruptRecord("its parts do not fit")
-    return PopSnapshot(place, begin, numbers, images_begin, images)
+        yield since, image
+    if not source.is_over:
+        raise CorruptRecord("it has bytes behind its images")
