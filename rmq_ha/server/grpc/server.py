@@ -62,8 +62,9 @@ class GrpcServer:
         self._config = config
         self._methods = {method.name: method for method in methods}
         self._tls = tls
-        self._limits = limits or PeerLimits(Refusals(host.clock))
-        self._refusals = self._limits.refusals or Refusals(host.clock)
+        limits = limits or PeerLimits()
+        self._refusals = limits.refusals or Refusals(host.clock)
+        self._limits = limits._replace(refusals=self._refusals)
         self._ports: list[IListeningPort] = []
         self._doors: dict[TlsDoor, None] = {}
         self._queued: dict[GrpcProtocol, int] = {}

@@ -313,6 +313,24 @@ def test_a_client_of_remoting_is_named_in_the_log(caught_lines):
     )
 
 
+def test_many_strangers_get_one_line(caught_lines):
+    """Whoever shares its limits with this server need not share what was logged."""
+    place = Place()
+    methods = place.front.methods
+    server = GrpcServer(place.host.seams, GrpcConfig(), methods, None, PeerLimits())
+    server.listen(PORT + 1)
+    for _ in range(5):
+        visitor = Visitor()
+        visitor.is_raw = True
+        factory = Factory.forProtocol(lambda one=visitor: one)
+        place.elsewhere.seams.network.client(place.host.ip, PORT + 1).connect(factory)
+        place.run(0.1)
+        visitor.transport.write(b"GET / HTTP/1.1\r\n")
+        place.run(0.5)
+    assert server.counters.violations == 5
+    assert len(caught_lines) == 1
+
+
 def test_requests_above_a_quota_are_read_later():
     """`maxRequestsPerSecondPerIp` counts calls, whichever port they come by."""
     place = Place()
