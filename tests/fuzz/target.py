@@ -57,6 +57,7 @@ def all_targets() -> dict[str, Target]:
         "of_files",
         "of_links",
         "of_grpc",
+        "of_door",
         "of_ports",
         "of_doctor",
         "of_page",

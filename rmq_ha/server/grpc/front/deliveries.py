@@ -31,6 +31,8 @@ from rmq_ha.server.grpc.wire import messages
 from rmq_ha.server.grpc.wire.enums import BodyEncoding, DigestType, MessageType
 
 _ANY_HEADER = 32 + zlib.MAX_WBITS
+MOST_MS = 253_402_300_799_999
+"""The last ms that a `Timestamp` can say."""
 MOST_INFLATED = 64 << 20
 """Largest body that is unpacked for a client; a larger one goes out as it is stored."""
 
@@ -46,9 +48,9 @@ def half_message(half: HalfMessage, namespace: str) -> Any:
     _add_body(message, half.body, half.sys_flag)
     _add_properties(message, half.properties)
     system = message.system_properties
-    system.born_timestamp.FromMilliseconds(half.born_timestamp)
+    _set_time(system.born_timestamp, half.born_timestamp)
     system.born_host = half.properties.get(BORN_HOST) or str(half.born_host)
-    system.store_timestamp.FromMilliseconds(half.stored_ms)
+    _set_time(system.store_timestamp, half.stored_ms)
     system.store_host = str(half.store_host)
     system.queue_id = half.queue_id
     system.queue_offset = half.queue_offset
@@ -70,9 +72,9 @@ def stored_message(record: Record, topic: Any) -> Any:
     system = message.system_properties
     if not system.message_id:
         system.message_id = record.msg_id
-    system.born_timestamp.FromMilliseconds(record.born_timestamp)
+    _set_time(system.born_timestamp, record.born_timestamp)
     system.born_host = properties.get(BORN_HOST) or str(record.born_host)
-    system.store_timestamp.FromMilliseconds(record.store_timestamp)
+    _set_time(system.store_timestamp, record.store_timestamp)
     system.store_host = str(record.store_host)
     system.queue_id = record.queue_id
     system.queue_offset = record.queue_offset
@@ -80,6 +82,14 @@ def stored_message(record: Record, topic: Any) -> Any:
         system.dead_letter_queue.topic = properties[DLQ_ORIGIN_TOPIC]
         system.dead_letter_queue.message_id = properties.get(DLQ_ORIGIN_MESSAGE_ID, "")
     return message
+
+
+def _set_time(stamp: Any, millis: int) -> None:
+    """
+    Set a `Timestamp`, which ends with the year 9999. A client of remoting may have written any time
+    into its message, and the message has to reach its consumers all the same.
+    """
+    stamp.FromMilliseconds(min(max(0, millis), MOST_MS))
 
 
 def _add_body(message: Any, stored: bytes, sys_flag: int) -> None:
@@ -123,4 +133,4 @@ def _add_properties(message: Any, properties: Mapping[str, str]) -> None:
         system.trace_context = properties[TRACE_CONTEXT]
     due = properties.get(TIMER_DELIVER_MS, "")
     if due.isascii() and due.isdigit() and len(due) < 16:
-        system.delivery_timestamp.FromMilliseconds(int(due))
+        _set_time(system.delivery_timestamp, int(due))

@@ -40,8 +40,8 @@ from rmq_ha.server.grpc.wire.enums import AnswerCode, BodyEncoding, MessageType
 
 _DELAYS = (known.DELAY, *TIMER_ASKS)
 _ANY_QUEUE = -1
-_MOST_SECONDS = 1 << 40
-"""Seconds that a time of a client may have, so that its milliseconds fit into 64 bits."""
+_MOST_SECONDS = 253_402_300_800
+"""Seconds below which a time of a client has to be: the end of the year 9999."""
 
 
 class StoredSend(NamedTuple):

@@ -293,3 +293,14 @@ def test_odd_handles(door: PoppingDoor) -> None:
     assert code_of(answer) == "MULTIPLE_RESULTS"
     assert [code_of(entry) for entry in answer.entries] == ["OK", "INVALID_RECEIPT_HANDLE"]
     assert code_of(door.change(handle_of(message), 46800)) == "ILLEGAL_INVISIBLE_TIME"
+
+
+def test_odd_times_of_a_remoting_producer_stop_no_message(door: PoppingDoor) -> None:
+    door.fill(0)
+    request = door.message(b"odd", "Normal", UNIQ_KEY="k", TIMER_DELIVER_MS="9" * 15, DELAY="1")
+    for born in (-5, (1 << 63) - 1):
+        assert request.ext is not None
+        request.ext["g"] = str(born)
+        assert door.call(request).code == 0
+    door.run(3)
+    assert [message.body for message in door.got()] == [b"odd", b"odd"]
