@@ -139,24 +139,20 @@ def waiting_part(figures: Figures, options: argparse.Namespace) -> None:
             files = [broker.store / "timerlog", broker.store / "timerwheel"]
             size = sum(_disk(path) for path in files if path.exists())
             figures.add(f"disk beside log and queues, {many}", "MiB", side, size / MEBIBYTE, 0.0)
-            costs: dict[bool, float] = {}
             for timers in (True, False):
                 broker.server.kill()
                 with Window() as window:
                     window.add("broker", broker.start(timers=timers))
                     time.sleep(START_S)
-                costs[timers] = window.cpu["broker"]
                 which = "on" if timers else "off"
                 if timers and side != "java":
                     found = int(broker.runtime()["timerCongestNum"])
                     if found != options.waiting:
                         raise RuntimeError(f"{found} messages wait after the start")
                 name = f"start after kill -9, {many}, timers {which}"
-                figures.add(f"{name}: CPU", "s", side, costs[timers], window.others)
+                figures.add(f"{name}: CPU", "s", side, window.cpu["broker"], window.others)
                 rss = window.memory["broker"].rss / MEBIBYTE
                 figures.add(f"{name}: RSS", "MiB", side, rss, 0.0)
-            own = costs[True] - costs[False]
-            figures.add(f"start: CPU of timers alone, {many}", "s", side, own, window.others)
 
 
 def _idle(figures: Figures, side: str, broker: Broker, state: str) -> None:

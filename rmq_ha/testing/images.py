@@ -108,7 +108,7 @@ def parse_record(data: bytes, position: int, end: int) -> LogRecord | None:
         return None
     if tail != position + size or (body and crc32(body) & 0x7FFFFFFF != crc):
         return None
-    if "\0" in properties:  # no CRC covers the properties, but these bytes were never written
+    if "\0" in topic + properties:  # no CRC covers these, but such bytes were never written
         return None
     pairs = dict(piece.split("\x01", 1) for piece in properties.split("\x02") if "\x01" in piece)
     return LogRecord(
