@@ -90,8 +90,8 @@ def test_only_the_columns_are_read_that_somebody_looks_at(
             ("t.1",),
             "ledger",
             {
-                "subscribePattern": r"t\.1|SCHEDULE_TOPIC_XXXX|RMQ_SYS_TRANS_HALF_TOPIC"
-                "|TRANS_CHECK_MAX_TIME_TOPIC"
+                "subscribePattern": r"t\.1|SCHEDULE_TOPIC_XXXX|rmq_sys_wheel_timer"
+                "|RMQ_SYS_TRANS_HALF_TOPIC|TRANS_CHECK_MAX_TIME_TOPIC"
             },
         ),
     ],
@@ -173,6 +173,7 @@ def test_what_is_stored_is_added_up_by_queue_which_ends_behind_its_last_record()
         "mostMs": 90,
         "halves": 6,
         "delayed": 5,
+        "timers": 0,
         "ends": {("b", "t", 3): 9, ("b", HALF_TOPIC, 0): 4, ("c", SCHEDULE_TOPIC, 1): 12},
     }
     nothing = _totals([])

@@ -90,7 +90,7 @@ def test_how_long_the_ends_of_the_replication_are_patient() -> None:
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
-        ("sendMessageThreadPoolNums", "there is one reactor thread here"),
+        ("sendMessageThreadPoolNums", "rmq-ha serves requests in one thread"),
         ("registerNameServerPeriod", "it is read at the start; edit its properties file"),
         ("flushDiskType", "it is read at the start; edit its properties file"),
     ],

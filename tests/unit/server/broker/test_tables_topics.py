@@ -236,6 +236,7 @@ def test_replace_all_adopts_the_version_and_drops_the_rest() -> None:
 
 
 def test_a_file_is_merged_over_the_built_in_topics() -> None:
+    """Members of a topic that this version does not know are kept."""
     disk = SimDisk(Random(1), lambda: 0)
     disk.replace(
         PATH,
@@ -244,7 +245,7 @@ def test_a_file_is_merged_over_the_built_in_topics() -> None:
     )
     topics = make(disk)
     topics.load()
-    assert topics.get("T") == TopicConfig("T", 16, 16, 4)
+    assert topics.get("T") == TopicConfig("T", 16, 16, 4, foreign={"future": 1})
     assert topics.table["TBW102"].write_queue_nums == 3
     assert "BenchmarkTest" in topics.table
     assert topics.data_version == DataVersion(8, 9)

@@ -540,7 +540,7 @@ class ProcessorTests(SynchronousTestCase):
         """A key that is read at the start, and one that nothing here acts on."""
         for setting, reason in (
             ("logLevel=debug", "cannot change while the name server runs"),
-            ("serverWorkerThreads=9", "has no effect here (there is one reactor thread here"),
+            ("serverWorkerThreads=9", "has no effect here (rmq-ha serves requests in one thread"),
             ("clusterTest=true", "has no effect here"),
         ):
             answer = self.ask(318, f"orderMessageEnable=true\n{setting}".encode())
