@@ -134,6 +134,8 @@ class PopMessageProcessor:
         topic = checks.readable_topic(header.topic, header.queue_id, channel.remote_text)
         checks.group(header.consumer_group)
         checks.invisible_time(header.invisible_time)
+        if not header.order:
+            checks.retry_name(header.consumer_group, header.topic)
         return topic, checks.filter_of(header.topic, header.exp_type, header.exp)
 
 

@@ -8,8 +8,9 @@ from rmq_ha.base.errors import InvalidSelector, RequestRejected
 from rmq_ha.base.interfaces import IMessageFilter
 from rmq_ha.base.model.flags import PERM_READ
 from rmq_ha.base.model.subscription import SUB_ALL, TAG, TAG_TYPES, SubscriptionData
+from rmq_ha.base.model.pop_topics import retry_topic
 from rmq_ha.base.model.topic_config import TopicConfig
-from rmq_ha.base.model.topics import is_of_rocketmq_5
+from rmq_ha.base.model.topics import MAX_TOPIC_LENGTH, is_of_rocketmq_5
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.server.broker.filters import SelectorFilter
 from rmq_ha.server.broker.pop_hold import ALL_QUEUES
@@ -99,6 +100,20 @@ class PopChecks:
         if not config.consume_enable:
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}"
+            )
+
+    def retry_name(self, group: str, topic: str) -> None:
+        """
+        Check that messages of this topic can be moved to a retry topic of this group.
+
+        :raises RequestRejected: the retry topic's name would be too long to be stored.
+        """
+        name = retry_topic(group, topic)
+        if len(name) > MAX_TOPIC_LENGTH:
+            raise RequestRejected(
+                ResponseCode.INVALID_PARAMETER,
+                f"messages that are not acknowledged go to the topic {name}, whose name is longer "
+                f"than {MAX_TOPIC_LENGTH} characters; take a shorter group name",
             )
 
     def filter_of(

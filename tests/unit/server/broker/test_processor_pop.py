@@ -41,6 +41,7 @@ def test_pops_are_checked_in_rocketmqs_order(broker: PopBroker) -> None:
     long_ago = broker.client_host.now_ms() - 5000
     broker.add_topic("closed", 1, perm=2)
     broker.broker.groups.update(SubscriptionGroupConfig("off", consume_enable=False))
+    broker.broker.groups.update(SubscriptionGroupConfig("g" * 120))
     broker.broker.configuration.broker.auto_create_subscription_group = False
     wrong = [
         ({"born_time": long_ago}, ResponseCode.POLLING_TIMEOUT),
@@ -52,6 +53,7 @@ def test_pops_are_checked_in_rocketmqs_order(broker: PopBroker) -> None:
         ({"consumer_group": "new"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
         ({"consumer_group": "off"}, ResponseCode.NO_PERMISSION),
         ({"invisible_time": 43_200_001}, ResponseCode.INVALID_PARAMETER),
+        ({"consumer_group": "g" * 120}, ResponseCode.INVALID_PARAMETER),
         ({"exp": "a >", "exp_type": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
         ({"exp": "a > 1", "exp_type": "ODD"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
         ({"exp": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
