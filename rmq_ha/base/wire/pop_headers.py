@@ -18,7 +18,12 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class PopFields(msgspec.Struct, rename="camel", gc=False):
-    """Header fields by their names on the wire. RocketMQ's own names are the attributes' names."""
+    """
+    The base of all headers here: it reads header fields into typed attributes.
+
+    An attribute has the name of its field on the wire, in snake_case: `max_msg_nums` is read from
+    `maxMsgNums`, RocketMQ's own name.
+    """
 
     @classmethod
     def read(cls, ext: Mapping[str, str] | None) -> Self:

@@ -1,4 +1,4 @@
-"""Makes the copies of messages whose leases are due, and recognizes them.
+"""Makes and recognizes the copies that go to a retry or dead-letter topic when a lease has ended.
 
 Spec: pop.md, sections 4.2 and 13.4, rule 4.
 """
@@ -24,7 +24,7 @@ from rmq_ha.base.store_format.commitlog import Record
 from rmq_ha.server.store.delay.copies import copy_of
 
 SOURCE_MARK = f"{POP_SRC}\x01"
-"""Is in the properties of copies."""
+"""A text that stands in the encoded properties of every copy."""
 
 _STRIPPED = (
     POP_CK,
@@ -41,7 +41,14 @@ _MOST_DIGITS = 18
 
 
 class LeaseSource(NamedTuple):
-    """The lease of one message, as its copy names it."""
+    """
+    The lease that ended, as the property POP_SRC of the copy names it.
+
+    :ivar name: the number that stands for group and topic.
+    :ivar queue_id: the queue of the message that was copied.
+    :ivar queue_offset: the offset of that message.
+    :ivar pop_ms: the lease name.
+    """
 
     name: int
     queue_id: int
@@ -55,7 +62,7 @@ class LeaseSource(NamedTuple):
 
 
 def source_of(properties: Mapping[str, str]) -> LeaseSource | None:
-    """Return the lease that a copy ended; None if the message is no copy of a pop."""
+    """Return the lease that a copy belongs to; None if the properties are not those of a copy."""
     parts = properties.get(POP_SRC, "").split("-")
     if len(parts) != _NUMBERS or not all(_is_number(part) for part in parts):
         return None
@@ -67,7 +74,11 @@ def _is_number(text: str) -> bool:
 
 
 def copy_for(record: Record, topic: str, source: LeaseSource) -> BrokerMessage:
-    """Return the copy of a message that is due, for the retry topic or the dead-letter topic."""
+    """
+    Return the copy of a message whose lease has ended.
+
+    :param topic: the retry topic or the dead-letter topic.
+    """
     properties = {name: value for name, value in record.properties.items() if name not in _STRIPPED}
     properties.setdefault(FIRST_POP_TIME, str(source.pop_ms))
     properties[POP_SRC] = source.text

@@ -16,10 +16,13 @@ _ITEMS = 5
 
 class DueLeases(NamedTuple):
     """
-    Messages whose leases end, if they still have that due time.
+    Messages of one queue whose leases end at the same time.
 
-    :ivar first: the first queue offset.
-    :ivar last: the last one.
+    A message whose lease has another due time by now, or none, does not count.
+
+    :ivar first: queue offset of the first message.
+    :ivar last: queue offset of the last message.
+    :ivar due_ms: when the leases end, by the wall clock, as the journal has it.
     """
 
     queue: QueueName
@@ -30,10 +33,11 @@ class DueLeases(NamedTuple):
 
 class DueIndex:
     """
-    The ends of all leases, in steps of 100 ms.
+    The ends of all leases, rounded up to steps of 100 ms.
 
-    Leases that ended earlier stay in it until their time; who takes them compares the due time. One
-    pop takes 40 bytes.
+    A lease that an acknowledgement or a change ended stays in the index until its time. So the
+    caller of `take` has to compare each due time with that of the present lease. One pop takes 40
+    bytes.
     """
 
     def __init__(self) -> None:
@@ -59,9 +63,11 @@ class DueIndex:
 
     def take(self, now_ms: int, most: int) -> list[DueLeases]:
         """
-        Take out leases that have ended, the oldest first.
+        Remove the leases that have ended from the index, and return them, the oldest first.
 
-        :param most: most messages of one call; at least one pop is taken.
+        :param now_ms: the steady time.
+        :param most: stop when so many messages are taken. The leases of one pop are never divided,
+            so the result may have more.
         """
         taken: list[DueLeases] = []
         count = 0

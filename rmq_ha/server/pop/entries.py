@@ -1,6 +1,7 @@
-"""What records of the POP journal say: each entry changes the state of one queue of one group.
+"""The entries of the POP journal; most of them change the state of one queue of one group.
 
-A `name` is the number that stands for a group and a topic. All times are ms since the epoch.
+A `name` is the number that stands for a group and a topic. A *lease name* is the `pop_ms` of the
+pop that began the lease. All times are ms since the epoch; `invisible_ms` is a duration in ms.
 
 Spec: pop.md, section 13.3.
 """
@@ -11,9 +12,10 @@ from typing import NamedTuple
 
 
 class MoveReason(IntEnum):
-    """Where a message went that was due."""
+    """Where a message went when its lease had ended without an acknowledgement."""
 
     RETRY = 0
+    """To a retry topic of group and topic."""
     DEAD = 1
     """To the dead-letter topic of the group."""
     GONE = 2
@@ -30,12 +32,16 @@ class NameEntry(NamedTuple):
 
 class PopEntry(NamedTuple):
     """
-    Messages are handed out.
+    Messages of a queue are handed out.
 
-    :ivar start: the queue offset where the look began.
-    :ivar end: the queue offset behind the look; what it passed and did not hand out is done.
-    :ivar offsets: of the messages, ascending.
-    :ivar is_again: an orderly attempt is repeated, so the messages are not counted again.
+    :ivar start: the queue offset from which on the broker looked for messages.
+    :ivar end: the queue offset behind the last message that the broker looked at. Messages from
+        `start` to `end` that are not out then count as consumed.
+    :ivar offsets: queue offsets of the messages, ascending.
+    :ivar is_orderly: whether the group gets the next messages only when it has acknowledged these.
+    :ivar is_again: whether an orderly attempt is repeated, so that the messages are not counted
+        again.
+    :ivar attempt_id: the client's name for an orderly attempt; empty for other pops.
     """
 
     name: int
@@ -51,7 +57,12 @@ class PopEntry(NamedTuple):
 
 
 class AckEntry(NamedTuple):
-    """Messages of one lease name are acknowledged; offsets ascend."""
+    """
+    Messages are acknowledged by receipts with one lease name.
+
+    :ivar pop_ms: that lease name.
+    :ivar offsets: queue offsets of the messages, ascending.
+    """
 
     name: int
     queue_id: int
@@ -60,7 +71,13 @@ class AckEntry(NamedTuple):
 
 
 class ChangeEntry(NamedTuple):
-    """A lease ends at another time, and has another name unless it is orderly."""
+    """
+    The lease of one message ends at another time.
+
+    :ivar old_pop_ms: the lease name before the change.
+    :ivar pop_ms: the lease name from now on; that of an orderly pop stays as it was.
+    :ivar due_ms: when the lease ends from now on.
+    """
 
     name: int
     queue_id: int
@@ -71,7 +88,11 @@ class ChangeEntry(NamedTuple):
 
 
 class MoveEntry(NamedTuple):
-    """Messages that were due left their queue; offset and lease name of each."""
+    """
+    Messages whose leases had ended are not out any more, because they were moved or are gone.
+
+    :ivar leases: queue offset and lease name of each message.
+    """
 
     name: int
     queue_id: int
@@ -80,7 +101,12 @@ class MoveEntry(NamedTuple):
 
 
 class SkipEntry(NamedTuple):
-    """A look passed messages that the group's filter does not want, and handed none out."""
+    """
+    A pop found no message that the group's filter wants, so the group passes these messages.
+
+    :ivar start: queue offset of the first message that is passed.
+    :ivar end: queue offset behind the last one.
+    """
 
     name: int
     queue_id: int
@@ -89,7 +115,7 @@ class SkipEntry(NamedTuple):
 
 
 class ResetEntry(NamedTuple):
-    """The group goes on at an offset, and its leases of the queue end."""
+    """The group begins a queue, or goes on in it, at an offset; all its leases of the queue end."""
 
     name: int
     queue_id: int
@@ -98,7 +124,9 @@ class ResetEntry(NamedTuple):
 
 class DropEntry(NamedTuple):
     """
-    A name stands for nothing any more, because topic or group were deleted, or the group pulls.
+    A number stands for no group and topic any more, and its leases end.
+
+    The topic or the group was deleted, a queue began anew, or the group changed from pops to pulls.
     """
 
     name: int
@@ -106,12 +134,11 @@ class DropEntry(NamedTuple):
 
 class ImageRun(NamedTuple):
     """
-    Messages that follow each other and are alike.
+    Messages with consecutive queue offsets whose leases have the same name and end.
 
-    :ivar length: how many.
-    :ivar length: how many.
-    :ivar pop_ms: name of their lease; 0 if they are done.
-    :ivar due_ms: when the lease ends; 0 if they are done.
+    :ivar length: number of messages.
+    :ivar pop_ms: their lease name; 0 if they are not out any more.
+    :ivar due_ms: when their leases end; 0 if they are not out any more.
     """
 
     length: int
@@ -121,14 +148,19 @@ class ImageRun(NamedTuple):
 
 class ImageEntry(NamedTuple):
     """
-    The whole state of one queue of one group; it replaces what was known before.
+    The whole state of one queue of one group; it replaces the state that was known before.
 
-    :ivar last_pop_ms: the greatest lease name that was ever given.
-    :ivar earlier: names of leases that the present attempt of an orderly pop had before.
-    :ivar counts: how often messages of orderly pops were handed out before their present lease.
-    :ivar moved: offsets of the latest messages that were moved.
-    :ivar moved_floor: offsets below may have been moved, too.
-    :ivar runs: the messages from `committed` to `next`.
+    :ivar committed: queue offset of the first message that is not consumed.
+    :ivar last_pop_ms: the greatest lease name that the queue ever gave to the group.
+    :ivar is_orderly: whether the last pop was an orderly one.
+    :ivar batch_pop_ms: lease name of the last orderly pop.
+    :ivar attempt_id: the client's name for the attempt of the last orderly pop.
+    :ivar earlier: lease names that repetitions of that attempt replaced; receipts with them count.
+    :ivar counts: by queue offset, how often an orderly pop handed a message out before its present
+        lease.
+    :ivar moved: queue offsets of the latest messages that were moved.
+    :ivar moved_floor: messages below this queue offset may have been moved, too.
+    :ivar runs: the leases of the messages from `committed` up to the last one handed out.
     """
 
     name: int
@@ -149,11 +181,13 @@ class ImageEntry(NamedTuple):
 
 class NumbersEntry(NamedTuple):
     """
-    The numbers that are given from now on. One is in front of the images of all queues, and one
-    behind them.
+    The numbers from which the state goes on.
 
-    :ivar next_name: no name so great was given yet.
-    :ivar least_pop_ms: new queues give no lease name below.
+    When the journal gets images of all queues, one such entry is before them and one behind them.
+    A master also writes one to learn whether its last journal record was kept.
+
+    :ivar next_name: the number that the next new group and topic gets.
+    :ivar least_pop_ms: new queues give only lease names above this one.
     """
 
     next_name: int
@@ -162,10 +196,10 @@ class NumbersEntry(NamedTuple):
 
 class ImagesEntry(NamedTuple):
     """
-    The journal has images of all queues.
+    The journal has images of all queues, so a broker needs no older record to know all leases.
 
-    :ivar begin: queue offset of the journal record where they begin: who applies the journal from
-        there on has the whole state.
+    :ivar begin: queue offset of the journal record where the images begin. A broker that applies
+        all records from there on has the whole state.
     """
 
     begin: int

@@ -1,4 +1,7 @@
-"""What is out of one queue for one group: two columns of numbers over a range of queue offsets."""
+"""The leases of one queue for one group: two arrays of numbers over a range of queue offsets.
+
+The arrays, here called columns, have the lease name (`pop_ms`) and the due time of each message.
+"""
 
 from array import array
 from collections.abc import Iterator
@@ -23,29 +26,32 @@ _TRIM = 4096
 
 
 class LeaseMatch(Enum):
-    """How the name of a lease fits a message."""
+    """Whether a lease name, as a receipt has it, is that of a message's present lease."""
 
     CURRENT = auto()
+    """The message is out under this lease name."""
     REPEATED = auto()
-    """The message is done already, and never comes again."""
+    """The message is consumed already, and never comes again."""
     UNKNOWN = auto()
+    """The message was not handed out yet, was moved, or is out under another lease name."""
 
 
 class QueueLeases:
     """
-    The messages of one queue that are out with a group, and what was consumed before and between.
+    Which messages of one queue are out with a group, and which of the earlier ones are consumed.
 
-    A message takes 16 bytes from its first lease until all messages before it are consumed.
+    A message takes 16 bytes from its first lease until it and all messages before it are consumed.
+    Their memory is freed in larger pieces.
 
     :param committed: the queue offset where the group begins.
-    :ivar committed: the first offset that is not consumed.
+    :param last_pop_ms: only greater lease names are given.
     :ivar out: number of messages that are out.
-    :ivar last_pop_ms: the greatest lease name; never decreases.
+    :ivar last_pop_ms: the greatest lease name that was given; it never decreases.
     :ivar is_orderly: whether the last pop was an orderly one.
-    :ivar batch_pop_ms: name of the lease of the last orderly pop.
-    :ivar attempt_id: of the last orderly pop.
-    :ivar counts: by offset, how often a message was handed out before its present lease; only of
-        orderly pops.
+    :ivar batch_pop_ms: lease name of the last orderly pop.
+    :ivar attempt_id: the client's name for the attempt of the last orderly pop.
+    :ivar counts: by queue offset, how often an orderly pop handed a message out before its present
+        lease.
     """
 
     __slots__ = (
@@ -81,6 +87,7 @@ class QueueLeases:
 
     @property
     def committed(self) -> int:
+        """The first queue offset that is not consumed."""
         return self._base + self._head
 
     @property
@@ -90,13 +97,18 @@ class QueueLeases:
 
     @property
     def slots(self) -> int:
-        """Number of offsets that take memory."""
+        """Number of messages that take memory, 16 bytes each."""
         return len(self._dues)
 
-    # What entries do. Each returns how many messages it changed; 0 if it does not fit.
+    # Applying entries. Each method returns how many messages it changed; 0 if the entry does not
+    # fit the leases.
 
     def pop(self, entry: PopEntry) -> int:
-        """Hand messages out."""
+        """
+        Give messages a lease.
+
+        An orderly pop may also give messages a new lease that are out already.
+        """
         if entry.pop_ms <= self.last_pop_ms or entry.invisible_ms < 0 or not entry.offsets:
             return 0
         if not entry.start <= entry.offsets[0] <= entry.offsets[-1] < entry.end:
@@ -128,7 +140,10 @@ class QueueLeases:
         return len(offsets)
 
     def _name_batch(self, entry: PopEntry, offsets: list[int]) -> None:
-        """Count what an orderly pop hands out again, or keep the names of its earlier attempts."""
+        """
+        Count the messages that an orderly pop hands out again; if it repeats an attempt, keep the
+        attempt's earlier lease name instead.
+        """
         if entry.is_again:
             self._earlier = (*self._earlier, self.batch_pop_ms)[-_MOST_EARLIER:]
         else:
@@ -162,7 +177,7 @@ class QueueLeases:
         self.counts.clear()
 
     def skip(self, entry: SkipEntry) -> int:
-        """Pass messages that nobody wants."""
+        """Count messages as consumed that the group's filter does not want."""
         if entry.start < self.next or entry.end <= entry.start:
             return 0
         if not self.out:
@@ -173,7 +188,7 @@ class QueueLeases:
         return entry.end - entry.start
 
     def ack(self, entry: AckEntry) -> int:
-        """Acknowledge messages."""
+        """End the leases of acknowledged messages, which count as consumed."""
         count = 0
         for offset in entry.offsets:
             if self.match(offset, entry.pop_ms) is LeaseMatch.CURRENT:
@@ -199,7 +214,7 @@ class QueueLeases:
         return 1
 
     def move(self, entry: MoveEntry) -> int:
-        """Take out messages that went elsewhere."""
+        """End the leases of messages that were moved to another topic, or are gone."""
         count = 0
         for offset, pop_ms in entry.leases:
             if self.match(offset, pop_ms) is LeaseMatch.CURRENT:
@@ -214,7 +229,7 @@ class QueueLeases:
         return count
 
     def reset(self, offset: int) -> int:
-        """Go on at an offset; all leases end."""
+        """Let the group go on at a queue offset, and end all leases; always returns 1."""
         self.out = 0
         self._begin_at(offset)
         self._moved = {moved for moved in self._moved if moved < offset}
@@ -233,7 +248,12 @@ class QueueLeases:
         self.counts.pop(offset, None)
 
     def _advance(self) -> None:
-        """Move `committed` to the first message that is out, and free the memory before it."""
+        """
+        Move `committed` to the first message that is out, or behind the columns if none is.
+
+        The memory before it is freed if nothing is out. Otherwise that waits until half of the
+        columns, and 4096 items, are consumed, because it copies the rest.
+        """
         dues, head = self._dues, self._head
         end = len(dues)
         if not self.out:
@@ -250,7 +270,11 @@ class QueueLeases:
     # Questions
 
     def match(self, offset: int, pop_ms: int) -> LeaseMatch:
-        """Return how a lease name fits a message."""
+        """
+        Return whether a lease name is that of the present lease of a message.
+
+        Once an orderly attempt was repeated, its last four earlier names count, too.
+        """
         place = offset - self._base
         if place >= len(self._dues):
             return LeaseMatch.UNKNOWN
@@ -276,7 +300,10 @@ class QueueLeases:
                 yield base + place, self._pops[place], self._dues[place]
 
     def extremes(self) -> tuple[int, int]:
-        """Return the least lease name and the first due time of what is out; zeros without one."""
+        """
+        Return the least lease name and the first due time of all messages that are out; two zeros
+        if none is out.
+        """
         if not self.out:
             return 0, 0
         pairs = [(pop_ms, due) for _, pop_ms, due in self.leases()]
@@ -285,7 +312,7 @@ class QueueLeases:
     # Images
 
     def image(self, name: int, queue_id: int, group: str, topic: str) -> ImageEntry:
-        """Return all of this, so that `restored` makes the same again."""
+        """Return an entry with the whole state of the queue; `restored` turns it back."""
         pairs = zip(self._pops[self._head :], self._dues[self._head :], strict=True)
         runs = [
             ImageRun(sum(1 for _ in same), pop_ms, due) for (pop_ms, due), same in groupby(pairs)
@@ -309,7 +336,7 @@ class QueueLeases:
 
 
 def restored(entry: ImageEntry) -> QueueLeases | None:
-    """Return the leases of an image; None if it is too large to be one."""
+    """Return the leases of an image; None if it has more than `MOST_SPAN` messages."""
     if sum(run.length for run in entry.runs) > MOST_SPAN:
         return None
     leases = QueueLeases(entry.committed, entry.last_pop_ms)

@@ -1,7 +1,7 @@
-"""What is out with all groups, as the journal of POP consumption says. Every replica has it.
+"""The leases of all groups, as the entries of the POP journal make them. Every replica has them.
 
-`PopState.apply` never fails: what does not fit changes nothing and is counted, so that all replicas
-that applied the same entries are equal.
+`PopState.apply` never fails: an entry that does not fit the state changes nothing and is counted.
+So all replicas that applied the same entries have the same state.
 
 Spec: pop.md, sections 13.1 to 13.5.
 """
@@ -27,21 +27,28 @@ from rmq_ha.server.pop.leases import QueueLeases, restored
 from rmq_ha.server.pop.records import encode_entries
 
 QueueName = tuple[int, int]
-"""The number of a group and a topic, and a queue id."""
+"""The number that stands for a group and a topic, and a queue id of that topic."""
 
 
 class PopState:
     """
     The leases of all groups.
 
-    :ivar names: group and topic by their number.
-    :ivar queues: the leases by `QueueName`.
+    A *lease* is one handing out of one message to a consumer. The `pop_ms` of its pop, a time in
+    ms, is the *lease name*; the names that one queue gives only grow. An *image* is a journal entry
+    with the whole state of one queue of one group. An entry *fits* if the state has what the entry
+    is about: the number of its group and topic, its queue, or the leases that it names.
+
+    :ivar names: group and topic by the number that stands for both in journal entries.
+    :ivar numbers: that number by group and topic.
+    :ivar queues: the leases of each queue by its `QueueName`.
     :ivar next_name: the number that the next new group and topic gets.
-    :ivar least_pop_ms: lease names of queues that are gone are below; new queues begin here.
-    :ivar out: number of messages that are out.
-    :ivar ignored: number of entries that did not fit.
-    :ivar images_begin: queue offset of the journal record from which on the journal has all of the
-        state, in images; -1 if none was completed.
+    :ivar least_pop_ms: the greatest lease name of the queues that were dropped. A new queue gives
+        only greater ones, so an old receipt never names a new lease.
+    :ivar out: number of messages of all queues that are out.
+    :ivar ignored: number of entries that changed nothing, because they did not fit.
+    :ivar images_begin: a queue offset of the journal: its records from there on have the whole
+        state, because images of all queues begin there. -1 if there never were such images.
     """
 
     def __init__(self) -> None:
@@ -56,9 +63,11 @@ class PopState:
 
     def apply(self, entry: Entry) -> int:
         """
-        Do what an entry of the journal says.
+        Change the state as an entry of the journal says.
 
-        :returns: how many messages it changed; 0 if it did not fit, and for entries about names.
+        :returns: number of messages that the entry changed. A skip counts the offsets that it
+            passed, and a reset counts as 1. 0 if the entry did not fit, and for all entries that
+            name no message: names, drops, images and numbers.
         """
         if isinstance(entry, (PopEntry, AckEntry, ChangeEntry, MoveEntry, SkipEntry)):
             return self._apply_to_queue(entry)
@@ -78,7 +87,7 @@ class PopState:
         return 0
 
     def apply_all(self, entries: Iterable[Entry]) -> None:
-        """Do what the entries of one journal record say."""
+        """Apply the entries of one journal record, in their order."""
         for entry in entries:
             self.apply(entry)
 
@@ -155,12 +164,17 @@ class PopState:
     # Questions
 
     def find(self, group: str, topic: str, queue_id: int) -> QueueLeases | None:
-        """Return the leases of a queue; None if the group never popped it."""
+        """Return a group's leases of a queue; None if the group does not pop the queue."""
         name = self.numbers.get((group, topic))
         return None if name is None else self.queues.get((name, queue_id))
 
     def names_of(self, group: str | None = None, topic: str | None = None) -> list[int]:
-        """Return the numbers of a group's topics, of a topic's groups, or of one of both."""
+        """
+        Return the numbers that stand for a group and a topic.
+
+        :param group: only numbers of this group; None for all groups.
+        :param topic: only numbers of this topic; None for all topics.
+        """
         return [
             name
             for name, known in self.names.items()
@@ -168,14 +182,14 @@ class PopState:
         ]
 
     def queues_of(self, name: int) -> Iterator[tuple[int, QueueLeases]]:
-        """Yield queue id and leases of all queues of a name, in order."""
+        """Yield queue id and leases of all queues of one group and topic, by ascending id."""
         for number, queue_id in sorted(key for key in self.queues if key[0] == name):
             yield queue_id, self.queues[number, queue_id]
 
     # Images
 
     def image(self, key: QueueName) -> ImageEntry | None:
-        """Return the image of a queue; None if there is none."""
+        """Return an entry with the whole state of a queue; None if the state lacks the queue."""
         queue, known = self.queues.get(key), self.names.get(key[0])
         return None if queue is None or known is None else queue.image(*key, *known)
 
@@ -185,6 +199,11 @@ class PopState:
         return [image for image in made if image is not None]
 
     def digest(self) -> str:
-        """Return a digest; it is equal if and only if the states are."""
+        """
+        Return the SHA-256 of all images and numbers, in hexadecimal.
+
+        Two states with equal digests have the same leases. `ignored`, `images_begin` and names
+        without a queue are not in it.
+        """
         begin = NumbersEntry(self.next_name, self.least_pop_ms)
         return sha256(encode_entries([begin, *self.images()], 0)).hexdigest()

@@ -1,4 +1,4 @@
-"""What POP consumption asks the broker around it."""
+"""The functions by which POP consumption reads settings, groups and offsets of its broker."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,18 +6,22 @@ from typing import NamedTuple
 
 class PopTerms(NamedTuple):
     """
-    Answers of a broker; the operator may change most of them while it runs.
+    Functions of a broker. They are called each time, because the operator may change most settings
+    while the broker runs.
 
-    :ivar grace_ms: returns `popFailoverGrace`.
-    :ivar threshold: returns how many messages of a queue may be out with a group.
-    :ivar most_out: returns `popMaxInflight`.
-    :ivar uses_dead_letters: returns `popBrokerDlq`.
-    :ivar is_v2: returns `enableRetryTopicV2`.
-    :ivar retries: returns retryMaxTimes of a group; None if there is no such group.
-    :ivar make_topic: makes a retry or dead-letter topic unless it exists.
-    :ivar offset: returns the offset of a group in a queue, by group, topic and queue id; -1 if it
-        has none.
-    :ivar commit: sets the offset of a group in a queue, by the same and the offset.
+    :ivar grace_ms: returns `popFailoverGrace`: how many ms a new master adds to each lease.
+    :ivar threshold: returns how many messages of one queue may be out with one group.
+    :ivar most_out: returns `popMaxInflight`: how many messages of all queues may be out.
+    :ivar uses_dead_letters: returns `popBrokerDlq`: whether the broker moves a message that has
+        had all its retries to the dead-letter topic.
+    :ivar is_v2: returns `enableRetryTopicV2`: whether names of retry topics have a `+`.
+    :ivar retries: takes the name of a group; returns its retryMaxTimes, or None if there is no such
+        group.
+    :ivar make_topic: takes the name of a retry or dead-letter topic; makes the topic unless it
+        exists.
+    :ivar offset: takes group, topic and queue id; returns the group's offset in the queue, or -1 if
+        it has none.
+    :ivar commit: takes group, topic, queue id and offset; sets the group's offset in the queue.
     """
 
     grace_ms: Callable[[], int]

@@ -1,4 +1,4 @@
-"""Counts the waiting timer messages by topic, for all that ask."""
+"""Counts the waiting timer messages by topic, and keeps the result for a while."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -10,18 +10,21 @@ from twisted.python.failure import Failure
 from rmq_ha.base.timing.slices import in_slices
 
 _REST = 5
-"""A count is kept for so many times the seconds that it took."""
+"""A result is kept for so many times the seconds that its count took."""
 
 Count = Callable[[Counter[str]], Iterator[None]]
 
 
 class TopicCounts:
     """
-    Counts once for all that ask at a time, and not again at once.
+    Counts the waiting messages of each topic when somebody asks, but not for every request.
 
-    A count reads all messages that wait: a million takes some 20 s. Java's slaves ask every 10 s.
+    A count reads the records of all waiting messages, which takes some 20 s for a million, and
+    Java's slaves ask every 10 s. So requests that come while a count runs all get its result. After
+    that the result is kept for five times as long as the count took.
 
-    :param count: counts in slices into a Counter.
+    :param count: takes a Counter; returns an iterator that does one slice of the work for each
+        item, and leaves the number of messages of each topic in the Counter.
     """
 
     def __init__(self, clock: IReactorTime, count: Count) -> None:
@@ -33,9 +36,9 @@ class TopicCounts:
 
     def get(self) -> "Deferred[Mapping[str, int]]":
         """
-        Return the counts.
+        Return the number of waiting messages of each topic.
 
-        :returns: fails with StoreError if the disk refuses.
+        :returns: fires with the numbers by topic; fails with StoreError if the disk refuses.
         """
         now = self._clock.seconds()
         if now < self._kept_until:
