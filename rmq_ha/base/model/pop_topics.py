@@ -22,9 +22,9 @@ class TopicKind(IntEnum):
 
 def retry_topic(group: str, topic: str, *, v2: bool = False) -> str:
     """
-    Return the topic in which the unacknowledged messages of a group come again.
+    Return the name of the topic by which a group gets unacknowledged messages of a topic again.
 
-    :param v2: whether group and topic are divided by `+`, which is in no other name
+    :param v2: whether group and topic are divided by `+` and not by `_`; no other name has a `+`
         (`enableRetryTopicV2`).
     """
     return f"{RETRY_PREFIX}{group}{_BETWEEN_V2 if v2 else _BETWEEN_V1}{topic}"
@@ -38,7 +38,12 @@ def kind_of(topic: str) -> TopicKind:
 
 
 def real_topic(group: str, topic: str, kind: int) -> str:
-    """Return the topic that a message of this kind is read from and acknowledged in."""
+    """
+    Return the topic whose queue has a message: the topic itself, or a retry topic.
+
+    :param topic: the topic that the group subscribed to.
+    :param kind: a number of `TopicKind`, as receipts have it.
+    """
     if kind == TopicKind.NORMAL:
         return topic
     return retry_topic(group, topic, v2=kind == TopicKind.RETRY_V2)
@@ -46,9 +51,11 @@ def real_topic(group: str, topic: str, kind: int) -> str:
 
 def original_topic(group: str, topic: str) -> str:
     """
-    Return the topic that a group subscribed to, given it or one of its retry topics.
+    Return the topic that a group subscribed to.
 
-    :param group: the group that pops. A retry topic of another group is returned as it is.
+    :param topic: that topic, or one of the group's retry topics for it.
+
+    :param group: the group that pops. A retry topic of another group is returned unchanged.
     """
     for between in (_BETWEEN_V2, _BETWEEN_V1):
         prefix = f"{RETRY_PREFIX}{group}{between}"

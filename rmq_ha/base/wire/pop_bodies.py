@@ -29,9 +29,10 @@ _EMPTY_SET = (None, "")
 
 class BatchAckEntry(msgspec.Struct):
     """
-    One lease in a BATCH_ACK_MESSAGE.
+    The acknowledged messages of one pop and one queue, in a BATCH_ACK_MESSAGE.
 
-    :ivar retry: the `TopicKind` as text.
+    :ivar topic: the topic that the group subscribed to.
+    :ivar retry: the number of a `TopicKind` as text.
     :ivar bit_set: Base64 of bytes; bit i, counted from the lowest of the first byte, stands for
         the message at `start_offset` + i.
     """
@@ -93,7 +94,7 @@ class BatchAck(Body):
 
 
 def encode_bit_set(indices: Iterable[int]) -> str:
-    """Return a set of small numbers as Java's BitSet does, in Base64."""
+    """Return a set of small numbers as the Base64 of the bytes of a BitSet of Java."""
     bits = 0
     for index in indices:
         bits |= 1 << index
@@ -124,7 +125,7 @@ def decode_bit_set(text: str) -> list[int]:
 
 
 class AssignmentQuery(Body):
-    """The body of QUERY_ASSIGNMENT (400): which queues does this client get?"""
+    """The body of QUERY_ASSIGNMENT (400), which asks for the queues that a client gets."""
 
     topic: str = ""
     consumer_group: str = ""
@@ -134,7 +135,7 @@ class AssignmentQuery(Body):
 
 
 class AssignedQueue(msgspec.Struct, rename="camel"):
-    """One queue that a client gets, and how it gets its messages: `PULL` or `POP`."""
+    """One queue that a client gets, and how it gets the queue's messages: `PULL` or `POP`."""
 
     message_queue: MessageQueue
     mode: str = "PULL"
@@ -144,7 +145,8 @@ class Assignments(AnswerBody):
     """
     The answer to QUERY_ASSIGNMENT.
 
-    :ivar queues: None: the client changes nothing. An empty list: it gets no queue.
+    :ivar queues: the client's queues. For None it keeps those that it has; an empty list takes all
+        away.
     """
 
     queues: list[AssignedQueue] | None = field(name="messageQueueAssignments", default=None)

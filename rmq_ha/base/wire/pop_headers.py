@@ -1,4 +1,4 @@
-"""Header fields of pops, acknowledgements and the requests beside them, and of their answers.
+"""Header fields of pops, acknowledgements and related requests, and of their answers.
 
 Spec: pop.md, section 2.
 """
@@ -64,11 +64,13 @@ class PopHeader(PopFields):
     POP_MESSAGE (200050).
 
     :ivar queue_id: -1 for all queues of the topic.
+    :ivar invisible_time: how long the leases last, ms.
     :ivar poll_time: how long the request may wait for a message, ms.
     :ivar born_time: when the client sent it by its clock, ms; 0 if it does not say.
     :ivar init_mode: where a group without an offset begins: 0 at the first message, 1 at the last.
     :ivar exp_type: `TAG` or `SQL92`; None for `TAG`.
-    :ivar exp: the expression; None for all messages.
+    :ivar exp: the filter expression; None for all messages.
+    :ivar order: whether to pop in order.
     :ivar attempt_id: the name of this attempt. A repeated orderly attempt gets the same messages.
     """
 
@@ -91,7 +93,11 @@ class PopAnswerHeader(PopFields):
     """
     The answer to a pop, and to a peek. All numbers are 0 in a refusal.
 
+    :ivar pop_time: when the messages were handed out, ms since the epoch; the lease name.
+    :ivar invisible_time: how long the leases last, ms.
+    :ivar revive_qid: an item of the receipts; see `pop_receipt.PopReceipt.revive_queue`.
     :ivar rest_num: messages that are left in the queues that were looked at.
+    :ivar start_offset_info: see `pop_places`, as for the two fields behind it.
     """
 
     pop_time: Int64 = 0
@@ -104,7 +110,13 @@ class PopAnswerHeader(PopFields):
 
 
 class AckHeader(PopFields):
-    """ACK_MESSAGE (200051). `topic` is a retry topic for a message that came from there."""
+    """
+    ACK_MESSAGE (200051): a message is consumed.
+
+    :ivar topic: the topic as the consumer names it, or the retry topic that the message came from.
+    :ivar extra_info: the receipt.
+    :ivar offset: queue offset of the message.
+    """
 
     consumer_group: str
     topic: str
@@ -115,7 +127,13 @@ class AckHeader(PopFields):
 
 
 class ChangeInvisibleHeader(PopFields):
-    """CHANGE_MESSAGE_INVISIBLETIME (200053): `invisible_time` ms from now."""
+    """
+    CHANGE_MESSAGE_INVISIBLETIME (200053): the lease of a message ends at another time.
+
+    :ivar extra_info: the receipt.
+    :ivar offset: queue offset of the message.
+    :ivar invisible_time: when the lease ends, in ms from now.
+    """
 
     consumer_group: str
     topic: str
@@ -127,7 +145,7 @@ class ChangeInvisibleHeader(PopFields):
 
 
 class ChangeInvisibleAnswer(PopFields):
-    """The items that the receipt has from now on; 0 in a refusal."""
+    """The answer to a change: items of the new receipt, times in ms. All are 0 in a refusal."""
 
     pop_time: Int64 = 0
     invisible_time: Int64 = 0
@@ -135,7 +153,7 @@ class ChangeInvisibleAnswer(PopFields):
 
 
 class PeekHeader(PopFields):
-    """PEEK_MESSAGE (200052)."""
+    """PEEK_MESSAGE (200052): shows messages and gives no leases. `queue_id` -1 is all queues."""
 
     consumer_group: str
     topic: str
@@ -144,7 +162,7 @@ class PeekHeader(PopFields):
 
 
 class NotificationHeader(PopFields):
-    """NOTIFICATION (200054): is there a message, or does one come within `poll_time` ms?"""
+    """NOTIFICATION (200054) asks whether a message is there, or comes within `poll_time` ms."""
 
     consumer_group: str
     topic: str
@@ -161,7 +179,7 @@ class NotificationAnswer(PopFields):
 
 
 class PollingInfoHeader(PopFields):
-    """POLLING_INFO (200055): how many pops wait under exactly this queue id?"""
+    """POLLING_INFO (200055) asks how many pops wait that name exactly this queue id."""
 
     consumer_group: str
     topic: str

@@ -1,4 +1,4 @@
-"""Texts in the answer to a pop: which offsets of which queues it has, and how often each came.
+"""Texts in the answer to a pop: which messages of which queues it has, and how often each came.
 
 ==================  ==================================================  ====================
 field               entries, divided by `;`                             example
@@ -9,7 +9,8 @@ orderCountInfo      kind, `qo` queue `%` offset, count; and             0 qo0%2 
                     kind, queue, least count
 ==================  ==================================================  ====================
 
-Items of an entry are divided by a blank. Spec: pop.md, section 2.2.
+Items of an entry are divided by a blank. "Kind" is a number of `TopicKind`, "count" is how often an
+orderly pop handed the message out before. Spec: pop.md, section 2.2.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,9 +27,10 @@ class PoppedOffsets(NamedTuple):
     The messages of one queue in the answer to a pop.
 
     :ivar kind: a `TopicKind`.
-    :ivar start: the first offset that was looked at, which receipts name.
-    :ivar offsets: ascending.
-    :ivar counts: orderly: how often each message came before, in the order of `offsets`.
+    :ivar start: queue offset of the first message that was looked at; receipts name it.
+    :ivar offsets: queue offsets of the messages, ascending.
+    :ivar counts: for an orderly pop, how often each message was handed out before, in the order of
+        `offsets`; empty for other pops.
     """
 
     kind: int
@@ -53,7 +55,8 @@ def msg_offset_info(queues: Iterable[PoppedOffsets]) -> str:
 
 def order_count_info(queues: Iterable[PoppedOffsets]) -> str:
     """
-    Return the counts of an orderly pop. A message that never came before has no entry of its own.
+    Return the counts of an orderly pop. A message that was never handed out before has no entry of
+    its own, but the least count of its queue is 0.
     """
     entries = []
     for kind, queue_id, _, offsets, counts in queues:

@@ -1,6 +1,8 @@
-"""Receipts: a text by which a consumer acknowledges one popped message.
+"""Receipts: the text of a receipt stands for the lease of one popped message.
 
-RocketMQ's names are POP_CK and extraInfo. Spec: pop.md, section 2.3.
+A consumer sends the receipt back to acknowledge the message. RocketMQ calls it POP_CK or extraInfo.
+
+Spec: pop.md, section 2.3.
 """
 
 from typing import NamedTuple
@@ -20,13 +22,15 @@ class PopReceipt(NamedTuple):
     """
     The content of a receipt.
 
-    :ivar start_offset: the first offset of the queue in the answer that had the message.
+    :ivar start_offset: queue offset of the first message that the pop looked at.
     :ivar pop_time: when the message was popped, ms since the epoch. It names the lease.
-    :ivar revive_queue: 999 for an orderly pop; the queue of RocketMQ's own records else.
+    :ivar invisible_ms: how long the lease lasts from `pop_time` on, ms.
+    :ivar revive_queue: 999 for an orderly pop; otherwise a queue of RocketMQ's journal of pops.
     :ivar kind: a `TopicKind`.
     :ivar queue_id: -1 in receipts of old clients, which leave it out. The request has it, too.
-    :ivar offset: -1 as above.
-    :ivar commit_log_offset: the place of the record; RocketMQ's proxy adds it. None without it.
+    :ivar offset: queue offset of the message; -1 where `queue_id` is.
+    :ivar commit_log_offset: physical offset of the message, which RocketMQ adds in its proxy; None if
+        the receipt does not have it.
     """
 
     start_offset: int

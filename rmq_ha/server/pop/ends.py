@@ -1,6 +1,9 @@
-"""Ends leases that are due, while this broker is the master: a copy, and a MOVE behind it.
+"""Ends leases that are due, while this broker is the master.
 
-Of an orderly pop nothing moves: its messages become visible, so that the queue may be read again.
+The message is copied to a retry or dead-letter topic, and a `MoveEntry` follows in the journal.
+
+Messages of an orderly pop are not copied. They become *visible*: the next pop may hand them out
+again, although they are still out.
 
 Spec: pop.md, section 13.4, rules 4 and 5.
 """
@@ -37,15 +40,15 @@ Moved = Callable[[Entry], object]
 
 class LeaseEnds:
     """
-    Waits for the ends of leases.
+    Waits for the ends of leases, and then moves their messages or makes them visible.
 
-    :param do: applies an entry to the state, and adds it to this turn's journal record.
-    :param may_put: whether entries are taken now.
-    :param freed: called with a queue and a number of messages that an orderly pop may see again.
-    :ivar visible: by queue, offsets of messages of orderly pops that are out, but no longer hidden.
+    :param do: applies an entry to the state, and adds it to the journal record of this turn.
+    :param may_put: returns whether the journal takes entries now.
+    :param freed: called with a queue and the number of its messages that became visible.
+    :ivar visible: by queue, the offsets of messages that are out and visible.
     :ivar retried: number of messages that went to a retry topic.
     :ivar dead: number of messages that went to a dead-letter topic.
-    :ivar gone: number of messages that the log had no more.
+    :ivar gone: number of messages that the log did not have any more when their leases ended.
     """
 
     log = Logger()
@@ -74,7 +77,7 @@ class LeaseEnds:
         self.retried = self.dead = self.gone = 0
 
     def stop(self) -> None:
-        """End nothing any more."""
+        """Stop to wait: no lease ends any more."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -83,7 +86,11 @@ class LeaseEnds:
     # Leases
 
     def fill(self) -> Iterator[None]:
-        """Take over all leases of the state, in slices: each lasts `popFailoverGrace` longer."""
+        """
+        Note the ends of all leases of the state, each `popFailoverGrace` later than its due time.
+
+        :returns: an iterator that does one slice of the work for each item.
+        """
         host, grace = self._store.host, self._terms.grace_ms()
         offset_ms = host.steady_ms() - host.now_ms() + grace
         count = 0
@@ -113,13 +120,19 @@ class LeaseEnds:
         self._index.add(deadline, DueLeases(key, first, last, due))
 
     def begin(self) -> None:
-        """Wait for the leases that `fill` took over."""
+        """Begin to wait for the ends that `fill` noted."""
         self._arm()
 
     def leased(
         self, key: QueueName, offsets: Sequence[int], due_ms: int, invisible_ms: int
     ) -> None:
-        """Take note of leases that begin now: offsets of one pop, ascending."""
+        """
+        Note the end of leases that begin now.
+
+        :param offsets: queue offsets of the messages of one pop, ascending.
+        :param due_ms: when the leases end by the wall clock, as the journal has it.
+        :param invisible_ms: how long the leases last, ms.
+        """
         visible = self.visible.get(key)
         if visible:
             visible.difference_update(offsets)
@@ -128,11 +141,11 @@ class LeaseEnds:
         self._arm()
 
     def drop(self, key: QueueName) -> None:
-        """Forget what was visible of a queue, because its leases ended."""
+        """Forget which messages of a queue were visible, because all its leases ended."""
         self.visible.pop(key, None)
 
     def unhide(self, key: QueueName) -> None:
-        """Move what was visible of a queue, because it is not popped in order any more."""
+        """Move the visible messages of a queue soon, because it is not popped in order any more."""
         leases = self._state.queues.get(key)
         for offset in sorted(self.visible.pop(key, ())):
             lease = None if leases is None else leases.lease(offset)
@@ -187,13 +200,13 @@ class LeaseEnds:
         self._index.add(deadline, DueLeases(key, offset, offset, due_ms))
 
     def _try_again(self, key: QueueName, offset: int, due_ms: int) -> None:
-        """Try to move a message again after 1, 2, 4 and at most 60 s. It is never dropped."""
+        """Try to move a message again after 1, 2, 4 s and so on, at most 60 s, for ever."""
         tries = self._tries[key, offset] = self._tries.get((key, offset), 0) + 1
         pause = min(_LEAST_PAUSE_MS << min(tries - 1, 6), _MOST_PAUSE_MS)
         self._add_again(key, offset, due_ms, pause)
 
     def _finish(self, moves: "_Moves") -> None:
-        """Append the copies, and behind them the entries of those that the log took."""
+        """Append the copies to the log, and a `MoveEntry` for each copy that the log took."""
         faults = moves.put()
         done: dict[tuple[QueueName, MoveReason], list[tuple[int, int]]] = {}
         for place, (source, reason) in enumerate(moves.sources):
@@ -242,11 +255,11 @@ class LeaseEnds:
 
 class _Moves:
     """
-    The copies of one turn.
+    The copies that are appended together, and the messages of which none can be made.
 
-    :ivar sources: of the copies, in order.
-    :ivar gone: messages without a copy: queue, queue offset and lease name.
-    :ivar size: bytes of the copies.
+    :ivar sources: the lease that ended and the reason, for each copy in order.
+    :ivar gone: messages that the log has no more, as ((queue, queue offset), lease name).
+    :ivar size: bytes of the bodies and properties of the copies.
     """
 
     log = Logger()
@@ -262,7 +275,12 @@ class _Moves:
         self.size = 0
 
     def take(self, key: QueueName, leases: QueueLeases, offset: int, pop_ms: int) -> bool:
-        """Take a message that is due; return False if it has to wait."""
+        """
+        Make the copy of a message whose lease has ended.
+
+        :returns: False if that has to be tried again later: the group does not exist, or the disk
+            refuses.
+        """
         if (key, offset) in self._known:
             return True  # a changed lease may end with the one before it
         self._known.add((key, offset))
@@ -295,7 +313,11 @@ class _Moves:
         return True
 
     def put(self) -> dict[int, PutMessageStatus]:
-        """Append the copies; return by number why some of them are not in the log."""
+        """
+        Append the copies.
+
+        :returns: why a copy is not in the log, by its number; copies that are there have no item.
+        """
         if not self._copies:
             return {}
         drafts = [draft_of(copy) for copy in self._copies]
@@ -320,10 +342,10 @@ class _Moves:
 
 def orphans(store: PopStore, journal: PopJournal, state: PopState) -> list[MoveEntry]:
     """
-    Return the moves whose copy is in the log, and whose record is not, because of a crash between.
+    Return the moves whose copies are in the log, but whose journal record a crash prevented.
 
-    Copies and the record behind them are appended in one turn, so such copies are behind the last
-    record of the journal.
+    Copies and the journal record behind them are appended in one turn. So such copies lie behind
+    the last record of the journal, and each queue is read backwards down to that place.
 
     :raises StoreError: the disk refuses.
     """

@@ -1,10 +1,12 @@
 """The interface between the processors of POP requests and the state of POP consumption.
 
-A *pop* hands messages of a queue to a consumer. A *lease* is one handing out of one message; the
-`pop_ms` of its pop names it. A lease ends by an acknowledgement, or a change that begins a new
-lease. When it is due, the broker moves the message into the retry topic of group and topic.
+A *pop* hands messages of a queue to a consumer. A *lease* is one handing out of one message; its
+name is the `pop_ms` of the pop, a time in ms since the epoch. A lease ends by an acknowledgement,
+or by a change, which begins a new lease. When the lease is due, the broker moves the message into
+the retry topic of the group and the topic.
 
-Topics in this interface are real ones: leases of a retry topic have the name of the retry topic.
+A topic in this interface is the one whose queue has the message: for a message that came again, it
+is the retry topic, and not the topic that the consumer names.
 
 Spec: pop.md, sections 2 and 13.
 """
@@ -18,7 +20,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.base.interfaces import IMessageFilter
 
 POP_REVIVE_QUEUE = 0
-"""The reviveQid of receipts: there is one journal."""
+"""The reviveQid of receipts: Java's number of a journal queue, of which rmq-ha has only one."""
 ORDERLY_REVIVE_QUEUE = 999
 """The reviveQid of receipts of orderly pops, as Java's."""
 
@@ -37,12 +39,14 @@ class PopQueue(NamedTuple):
 
 class PopWish(NamedTuple):
     """
-    What a consumer asks for.
+    The request of a consumer for messages.
 
     :ivar queues: the queues in the order in which they are looked at; each at most once.
     :ivar max_messages: most messages of all queues together; 0 hands out nothing.
-    :ivar from_max: where a group begins that has no offset in a queue yet: True for initMode 1. A
-        young queue is read from its first message all the same.
+    :ivar invisible_ms: how long the leases last, ms.
+    :ivar from_max: whether a group without an offset in a queue begins at the last message, as
+        initMode 1 asks, and not at the first. Even then a
+        young queue is read from its first message.
     :ivar is_orderly: hand out a queue's next messages only when none before them is out.
     :ivar attempt_id: names the attempt of an orderly pop; the same one gets the same messages.
     """
@@ -60,11 +64,12 @@ class PopPart(NamedTuple):
     """
     The messages of one queue that a pop handed out.
 
-    :ivar start: the queue offset where the look began: ckQueueOffset of the receipts.
+    :ivar start: the queue offset from which on messages were looked for. Receipts have it as
+        ckQueueOffset.
     :ivar offsets: queue offsets of the messages, ascending.
     :ivar records: the records of the messages, as the log has them.
-    :ivar counts: of an orderly pop, how often each offset was handed out before; only those that
-        were.
+    :ivar counts: by queue offset, how often an orderly pop handed a message out before. Messages
+        that never were have no item.
     """
 
     topic: str
@@ -76,11 +81,11 @@ class PopPart(NamedTuple):
 
 
 class PopStatus(Enum):
-    """What became of a pop."""
+    """The outcome of a pop."""
 
     FOUND = auto()
     EMPTY = auto()
-    """Nothing is there. The request may be held."""
+    """No queue has a message for the group. The request may wait for one."""
     FULL = auto()
     """Too many messages are out: `popInflightMessageThreshold` or `popMaxInflight`."""
     NOT_KEPT = auto()
@@ -91,7 +96,11 @@ class PopStatus(Enum):
 
 class PopAnswer(NamedTuple):
     """
-    The result of a pop.
+    The result of a pop. The fields behind `status` count only if it is FOUND, but for `rest`.
+
+    :ivar pop_ms: the lease name of all messages.
+    :ivar invisible_ms: how long the leases last, ms.
+    :ivar revive_queue: the reviveQid of the receipts.
 
     :ivar parts: one for each queue with messages, each with at least one.
     :ivar rest: messages that the queues of the wish have beyond those that were handed out. A queue
@@ -108,7 +117,7 @@ class PopAnswer(NamedTuple):
 
 class Receipt(NamedTuple):
     """
-    The lease of messages of one queue, as a receipt or a batch of receipts names it.
+    The leases of messages of one queue that have one name, as receipts name them.
 
     :ivar offsets: queue offsets of the messages.
     """
@@ -121,25 +130,26 @@ class Receipt(NamedTuple):
 
 
 class LeaseStatus(Enum):
-    """What became of an acknowledgement or a change."""
+    """The outcome of an acknowledgement or of a change."""
 
     DONE = auto()
-    """It is kept, or the message was acknowledged before."""
+    """The log keeps the act, or the message was acknowledged before."""
     UNKNOWN = auto()
-    """No such lease is current, so nothing changed. Of a batch: none of its leases."""
+    """The lease has ended or never was, so nothing changed. In a batch, that is so for all."""
     NOT_IN_BATCH = auto()
-    """The orderly batch has no such offset."""
+    """The message was not handed out yet to a group that pops in order."""
     NOT_KEPT = auto()
-    """The journal did not keep it in time. It may count all the same; the client repeats it."""
+    """The journal did not keep the act in time. It may count all the same; clients repeat it."""
     NOT_LEADING = auto()
 
 
 class LeaseChange(NamedTuple):
     """
-    The result of a change: the items of the new receipt.
+    The result of a change: the items in which the new receipt differs from the old one.
 
-    :ivar pop_ms: name of the new lease; of an orderly one the old name.
-    :ivar invisible_ms: counted from `pop_ms`.
+    :ivar pop_ms: the lease name from now on; a lease of an orderly pop keeps its name.
+    :ivar invisible_ms: the time from `pop_ms` to the end of the lease, ms.
+    :ivar revive_queue: the reviveQid of the receipt.
     """
 
     status: LeaseStatus
@@ -150,7 +160,7 @@ class LeaseChange(NamedTuple):
 
 class QueueInFlight(NamedTuple):
     """
-    What is out of one queue for one group.
+    A summary of the leases of one queue for one group.
 
     :ivar committed: the first offset that is not consumed.
     :ivar next: the first offset that was never handed out.
@@ -186,12 +196,19 @@ class LeaseView(NamedTuple):
 
 class PopCounters(NamedTuple):
     """
-    What happened since the start of this process, and what is out now.
+    Numbers of messages since the start of this process, unless something else is said.
+
+    :ivar out: messages that are out now.
+    :ivar popped: messages that were handed out.
+    :ivar acked: messages that were acknowledged.
+    :ivar changed: changes of leases.
+    :ivar retried: messages that were moved to a retry topic.
+    :ivar dead: messages that were moved to a dead-letter topic.
 
     :ivar gone: messages that retention deleted while they were out.
-    :ivar stale: acknowledgements and changes of leases that were not current.
-    :ivar ignored: journal records that fitted nothing.
-    :ivar journal_behind: bytes of the journal that a start has to read.
+    :ivar stale: requests for acknowledgements or changes whose leases had ended, or never were.
+    :ivar ignored: journal records that are damaged or missing, and entries that did not fit.
+    :ivar journal_behind: bytes of the journal behind the last snapshot, which a start has to read.
     """
 
     out: int
@@ -207,7 +224,7 @@ class PopCounters(NamedTuple):
 
 
 class WakeListener(Protocol):
-    """Is told that a pop may find something now."""
+    """A function that is called when a pop may find messages that it did not find before."""
 
     def __call__(self, group: str, topic: str, queue_id: int, messages: int) -> None:
         """
@@ -221,14 +238,14 @@ class WakeListener(Protocol):
 
 class Pops(Protocol):
     """
-    Which message is out with whom. A broker has one.
+    The leases of one broker, and the requests that change them.
 
-    No Deferred of it fails. Each fires once: at once, when the journal kept what was done, or when
-    it is sure that it does not in time. `stop` fires all.
+    No Deferred of a method fails. Each fires once: at once, when the log keeps the change,
+    or when it did not keep it in time. All fire when the broker stops being the master.
 
     :ivar is_enabled: `popEnable`. If False, nothing else here may be called.
-    :ivar is_leading: whether this broker hands messages out now: it is the master, and knows what
-        is out. If not, held pops are to be answered.
+    :ivar is_leading: whether this broker hands messages out now: it is the master, and has loaded
+        all leases. If not, pops that wait for messages have to be answered.
     """
 
     is_enabled: bool
@@ -240,7 +257,7 @@ class Pops(Protocol):
         """
         Have a function called when a lease is freed, or messages reach a retry topic of pops.
 
-        Messages that arrive in other topics are not told: `store.on_arrival` tells them.
+        It is not called for messages in other topics: `store.on_arrival` tells of these.
         """
 
     def on_lead(self, changed: Callable[[bool], None]) -> None:
@@ -250,33 +267,37 @@ class Pops(Protocol):
         """
         Hand messages out.
 
-        The caller checked topic, queue ids, group and limits. A queue that cannot be read gives up
-        its part only, and is logged.
+        The caller has checked topic, queue ids, group and limits. A queue that cannot be read gives
+        no messages, and a line in the log; the other queues give theirs.
         """
 
     def ack(self, receipts: Sequence[Receipt]) -> "Deferred[LeaseStatus]":
         """
-        Acknowledge messages, one for a single acknowledgement.
+        Acknowledge messages: end their leases, so that they never come again.
 
-        With several offsets or receipts, each that is current counts.
+        Leases that have ended are passed over. The status is DONE if at least one message is
+        acknowledged, now or earlier.
         """
 
     def change(self, receipt: Receipt, invisible_ms: int) -> "Deferred[LeaseChange]":
         """
-        Let a lease end `invisible_ms` from now; 0 frees the message at once.
+        Let the lease of one message end `invisible_ms` from now; 0 ends it at once.
 
         :param receipt: with one offset.
         """
 
     def reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> "Deferred[LeaseStatus]":
         """
-        Let a group go on at these offsets, by queue id; its leases of the queues end unmoved.
+        Let a group go on at other offsets. Its leases of the queues end, and nothing is moved to
+        retry topics.
 
-        It also turns a group to pop: its offsets of pulls are where it begins.
+        A group that pulled a topic is turned to pops by this, with its offsets of pulls.
+
+        :param offsets: the new offset by queue id.
         """
 
     def to_pull(self, group: str, topic: str) -> "Deferred[LeaseStatus]":
-        """End all leases of a topic, because the group pulls it from its offsets on from now."""
+        """End a group's leases of a topic, because the group pulls the topic from now on."""
 
     def forget_group(self, group: str) -> None:
         """Forget all of a group, because it is deleted."""
@@ -286,23 +307,33 @@ class Pops(Protocol):
 
     def knows(self, group: str, topic: str) -> bool:
         """
-        Whether a group pops a topic, so that commits of pulls (15, 11) do not count.
+        Return whether a group pops a topic. Then offsets that pulling clients commit, by request
+        codes 15 and 11, do not count.
 
         True from its first pop until `to_pull` or a deletion.
         """
 
     def has_something(self, group: str, queue: PopQueue, *, is_orderly: bool) -> bool:
-        """Whether a pop would find a message in a queue now, as far as its units tell."""
+        """
+        Return whether a pop may find a message in a queue now.
+
+        Only the end of the queue is looked at: a filter may still want none of the messages.
+        """
 
     def next_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Return where a look without taking (PEEK) begins: the first offset never handed out."""
+        """Return the first queue offset that was never handed out, where PEEK_MESSAGE begins."""
 
     def in_flight(self, group: str, topic: str = "") -> Sequence[QueueInFlight]:
-        """Return what is out with a group, of all topics or of one."""
+        """Return a summary of each queue that a group pops; of all topics if `topic` is empty."""
 
     def leases(
         self, group: str, topic: str, queue_id: int, first: int, most: int
     ) -> Sequence[LeaseView]:
-        """Return the messages of a queue that are out, from a queue offset on."""
+        """
+        Return the leases of a queue, by ascending queue offset.
+
+        :param first: the queue offset to begin at.
+        :param most: most leases to return.
+        """
 
     def counters(self) -> PopCounters: ...

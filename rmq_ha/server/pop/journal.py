@@ -1,4 +1,4 @@
-"""The topic of the POP journal in a store: reading its records, and the log that they are in."""
+"""Reads the records of the POP journal, and declares the parts of a store that this needs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -98,7 +98,7 @@ class PopJournal(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The queue offset that the next record gets, as far as records are dispatched."""
+        """The queue offset behind the last record that is dispatched."""
         queue = self.queue
         return 0 if queue is None else queue.max_offset
 
@@ -107,7 +107,7 @@ class PopJournal(NamedTuple):
         Return the entries of the record that a unit leads to.
 
         :raises UnknownEntry: a newer broker wrote the record.
-        :raises CorruptRecord: the log lacks it, or it is damaged.
+        :raises CorruptRecord: the log lacks the record, or it is damaged.
         """
         record = None if unit[1] == FILLER_SIZE else record_of(self.record_at(unit[0], unit[1]))
         if record is None or record.topic != POP_TOPIC:
@@ -116,7 +116,7 @@ class PopJournal(NamedTuple):
 
 
 def record_of(data: bytes | None) -> Record | None:
-    """Return a record of the log; None without one, or if it is damaged."""
+    """Decode a record of the log; return None if there are no bytes, or if they are damaged."""
     try:
         return None if data is None else decode_record(data)
     except CorruptRecord:
@@ -127,7 +127,7 @@ def message_at(
     store: PopStore, topic: str, queue_id: int, queue_offset: int
 ) -> tuple[bytes, Record] | None:
     """
-    Return the record of a message, as bytes and decoded; None if the log lacks it.
+    Return the record of a message, as bytes and decoded; None if the log lacks the message.
 
     :raises StoreError: the disk refuses.
     """

@@ -20,22 +20,23 @@ _TOO_FAR = MOST_SPAN // 2
 _LOOKS = 3
 
 Read = Callable[[int, int], GetMessageResult]
-"""Reads at most so many messages of the queue, from a queue offset on, that the filter wants."""
+"""Takes a queue offset and a number; returns at most so many messages from there on that the
+filter wants."""
 
 
 class QueueLook(NamedTuple):
     """
-    What a pop finds in a queue.
+    The messages that a pop finds in one queue, and the reason if it finds none.
 
-    :ivar part: the messages; None without any.
-    :ivar end: the queue offset behind the look.
-    :ivar rest: messages beyond.
-    :ivar skips: whether the look passed messages that nobody wants, and found none.
-    :ivar reset_to: the queue begins anew, so the group has to go on at this offset; None if it does
-        not.
-    :ivar gone: offsets of messages that were out, and that the log has no more.
-    :ivar is_full: too much is out of the queue.
-    :ivar is_again: the attempt of an orderly pop is repeated.
+    :ivar part: the messages to hand out; None if there are none.
+    :ivar end: the queue offset behind the last message that was looked at.
+    :ivar rest: number of messages from there to the end of the queue.
+    :ivar skips: whether only messages were found that the filter does not want, up to `end`.
+    :ivar reset_to: the offset at which the group has to go on, because the queue ends before the
+        place that the group had reached; None if the group goes on where it is.
+    :ivar gone: offsets of messages that are out, but not in the log any more.
+    :ivar is_full: whether so many messages of the queue are out that no more may be.
+    :ivar is_again: whether the pop repeats the last orderly attempt, and gets its messages.
     """
 
     part: PopPart | None = None
@@ -52,10 +53,11 @@ def look(
     leases: QueueLeases, queue: PopQueue, most: int, read: Read, threshold: int, end: int
 ) -> QueueLook:
     """
-    Look for messages that were never handed out.
+    Look for messages that were never handed out, behind those that are out.
 
-    :param threshold: most messages of the queue that may be out.
-    :param end: the end of the queue.
+    :param most: most messages to find.
+    :param threshold: most messages of the queue that may be out with the group.
+    :param end: the queue offset behind the last message of the queue.
     :raises StoreError: the disk refuses.
     """
     start = leases.next
@@ -102,8 +104,12 @@ def look_in_order(
     """
     Look for the next messages of an orderly pop.
 
+    If the client repeats its last attempt, it gets the messages of that attempt. If not, nothing is
+    found while a message is out and not visible yet. Then the messages that are out come first.
+
     :param read_one: returns the record at a queue offset; None if the log lacks it.
-    :param visible: offsets of messages that are out, and may be handed out again.
+    :param visible: offsets of messages that are out, and whose leases have ended.
+    :param end: the queue offset behind the last message of the queue.
     :raises StoreError: the disk refuses.
     """
     is_again = leases.is_orderly and wish.attempt_id == leases.attempt_id != ""
@@ -140,7 +146,7 @@ def look_in_order(
 
 
 def _count_of(leases: QueueLeases, offset: int, is_again: bool) -> int:
-    """Return how often a message was handed out before, without repeated attempts."""
+    """Return how often a message was handed out before; repeated attempts do not count."""
     count = leases.counts.get(offset, 0)
     return count if is_again or leases.lease(offset) is None else count + 1
 

@@ -1,8 +1,8 @@
 """Turns entries of the POP journal into the body of a journal record, and back.
 
 A body is a version byte, a base time, and the entries: each with its kind, its length and its
-values. Times are stored as their distance from the base time, offsets as their distance from the
-one before. So an acknowledgement takes about seven bytes.
+values. A time is stored as its distance from the base time, an offset as its distance from the one
+before. So an acknowledgement takes about seven bytes.
 
 Spec: pop.md, section 13.3.
 """
@@ -35,7 +35,7 @@ _ORDERLY, _AGAIN = 1, 2
 
 
 class UnknownEntry(CorruptRecord):
-    """A newer broker wrote the record. This one must not hand messages out."""
+    """A newer broker wrote the record. This broker cannot know the leases, and must not pop."""
 
 
 # Each writer appends the values of an entry, and each reader returns the entry. `base` is the base
@@ -273,7 +273,11 @@ _READERS: dict[int, _Reader] = {number: read for _, number, _, read in _KINDS}
 
 
 def put_entry(out: bytearray, entry: Entry, base_ms: int) -> None:
-    """Append one entry with its kind and its length."""
+    """
+    Append one entry with its kind and its length.
+
+    :param base_ms: the base time of the record.
+    """
     number, put = _WRITERS[type(entry)]
     values = bytearray()
     put(values, entry, base_ms)
@@ -286,8 +290,8 @@ def take_entry(source: NumberReader, base_ms: int) -> Entry:
     """
     Read one entry that `put_entry` wrote.
 
-    :raises UnknownEntry: a newer broker wrote it.
-    :raises CorruptRecord: it is damaged.
+    :raises UnknownEntry: a newer broker wrote the entry, so its kind or version is unknown.
+    :raises CorruptRecord: the bytes are damaged.
     """
     kind = source.number()
     read = _READERS.get(kind)
@@ -304,7 +308,8 @@ def encode_entries(entries: Iterable[Entry], base_ms: int) -> bytes:
     """
     Return the body of a journal record.
 
-    :param base_ms: a time near those of the entries.
+    :param base_ms: the base time. The nearer it is to the times of the entries, the fewer bytes
+        they take.
     """
     out = bytearray((VERSION,))
     put_number(out, base_ms)
@@ -317,8 +322,8 @@ def decode_entries(body: bytes) -> list[Entry]:
     """
     Read the body of a journal record.
 
-    :raises UnknownEntry: a newer broker wrote it.
-    :raises CorruptRecord: it is damaged.
+    :raises UnknownEntry: a newer broker wrote the entry, so its kind or version is unknown.
+    :raises CorruptRecord: the bytes are damaged.
     """
     if body[:1] != bytes((VERSION,)):
         version = body[0] if body else "missing"

@@ -19,16 +19,16 @@ from rmq_ha.server.pop.state import PopState
 
 _RECORDS_A_SLICE = 32
 _LEAST_WORK, _WORK_A_SLICE = 50, 5000
-"""Parts of images, each of which takes about 2 microseconds."""
+"""Work is counted in runs of images, each of which takes about 2 microseconds."""
 _AGAIN_S = 5.0
 
 
 class PopReplica:
     """
-    Applies the journal to a state.
+    Loads the state from snapshot and journal, and then applies new journal records to it.
 
-    :param path: the snapshot.
-    :param loaded: called when the state is known, after each `begin`.
+    :param path: path of the snapshot.
+    :param loaded: called when the state is loaded, after each `begin`.
     :ivar state: None while it is being loaded, and if a newer broker wrote the journal.
     :ivar next: queue offset of the first journal record that is not applied.
     :ivar read_bytes: bytes of the journal that were applied since the last snapshot.
@@ -118,7 +118,7 @@ class PopReplica:
         self.begin()
 
     def _snapshot(self) -> PopSnapshot | None:
-        """Return the snapshot, if there is one of this log."""
+        """Return the snapshot; None if there is none, or none that fits this log."""
         try:
             snapshot = decode_snapshot(self._host.disk.read_bytes(self._path))
         except FileNotFoundError:
@@ -149,7 +149,7 @@ class PopReplica:
 
     def follow(self) -> None:
         """
-        Apply the records that were dispatched, if the state is loaded.
+        Apply the journal records that are dispatched and not applied yet, if the state is loaded.
 
         :raises StoreError: the disk refuses.
         """
@@ -192,7 +192,11 @@ class PopReplica:
             self.read_bytes += unit[1]
 
     def apply(self, state: PopState, entries: list[Entry]) -> None:
-        """Apply the entries of record `next`, without those that an image has already."""
+        """
+        Apply the entries of the record with the queue offset `next`.
+
+        While a snapshot is loaded, entries are passed over that the image of their queue has.
+        """
         if not self._since:
             state.apply_all(entries)
             return
@@ -203,6 +207,10 @@ class PopReplica:
                 state.apply(entry)
 
     def appended(self, records: int, size: int) -> None:
-        """Take note of journal records that this broker wrote, and whose entries are applied."""
+        """
+        Take note of journal records that this broker wrote, and whose entries it has applied.
+
+        :param size: bytes of the records.
+        """
         self.next += records
         self.read_bytes += size

@@ -1,9 +1,9 @@
-"""POP consumption of one broker: what processors call, and the journal behind it.
+"""POP consumption of one broker: the methods that processors call, and the journal behind them.
 
-A request changes the state at once, so that the next request of the same turn sees it. The entries
-of a turn become one record of the journal at its end, and the request is answered when that record
-is kept. A broker that stops being the master forgets its state and loads it again, since the log
-may lose the end.
+A request changes the state at once, so that the next request of the same turn sees the change. The
+entries of a turn become one journal record at the end of the turn. The request is answered when the
+log keeps that record as the configuration asks. A broker that stops being the master forgets its
+state and loads it again, because the log may lose its last records.
 
 Spec: pop.md, sections 13 and 14.
 """
@@ -69,7 +69,8 @@ class PopService:
     """
     Implements `face.Pops` on a store.
 
-    :param path: the snapshot.
+    :param path: path of the snapshot of the state.
+    :param is_enabled: `popEnable`.
     """
 
     log = Logger()
@@ -104,7 +105,11 @@ class PopService:
         self._retried = self._dead = self._gone = 0
 
     def follow(self, store: FollowedStore) -> None:
-        """Follow the log of a store that is not loaded yet, and say what its cleaner may delete."""
+        """
+        Have a store, which is not loaded yet, tell this service of its records.
+
+        The store's cleaner then also asks `releases` before it deletes files.
+        """
         store.dispatcher.add_target(Flag.CONSUME_QUEUE, self.take_rows, _PATIENCE)
         store.on_arrival(self.arrived)
         store.log_states.append(self)
@@ -121,18 +126,18 @@ class PopService:
             self._replica.begin()
 
     def start(self) -> None:
-        """Hand messages out from now on, because this broker is the master."""
+        """Hand messages out as soon as the state is loaded, because this broker is the master."""
         self._wants_lead = True
         self._lead()
 
     def stop(self) -> None:
-        """Hand nothing out any more, because this broker is the master no more."""
+        """Hand out no more messages, because this broker is not the master any more."""
         self._wants_lead = False
         if self._leads and self.is_enabled:
             self.begin()
 
     async def close(self) -> None:
-        """End everything, before the store stops to take puts."""
+        """Append the entries that wait, and end all work, before the store stops to take puts."""
         if not self.is_enabled:
             return
         if self._ends is not None and not self._writer.is_refused:
@@ -221,7 +226,9 @@ class PopService:
 
     def take_rows(self, rows: Rows) -> None:
         """
-        Apply the journal records among dispatched records, after their queue has them.
+        Apply the journal records among the records that were just dispatched.
+
+        :param rows: the dispatched records; the units of the journal's queue are written already.
 
         :raises StoreError: the disk refuses.
         """
@@ -229,7 +236,7 @@ class PopService:
             self._replica.follow()
 
     def arrived(self, rows: Rows) -> None:
-        """Tell that retry topics have messages; look whether a snapshot is due."""
+        """Tell the listeners of new messages in retry topics; look whether a snapshot is due."""
         if not self.is_enabled:
             return
         if POP_TOPIC in rows.topics:
@@ -253,7 +260,7 @@ class PopService:
             self._wake(*known, -1 if is_retry else key[1], messages)
 
     def _know(self, group: str, topic: str) -> None:
-        """Remember the retry topics of a group and a topic, for wake-ups."""
+        """Remember a group's retry topics of a topic, to tell of messages that arrive there."""
         real = original_topic(group, topic)
         for is_v2 in (False, True):
             self._retry_topics[retry_topic(group, real, v2=is_v2)] = group, real
@@ -270,7 +277,11 @@ class PopService:
         )
 
     def _enter(self, entry: Entry) -> int:
-        """Apply an entry, and add it to this turn's record."""
+        """
+        Apply an entry to the state, and add it to the journal record of this turn.
+
+        :returns: the number of messages that the entry changed; 0 if this broker does not lead.
+        """
         state = self._replica.state
         if state is None or self._ends is None:
             return 0
@@ -282,7 +293,9 @@ class PopService:
 
     def _call_when_kept(self, told: Callable[[Keeping], object]) -> None:
         """
-        Have a function called when all that was done is kept, and publish the offsets before it.
+        Have a function called when the log keeps all entries so far, or certainly does not in time.
+
+        The groups' new offsets are set just before, unless the entries may be lost.
         """
         committed = self._take_committed()
 
@@ -458,7 +471,10 @@ class PopService:
         return look(leases, queue, most, read, self._terms.threshold(), end)
 
     def _begin_queue(self, state: PopState, wish: PopWish, queue: PopQueue) -> QueueLeases:
-        """Begin to pop a queue: at the group's offset, or where its wish says."""
+        """
+        Make the leases of a queue that the group has not popped yet. They begin at the group's
+        offset, or without one at the end of the queue that the wish names.
+        """
         offset = self._terms.offset(wish.group, queue.topic, queue.queue_id)
         if offset < 0:
             offset = self._first_offset(wish, queue)
@@ -626,9 +642,9 @@ class PopService:
 
     def begin_anew(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """
-        Forget what was popped of a queue that was deleted and begins again.
+        Forget the leases of a queue that was deleted and begins again, if they are of the old one.
 
-        :param queue_offset: no group can have consumed more of the new one.
+        :param queue_offset: end of the new queue; leases beyond it are of the old one.
         """
         state = self._replica.state
         if state is None or self._ends is None:
@@ -730,9 +746,11 @@ class PopService:
 
     def releases(self, end: int) -> bool:
         """
-        Return whether the log below `end` is not needed, so that its files may be deleted.
+        Return whether POP consumption does not need the log below `end`, so that the cleaner may
+        delete its files.
 
-        It is needed while the journal there is not replaced by images. A master makes them then.
+        It needs that part while journal records there are the only ones that have some lease. Then
+        a master appends images of all queues, which replace the older records.
 
         :raises StoreError: the disk refuses.
         """
@@ -750,7 +768,7 @@ class PopService:
         return False
 
     def _next_images(self) -> None:
-        """Add the next images to this turn's record."""
+        """Add the next images to the journal record of this turn, if no other entry waits."""
         if self._images is None or not self._may_write() or not self._writer.is_idle:
             return  # the next append goes on
         if next(self._images, False) is False:

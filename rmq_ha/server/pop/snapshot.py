@@ -1,10 +1,11 @@
 """The snapshot of the state of POP consumption: `config/popState`.
 
-A snapshot is made over several turns. So each queue's image has the place in the journal that it is
-of, and a start applies the records from the first place on, to each queue those from its own on.
+A snapshot is made over several turns, while the journal grows. So each image of a queue has the
+queue offset of the first journal record that is not in it. A start reads the journal from the first
+of these offsets on, and applies to each queue the records from that queue's own offset on.
 A snapshot only saves time: without it a start applies the whole journal.
 
-The file is an 8-byte mark, a CRC of the rest, and the numbers.
+The file is an 8-byte mark, a CRC-32 of the rest, and the numbers and images as in journal records.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,10 +24,12 @@ _CRC = Struct(">I")
 
 class SnapshotEnd(NamedTuple):
     """
-    The last journal record that a snapshot has.
+    The last journal record that is in a snapshot, by which a start knows its log again.
 
-    :ivar end: the queue offset behind it.
-    :ivar physical_offset: where the record is in the log; a log that lacks it is another one.
+    :ivar end: the queue offset behind the record.
+    :ivar physical_offset: where the record is in the log. If it is not there, the snapshot is of
+        another log.
+    :ivar size: bytes of the record.
     """
 
     end: int
@@ -36,11 +39,11 @@ class SnapshotEnd(NamedTuple):
 
 class PopSnapshot(NamedTuple):
     """
-    A snapshot.
+    The content of a snapshot.
 
     :ivar begin: queue offset of the first journal record that a start applies.
-    :ivar images: read as they are taken, which may raise `CorruptRecord`; each with the queue
-        offset of the first record that its queue has not seen.
+    :ivar images: yields each image behind the queue offset of the first journal record that is not
+        in it. Images are decoded one by one, which may raise `CorruptRecord`.
     :ivar images_begin: see `PopState`.
     """
 
@@ -52,7 +55,11 @@ class PopSnapshot(NamedTuple):
 
 
 def encode_image(since: int, image: ImageEntry) -> bytes:
-    """Return the bytes of one image in a snapshot."""
+    """
+    Return the bytes of one image in a snapshot.
+
+    :param since: queue offset of the first journal record that is not in the image.
+    """
     out = bytearray()
     put_number(out, since)
     put_entry(out, image, 0)

@@ -20,7 +20,15 @@ _SLICE_BYTES = 64 << 10
 
 
 class _Draft:
-    """A snapshot that is being made."""
+    """
+    A snapshot that is being made over several turns.
+
+    :ivar begin: queue offset of the first journal record that a start has to apply.
+    :ivar read_bytes: bytes of the journal that the snapshot saves a start from reading.
+    :ivar left: the queues of which no image was made yet; the last one is next.
+    :ivar images: each queue with the bytes of its image.
+    :ivar end: queue offset behind the last record that an image has; -1 while images are missing.
+    """
 
     def __init__(self, state: PopState, begin: int, read_bytes: int) -> None:
         self.state = state
@@ -35,10 +43,10 @@ class _Draft:
 
 class PopSnapshots:
     """
-    Makes snapshots and writes them, when the log has all records that they are of on the disk.
+    Makes snapshots, and writes each when the disk has all journal records that are in it.
 
     :param path: the file.
-    :param may_look: whether the state is just what the appended records say.
+    :param may_look: returns whether all entries that the state has are appended to the journal.
     """
 
     log = Logger()
@@ -65,7 +73,7 @@ class PopSnapshots:
         self._written_at = host.clock.seconds()
 
     def forget(self) -> None:
-        """Make no snapshot of the present state, because it is being loaded again."""
+        """Drop a snapshot that is being made, because the state is loaded again."""
         self._draft = None
 
     def look(self) -> None:
@@ -120,7 +128,7 @@ class PopSnapshots:
             self._write()
 
     def _write(self) -> None:
-        """Write the snapshot if the log keeps all that it is of."""
+        """Write the snapshot, if the disk has all journal records that are in it."""
         draft = self._draft
         if draft is None or self._writing is not None or self._journal.end < draft.end:
             return

@@ -1,9 +1,9 @@
-"""Numbers and texts of few bytes, as the journal of POP consumption and its snapshot store them."""
+"""Numbers and texts in few bytes, as the POP journal and its snapshot store them."""
 
 from rmq_ha.base.errors import CorruptRecord
 
 _MOST_BITS = 60
-"""Sums of a few numbers still fit into 64 bits."""
+"""Larger numbers are refused, so that sums of a few numbers still fit into 64 bits."""
 
 
 def put_number(out: bytearray, number: int) -> None:
@@ -15,7 +15,7 @@ def put_number(out: bytearray, number: int) -> None:
 
 
 def put_signed(out: bytearray, number: int) -> None:
-    """Append any number; one near 0 takes one byte."""
+    """Append any number; numbers from -64 to 63 take one byte."""
     put_number(out, number << 1 if number >= 0 else (-number << 1) - 1)
 
 
@@ -30,10 +30,10 @@ class NumberReader:
     """
     Reads numbers and texts one after the other.
 
-    All methods raise `CorruptRecord` if the bytes do not hold what is asked for.
+    All methods raise `CorruptRecord` if the bytes do not have the number or text that is asked for.
 
-    :ivar position: the next byte.
-    :ivar end: where the bytes end that may be read.
+    :ivar position: index of the next byte.
+    :ivar end: index behind the last byte that may be read.
     """
 
     __slots__ = ("_data", "end", "position")
@@ -72,7 +72,11 @@ class NumberReader:
         return -((number + 1) >> 1) if number & 1 else number >> 1
 
     def count(self) -> int:
-        """Return the next number, of items that take at least one byte each."""
+        """
+        Return the next number, which counts items that follow.
+
+        Each item takes at least one byte, so a number that is too large is found at once.
+        """
         number = self.number()
         if number > self.end - self.position:
             raise CorruptRecord(f"{number} items do not fit behind byte {self.position}")
@@ -88,7 +92,7 @@ class NumberReader:
             raise CorruptRecord(f"the text at byte {start} is none") from error
 
     def part(self) -> "NumberReader":
-        """Return a reader of the next part, which follows its length."""
+        """Return a reader of the next part, which stands behind its length in bytes."""
         size = self.count()
         start, self.position = self.position, self.position + size
         return NumberReader(self._data, start, start + size)

@@ -1,4 +1,4 @@
-"""Writes the POP journal: what happened in one turn of the reactor becomes one record."""
+"""Writes the POP journal: the entries of one turn of the reactor become one record."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
@@ -21,14 +21,14 @@ _RETRY_S = 0.1
 
 
 class Keeping(Enum):
-    """How well a record of the journal is kept."""
+    """How safely the log keeps a record of the journal."""
 
     KEPT = auto()
-    """As promised: on all disks and brokers that the configuration asks for."""
+    """The record is on all disks and brokers that the configuration asks for."""
     STORED = auto()
-    """In the log, but not as promised."""
+    """The record is in the log, but not on all disks and brokers that are asked for."""
     LOST = auto()
-    """Not in the log, or nobody knows."""
+    """The record is not in the log, or nobody knows whether it is."""
 
 
 Told = Callable[[Keeping], object]
@@ -36,10 +36,10 @@ Told = Callable[[Keeping], object]
 
 class _JournalPut:
     """
-    Records that were appended, and are not known to be kept.
+    One put of journal records, whose outcome is not known yet.
 
-    :ivar number: counts up. If a put is kept, all with less numbers are.
-    :ivar waiting: who is to be told.
+    :ivar number: grows with each put. If a put is kept, all puts with smaller numbers are.
+    :ivar waiting: functions that are called with the outcome.
     """
 
     __slots__ = ("number", "waiting")
@@ -53,11 +53,12 @@ class PopWriter:
     """
     Appends the entries of each turn to the journal, while this broker is the master.
 
-    An entry is applied to the state before it is added here. So it is never given up: entries whose
-    put was refused are put again, until the broker is the master no more.
+    An entry is applied to the state before it is added here, so it must come into the log. Entries
+    that the store refused are put again every 100 ms, until the broker is not the master any more.
 
-    :param appended: called with the number of records that were appended, and their size.
-    :param disordered: called when a record got another place in the journal than the next one.
+    :param appended: called with the number of records that were appended, and their size in bytes.
+    :param disordered: called when the journal and the state do not agree any more: a record got
+        another queue offset than `expected` said, or entries could not be encoded.
     :param expected: returns the queue offset that the next record should get.
     """
 
@@ -99,7 +100,7 @@ class PopWriter:
         self._doubted = self._count
 
     def stop(self) -> None:
-        """Drop what was not appended, and tell all that nobody knows whether it is kept."""
+        """Drop the entries that were not appended, and tell all who wait that theirs are LOST."""
         self.is_stopped = True
         if self._retry is not None:
             self._retry.cancel()
@@ -113,16 +114,16 @@ class PopWriter:
         _tell(waiting, Keeping.LOST)
 
     def add(self, entry: Entry) -> None:
-        """Append an entry with this turn's record."""
+        """Have an entry appended at the end of this turn."""
         self._entries.append(entry)
         self._arm()
 
     def wait(self, told: Told) -> bool:
         """
-        Have a function called once when all that was added is kept, or is not.
+        Have a function called once when it is known how safely all entries so far are kept.
 
-        :returns: False if nothing is under way and it is not known whether the last record is
-            kept: add an entry, and call this again.
+        :returns: False if the function was not noted, because no put is under way and nobody knows
+            whether the last record is kept. Then add any entry, and call this again.
         """
         if self._entries:
             self._waiting.append(told)
@@ -149,7 +150,7 @@ class PopWriter:
         self.flush()
 
     def flush(self) -> None:
-        """Append the entries of this turn now."""
+        """Append the entries of this turn to the journal now, in as many records as they need."""
         entries, self._entries = self._entries, []
         waiting, self._waiting = self._waiting, []
         if not entries:
@@ -185,7 +186,7 @@ class PopWriter:
             self._told_refusal = ""
 
     def _put(self, drafts: list[Draft], put: _JournalPut) -> DraftGroup:
-        """Put drafts; return at once which of them are appended."""
+        """Put drafts of records; return which of them the log took, before they are safe."""
         groups: list[DraftGroup] = []
         terms = self._store.put_terms()
         append = terms.append
