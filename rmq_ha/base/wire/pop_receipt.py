@@ -29,7 +29,7 @@ class PopReceipt(NamedTuple):
     :ivar kind: a `TopicKind`.
     :ivar queue_id: -1 in receipts of old clients, which leave it out. The request has it, too.
     :ivar offset: queue offset of the message; -1 where `queue_id` is.
-    :ivar commit_log_offset: physical offset of the message, which RocketMQ adds in its proxy; None if
+    :ivar commit_log_offset: physical offset of the message, which RocketMQ's proxy adds; None if
         the receipt does not have it.
     """
 

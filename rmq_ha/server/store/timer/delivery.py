@@ -1,9 +1,11 @@
-"""Delivers timer messages while the broker is master: when they are due, in the order of due time
-and queue offset.
+"""Delivers timer messages that are due, while the broker is the master.
 
-One run of deliveries is in flight at a time, from its put until it is dispatched. A message whose
+The order is that of due time and queue offset.
+
+The messages that are put together, at most 1000, are called a run here. One run is in flight at a
+time, from its put until its records are dispatched. A message whose
 put was refused is tried again every 100 ms, and no other message waits for it. A put that is in the
-log is never repeated, whatever its status: the log decides.
+log is never repeated, whatever its status, because the record in the log settles the message.
 """
 
 from collections import deque
@@ -31,16 +33,16 @@ RETRY_S = 0.1
 _MOST_MESSAGES = 1000
 _MOST_BYTES = 256 << 10
 _LONGEST_SLEEP_S = 1.0
-"""The clock may be set forward while this process sleeps."""
+"""No sleep is longer, because the clock may be set forward meanwhile."""
 _AHEAD_MS = 2000
-"""A minute is opened so long before it begins."""
+"""The messages of a minute are sorted so long before the minute begins."""
 _FRONTIER_BYTES = 8 << 20
 _FRONTIER_BYTES_IDLE = 256 << 20
 
 
 class DeliveryTerms(NamedTuple):
     """
-    What a delivery asks its store.
+    The functions by which the delivery asks its store.
 
     :ivar dispatched: returns the physical offset up to which records are dispatched.
     :ivar written: returns the physical offset of the end of all that is written.
@@ -62,9 +64,12 @@ class TimerDelivery:
     """
     Puts deliveries and rolled copies of waiting messages.
 
+    A *rolled copy* waits at the end of the log in place of a message whose file is about to be
+    deleted. A *frontier* is a record that says which messages are settled; see `frontier`.
+
     :param table: the waiting messages.
     :param put: stores messages; calls back once, with one result for each.
-    :ivar is_ending: no run begins any more.
+    :ivar is_ending: whether no run begins any more, because the store stops.
     :ivar in_flight: queue offsets of messages whose delivery or rolled copy is being put, or is in
         the log and not dispatched.
     :ivar clock_steps: notices that the clock was set while messages wait.
@@ -134,7 +139,7 @@ class TimerDelivery:
             self._wake(min(pause, _LONGEST_SLEEP_S))
 
     def dispatched(self) -> None:
-        """Take note that a part of the log was dispatched, and the table has it."""
+        """Take note that a part of the log was dispatched, and that the table has its records."""
         if self.in_flight:
             self._land()
         if self.recalling:
@@ -144,13 +149,13 @@ class TimerDelivery:
             self.put_frontier()
 
     def _land(self) -> None:
-        """Go on with the next run if all of this one is dispatched."""
+        """Go on with the next run if all records of this run are dispatched."""
         if not self._is_putting and self._terms.dispatched() >= self._run_end:
             self.in_flight.clear()
             self._wake(0.0)
 
     def _forget_recalls(self) -> None:
-        """Forget the recalls that were dispatched."""
+        """Forget the recalls whose records were dispatched."""
         waits = self._table.waiting.waits
         for source, due in list(self.recalling.items()):
             if waits(due, source):
@@ -159,7 +164,7 @@ class TimerDelivery:
             self._parked.pop(source.queue_offset, None)
 
     def undo_recall(self, source: TimerSource) -> None:
-        """Deliver a message after all, whose recall was refused."""
+        """Have a message delivered after all, because the put of its recall was refused."""
         self.recalling.pop(source, None)
         due = self._parked.pop(source.queue_offset, None)
         if due is not None:
@@ -173,7 +178,7 @@ class TimerDelivery:
 
     @property
     def work(self) -> TimerWork:
-        """What is done now with the messages that wait."""
+        """Whether waiting messages are delivered now, or why not."""
         if not self.is_level:
             return TimerWork.BEHIND
         if not self._terms.may_put():
@@ -222,7 +227,13 @@ class TimerDelivery:
             )
 
     def _turn(self) -> float | None:
-        """Put a run if one is due; return the seconds until the next look, None if none is due."""
+        """
+        Put a run if messages are due.
+
+        :returns: the seconds until the next turn. None if no message waits, or if a run is in
+            flight, behind which `dispatched` goes on.
+        :raises StoreError: the disk refuses.
+        """
         if not self.is_level or not self._terms.may_put():
             return RETRY_S if self._table.waiting.count else None
         if self._terms.is_held():
@@ -238,7 +249,12 @@ class TimerDelivery:
         return None if self.in_flight else self._pause(now)
 
     def _open(self, now: int) -> None:
-        """Open minutes, one after the other, as the messages of the one before are put."""
+        """
+        Move the messages of the next minutes into the heap of those that are due soon.
+
+        A minute is opened only when no message of an earlier minute, which is due, is left in the
+        heap, so that the heap stays small.
+        """
         waiting, heap = self._table.waiting, self._heap
         while self._next is not None and self._next <= minute_of(now + _AHEAD_MS):
             number = self._next
@@ -261,7 +277,9 @@ class TimerDelivery:
 
     def _run(self, now: int) -> tuple[list[BrokerMessage], list[tuple[int, int]]]:
         """
-        Take the messages of one run out of the heap: those that are due.
+        Take the messages of one run out of the heap, among those that are due.
+
+        :returns: the deliveries, and due time and queue offset of each waiting message.
 
         :raises StoreError: the disk refuses; then the heap is as it was.
         """
@@ -317,7 +335,9 @@ class TimerDelivery:
         """
         Put deliveries or rolled copies.
 
-        :param again: try refused ones again.
+        :param messages: the deliveries or rolled copies.
+        :param offsets: due time and queue offset of the waiting message of each.
+        :param again: whether refused puts are tried again.
         """
         frontier = self._frontier_due()
         if frontier is not None:
@@ -333,7 +353,11 @@ class TimerDelivery:
     def _after_put(
         self, offsets: list[tuple[int, int]], results: Sequence[PutMessageResult], again: bool
     ) -> None:
-        """Take back the messages that are not in the log; all others are settled by the log."""
+        """
+        Take back the messages that did not come into the log.
+
+        The records of all others settle their messages when they are dispatched.
+        """
         self._is_putting = False
         self._run_end = max(
             [result.append.next_offset for result in results if result.append is not None],
@@ -377,7 +401,7 @@ class TimerDelivery:
     # Frontiers
 
     def _frontier_due(self) -> BrokerMessage | None:
-        """Return a frontier that is to be put in front of a run; None if it is too early."""
+        """Return a frontier to be put before a run; None if none is due, or it cannot be made."""
         now = self._clock.seconds()
         grown = self._terms.dispatched() - self._frontier_place
         is_late = now - self._frontier_at >= self._terms.progress_ms() / 1000
@@ -388,7 +412,11 @@ class TimerDelivery:
         return self._frontier()
 
     def _frontier(self) -> BrokerMessage | None:
-        """Return a frontier for now, while nothing is in flight; None if too much is open."""
+        """
+        Return a frontier for the present state, while nothing is in flight.
+
+        None if more than `MOST_OPEN` messages before its place are not settled.
+        """
         due, offset = self._table.greatest
         still_open = self._table.waiting.up_to(due, offset)
         if len(still_open) > MOST_OPEN:
@@ -407,7 +435,7 @@ class TimerDelivery:
         return frontier_message(body, self._terms.store_host(), self._now_ms())
 
     def put_frontier(self) -> None:
-        """Put a frontier alone, if nothing is in flight and it says more than the last one."""
+        """Put a frontier alone, if nothing is in flight and the log has grown since the last."""
         if self.in_flight or not self.is_level or not self._terms.may_put():
             return
         if self._terms.dispatched() <= self._frontier_place:
@@ -422,7 +450,7 @@ class TimerDelivery:
         """
         Put rolled copies of waiting messages, whose file is about to be deleted.
 
-        Run after run is put, as soon as no message is due.
+        They are put run after run, as soon as no message is due.
         """
         self._to_roll = deque(queue_offsets)
         if not self.in_flight:

@@ -1,4 +1,4 @@
-"""Tells requests when a part of the log is dispatched: when the queues have its records."""
+"""Lets requests wait until a part of the log is dispatched, so that the queues have its records."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,10 @@ class DispatchWaits:
         """
         Wait until all records below a physical offset are dispatched.
 
-        :returns: fires with True then; with False after `limit_s` seconds, or if the store stops.
+        :param end: the physical offset.
+        :param limit_s: longest time to wait, seconds.
+        :returns: fires with whether the records are dispatched: with True as soon as they are, or
+            with False after `limit_s` or when the store stops.
         """
         later: Deferred[bool] = Deferred()
         if self._dispatched() >= end:
@@ -33,9 +36,10 @@ class DispatchWaits:
 
     def look(self) -> None:
         """
-        Look whether a request need not wait any longer, because a slice was dispatched.
+        End the waits whose records are dispatched by now; called after each slice of the dispatch.
 
-        It goes on in the next turn: a put of its own must not come in the midst of a dispatch.
+        The requests go on in the next turn, because they may put messages, and no put may come in
+        the midst of a dispatch.
         """
         reached = self._dispatched() if self._waits else 0
         for end, timer in self._waits.values():
@@ -43,7 +47,7 @@ class DispatchWaits:
                 timer.reset(0)
 
     def stop(self) -> None:
-        """Answer all requests with what is dispatched, because the store stops."""
+        """End all waits, with whether their records are dispatched, because the store stops."""
         for later, (_, timer) in list(self._waits.items()):
             timer.cancel()
             self._end_wait(later)

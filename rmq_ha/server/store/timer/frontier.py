@@ -1,6 +1,7 @@
 """The frontier: a record that says which timer messages are settled, so that a start reads little.
 
-Its body is JSON, for example `{"due": 1795883382001, "offset": 7, "end": 104857, "open": []}`. It
+Its body is JSON, for example `{"due": 1795883382001, "offset": 7, "end": 104857, "open": []}`. A
+message is *settled* when it waits no more: it was delivered, recalled or replaced. The frontier
 claims two things. Each message before `end` in the log, whose due time and queue offset are not
 above `due` and `offset`, is settled by records before the frontier itself, unless `open` names the
 message. And each delivery before the frontier is of such a message.
@@ -24,10 +25,11 @@ class Frontier:
     """
     The claim of one frontier record.
 
-    :ivar due_ms: due time of the last settled message; 0 if none is settled.
+    :ivar due_ms: due time of the last message, in the order of delivery, that was delivered; 0 if
+        none was.
     :ivar queue_offset: queue offset of that message.
-    :ivar end: physical offset of the end of the log that was known then.
-    :ivar unsettled: messages below that are not settled.
+    :ivar end: physical offset up to which the log was dispatched when the frontier was made.
+    :ivar unsettled: messages up to that due time and queue offset that are not settled yet.
     :ivar place: physical offset of the frontier record; 0 without a record.
     """
 
@@ -52,7 +54,11 @@ NO_FRONTIER = Frontier()
 def encode_frontier(
     due_ms: int, queue_offset: int, end: int, open_sources: Iterable[TimerSource]
 ) -> bytes:
-    """Return the body of a frontier record."""
+    """
+    Return the body of a frontier record.
+
+    :param open_sources: the messages that are not settled; see `Frontier.unsettled`.
+    """
     sources = [source.text for source in open_sources]
     body = {"due": due_ms, "offset": queue_offset, "end": end, "open": sources}
     return json.dumps(body, separators=(",", ":")).encode()
@@ -63,7 +69,7 @@ def decode_frontier(body: bytes, place: int) -> Frontier:
     Read the body of a frontier record.
 
     :param place: physical offset of the record.
-    :raises CorruptRecord: the body is none.
+    :raises CorruptRecord: the body is not that of a frontier.
     """
     try:
         said = json.loads(body)

@@ -1,6 +1,8 @@
-"""Makes the records of timer messages, and reads what they say.
+"""Makes the records of timer messages, and reads their properties.
 
-Letters as in the design: T waits, D is its delivery, R recalls it, and T′ is a rolled copy of T.
+The letters are those of the design: T is a record that waits, D is its delivery, and R recalls it.
+T′ is a rolled copy of T: it waits at the end of the log in place of T, whose file is about to be
+deleted.
 """
 
 from collections.abc import Mapping
@@ -23,12 +25,12 @@ from rmq_ha.server.store.timer.sources import TimerSource, parse_source
 
 _SECOND_MS = 1000
 DELIVERY_MARK = f"{TIMER_DEQUEUE_MS}\x01"
-"""Is in the properties of deliveries."""
+"""A text that stands in the encoded properties of every delivery."""
 
 
 def delivery_of(record: Record, source: TimerSource, now_ms: int) -> BrokerMessage:
     """
-    Return D: the message as consumers get it.
+    Return D, the message as consumers get it, from the record T.
 
     :raises CorruptRecord: the record does not name its real topic and queue.
     """
@@ -39,7 +41,7 @@ def delivery_of(record: Record, source: TimerSource, now_ms: int) -> BrokerMessa
 
 
 def rolled_copy_of(record: Record, source: TimerSource, now_ms: int) -> BrokerMessage:
-    """Return T′: a copy that waits in place of its record, whose file is about to be deleted."""
+    """Return T′, a copy that waits in place of the record T."""
     properties = dict(record.properties)
     properties[TIMER_ROLL_TIMES] = str(rolls_of(properties) + 1)
     _stamp(properties, record, source, now_ms)
@@ -66,13 +68,13 @@ def rolls_of(properties: Mapping[str, str]) -> int:
 
 
 def source_of(properties: Mapping[str, str]) -> TimerSource | None:
-    """Return the waiting record that a record settles by TIMER_SRC; None if it names none."""
+    """Return the waiting record that the property TIMER_SRC names; None if it names none."""
     return parse_source(properties.get(TIMER_SRC, ""))
 
 
 def recalled_key(properties: Mapping[str, str]) -> str:
     """
-    Return the unique key that a recall names, within its own topic.
+    Return the unique key that the properties of a recall name; empty if they name none.
 
     The property is `<topic>+<unique key>`, or the key alone, as newer clients write it.
     """

@@ -1,4 +1,4 @@
-"""What operators are told of timer messages: whether they are delivered, and when they are due."""
+"""Reports for operators: whether timer messages are delivered, and when they are due."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -7,22 +7,23 @@ from typing import NamedTuple
 from rmq_ha.server.store.timer.waiting import MINUTE_MS, WaitingMessages
 
 BOUNDS_S = (0, 5, 60, 300, 900, 3600, 14400, 28800, 86400)
-"""The bounds for which RocketMQ 5 counts waiting messages, and 0, for those that are due."""
+"""Seconds from now: RocketMQ 5 counts the messages that are due within each. 0 is for messages
+that are due already."""
 
 
 class TimerWork(StrEnum):
-    """What a broker does with the timer messages that wait."""
+    """The reason why a broker delivers the waiting timer messages, or does not."""
 
     OFF = "off"
     """`timerWheelEnable` is false: nothing is delivered."""
     SCANNING = "scanning"
-    """A start, or a cut of the log: the waiting messages are not known yet."""
+    """After a start or a cut of the log: the broker does not know yet which messages wait."""
     SLAVE = "slave"
-    """The master delivers them."""
+    """This broker is a slave, and its master delivers the messages."""
     BEHIND = "behind"
-    """A new master first dispatches the log that it has."""
+    """This broker became the master, and first dispatches the log that it has."""
     REFUSED = "refused"
-    """The store takes no puts."""
+    """The store takes no puts now."""
     HELD = "held"
     """`timerStopDequeue` is true."""
     DELIVERING = "delivering"
@@ -34,10 +35,10 @@ class TimerReport(NamedTuple):
 
     :ivar waiting: how many wait; with timers off, how many waited when the store was opened.
     :ivar next_due_ms: when the first of them is due, or was; None if none waits.
-    :ivar recalled: how many that were due later are recalled, to the minute.
+    :ivar recalled: how many messages were recalled whose minute is not over, or still has messages.
     :ivar clock_step_ms: by how much the broker's clock was last set, forward or back; 0 if nobody
         has set it by a second since the start.
-    :ivar clock_step_at_ms: when that was seen, by the new clock.
+    :ivar clock_step_at_ms: when the broker noticed that, by the new clock.
     """
 
     work: TimerWork
@@ -48,15 +49,15 @@ class TimerReport(NamedTuple):
     clock_step_at_ms: int = 0
 
     def overdue_ms(self, now_ms: int) -> int:
-        """Return for how many ms the first message is due."""
+        """Return for how many ms the message that is due first has been due; 0 if none is."""
         return 0 if self.next_due_ms is None else max(0, now_ms - self.next_due_ms)
 
 
 def due_within(waiting: WaitingMessages, now_ms: int, counts: list[int]) -> Iterator[None]:
     """
-    Count the waiting messages that are due within each of `BOUNDS_S`, a minute at a time.
+    Count the waiting messages that are due within each of `BOUNDS_S`; each step counts one minute.
 
-    :param counts: gets a count for each bound; those below a bound count for the later ones, too.
+    :param counts: gets a count for each bound. A message counts for its bound and all longer ones.
     """
     times = [now_ms + bound * 1000 for bound in BOUNDS_S]
     counts[:] = [0] * len(times)

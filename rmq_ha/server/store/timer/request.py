@@ -1,5 +1,4 @@
-"""Decides which record a message with a timer becomes: one that waits, or a recall of one that
-waits.
+"""Makes the records that the store keeps for timer messages: those that wait, and recalls of them.
 
 A message is *due* at the ms before which no consumer may see it.
 
@@ -36,7 +35,7 @@ from rmq_ha.base.model.unserved_properties import asks_for_timer, has_level
 from rmq_ha.base.store_format.timer_times import out_for
 
 RESERVE = 160
-"""Bytes of properties that a delivery, or a later copy, may have more than the waiting record."""
+"""Bytes by which the properties of a delivery or rolled copy may exceed those of its record."""
 RECALL_TAG = "_RECALL_TAG_"
 _OF_BROKERS = (
     TIMER_OUT_MS,
@@ -46,8 +45,8 @@ _OF_BROKERS = (
     REAL_TOPIC,
     REAL_QID,
 )
-"""Properties that brokers write into timer messages. A message that was received and is sent on has
-them, and asks for a new delay all the same."""
+"""Properties that brokers write into timer messages. A consumer that sends a message on may leave
+them in it, and ask for a new delay all the same."""
 _UNIT_MS = {TIMER_DELAY_SEC: 1000, TIMER_DELAY_MS: 1}
 _LONG = re.compile(r"[+-]?\d+")
 _LONG_MAX = 2**63 - 1
@@ -57,7 +56,7 @@ def drop_written_by_brokers(properties: dict[str, str]) -> None:
     """
     Remove properties that only brokers may write, from a message that a client sends.
 
-    TIMER_SRC goes from every message, because it settles a waiting one.
+    TIMER_SRC is removed from every message, because it would settle a waiting message.
     """
     properties.pop(TIMER_SRC, None)
     if asks_for_timer(properties):
@@ -73,7 +72,7 @@ def asked_due(properties: Mapping[str, str], now_ms: int) -> int | None:
     Return when a message that asks for a timer is due, in ms; None if its time cannot be read, or
     has no place in 64 bits.
 
-    RocketMQ lets such a time wrap, and delivers the message at once.
+    RocketMQ lets a time above 64 bits overflow, and delivers the message at once.
     """
     name = next(name for name in TIMER_ASKS if properties.get(name))
     text = properties[name]
@@ -101,7 +100,7 @@ def waiting_record(message: BrokerMessage, due_ms: int) -> BrokerMessage:
 
 
 def has_room(properties_string: str) -> bool:
-    """Return whether a waiting record can become a delivery, which has more properties."""
+    """Return whether properties leave room for those that a delivery has besides."""
     size = len(properties_string.encode("utf-8", "replace"))
     return size + RESERVE <= MAX_PROPERTIES_SIZE
 
@@ -123,7 +122,7 @@ def recall_record(
 
     :param out_ms: TIMER_OUT_MS of the waiting record.
     :param group: the producer group that recalls it; empty if nobody said so.
-    :param source: TIMER_SRC of the waiting record; empty: all that have topic, key and time.
+    :param source: TIMER_SRC of the waiting record; empty to recall all of topic, key and time.
     :param with_topic: write the key as `<topic>+<unique key>`, as RocketMQ 5.3 does.
     """
     properties = {
@@ -153,6 +152,6 @@ def recall_record(
 
 
 def with_properties(message: BrokerMessage, properties: dict[str, str]) -> BrokerMessage:
-    """Return a message with other properties; as in other messages, WAIT is not stored."""
+    """Return a message with other properties; WAIT is left out of those that are stored."""
     stored = {name: text for name, text in properties.items() if name != WAIT}
     return replace(message, properties=properties, properties_string=encode_properties(stored))

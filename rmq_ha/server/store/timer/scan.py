@@ -14,7 +14,7 @@ from rmq_ha.server.store.timer.table import TimerLog, TimerTable
 _UNITS = 8192
 _SLICES = 4
 _FRONTIERS = 16
-"""Most frontiers that are looked at, the last one first, if records of them are damaged."""
+"""Most frontiers that are tried, the last one first, if their records are damaged."""
 
 _log = Logger()
 
@@ -47,11 +47,11 @@ def scan(
     log: TimerLog, tail: Tail, dispatched: Callable[[], int], done: Callable[[TimerTable], object]
 ) -> Iterator[None]:
     """
-    Make the table of a log in slices, while records may be dispatched.
+    Make the table of waiting messages of a log in slices. Records may be dispatched meanwhile.
 
-    First all units of the timer topic are taken. Then the log is read from the last frontier on,
-    for deliveries that the frontier does not know. Without a frontier it is read from the file of
-    the first waiting message on: only there a slice is sure to begin.
+    First all units of the timer topic are read. Then the log is read from the last frontier on,
+    for deliveries that the frontier does not cover. Without a frontier it is read from the file
+    of the first waiting message on, because a record certainly begins at the start of a file.
 
     :param tail: the tail of the log.
     :param dispatched: returns the physical offset up to which records are dispatched.
@@ -88,9 +88,9 @@ def scan(
 
 def _begin(log: TimerLog, table: TimerTable) -> int:
     """
-    Return the physical offset where to begin to look for deliveries.
+    Return the physical offset from which on the log has to be searched for deliveries.
 
-    There are none between the end that a frontier knew and the frontier itself.
+    The frontier covers all deliveries before its own record, so none is between its end and it.
     """
     frontier = table.waiting.frontier
     if frontier is not NO_FRONTIER:

@@ -1,4 +1,4 @@
-"""Where a waiting timer message is stored: the value of the property TIMER_SRC."""
+"""The place where a waiting timer message is stored, which is the value of TIMER_SRC."""
 
 from typing import NamedTuple
 
@@ -7,10 +7,10 @@ _MOST_DIGITS = 19
 
 class TimerSource(NamedTuple):
     """
-    The place of a waiting record, which names it in deliveries, recalls and recall handles.
+    The place of a waiting record. Deliveries, recalls and recall handles name the record by it.
 
-    :ivar physical_offset: its place in the commit log.
-    :ivar queue_offset: its place in queue 0 of the timer topic.
+    :ivar physical_offset: physical offset of the record.
+    :ivar queue_offset: queue offset of the record in queue 0 of the timer topic.
     """
 
     physical_offset: int
@@ -23,7 +23,7 @@ class TimerSource(NamedTuple):
 
 
 def parse_source(text: str) -> TimerSource | None:
-    """Return the source that a value of TIMER_SRC names; None if it names none."""
+    """Return the source that a value of TIMER_SRC names; None if the text has another form."""
     place, _, number = text.partition("-")
     if not (_is_number(place) and _is_number(number)):
         return None

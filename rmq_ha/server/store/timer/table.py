@@ -1,8 +1,8 @@
-"""Keeps the set of waiting timer messages as the log says, on every replica.
+"""Keeps the set of waiting timer messages, on every replica, as the records of the log change it.
 
-A message of the timer topic waits (T) until its delivery (D), a recall (R) or a rolled copy of it
-(T′) is dispatched. These name it by TIMER_SRC. Java's do not; they are compared by topic, unique
-key and time.
+A message of the timer topic (T) waits until its delivery (D), a recall (R) or a rolled copy of it
+(T′) is dispatched, which *settles* it. These records name T by TIMER_SRC. Records of Java do not
+name T; T is found by topic, unique key and time.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,7 +82,12 @@ class TimerLog(NamedTuple):
         return record if record.topic == TIMER_TOPIC else None
 
     def due_of(self, unit: Unit) -> int | None:
-        """Return the number of a unit, as `timer_code` does, from its record if necessary."""
+        """
+        Return the number that a unit of the timer topic has: its due time and flags, see
+        `timer_code`.
+
+        A unit of Java has another number; then the record is read. None if it is no timer message.
+        """
         if unit[2] >= LEAST_DUE:
             return unit[2]
         record = self.record(unit)
@@ -92,7 +97,7 @@ class TimerLog(NamedTuple):
         """
         Return due time and unit of the waiting record that a source names.
 
-        None if the timer topic has no such record there.
+        None if no record that waits, or waited, is at that place.
         """
         queue = self.queue
         unit = None if queue is None else queue.unit(source.queue_offset)
@@ -104,8 +109,9 @@ class TimerLog(NamedTuple):
 
 class _NamedMessage(NamedTuple):
     """
-    A waiting message, as Java's records name it.
+    A waiting message, found by topic and unique key, as records of Java name it.
 
+    :ivar due: its due time, ms since the epoch.
     :ivar out: its TIMER_OUT_MS.
     :ivar rolls: how often it was rolled.
     """
@@ -118,9 +124,9 @@ class _NamedMessage(NamedTuple):
 
 class _NamedSecond:
     """
-    The messages of one second by real topic and unique key.
+    The messages whose TIMER_OUT_MS is in one second, by real topic and unique key.
 
-    :ivar end: messages below this queue offset are among them.
+    :ivar end: messages from this queue offset on were not looked at yet.
     """
 
     __slots__ = ("end", "names")
@@ -132,11 +138,11 @@ class _NamedSecond:
 
 class TimerTable:
     """
-    The waiting messages of a log.
+    The waiting messages of a log, with the rules by which its records settle them.
 
     :param frontier: the frontier with which the table begins.
     :ivar waiting: the messages.
-    :ivar next: the next queue offset of the timer topic to be taken.
+    :ivar next: queue offset of the first unit of the timer topic that was not taken.
     :ivar greatest: due time and queue offset of the last message, in the order of delivery, that a
         delivery settled.
     """
@@ -198,7 +204,7 @@ class TimerTable:
         return added
 
     def _take_unit(self, number: int, unit: Unit) -> int | None:
-        """Take any unit; return the due time of a message that waits from now on."""
+        """Take a unit of any kind; return its due time if its message waits now, otherwise None."""
         place, size, code = unit
         if size == FILLER_SIZE:
             return None
@@ -217,7 +223,7 @@ class TimerTable:
         return due
 
     def _settle_by_record(self, number: int, unit: Unit, due: int) -> None:
-        """Let a recall or a rolled copy settle the messages that it is about."""
+        """Let the record of a recall or of a rolled copy settle the messages that it names."""
         frontier = self.waiting.frontier
         is_old = unit[0] < frontier.end and due + _SECOND_MS < frontier.due_ms
         if is_old and not frontier.unsettled:

@@ -43,7 +43,7 @@ _CHECKPOINT = Struct(">7q")
 
 
 class TimerState(Enum):
-    """What became of a timer message so far."""
+    """The state of a timer message."""
 
     WAITING = auto()
     IN_FLIGHT = auto()
@@ -122,7 +122,7 @@ class TimerMessageService:
         """
         Find the waiting messages, in slices, because the store opened or its log was cut.
 
-        With timers off, this is only done to tell operators how many are left.
+        With timers off, the messages are only counted, to tell operators how many are left.
         """
         self._forget()
         self._scans += 1
@@ -132,7 +132,7 @@ class TimerMessageService:
         in_slices(self._times.clock, self._scan(self._scans)).addErrback(self._scan_failed)
 
     def _scan(self, number: int) -> Iterator[None]:
-        """Scan until another scan begins."""
+        """Do the slices of one scan, until another scan begins."""
         for _ in scan(self._log, self._tail, self._terms.dispatched, self._scanned):
             yield
             if number != self._scans:
@@ -148,7 +148,7 @@ class TimerMessageService:
         self._deliver()
 
     def _leave(self, table: TimerTable) -> None:
-        """Tell that messages wait in the log of a broker without timers."""
+        """Keep the number of messages that wait while timers are off, and warn if there are any."""
         first = table.waiting.earliest()
         self._left = (table.waiting.count, None if first is None else first[0])
         if first is not None:
@@ -216,7 +216,9 @@ class TimerMessageService:
 
     def take_rows(self, rows: Rows) -> None:
         """
-        Take the timer messages among dispatched records, after their queues have them.
+        Take the timer messages, and their deliveries, among the records that were just dispatched.
+
+        :param rows: the dispatched records; their units are written already.
 
         :raises StoreError: the disk refuses.
         """
@@ -268,7 +270,7 @@ class TimerMessageService:
         return 0 if self._table is None else self._table.waiting.count
 
     def overdue_ms(self) -> int:
-        """Return for how many ms the message that is due first is due; 0 if none is due."""
+        """Return for how many ms the message that is due first has been due; 0 if none is."""
         first = None if self._table is None else self._table.waiting.earliest()
         return 0 if first is None else max(0, self._times.now_ms() - first[0])
 
@@ -305,12 +307,13 @@ class TimerMessageService:
 
     def until_dispatched(self, source: TimerSource | None = None) -> "Deferred[bool]":
         """
-        Wait until the queues have a message, or without a source all that is written now.
+        Wait until the queues have the message of a source, or, without a source, all records that
+        are written now.
 
         A recall may come before its message is dispatched. The log of a replica set is dispatched
         only when enough brokers have it.
 
-        :returns: fires with False if that is not so after two seconds, or if the store stops.
+        :returns: fires with True then; with False after two seconds, or if the store stops.
         """
         end = self._terms.written()
         if source is not None:
@@ -365,7 +368,11 @@ class TimerMessageService:
     def _records_of_key(
         self, unique_key: str, records: list[tuple[TimerSource, Record]]
     ) -> Iterator[None]:
-        """Collect the records of the timer topic with a unique key, recalls among them."""
+        """
+        Collect the records of the timer topic with a unique key, recalls among them, in slices.
+
+        :param records: gets each record behind its place.
+        """
         index, places = self._index, list[int]()
         if index is None:
             return
@@ -461,7 +468,7 @@ class TimerMessageService:
 
     def checkpoint_bytes(self, epoch: int = 0) -> bytes:
         """
-        Return the 56 bytes that GET_TIMER_CHECK_POINT (60) answers.
+        Return the body of the answer to GET_TIMER_CHECK_POINT (60): seven numbers in 56 bytes.
 
         :param epoch: the epoch of the master; 0 where no controller elects it.
         """
@@ -474,7 +481,7 @@ class TimerMessageService:
         )
 
     def waiting_records(self) -> Iterator[tuple[Record, int]]:
-        """Yield the waiting records with their sizes, in the order of their queue."""
+        """Yield each waiting record with its size in bytes, by ascending queue offset."""
         table, queue = self._table, self._log.queue
         if table is None or queue is None:
             return
@@ -485,7 +492,10 @@ class TimerMessageService:
                 yield record, unit[1]
 
     def last_record(self) -> tuple[tuple[Record, int] | None, int]:
-        """Return the last record of the timer topic with its size, and the end of its queue."""
+        """
+        Return the last record of the timer topic with its size in bytes, and the queue offset
+        behind it. The record is None if the log lacks it.
+        """
         queue = self._log.queue
         if queue is None:
             return None, 0
@@ -498,7 +508,7 @@ class TimerMessageService:
         Count the waiting messages by their real topic, for GET_TIMER_METRICS (61).
 
         It reads the records of all waiting messages in slices, so it takes a while, and is not done
-        again at once.
+        again at once; see `TopicCounts`.
 
         :returns: fires with the counts; fails with StoreError if the disk refuses.
         """

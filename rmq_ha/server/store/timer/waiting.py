@@ -1,7 +1,8 @@
 """The set of timer messages that wait, by minute of their due time.
 
-A message takes eight bytes. Messages that were settled stay in their minute's array until the
-minute is over, and a set beside it names them.
+A message takes eight bytes. It is *settled* when it waits no more: it was delivered, recalled
+or replaced. Then it stays in the array of its minute until the
+minute is over, and a set beside the array names it.
 """
 
 from array import array
@@ -23,7 +24,8 @@ def minute_of(due_ms: int) -> int:
     """
     Return the minute of a due time, since the epoch.
 
-    A full minute belongs to the minute before, as Java's TIMER_OUT_MS of such a message does.
+    A due time of exactly a full minute belongs to the minute before, because Java's TIMER_OUT_MS of
+    such a message, one ms less, is in that minute.
     """
     return (due_ms - 1) // MINUTE_MS
 
@@ -32,11 +34,13 @@ class _WaitingMinute:
     """
     The messages of one minute.
 
-    :ivar entries: ms within the minute and queue offset of each, in one number.
-    :ivar settled: queue offsets of entries that wait no more.
+    :ivar entries: a number for each message: the ms within the minute in the bits above the lowest
+        47, and the queue offset in these.
+    :ivar settled: queue offsets of entries that are settled.
     :ivar recalled: queue offsets of messages that a recall settled.
     :ivar floor: entries below this queue offset may have been taken out of `entries`.
-    :ivar per_second: how many messages wait for each second; None until somebody asks.
+    :ivar per_second: how many messages wait for each second of the minute; None until it is asked
+        for.
     """
 
     __slots__ = ("entries", "floor", "per_second", "recalled", "settled")
@@ -62,11 +66,11 @@ class _WaitingMinute:
 
 class WaitingMessages:
     """
-    The timer messages of a log that are neither delivered nor recalled nor replaced.
+    The timer messages of a log that wait: they are neither delivered nor recalled nor replaced.
 
-    A queue offset names a message. Due times are those that its unit in the queue has.
+    A message is named by its queue offset in the timer topic. Its due time is that of its unit.
 
-    :param frontier: messages that it settles were not added.
+    :param frontier: messages that this frontier settles are not added.
     :ivar count: number of waiting messages.
     :ivar end: the queue offset after the last message that was added.
     """
@@ -111,7 +115,12 @@ class WaitingMessages:
         return (due_ms - 1) % MINUTE_MS << _OFFSET_BITS | queue_offset in minute.entries
 
     def settle(self, due_ms: int, source: TimerSource, *, is_recall: bool = False) -> bool:
-        """Take a message out; return whether it waited."""
+        """
+        Note that a message waits no more.
+
+        :param is_recall: whether a recall settled the message.
+        :returns: whether the message waited until now.
+        """
         if not self.waits(due_ms, source):
             return False
         minute = self._minutes[minute_of(due_ms)]
@@ -124,12 +133,12 @@ class WaitingMessages:
         return True
 
     def was_recalled(self, due_ms: int, queue_offset: int) -> bool:
-        """Return whether a recall settled a message; not known once its minute is over."""
+        """Return whether a recall settled a message; False once the minute was forgotten."""
         minute = self._minutes.get(minute_of(due_ms))
         return minute is not None and queue_offset in minute.recalled
 
     def tidy(self, now_ms: int) -> None:
-        """Forget what is settled in the minutes that are over."""
+        """Free the memory of settled messages in the minutes that are over."""
         over = minute_of(now_ms)
         kept: list[int] = []
         while self._order and self._order[0] < over:
@@ -161,7 +170,7 @@ class WaitingMessages:
     # Looking
 
     def minutes(self) -> list[int]:
-        """Return the numbers of all minutes that are kept, in order."""
+        """Return the numbers of all minutes that are kept, ascending."""
         return sorted(self._minutes)
 
     def next_minute(self, after: int) -> int | None:
@@ -173,7 +182,7 @@ class WaitingMessages:
         return next(iter(self), None)
 
     def of_minute(self, number: int) -> list[tuple[int, int]]:
-        """Return due time and queue offset of the messages that wait in a minute, in order."""
+        """Return due time and queue offset of the waiting messages of a minute, in that order."""
         minute = self._minutes.get(number)
         if minute is None:
             return []
@@ -185,7 +194,12 @@ class WaitingMessages:
         ]
 
     def due_by(self, number: int, times: Sequence[int]) -> list[int]:
-        """Return how many messages of a minute are due at each of some times, or before."""
+        """
+        Count the waiting messages of a minute that are due at some times.
+
+        :param times: times in ms since the epoch.
+        :returns: for each of them the number of messages that are due then or earlier.
+        """
         minute = self._minutes.get(number)
         first, counts = number * MINUTE_MS + 1, list[int]()
         for time in times:
@@ -200,16 +214,16 @@ class WaitingMessages:
 
     @property
     def recalled(self) -> int:
-        """How many messages of the minutes that are kept were recalled."""
+        """Number of recalled messages in the minutes that are not forgotten."""
         return sum([len(minute.recalled) for minute in self._minutes.values()])
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """Yield due time and queue offset of all messages, in order."""
+        """Yield due time and queue offset of all waiting messages, in that order."""
         for number in self.minutes():
             yield from self.of_minute(number)
 
     def due_between(self, first_ms: int, last_ms: int) -> list[tuple[int, int]]:
-        """Return due time and queue offset of the messages that are due in these ms, in order."""
+        """Return due time and queue offset of the messages due from `first_ms` to `last_ms`."""
         return [
             message
             for number in range(minute_of(first_ms), minute_of(last_ms) + 1)
@@ -218,7 +232,7 @@ class WaitingMessages:
         ]
 
     def up_to(self, due_ms: int, queue_offset: int) -> list[tuple[int, int]]:
-        """Return the messages that come before or at a place in the order of delivery."""
+        """Return the waiting messages up to a due time and queue offset, in the order of both."""
         last, before = minute_of(due_ms), list[tuple[int, int]]()
         for number in self.minutes():
             if number > last:
@@ -230,14 +244,14 @@ class WaitingMessages:
         return before
 
     def in_second(self, due_ms: int) -> int:
-        """Return how many messages wait for the second of a due time; each send may ask."""
+        """Count the messages that wait for the second of a due time; fast, as each send may ask."""
         minute = self._minutes.get(minute_of(due_ms))
         if minute is None:
             return 0
         return minute.count_seconds()[(due_ms - 1) % MINUTE_MS // _SECOND_MS]
 
     def offsets_below(self, queue_offset: int) -> list[int]:
-        """Return the queue offsets of waiting messages that are less than one, in order."""
+        """Return the queue offsets of the waiting messages below a queue offset, ascending."""
         offsets: list[int] = []
         for minute in self._minutes.values():
             settled = minute.settled
