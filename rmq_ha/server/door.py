@@ -1,8 +1,9 @@
-"""The seam between the doors of a broker, and what the broker does with a request.
+"""The interface between the doors of a broker and the processors that serve requests.
 
-A door decodes what a client sent, asks the broker by `BrokerVerbs`, and encodes the outcome. Behind
-the verbs are the processors of remoting's requests. So both doors share checks, access control,
-counters and guards, and no door builds the commands of the other.
+A door is a port with its protocol, such as gRPC. It decodes the request of a client, calls a
+method of `BrokerVerbs`, and encodes the outcome. Behind
+the methods are the processors of remoting, the protocol of RocketMQ 4. So both doors share checks,
+access control, counters and limits, and no door builds the commands of the other.
 """
 
 from abc import ABC, abstractmethod
@@ -40,9 +41,10 @@ class MessageSender(Protocol):
 
     def hold(self, size: int, work: "Deferred[Any]") -> None:
         """
-        Note a request that takes several turns.
+        Note a request that takes several turns, so that the connection is held until it ends.
 
         :param size: size of the request, in bytes.
+        :param work: fires when the request ends.
         """
 
     def __hash__(self) -> int: ...
@@ -52,7 +54,7 @@ class SendOutcome(NamedTuple):
     """
     The end of a send.
 
-    :ivar code: a `ResponseCode`.
+    :ivar code: a `ResponseCode` of remoting.
     :ivar remark: why nothing was stored; None if the message was stored.
     :ivar fields: what remoting's answer has in its header: ids, places, and a recall handle.
     :ivar append: the place of the message; None if nothing was stored.
@@ -68,7 +70,7 @@ class Settlement(NamedTuple):
     """
     The end of a request that settles a half message, or recalls a message.
 
-    :ivar code: a `ResponseCode`.
+    :ivar code: a `ResponseCode` of remoting.
     :ivar remark: why it was refused; None if it was not.
     """
 
@@ -78,11 +80,11 @@ class Settlement(NamedTuple):
 
 class Poller(Protocol):
     """
-    A client that waits for messages, as pops see it: a connection, or a call.
+    A client that waits for messages: a connection of remoting, or a call of gRPC.
 
     :ivar remote_text: the client's address as `ip:port`.
     :ivar is_open: whether the client still waits.
-    :ivar is_full: whether it reads too slowly.
+    :ivar is_full: whether the client reads too slowly to get messages now.
     """
 
     remote_text: str
@@ -103,8 +105,9 @@ class PopOutcome(NamedTuple):
     """
     The end of a pop.
 
-    :ivar code: a `ResponseCode`.
-    :ivar answer: None if nothing was handed out.
+    :ivar code: a `ResponseCode` of remoting.
+    :ivar remark: the reason, for the client's log.
+    :ivar answer: the messages; None if none were handed out.
     """
 
     code: int
@@ -114,7 +117,7 @@ class PopOutcome(NamedTuple):
 
 class DateSignature(NamedTuple):
     """
-    What a call through the gRPC door says about its account.
+    The account that a call through the gRPC door names, with the proof of it.
 
     :ivar access_key: empty if the call names none.
     :ivar signature: HMAC-SHA1 of `date` with the account's secret key, in Base64.
@@ -128,11 +131,13 @@ class DateSignature(NamedTuple):
 
 class DoorCaller(NamedTuple):
     """
-    Who asks, and what for, as access control sees it.
+    The client of a call, and its request, for access control.
 
     :ivar remote_text: the client's address as `ip:port`.
     :ivar host: the client's address without its port.
-    :ivar code: the `RequestCode` of remoting that asks for the same, for refusals.
+    :ivar security: whether the connection is TLS, and the names in the client's certificate.
+    :ivar signed: the account and the signature.
+    :ivar code: the `RequestCode` of remoting that asks for the same; refusals name it.
     """
 
     remote_text: str
@@ -146,7 +151,8 @@ class DoorQueues(NamedTuple):
     """
     The queues of a topic on one broker that has a door for gRPC.
 
-    :ivar door: address of that broker's door.
+    :ivar door: address of the broker's door for gRPC.
+    :ivar perm: the permission bits of the topic; see `base.model.flags`.
     """
 
     broker_name: str
@@ -159,11 +165,11 @@ class DoorQueues(NamedTuple):
 
 class HalfMessage(NamedTuple):
     """
-    An open transaction about which a producer is asked.
+    The message of a transaction that is not decided yet, about which a producer is asked.
 
     :ivar topic: the topic that the message is for.
-    :ivar physical_offset: of the half message now, which the producer's answer names.
-    :ivar queue_offset: the same, in its queue.
+    :ivar physical_offset: physical offset of the half message now; the answer names it.
+    :ivar queue_offset: queue offset of the half message now.
     :ivar stored_ms: store time of the half message that was sent, ms.
     """
 
@@ -211,11 +217,11 @@ class DoorProducer(ABC):
 
 class ProducerFacts(NamedTuple):
     """
-    What a producer says about itself.
+    The properties that a producer tells of itself.
 
     :ivar language: a name of `LanguageCode`.
     :ivar version: the number of its version, as remoting's clients give theirs.
-    :ivar account: empty without access control.
+    :ivar account: the account that signed its requests; empty without access control.
     """
 
     client_id: str
@@ -225,11 +231,11 @@ class ProducerFacts(NamedTuple):
 
 
 class BrokerVerbs(Protocol):
-    """What a broker does for a door."""
+    """The requests that a broker serves for a door, and the facts that a door needs."""
 
     @property
     def is_slave(self) -> bool:
-        """Whether another broker leads, so that this one stores nothing for clients."""
+        """Whether another broker is the master, so that this one stores nothing for clients."""
 
     @property
     def serves_timers(self) -> bool:
@@ -245,12 +251,13 @@ class BrokerVerbs(Protocol):
         """
         Find the queues of a topic on all brokers with a door.
 
-        :returns: fires with this broker's first; empty if no broker has the topic. Never fails.
+        :returns: fires with the queues, those of this broker first; with an empty list if no broker
+            has the topic. It never fails.
         """
 
     def authorize(self, caller: DoorCaller, needs: Sequence[Need]) -> str:
         """
-        Check who calls, and that the account has the permissions.
+        Check the signature of a call, and that its account has the permissions.
 
         :returns: the account; empty without access control, or for an address that needs none.
         :raises AccessRefused: the call is refused.
@@ -272,6 +279,8 @@ class BrokerVerbs(Protocol):
         """
         Commit or roll back a half message.
 
+        :param physical_offset: physical offset of the half message.
+        :param queue_offset: its queue offset in the topic of half messages.
         :param group: its producer group.
         :param unique_id: the id that its client gave it.
         :raises RequestRejected: this broker does not lead, or the half message is not there.
@@ -281,8 +290,10 @@ class BrokerVerbs(Protocol):
         self, born: Address, topic: str, handle: str
     ) -> "tuple[str, Deferred[Settlement]]":
         """
-        Recall a message.
+        Recall a timer message, so that it is not delivered.
 
+        :param born: the client's address.
+        :param handle: the recall handle, as the answer to the send had it.
         :returns: the message's unique key; and a Deferred that fires when the recall is stored or
             refused.
         :raises RequestRejected: the recall is refused at once.
@@ -290,14 +301,14 @@ class BrokerVerbs(Protocol):
 
     @property
     def serves_pops(self) -> bool:
-        """Whether consumers are served."""
+        """Whether consumers are served: `popEnable`."""
 
     def group(self, name: str) -> SubscriptionGroupConfig | None:
-        """Return a consumer group, which may be created; None if there is none."""
+        """Return a consumer group, creating it where that is allowed; None if there is none."""
 
     def pop(self, poller: Poller, header: PopHeader) -> "Deferred[PopOutcome]":
         """
-        Hand out messages, now or when some come.
+        Hand out messages, now or when some arrive.
 
         :returns: fires once; never, if the client stops waiting while nothing is there.
         :raises RequestRejected: the pop is refused.
@@ -313,10 +324,22 @@ class BrokerVerbs(Protocol):
         """
 
     def change(self, client: str, receipt: Receipt, invisible_ms: int) -> "Deferred[LeaseChange]":
-        """Let a message be invisible for another time; parameters and errors as above."""
+        """
+        Let the lease of a message end at another time.
+
+        :param client: the client's address, for refusals.
+        :param receipt: with one offset.
+        :param invisible_ms: how long the message stays invisible from now on, ms.
+        :raises RequestRejected: the receipt names nothing that this broker has.
+        """
 
     def bury(self, sender: MessageSender, receipt: Receipt) -> "Deferred[Settlement]":
-        """Store a message among the dead letters of its group; errors as above."""
+        """
+        Store a copy of a popped message in the dead-letter topic of its group.
+
+        :param receipt: with one offset.
+        :raises RequestRejected: the receipt names nothing that this broker has.
+        """
 
     def register_producer(self, group: str, producer: DoorProducer, facts: ProducerFacts) -> None:
         """Register a producer in a group, or note that it is alive."""

@@ -1,9 +1,10 @@
-"""The port of RocketMQ 5's clients. They call the service `apache.rocketmq.v2.MessagingService`.
+"""The port for clients of RocketMQ 5, which call `apache.rocketmq.v2.MessagingService` by gRPC.
 
-Enter by `face`: it says how a front declares its methods, and what the transport gives to them.
-Three parts stand on each other:
+The *front* is the part that serves the methods of the service; the *transport* is all the rest.
+Enter by `face`: it says how the front declares its methods, and what the transport gives to them.
+The transport has three parts, each of which uses the one before:
 
-- `http2/`: bytes of a connection to events of its streams, and back; the limits against floods.
+- `http2/`: turns bytes of a connection into events of its streams, and back; limits floods.
 - `wire/`: RocketMQ's messages in a private descriptor pool, and gRPC's frames, deadlines and codes.
 - `calls`: the calls of one connection, without I/O. `protocol` and `server` own sockets and timers.
 

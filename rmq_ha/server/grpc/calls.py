@@ -55,10 +55,10 @@ class GrpcConnection:
 
     :ivar engine: the state of HTTP/2.
     :ivar unfinished: bytes of messages that are not whole yet.
-    :ivar missing: bytes that are still to come of them.
+    :ivar missing: bytes of these messages that have still to come.
     :ivar account: the account of the last call, which the front sets; quotas are kept by it.
     :ivar begun: how many calls have begun.
-    :ivar on_output: called when there are bytes to write, outside of `receive` and `advance`, too.
+    :ivar on_output: called when there are bytes to write, also outside of `receive` and `advance`.
     """
 
     log = Logger()
@@ -72,7 +72,7 @@ class GrpcConnection:
     ) -> None:
         """
         :param service: the full name of the service.
-        :param methods: its methods by name.
+        :param methods: the methods that the front serves, by name.
         """
         self.engine = Http2Server()
         self.limits = limits
@@ -134,14 +134,14 @@ class GrpcConnection:
 
     @property
     def next_deadline(self) -> float | None:
-        """When the next call ends by its deadline; None: none does."""
+        """The earliest deadline of a call, in seconds of the clock; None if no call has one."""
         deadlines = self._deadlines
         while deadlines and deadlines[0][1] not in self._calls:
             heappop(deadlines)
         return deadlines[0][0] if deadlines else None
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take bytes of the client, and serve the calls that are whole."""
+        """Take bytes of the client, and serve the requests that are whole now."""
         for event in self.engine.receive(data, now):
             if self.engine.fault:  # nobody could be answered
                 break
@@ -164,14 +164,14 @@ class GrpcConnection:
             call.finish_with(CallEnd.DEADLINE, status, "the deadline has passed")
 
     def take_output(self, most: int) -> bytes:
-        """Return and remove bytes to write: about `most` bytes of answers at once."""
+        """Return and remove bytes to write, among them about `most` bytes of answers."""
         data = self.engine.take_output(most)
         if self._on_drain and self.engine.queued <= FREE_BYTES:
             self._release_waiting()
         return data
 
     def end_waiting(self) -> None:
-        """End the calls that could stay for long, as the server stops: streams and empty polls."""
+        """End the calls that may last long, as the server stops: streams, polls without answer."""
         for call in self.calls:
             kind = call.definition.kind
             waits = kind is MethodKind.SERVER_STREAM and not call.has_headers
@@ -364,7 +364,7 @@ class GrpcConnection:
     # Ends
 
     def _drop(self, call: OpenCall, end: CallEnd) -> None:
-        """End a call whose client waits for no answer."""
+        """End a call without an answer, because the client does not wait any more."""
         self._counters.ended[GrpcStatus.CANCELLED] += 1
         self._forget(call)
         call.note_end(end)
@@ -393,4 +393,4 @@ def _decode(call: OpenCall, payload: bytes) -> Any:
 
 
 def _serve_nothing(call: Any, request: Any) -> None:
-    """Serve a call of an unknown method, which never comes so far."""
+    """Stand in for an unknown method; its calls are refused before they are served."""

@@ -1,6 +1,6 @@
-"""What a front declares, and what the transport gives to it.
+"""The interface between the front, which serves the methods, and the transport under it.
 
-A front makes a list of `Method`s and passes it to `server.GrpcServer`. The transport reads
+The front makes a list of `Method`s and passes it to `server.GrpcServer`. The transport reads
 requests, calls a method's `serve`, and writes the answers. Errors of RocketMQ are answers with a
 `Status` inside, which the front makes; a `GrpcRefusal` ends a call without an answer.
 
@@ -91,8 +91,8 @@ class GrpcCall(Protocol):
     @property
     def deadline(self) -> float | None:
         """
-        When the client gives up, in seconds of `Host.clock`; None: never. The transport ends the
-        call then, with `DEADLINE_EXCEEDED`.
+        When the client gives up, in seconds of `Host.clock`; None if it never does. The transport
+        ends the call then, with `DEADLINE_EXCEEDED`.
         """
 
     @property
@@ -121,7 +121,7 @@ class GrpcCall(Protocol):
 
 
 class MessageReceiver(Protocol):
-    """The front's end of a call in which the client sends any number of messages."""
+    """An object of the front that gets the messages of a client that sends any number of them."""
 
     def message_received(self, message: Any) -> None:
         """Take a message, of the method's request class. A `GrpcRefusal` ends the call."""
@@ -142,9 +142,9 @@ class Method(NamedTuple):
     """
     A method that a front serves. `unary`, `server_stream` and `both_ways` make one.
 
-    :ivar name: such as `SendMessage`.
+    :ivar name: the method's name, such as `SendMessage`.
     :ivar request: the class of the client's messages, of `wire.messages`.
-    :ivar serve: serves one call; what it takes and returns is said by the three functions below.
+    :ivar serve: serves one call; the three functions below say what it takes and returns.
     """
 
     name: str
@@ -180,7 +180,7 @@ def both_ways(name: str, request: Any, serve: Callable[[GrpcCall], MessageReceiv
     """
     Declare a method in which both sides send any number of messages.
 
-    :param serve: called when the client has opened the call; returns what gets its messages. The
-        call stays open until the front calls `GrpcCall.finish`, or the client goes away.
+    :param serve: called when the client has opened the call; returns the receiver of its messages.
+        The call stays open until the front calls `GrpcCall.finish`, or the client goes away.
     """
     return Method(name, MethodKind.BOTH_WAYS, request, serve)

@@ -1,4 +1,4 @@
-"""The limits of a gRPC port, and what is counted there.
+"""The limits and the counters of a gRPC port.
 
 Spec: grpc.md, section 14.1.
 """
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from rmq_ha.server.grpc.http2.budget import BUDGETS
 
 FULL_BYTES = 1 << 22
-"""Bytes that wait for a client's reading, above which nothing more is popped for it."""
+"""A client gets no more messages by pops while more bytes than these wait until it reads."""
 FREE_BYTES = FULL_BYTES // 4
 QUEUED_BYTES = "queued bytes"
 QUEUED_IN_ALL = "queued bytes in all"
@@ -34,12 +34,12 @@ class CallLimits(NamedTuple):
 @dataclass
 class GrpcCounters:
     """
-    What a gRPC port has counted.
+    The counters of a gRPC port.
 
-    :ivar accepted: connections.
+    :ivar accepted: connections that were accepted.
     :ivar ended: calls that ended, by their `grpc-status`; cancelled ones have status 1.
-    :ivar closed: connections that were closed, by the name of the limit.
-    :ivar violations: connections that were closed because of bytes that the client sent.
+    :ivar closed: connections that were closed because of a limit, by the limit's name.
+    :ivar violations: connections that were closed because the client broke a rule of the protocol.
     """
 
     accepted: int = 0
@@ -49,11 +49,11 @@ class GrpcCounters:
 
 
 class GrpcPort(Protocol):
-    """The server of a connection, as a `protocol.GrpcProtocol` sees it."""
+    """The parts of a server that `protocol.GrpcProtocol`, a connection, calls."""
 
     @property
     def counters(self) -> GrpcCounters:
-        """What the server counts."""
+        """The counters of the server."""
 
     def connected(self, protocol: Any) -> None:
         """Note a new connection."""

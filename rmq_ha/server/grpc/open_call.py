@@ -15,7 +15,7 @@ from rmq_ha.server.grpc.wire.status import GrpcStatus
 
 
 class CallPeer(GrpcPeer, Protocol):
-    """The connection of a call, which sends its bytes."""
+    """The connection of a call, which sends the bytes of the call."""
 
     def send(self, call: "OpenCall", data: bytes) -> None:
         """Send bytes of a call, or queue them."""
@@ -30,11 +30,13 @@ class OpenCall:
 
     :ivar definition: the method.
     :ivar deadline: when the client gives up, in seconds of the clock; None: never.
-    :ivar receiver: the front's end, if the client may send several messages.
+    :ivar receiver: the object of the front that gets the client's messages; None if the client may
+        send only one.
     :ivar request: the message of a client that may send only one; None until it has come.
-    :ivar room: bytes for which this call has room among the large messages of its connection.
-    :ivar counted: bytes of it that its connection counts as waiting for the rest.
-    :ivar counted_missing: bytes of it that its connection counts as still to come.
+    :ivar room: bytes of a large message that the client may send now, of the room that all calls of
+        the connection share; 0 if it needs none.
+    :ivar counted: bytes of an unfinished request that the connection counts as received.
+    :ivar counted_missing: bytes of the same that the connection counts as still to come.
     :ivar has_headers: whether the answer has begun.
     """
 
@@ -78,7 +80,7 @@ class OpenCall:
         self.finish_with(CallEnd.ANSWERED, status, text)
 
     def finish_with(self, end: CallEnd, status: GrpcStatus, text: str) -> None:
-        """End the call for a reason other than the front's."""
+        """End the call with a status, and tell those who wait for its end the reason."""
         if self._end is None:
             self.peer.finish(self, status, text)
             self.note_end(end)

@@ -29,7 +29,7 @@ from rmq_ha.server.grpc.calls import GrpcConnection
 from rmq_ha.server.grpc.limits import STALLED, GrpcPort
 
 PIECE = 1024
-"""Bytes that are read and served before this connection's share of the turn is looked at."""
+"""Bytes that are served between two checks of the time that this connection has used."""
 WRITE_BYTES = 1 << 16
 STALL_S = 60.0
 """Seconds within which a client has to read something of what waits for it."""
@@ -41,9 +41,9 @@ CLOSE_S = 5.0
 
 class Timing(NamedTuple):
     """
-    The times of a connection.
+    The clock of a connection, and the settings of its timers.
 
-    :ivar soon: `Host.soon`.
+    :ivar soon: `Host.soon`: calls a function at the end of the turn.
     """
 
     clock: IReactorTime
@@ -54,7 +54,7 @@ class Timing(NamedTuple):
 @implementer(IPushProducer)
 class GrpcProtocol(Protocol):
     """
-    The shell of a `GrpcConnection`: reads, writes, and keeps its times.
+    The shell of a `GrpcConnection`: it reads, writes, and runs the timers.
 
     It is the producer of its own transport: while the transport's buffer is full, answers stay in
     the queues of their streams, where they are counted, and no more requests are read.
@@ -111,7 +111,7 @@ class GrpcProtocol(Protocol):
         self._flush(self._heard)
 
     def dataReceived(self, data: bytes) -> None:
-        """Serve the requests that are whole, as far as this connection's share of the turn goes."""
+        """Serve the requests that are whole, for this connection's share of the turn at most."""
         if not self.connection.is_open or self.connection.engine.fault:
             return
         now = self._heard = self._clock.seconds()
@@ -142,11 +142,16 @@ class GrpcProtocol(Protocol):
             self._flush(self._clock.seconds())
 
     def abort(self) -> None:
-        """Close the connection now; what waits is lost."""
+        """Close the connection now; bytes that wait to be written are lost."""
         self.transport.abortConnection()
 
     def close_for(self, limit: str, reason: str) -> None:
-        """Close the connection now, as a limit is reached."""
+        """
+        Close the connection now, as a limit is reached.
+
+        :param limit: the name of the limit, for the counters.
+        :param reason: for the log.
+        """
         self._port.counters.closed[limit] += 1
         self._tell(reason)
         self.abort()
@@ -159,7 +164,7 @@ class GrpcProtocol(Protocol):
         self._stop_reading()
 
     def resumeProducing(self) -> None:
-        """Write and serve on."""
+        """Go on to write answers and to serve requests."""
         self._is_paused = False
         now = self._progress_at = self._clock.seconds()
         if not self.connection.is_open:
@@ -176,7 +181,7 @@ class GrpcProtocol(Protocol):
     # Called by `Turns` and `UnfinishedFrames`
 
     def go_on(self) -> None:
-        """Serve what is left of the last chunks, then read on."""
+        """Serve the rest of the bytes that were read, then read on."""
         self._waits = False
         if self.connection.is_open:
             self._serve(self._clock.seconds())
@@ -184,7 +189,7 @@ class GrpcProtocol(Protocol):
 
     @property
     def waits_here(self) -> bool:
-        """Whether requests here wait for their turn."""
+        """Whether requests of this connection wait until other connections were served."""
         return self._waits
 
     def put_off(self) -> None:
@@ -233,7 +238,7 @@ class GrpcProtocol(Protocol):
         self._count()
 
     def _pay(self, turns: Turns, now: float) -> float:
-        """Charge requests and bytes; return how many seconds this connection has to wait."""
+        """Charge requests and bytes to the quotas; return the seconds that the connection waits."""
         connection = self.connection
         requests, size = connection.begun - self._paid, self._bytes
         self._paid, self._bytes = connection.begun, 0
@@ -246,7 +251,7 @@ class GrpcProtocol(Protocol):
         return delay
 
     def _wait(self, turns: Turns, seconds: float) -> None:
-        """Let other connections be served before the rest of this backlog."""
+        """Let other connections be served before the rest of the bytes that were read here."""
         self._waits = True
         if seconds:
             self._stop_reading()
@@ -257,7 +262,7 @@ class GrpcProtocol(Protocol):
         return connection.is_open and not self._is_paused and not connection.engine.fault
 
     def _count(self) -> None:
-        """Report the bytes of requests that are not whole."""
+        """Report the bytes of unfinished requests to the limit of all connections."""
         connection = self.connection
         if self._frames is None or not (connection.unfinished or self._is_counted):
             return
@@ -279,7 +284,7 @@ class GrpcProtocol(Protocol):
     # Writing
 
     def _output_waits(self) -> None:
-        """Write at the end of the turn, with the answers that others make in it."""
+        """Write at the end of the turn, together with all answers of the turn."""
         if not self._is_serving and not self._flushes_soon:
             self._flushes_soon = True
             self._soon(self._flush_now)
@@ -347,7 +352,7 @@ class GrpcProtocol(Protocol):
     # Times
 
     def _watch(self, now: float) -> None:
-        """Look again at the next time that matters."""
+        """Set the timer to the next time at which `_look` has something to do."""
         self._timer = rearm(self._clock, self._timer, self._next_look(now), self._look)
 
     def _next_look(self, now: float) -> float:
@@ -367,7 +372,7 @@ class GrpcProtocol(Protocol):
         return min(ends)
 
     def _look(self) -> None:
-        """Do what is due: deadlines of calls, an idle connection, a silent or slow client."""
+        """Act on times that are over: deadlines, an idle connection, a silent or slow client."""
         self._timer = None
         now = self._clock.seconds()
         connection = self.connection

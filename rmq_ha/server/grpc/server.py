@@ -39,7 +39,7 @@ class GrpcServer:
     """
     A server with any number of listening ports and the methods of one front.
 
-    :ivar counters: what it has counted.
+    :ivar counters: numbers of connections and calls, for metrics.
     """
 
     log = Logger()
@@ -98,8 +98,10 @@ class GrpcServer:
 
     def stop(self) -> "Deferred[None]":
         """
-        Accept nothing more, and close. Streams and polls without an answer end at once. Other calls
-        have `grpcShutdownTimeSeconds`.
+        Accept no more connections, and close all. Streams, and polls without an answer, end at
+        once. Other calls have `grpcShutdownTimeSeconds` to end.
+
+        :returns: fires when all connections are gone.
         """
         ports, self._ports = self._ports, []
         waiting: list[Deferred[object]] = [maybeDeferred(port.stopListening) for port in ports]
@@ -144,7 +146,12 @@ class GrpcServer:
         self._queued_in_all -= self._queued.pop(protocol, 0)
 
     def note_queued(self, protocol: GrpcProtocol, size: int) -> None:
-        """Note the bytes that wait on a connection; close the one with most if all are too many."""
+        """
+        Note how many bytes of answers wait on a connection.
+
+        If those of all connections are more than `grpcMaxQueuedBytes`, the connection with most of
+        them is closed.
+        """
         before = self._queued.get(protocol)
         if before is None or before == size:
             return

@@ -1,4 +1,4 @@
-"""What the headers of a call say about its client.
+"""Reads the headers of a call that name its client, its account and its signature.
 
 Spec: grpc.md, sections 2.3 and 3.
 """
@@ -31,7 +31,7 @@ class ClientIdentity(NamedTuple):
     """
     A client as it names itself.
 
-    :ivar language: a name of `LanguageCode`; OTHER for one that it does not have.
+    :ivar language: a name of `LanguageCode`; OTHER for a language that is not in it.
     :ivar version: as the client writes it, such as `5.1.2`.
     """
 
@@ -51,7 +51,7 @@ def identity_of(metadata: Mapping[str, str]) -> ClientIdentity:
     """
     Return the client that calls.
 
-    :raises FrontRefusal: it names no client id, or one that cannot be shown.
+    :raises FrontRefusal: the client id is missing, too long, or has control characters.
     """
     client_id = metadata.get("x-mq-client-id", "")
     if not client_id.strip():
@@ -104,9 +104,9 @@ def signature_of(metadata: Mapping[str, str]) -> DateSignature:
 
 def caller_of(call: GrpcCall, code: RequestCode) -> DoorCaller:
     """
-    Return who calls, for access control.
+    Return the client, the account and the request of a call, for access control.
 
-    :param code: asks for the same through remoting.
+    :param code: the code of the same request in remoting.
     :raises FrontRefusal: see `signature_of`.
     """
     peer = call.peer
@@ -115,7 +115,7 @@ def caller_of(call: GrpcCall, code: RequestCode) -> DoorCaller:
 
 
 class CallSender:
-    """The client of a call, as sends see it; all calls of a connection are one sender."""
+    """The client of a call, as a `door.MessageSender`; all calls of a connection are one sender."""
 
     __slots__ = ("_peer", "account", "host", "remote", "remote_text")
 

@@ -18,24 +18,25 @@ from rmq_ha.server.grpc.wire import messages
 from rmq_ha.server.grpc.wire.enums import AnswerCode
 
 EXPIRED_S = 120.0
-"""Time without a sign of life after which a client is forgotten, as in RocketMQ, seconds."""
+"""Seconds without a sign of life after which a client is forgotten, as in RocketMQ."""
 MOST_CLIENTS = 50_000
 MOST_TOPICS = 1000
 """Most topics that one client may name in its settings."""
 
 ClientKey = tuple[str, str]
-"""Account and client id: nobody gets the transactions of another account by taking its id."""
+"""Account and client id. The account is in it so that nobody gets the transactions of another
+account by using a client id of that account."""
 
 
 class DoorClient(DoorProducer):
     """
-    One client.
+    One client, which producers' tables may have in place of a connection.
 
-    :ivar account: empty without access control.
-    :ivar namespace: of its topics; empty for none.
+    :ivar account: the account that signed its calls; empty without access control.
+    :ivar namespace: the namespace of its topics; empty if it uses none.
     :ivar topics: the topics that it sends to, as they are stored.
-    :ivar seen: when it was heard of, in seconds of the clock.
-    :ivar settings: its last settings, as they were answered; None before they came.
+    :ivar seen: when it last gave a sign of life, in seconds of the clock.
+    :ivar settings: the last settings that were answered to it; None before it sent any.
     """
 
     log = Logger()
@@ -71,7 +72,7 @@ class DoorClient(DoorProducer):
         return stream is not None and stream.peer.is_full
 
     def add_stream(self, stream: GrpcCall) -> None:
-        """Note the stream on which the client can be asked; the one that came last is used."""
+        """Note a stream on which the client can be asked; the newest open one is used."""
         if stream in self._streams:
             return
         self._streams.append(stream)
@@ -96,7 +97,7 @@ class DoorClient(DoorProducer):
         self._forget(self)
 
     def end_streams(self) -> None:
-        """End the client's streams; it opens a new one when it lives."""
+        """End the client's streams; a client that still runs opens a new one."""
         for stream in list(self._streams):
             stream.finish()
 
@@ -113,9 +114,9 @@ class DoorClient(DoorProducer):
 
 class ClientTable:
     """
-    All clients that sent settings and were heard of since.
+    All clients that sent settings, or as consumers a heartbeat, and did not fall silent since.
 
-    :param seconds: the clock.
+    :param seconds: returns the time in seconds of the clock.
     """
 
     def __init__(self, verbs: BrokerVerbs, seconds: Callable[[], float]) -> None:
@@ -131,7 +132,7 @@ class ClientTable:
         return self._clients.values()
 
     def find(self, account: str, client_id: str) -> DoorClient | None:
-        """Return a client; None if it never sent settings, or was forgotten."""
+        """Return a client; None if the table does not have it, or not any more."""
         return self._clients.get((account, client_id))
 
     def is_known(self, client: DoorClient) -> bool:
@@ -140,7 +141,7 @@ class ClientTable:
 
     def put(self, identity: ClientIdentity, account: str, remote_text: str) -> DoorClient:
         """
-        Return the client with this identity, which may be new.
+        Return the client with this identity, or add it, and note a sign of life.
 
         :raises FrontRefusal: there are too many clients.
         """
@@ -157,13 +158,19 @@ class ClientTable:
         return client
 
     def set_producer(self, client: DoorClient, namespace: str, topics: Iterable[str]) -> None:
-        """Take the topics of a producer's settings; it may be asked about their transactions."""
+        """
+        Take the topics of a producer's settings, and register it as a producer of them.
+
+        The broker then asks it about open transactions of these topics.
+
+        :param topics: the topics' names as they are stored.
+        """
         self._verbs.forget_producer(client)
         client.namespace, client.topics = namespace, tuple(dict.fromkeys(topics))
         self.heard_of(client)
 
     def heard_of(self, client: DoorClient) -> None:
-        """Note a sign of life."""
+        """Note a sign of life, for the producers' tables, too."""
         client.seen = self._seconds()
         facts = ProducerFacts(
             client.identity.client_id,
@@ -175,14 +182,14 @@ class ClientTable:
             self._verbs.register_producer(topic, client, facts)
 
     def forget(self, client: DoorClient) -> None:
-        """Remove a client, which ended or was not heard of for too long."""
+        """Remove a client that said good-bye, or gave no sign of life for too long."""
         if self._clients.get(client.key) is client:
             del self._clients[client.key]
         self._verbs.forget_producer(client)
         client.end_streams()
 
     def expire(self) -> None:
-        """Forget the clients that were not heard of for too long; called every 10 s."""
+        """Forget the clients that gave no sign of life for `EXPIRED_S`; called every 10 s."""
         limit = self._seconds() - EXPIRED_S
         for client in [item for item in self._clients.values() if item.seen < limit]:
             self.forget(client)

@@ -70,10 +70,10 @@ _OF_PLACES = (ResponseCode.NO_MESSAGE, ResponseCode.MESSAGE_ILLEGAL, ResponseCod
 
 class ConsumerMethods:
     """
-    Serves consumers.
+    Serves the methods of consumers.
 
     :param broker_name: this broker's name, which receipts have.
-    :param count: notes the code of an answer to ReceiveMessage.
+    :param count: called with the code of each answer to ReceiveMessage.
     :ivar renewals: the leases of push consumers.
     """
 
@@ -106,7 +106,7 @@ class ConsumerMethods:
     # ------------------------------------------------------------ ReceiveMessage
 
     def receive(self, call: GrpcCall, request: Any) -> "Deferred[Any]":
-        """Serve ReceiveMessage: a status, the messages, and the time."""
+        """Serve ReceiveMessage: send a status, the messages, and at last the broker's time."""
         self.check_served()
         received = maybeDeferred(self._receive, call, request)
         received.addErrback(self._receive_failed, call)
@@ -195,7 +195,7 @@ class ConsumerMethods:
     # ------------------------------------------------------------ leases
 
     def acknowledge(self, call: GrpcCall, request: Any) -> "Deferred[Any]":
-        """Serve AckMessage: an entry for each message."""
+        """Serve AckMessage; the answer has a status for each message."""
         self.check_served()
         identity_of(call.metadata)
         group, topic = group_of(request.group), topic_of(request.topic)
@@ -256,7 +256,7 @@ class ConsumerMethods:
         return changed.addErrback(_place_refusal).addCallback(answer)
 
     def forward(self, call: GrpcCall, request: Any) -> "Deferred[Any]":
-        """Serve ForwardMessageToDeadLetterQueue: store the dead letter, then acknowledge."""
+        """Serve ForwardMessageToDeadLetterQueue: store the dead letter, then end the lease."""
         self.check_served()
         identity_of(call.metadata)
         group, topic = group_of(request.group), topic_of(request.topic)
@@ -282,9 +282,10 @@ class ConsumerMethods:
 
     def _receipt(self, group: str, handle: str) -> PopReceipt:
         """
-        Return the receipt that a handle stands for now.
+        Return the present receipt of a lease, which is renewed no more.
 
-        :raises FrontRefusal: it is no receipt of this broker.
+        :param handle: the receipt as the consumer got it.
+        :raises FrontRefusal: the handle is no receipt of this broker.
         """
         renewed = self.renewals.take(group, handle)
         if renewed is not None:
@@ -314,7 +315,12 @@ class ConsumerMethods:
     # ------------------------------------------------------------ QueryAssignment
 
     def assign(self, call: GrpcCall, request: Any) -> "Deferred[Any]":
-        """Serve QueryAssignment: pops share messages, so each client gets all queues."""
+        """
+        Serve QueryAssignment.
+
+        All clients of a group may pop the same queues. So each gets, of each broker, one entry for
+        any queue, or all queues if the group pops in order.
+        """
         self.check_served()
         identity_of(call.metadata)
         group, topic = group_of(request.group), topic_of(request.topic)

@@ -32,16 +32,16 @@ from rmq_ha.server.grpc.wire.enums import BodyEncoding, DigestType, MessageType
 
 _ANY_HEADER = 32 + zlib.MAX_WBITS
 MOST_MS = 253_402_300_799_999
-"""The last ms that a `Timestamp` can say."""
+"""The last time in ms that a `Timestamp` can have."""
 MOST_INFLATED = 64 << 20
 """Largest body that is unpacked for a client; a larger one goes out as it is stored."""
 
 
 def half_message(half: HalfMessage, namespace: str) -> Any:
     """
-    Return the message about whose transaction a producer is asked.
+    Return the gRPC message for a producer that is asked about its transaction.
 
-    :param namespace: of the producer.
+    :param namespace: the namespace of the producer; empty if it uses none.
     """
     message = messages.Message()
     message.topic.resource_namespace, message.topic.name = split(half.topic, namespace)
@@ -60,7 +60,7 @@ def half_message(half: HalfMessage, namespace: str) -> Any:
 
 def stored_message(record: Record, topic: Any) -> Any:
     """
-    Return a stored message for a consumer, without its receipt.
+    Return the gRPC message of a record, for a consumer. It has no receipt yet.
 
     :param topic: the `Resource` of the topic that the consumer asked for.
     """
@@ -86,8 +86,8 @@ def stored_message(record: Record, topic: Any) -> Any:
 
 def _set_time(stamp: Any, millis: int) -> None:
     """
-    Set a `Timestamp`, which ends with the year 9999. A client of remoting may have written any time
-    into its message, and the message has to reach its consumers all the same.
+    Set a `Timestamp` to the nearest time that it can have, up to the year 9999. Clients of remoting
+    may write any time into a message, which has to reach its consumers all the same.
     """
     stamp.FromMilliseconds(min(max(0, millis), MOST_MS))
 

@@ -6,11 +6,18 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontSettings:
     """
-    What the broker's configuration says to the front.
+    The settings of the broker's configuration that the front uses.
 
+    :ivar max_body: bytes of the largest body.
+    :ivar max_properties: most properties that a user may give to a message.
+    :ivar max_properties_size: most bytes of all these names and values, the tag and the keys.
+    :ivar max_group_size: a message group must have fewer bytes.
+    :ivar max_recovery_s: longest time before a producer is asked about a transaction, seconds.
     :ivar max_delay_ms: longest delay of a message.
-    :ivar default_type: the type of topics that do not say theirs.
-    :ivar checks_types: whether a message must have its topic's type.
+    :ivar default_type: the message type of topics that have none of their own.
+    :ivar checks_types: whether a message must have the type of its topic.
+    :ivar producer_attempts: how often a producer tries to send a message; the fields behind it are
+        the pauses between its attempts.
     """
 
     max_body: int = 4 << 20

@@ -39,7 +39,11 @@ class StoredName(NamedTuple):
 
 
 def has_control(text: str) -> bool:
-    """Return whether a text has control characters, of which two divide stored properties."""
+    """
+    Return whether a text has control characters.
+
+    They are not allowed in properties, because two of them divide the properties of a record.
+    """
     return _CONTROL.search(text) is not None
 
 
@@ -47,7 +51,7 @@ def topic_of(resource: Any) -> StoredName:
     """
     Return the topic that a `Resource` names.
 
-    :raises FrontRefusal: a name of this form cannot be a topic of clients.
+    :raises FrontRefusal: the name has a wrong form, or is that of a system topic.
     """
     name = _stored_name(resource, AnswerCode.ILLEGAL_TOPIC, "topic", MAX_TOPIC_LENGTH)
     if name.text in SYSTEM_TOPICS or is_system(name.text):
@@ -59,7 +63,7 @@ def group_of(resource: Any) -> StoredName:
     """
     Return the consumer group that a `Resource` names.
 
-    :raises FrontRefusal: a name of this form cannot be a group of clients.
+    :raises FrontRefusal: the name has a wrong form, or is that of a system group.
     """
     name = _stored_name(resource, AnswerCode.ILLEGAL_CONSUMER_GROUP, "group", MAX_GROUP_LENGTH)
     if name.text.startswith(SYSTEM_GROUP_PREFIX):
@@ -68,7 +72,11 @@ def group_of(resource: Any) -> StoredName:
 
 
 def split(stored: str, namespace: str) -> Any:
-    """Return the parts of a stored name that a client of a namespace knows: namespace and name."""
+    """
+    Divide a stored name into namespace and name, for a client of a namespace.
+
+    :returns: both parts; an empty text and the whole name if it is not in that namespace.
+    """
     prefix = namespace + _SEPARATOR
     if namespace and stored.startswith(prefix):
         return namespace, stored[len(prefix) :]
@@ -76,7 +84,7 @@ def split(stored: str, namespace: str) -> Any:
 
 
 def is_of_a_group(topic: str) -> bool:
-    """Return whether a topic has the retries or the dead letters of a group."""
+    """Return whether a topic is a retry topic or a dead-letter topic, by its name."""
     return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 

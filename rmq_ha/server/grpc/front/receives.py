@@ -1,4 +1,4 @@
-"""ReceiveMessage: what a consumer asks for, and the messages that it gets.
+"""Turns a request ReceiveMessage into a pop, and the result of the pop into messages.
 
 Spec: grpc.md, sections 6.1 to 6.5.
 """
@@ -19,7 +19,7 @@ from rmq_ha.server.pop.face import PopAnswer
 
 MOST_MESSAGES = 32
 RENEWED_MS = 60_000
-"""How long a message is invisible that the front keeps invisible for its client, ms."""
+"""How long each lease lasts that the front renews for a push consumer, ms."""
 LEAST_INVISIBLE_MS = 10_000
 MOST_INVISIBLE_MS = 43_200_000
 LEAST_POLL_MS = 5_000
@@ -30,7 +30,7 @@ _FROM_MAX = 1
 
 
 class CallPoller:
-    """A call that waits for messages, as pops see it; it ends with the call."""
+    """A call that waits for messages, as a `door.Poller`."""
 
     def __init__(self, call: GrpcCall) -> None:
         self._call = call
@@ -53,8 +53,8 @@ class PoppedMessage(NamedTuple):
     """
     One message that was handed out.
 
-    :ivar topic: the topic whose queue had it, which may be a retry topic.
-    :ivar message: for the client.
+    :ivar topic: the topic whose queue had the message, which may be a retry topic.
+    :ivar message: the gRPC message for the client, with the receipt in it.
     """
 
     receipt: PopReceipt
@@ -66,9 +66,9 @@ def pop_header(
     request: Any, group: str, topic: str, left_ms: float | None, *, is_orderly: bool
 ) -> PopHeader:
     """
-    Return what a request asks for.
+    Return the pop that a ReceiveMessage asks for.
 
-    :param left_ms: how long the client still waits, ms; None: for ever.
+    :param left_ms: how long the client still waits for the answer, ms; None if it waits for ever.
     :raises FrontRefusal: a time, or the kind of filter, is not allowed.
     """
     expression = request.filter_expression
@@ -89,7 +89,7 @@ def pop_header(
 
 def checked_invisible_ms(duration: Any, least: int) -> int:
     """
-    Return a duration in ms.
+    Return a time of invisibility in ms.
 
     :raises FrontRefusal: it is shorter or longer than allowed.
     """
@@ -130,10 +130,10 @@ def popped_messages(
     answer: PopAnswer, resource: Any, topic: str, broker_name: str
 ) -> Iterator[PoppedMessage]:
     """
-    Return the messages of a pop.
+    Yield the messages of a pop; a record that is damaged is left out.
 
     :param resource: the topic as the client names it.
-    :param topic: the same as it is stored.
+    :param topic: the topic's name as it is stored.
     """
     for part in answer.parts:
         kind = TopicKind.NORMAL if part.topic == topic else kind_of(part.topic)

@@ -1,4 +1,4 @@
-"""Refusals of the front, and the codes that stand for refusals of a broker.
+"""Refusals of the front, and the codes of RocketMQ 5 for refusals of remoting's processors.
 
 Spec: grpc.md, section 9.
 """
@@ -47,12 +47,12 @@ def status_of(code: AnswerCode, text: str = OK_TEXT) -> Any:
 
 
 def answer_code(code: int) -> AnswerCode:
-    """Return the code that stands for a response code of remoting."""
+    """Return the code of RocketMQ 5's service for a response code of remoting."""
     return _OF_REMOTING.get(ResponseCode(code), AnswerCode.INTERNAL_SERVER_ERROR)
 
 
 def refusal_of(rejected: RequestRejected) -> FrontRefusal:
-    """Return what the front answers where a processor refused."""
+    """Return the refusal that the front answers when a processor of remoting refused a request."""
     if isinstance(rejected, AccessRefused):
         return FrontRefusal(AnswerCode.UNAUTHORIZED, rejected.remark)
     return FrontRefusal(answer_code(rejected.code), rejected.remark)

@@ -1,7 +1,8 @@
 """Keeps messages of push consumers invisible until they are acknowledged.
 
-A push consumer names no time. So the front renews the lease of each of its messages in small steps.
-After a crash of the broker a message comes again when its last step is over.
+A push consumer does not say how long its messages are to be invisible. So the front renews each
+lease for 60 s at a time.
+After a crash of the broker a message comes again when its last renewal is over.
 
 Spec: grpc.md, section 6.4.
 """
@@ -19,7 +20,7 @@ from rmq_ha.server.grpc.front.receives import RENEWED_MS
 from rmq_ha.server.pop.face import LeaseChange, LeaseStatus, Receipt
 
 AHEAD_MS = 15_000
-"""How long before its end a lease is renewed, ms; a look comes every 5 s."""
+"""How long before its end a lease is renewed, ms; `Renewals.look` comes every 5 s."""
 LONGEST_MS = 10_800_000
 """How long a message is kept invisible altogether, ms."""
 AFTER_CLIENT_MS = 1000
@@ -31,8 +32,9 @@ class RenewedLease:
     """
     A lease that is renewed.
 
-    :ivar receipt: names the lease now.
-    :ivar first_ms: when the message was handed out.
+    :ivar client: the consumer; None if it has not sent its settings.
+    :ivar receipt: the receipt of the lease as it is now.
+    :ivar first_ms: when the message was handed out, ms since the epoch.
     :ivar is_asked: whether a renewal is under way.
     """
 
@@ -45,7 +47,7 @@ class RenewedLease:
 
 
 class Renewals:
-    """The leases of push consumers, by the receipt that the consumer has."""
+    """The leases of push consumers, by group and the receipt that the consumer has."""
 
     log = Logger()
 
@@ -66,12 +68,22 @@ class Renewals:
             self._leases[group, handle] = lease
 
     def take(self, group: str, handle: str) -> PopReceipt | None:
-        """Return the receipt that stands for a consumer's handle now, and renew it no more."""
+        """
+        Return the present receipt of a lease, and stop to renew the lease.
+
+        :param handle: the receipt as the consumer got it.
+        :returns: None if the lease is not renewed here.
+        """
         lease = self._leases.pop((group, handle), None)
         return None if lease is None else lease.receipt
 
     def look(self) -> None:
-        """Renew the leases that end soon; called every 5 s."""
+        """
+        Renew the leases that end soon; called every 5 s.
+
+        A lease of a client that is gone ends a second later. A message that is out for three hours
+        is renewed no more.
+        """
         now_ms = self._verbs.now_ms()
         for key, lease in list(self._leases.items()):
             if lease.client is not None and not self._is_alive(lease.client):

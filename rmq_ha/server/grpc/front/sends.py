@@ -1,6 +1,7 @@
-"""Checks the messages of SendMessage, and turns each into what a broker stores.
+"""Checks the messages of SendMessage, and turns each into header and body for a broker.
 
-The checks stand in the order of Java's proxy, so that a message with two faults gets its code.
+The checks have the order of Java's proxy, so that a message with two faults gets the code that the
+proxy would answer.
 
 Spec: grpc.md, sections 4.1, 4.2 and 8.
 """
@@ -41,12 +42,12 @@ from rmq_ha.server.grpc.wire.enums import AnswerCode, BodyEncoding, MessageType
 _DELAYS = (known.DELAY, *TIMER_ASKS)
 _ANY_QUEUE = -1
 _MOST_SECONDS = 253_402_300_800
-"""Seconds below which a time of a client has to be: the end of the year 9999."""
+"""A client's times must be earlier than this: the end of the year 9999, in seconds."""
 
 
 class StoredSend(NamedTuple):
     """
-    A message as a broker stores it.
+    A message in the form in which a broker takes it.
 
     :ivar unique_id: the id that its client gave it.
     :ivar is_half: whether it is the half message of a transaction.
@@ -84,7 +85,7 @@ class MessageChecks:
 
     def read(self, message: Any, born_host: str) -> StoredSend:
         """
-        Check a message.
+        Check a message, and return the form in which a broker takes it.
 
         :param born_host: the client's address, for a message that names none.
         :raises FrontRefusal: with the code of the first check that fails.
@@ -203,7 +204,7 @@ class MessageChecks:
 
     @staticmethod
     def _check_unserved(system: Any) -> None:
-        """Refuse what this broker does not have; Java does not refuse all of it."""
+        """Refuse lite topics and priorities, which this broker does not have."""
         if system.HasField("lite_topic") or system.message_type == MessageType.LITE:
             raise FrontRefusal(
                 AnswerCode.ILLEGAL_LITE_TOPIC, "this broker has no lite topics: leave it out"
@@ -264,7 +265,7 @@ class MessageChecks:
 
 
 def type_of(properties: Mapping[str, str]) -> str:
-    """Return the type of a message, as the type of a topic names it."""
+    """Return the type of a message by its properties: one of the types that a topic may have."""
     if properties.get(TRAN_MSG) == "true":
         return TRANSACTION
     if any(properties.get(name) for name in _DELAYS):
@@ -292,7 +293,7 @@ def _millis(stamp: Any) -> int:
     """
     Return a `Timestamp` in ms since the epoch.
 
-    :raises FrontRefusal: it is before the epoch, or too far away.
+    :raises FrontRefusal: the time is before the epoch, or after the year 9999.
     """
     if not (0 <= stamp.seconds < _MOST_SECONDS and 0 <= stamp.nanos < 1_000_000_000):
         raise FrontRefusal(AnswerCode.BAD_REQUEST, "a timestamp is out of its range")

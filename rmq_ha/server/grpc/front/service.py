@@ -1,7 +1,7 @@
 """The methods of `apache.rocketmq.v2.MessagingService` that this broker serves.
 
-A refusal of RocketMQ is an answer with a `Status` inside. Only a fault of the protocol, or a method
-that is not served, ends a call with a status of gRPC.
+RocketMQ refuses a request by an answer with a `Status` inside. Only a fault of the protocol, or a
+method that is not served, ends a call with a status of gRPC and no answer.
 
 Spec: grpc.md, sections 4 to 9.
 """
@@ -61,7 +61,7 @@ class _UnaryMethod(NamedTuple):
     """
     A method with one answer.
 
-    :ivar answer: makes the answer from a status alone.
+    :ivar answer: the class of the answer; a refusal has only its `status`.
     :ivar work: takes the call and the request; returns the answer, or a Deferred of it.
     """
 
@@ -76,8 +76,8 @@ class MessagingService:
     Serves the clients of RocketMQ 5.
 
     :param settings: returns the limits and settings, which may change at run time.
-    :ivar clients: the clients that sent settings.
-    :ivar answers: how many answers had each code, by method and name of the code.
+    :ivar clients: the clients that sent settings or heartbeats.
+    :ivar answers: number of answers, by method and name of their code.
     """
 
     log = Logger()
@@ -99,7 +99,7 @@ class MessagingService:
         )
 
     def methods(self) -> list[Method]:
-        """Return the methods for the transport."""
+        """Return all methods, as the transport needs them."""
         served = [
             _UnaryMethod(
                 "QueryRoute", messages.QueryRouteRequest, messages.QueryRouteResponse, self._route
@@ -386,10 +386,10 @@ def _end_answer(end: Settlement) -> Any:
 
 def _entry(outcome: SendOutcome | FrontRefusal, send: StoredSend) -> Any:
     """
-    Return the result of one message.
+    Return the `SendResultEntry` of one message.
 
-    A message that is stored without the proof that was asked for has a failure's code and no ids,
-    as in Java; the client then sends it again with the same id.
+    A message that is stored, but not on all disks and brokers that are asked for, has the code of a
+    failure and no ids, as in Java. The client then sends it again with the same id.
     """
     if isinstance(outcome, FrontRefusal):
         return messages.SendResultEntry(status=status_of(outcome.code, outcome.text))

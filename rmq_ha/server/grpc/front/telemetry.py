@@ -27,11 +27,11 @@ _PAUSES_MS = (
     *(1000, 5000, 10_000, 30_000, *(60_000 * minutes for minutes in range(1, 11))),
     *(1_200_000, 1_800_000, 3_600_000, 7_200_000),
 )
-"""RocketMQ's pauses between attempts."""
+"""RocketMQ's pauses between the attempts to consume a message, ms."""
 
 
 class TelemetryStream:
-    """The front's end of one Telemetry call."""
+    """The receiver of one Telemetry call: takes the client's settings, and answers them."""
 
     def __init__(
         self,
@@ -46,7 +46,11 @@ class TelemetryStream:
         self._settings = settings
 
     def message_received(self, message: Any) -> None:
-        """Answer settings; take answers to commands."""
+        """
+        Answer settings; ignore answers to commands.
+
+        :raises GrpcRefusal: the command or the settings are not allowed.
+        """
         kind = message.WhichOneof("command")
         if kind in ("thread_stack_trace", "verify_message_result"):
             return  # answers to commands that this front does not give
@@ -114,7 +118,7 @@ class TelemetryStream:
 
 
 def producer_settings(asked: Any, settings: FrontSettings) -> Any:
-    """Return the settings of a producer: its own, with the limits of this broker."""
+    """Return the settings that a producer asked for, with the limits of this broker in them."""
     answer = messages.Settings()
     answer.CopyFrom(asked)
     answer.publishing.max_body_size = settings.max_body
@@ -130,9 +134,9 @@ def producer_settings(asked: Any, settings: FrontSettings) -> Any:
 
 def consumer_settings(asked: Any, group: SubscriptionGroupConfig | None) -> Any:
     """
-    Return the settings of a consumer: its own, with what its group has.
+    Return the settings that a consumer asked for, with those of its group in them.
 
-    :param group: None for one that this broker does not have.
+    :param group: the group; None if this broker does not have it.
     """
     answer = messages.Settings()
     answer.CopyFrom(asked)
@@ -148,7 +152,7 @@ def consumer_settings(asked: Any, group: SubscriptionGroupConfig | None) -> Any:
 
 
 def _backoff_of(group: SubscriptionGroupConfig) -> Any:
-    """Return how a group's messages come again, by the members that RocketMQ 5 has."""
+    """Return the retry policy of a group, from the members that RocketMQ 5 stores in it."""
     policy = messages.RetryPolicy(max_attempts=max(0, group.retry_max_times) + 1)
     told = group.foreign.get("groupRetryPolicy")
     told = told if isinstance(told, dict) else {}
@@ -174,7 +178,7 @@ def _number(members: dict[str, Any], name: str, default: int) -> int:
 
 
 def _grpc_status(code: AnswerCode) -> GrpcStatus:
-    """Return the status with which a stream ends, as a stream's end has no code of RocketMQ."""
+    """Return the status for the end of a stream, which cannot have a code of RocketMQ."""
     if code is AnswerCode.UNAUTHORIZED:
         return GrpcStatus.UNAUTHENTICATED
     if code is AnswerCode.TOO_MANY_REQUESTS:

@@ -1,7 +1,7 @@
-"""Transaction ids of the gRPC door. They name the half message's place, so no broker keeps them.
+"""Transaction ids of the gRPC door. An id names the place of the half message in the log.
 
-Java's proxy keeps what a client needs to end a transaction for 30 s in its memory. An id of this
-door is good as long as the half message, also after a restart and at a new master.
+So no broker has to remember it. Java's proxy keeps the place in its memory for 30 s. An id of this
+door is valid as long as the half message exists, also after a restart and at a new master.
 
 Spec: grpc.md, section 7.
 """
@@ -17,9 +17,11 @@ _MOST_DIGITS = 16
 
 class TransactionId(NamedTuple):
     """
-    An open transaction.
+    The content of a transaction id.
 
     :ivar unique_id: the id that the client gave its message.
+    :ivar physical_offset: physical offset of the half message.
+    :ivar queue_offset: queue offset of the half message.
     """
 
     unique_id: str
@@ -35,7 +37,7 @@ def parse_transaction_id(text: str) -> TransactionId:
     """
     Read an id.
 
-    :raises FrontRefusal: this door did not make it.
+    :raises FrontRefusal: the text is no id that a door of rmq-ha made.
     """
     if not text.strip():
         raise FrontRefusal(AnswerCode.INVALID_TRANSACTION_ID, "transaction id cannot be empty")

@@ -1,7 +1,7 @@
-"""What a peer may do in vain: floods of frames that cost this side work and the peer little.
+"""Budgets against floods of frames, which cost this side work and the peer little.
 
-Each frame that is of no use for a call takes from a budget, which refills with time. Calls and
-their bytes add to it, as clients send some PING and WINDOW_UPDATE frames with them.
+Each frame that is useless for a call takes from a budget, which refills with time. Calls and
+their bytes add to the budget, because clients send some PING and WINDOW_UPDATE frames with them.
 
 Spec: grpc.md, section 14.1.
 """
@@ -30,7 +30,12 @@ class Bucket:
         self._since = 0.0
 
     def spend(self, now: float, amount: float = 1.0) -> None:
-        """:raises Http2Violation: the bucket is empty."""
+        """
+        Take an amount from the bucket.
+
+        :param now: the time in seconds; the bucket refills by the time since the last refill.
+        :raises Http2Violation: less than the amount is left.
+        """
         if self._level < amount:
             gained = (now - self._since) * self._per_second
             self._level = min(self._most, self._level + max(0.0, gained))
@@ -57,7 +62,7 @@ class FloodBudget:
         self._resets = Bucket(RESETS, 1000, 33)
 
     def note_control(self, now: float) -> None:
-        """Note a frame that carries nothing of a call, or is empty."""
+        """Note a frame that carries no part of a call, or is empty."""
         self._control.spend(now)
 
     def note_reset(self, now: float) -> None:

@@ -54,7 +54,7 @@ _REMEMBERED = 100
 
 
 class StreamHeaders(NamedTuple):
-    """A request has begun. `has_ended`: the peer sends no data."""
+    """A request has begun. `has_ended` is True if no data follow."""
 
     stream: int
     headers: HeaderList
@@ -62,7 +62,7 @@ class StreamHeaders(NamedTuple):
 
 
 class StreamData(NamedTuple):
-    """Data of a request, which may be empty at its end."""
+    """Data of a request. `has_ended` is True for the last data, which may be empty."""
 
     stream: int
     data: bytes
@@ -70,7 +70,7 @@ class StreamData(NamedTuple):
 
 
 class StreamReset(NamedTuple):
-    """The peer, or a rule that it broke, has ended a stream; nothing can be sent on it."""
+    """A stream was reset: by the peer, or by this side as the peer broke a rule. It is gone."""
 
     stream: int
     code: int
@@ -132,7 +132,7 @@ class Http2Server:
         Take bytes of the peer.
 
         :param now: the time in seconds, for the budgets.
-        :returns: what happened, in order. `fault` may be set then.
+        :returns: the events of the streams, in order. `fault` may be set afterwards.
         """
         if self.fault:
             return []
@@ -168,7 +168,7 @@ class Http2Server:
         """
         Return and remove bytes to write.
 
-        :param most: about how many bytes of answers; frames of the protocol come in any case.
+        :param most: about how many bytes of answers to return; other frames come in any case.
         """
         if not self.fault and self._queues.has_frames:
             size = len(self._out)
@@ -182,7 +182,7 @@ class Http2Server:
         self._out.clear()
         return data
 
-    # On one stream; a stream that is gone is left alone
+    # Sending on one stream; nothing is done if the stream is gone
 
     def send_headers(self, stream: int, block: bytes) -> None:
         """Begin the answer on a stream."""
@@ -290,7 +290,11 @@ class Http2Server:
         self._events.append(StreamHeaders(number, headers, has_ended))
 
     def _take_late_headers(self, number: int, now: float) -> None:
-        """Leave headers alone that were on their way when this side reset their stream."""
+        """
+        Ignore headers that were on their way when this side reset their stream.
+
+        :raises Http2Violation: this side did not reset that stream.
+        """
         self._budget.note_control(now)
         is_reset = self._closed.get(number)
         if is_reset is None:
@@ -405,9 +409,9 @@ class Http2Server:
 
     def _forget(self, number: int, *, is_reset: bool) -> bool:
         """
-        Drop a stream with what waits on it; return whether it was open.
+        Drop a stream with the bytes that wait on it; return whether the stream was open.
 
-        :param is_reset: whether this side has reset it, so that more of it may be on its way.
+        :param is_reset: whether this side has reset it. Then frames of the peer may still arrive.
         """
         stream = self._streams.pop(number, None)
         if stream is None:

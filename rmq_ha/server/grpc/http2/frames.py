@@ -75,7 +75,7 @@ class Http2Violation(ProtocolViolation):
 
 
 class Http2Frame(NamedTuple):
-    """A received frame. `kind` is one of the constants above, or a number that nobody knows."""
+    """A received frame. `kind` is one of the constants above, or a number without a meaning."""
 
     kind: int
     flags: int
@@ -134,7 +134,7 @@ class FrameCutter:
 
 
 def _other_protocol(first: int) -> str:
-    """Return what a connection with this first byte is refused for."""
+    """Return why a connection is refused that begins with this byte, and not with the preface."""
     if first == 0:
         return "it speaks remoting, as clients of RocketMQ 4 do, which connect to listenPort"
     return "it does not speak HTTP/2"

@@ -29,7 +29,7 @@ _MAX_TABLE = 4096
 _OVERHEAD = 32
 """Bytes that HTTP/2 counts for each header besides its name and value."""
 _NO_TABLE = b"\x20"
-"""Begins each block of this side: no table of earlier headers, whatever the peer allows."""
+"""The first byte of each block of this side: no table of earlier headers is used."""
 
 _STATIC_NAMES = {b"content-type": 31}
 _STATUSES = {b"200": 8, b"204": 9, b"206": 10, b"304": 11, b"400": 12, b"404": 13, b"500": 14}
@@ -56,7 +56,7 @@ class HeaderReader:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a block has begun and is not whole."""
+        """Whether a block has begun, whose last frame has not come yet."""
         return self._first is not None
 
     def take(self, frame: Http2Frame) -> tuple[Http2Frame, HeaderList] | None:
@@ -64,7 +64,7 @@ class HeaderReader:
         Take a frame of HEADERS or CONTINUATION.
 
         :returns: the HEADERS frame and its headers, once the block is whole.
-        :raises Http2Violation: the block is too large or wrong, or the frame belongs to none.
+        :raises Http2Violation: the block is too large or wrong, or none has begun on the stream.
         """
         first = self._first
         if frame.kind == HEADERS:
@@ -92,7 +92,8 @@ class HeaderReader:
         """
         Decode a block.
 
-        :raises Http2Violation: the block is wrong or far too large; later blocks cannot be read.
+        :raises Http2Violation: the block is wrong or far too large. Later blocks of the connection
+            cannot be decoded then, because they refer to earlier ones.
         """
         try:
             headers = self._decoder.decode(block, raw=True)
@@ -130,17 +131,17 @@ def fault_of(headers: HeaderList) -> str:
 
 
 def is_size(text: str) -> bool:
-    """Return whether a text is a number of bytes."""
+    """Return whether a text is a number of at most 18 digits, as `content-length` has it."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def announced_size(headers: HeaderList) -> int | None:
-    """Return the bytes of a well-formed request by its `content-length`; None: it has none."""
+    """Return the `content-length` of a well-formed request; None if it does not have one."""
     return next((int(value) for name, value in headers if name == _LENGTH), None)
 
 
 def encode_headers(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Encode headers of this side, none of which the peer has to remember."""
+    """Return the block for headers of this side; the peer has to remember none of them."""
     return _NO_TABLE + b"".join(_encode(name, value) for name, value in headers)
 
 
@@ -156,7 +157,7 @@ def _encode(name: bytes, value: bytes) -> bytes:
 
 
 def _integer(number: int, bits: int) -> bytes:
-    """Encode a number whose first byte has `bits` bits for it, the others being 0."""
+    """Encode a number by HPACK. It begins in the lowest `bits` bits of the first byte."""
     most = (1 << bits) - 1
     if number < most:
         return bytes([number])

@@ -24,12 +24,13 @@ class Http2Stream:
     """
     One stream, from the peer's HEADERS until both sides have ended it or one has reset it.
 
-    :ivar may_receive: whether the peer has not ended its side.
-    :ivar announced: bytes of the request that are still to come by `content-length`; None: any.
+    :ivar may_receive: whether the peer may still send: it has not ended its side.
+    :ivar announced: bytes of the request that have still to come, as `content-length` says; None if
+        the peer did not say.
     :ivar receive_window: bytes that the peer may still send.
     :ivar send_window: bytes that this side may still send; below 0 after a change of the settings.
-    :ivar waiting: bytes that are not sent yet.
-    :ivar trailers: the block that ends this side after those bytes; None until it is known.
+    :ivar waiting: bytes of the answer that are not sent yet.
+    :ivar trailers: the header block that ends this side after those bytes; None until it is known.
     """
 
     __slots__ = (
@@ -52,7 +53,11 @@ class Http2Stream:
         self.trailers: bytes | None = None
 
     def note_data(self, size: int, *, has_ended: bool) -> bool:
-        """Note data of the peer; return whether it is as much as the peer has announced."""
+        """
+        Note data of the peer.
+
+        :returns: whether the size agrees with the one that the peer announced.
+        """
         if self.announced is None:
             return True
         self.announced -= size
@@ -80,7 +85,7 @@ class SendQueues:
         return bool(self._ending) or (bool(self._ready) and self._window > 0)
 
     def put(self, stream: Http2Stream, data: bytes) -> None:
-        """Queue bytes."""
+        """Queue bytes of a stream until the windows let them go."""
         if data:
             stream.waiting.append(memoryview(data))
             self.queued += len(data)
@@ -100,7 +105,11 @@ class SendQueues:
         self._ending.pop(stream.number, None)
 
     def widen(self, size: int) -> None:
-        """:raises Http2Violation: the window of the connection becomes too large."""
+        """
+        Widen the window of the connection: the peer takes more bytes.
+
+        :raises Http2Violation: the window becomes too large.
+        """
         self._window += size
         if self._window > MOST_WINDOW:
             raise Http2Violation(
@@ -108,7 +117,11 @@ class SendQueues:
             )
 
     def widen_stream(self, stream: Http2Stream, size: int) -> bool:
-        """Return whether the window of the stream is still no larger than the largest one."""
+        """
+        Widen the window of a stream; a negative size makes it narrower.
+
+        :returns: False if the window is larger now than HTTP/2 allows.
+        """
         stream.send_window += size
         self._wake(stream)
         return stream.send_window <= MOST_WINDOW
@@ -118,7 +131,8 @@ class SendQueues:
         Move frames from the queues to `out`, one of each stream in rotation.
 
         :param most: stop when `out` has so many bytes.
-        :returns: the streams whose side of ours has ended.
+        :param out: the bytes to write, to which frames are appended.
+        :returns: the streams on which this side has sent its last frame.
         """
         ended = list(self._ending.values())
         self._ending.clear()

@@ -1,4 +1,4 @@
-"""The numbers of RocketMQ's gRPC service that have names. `table` names them as the service does.
+"""The enums of RocketMQ's gRPC service. `table` has the names that the service gives to them.
 
 Spec: grpc.md, section 9.
 """
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class AnswerCode(IntEnum):
-    """`Code`: what became of a request."""
+    """`Code`: the outcome of a request."""
 
     CODE_UNSPECIFIED = 0
     OK = 20000

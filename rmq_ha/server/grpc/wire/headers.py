@@ -1,4 +1,4 @@
-"""The headers of gRPC calls: what a request must say, its deadline, and the end of an answer.
+"""The headers of gRPC calls: those of a request, its deadline, and those that end an answer.
 
 Spec: grpc.md, sections 2.1 and 2.2.
 """
@@ -24,11 +24,11 @@ ANSWER_HEADERS = (
 
 class CallHeaders(NamedTuple):
     """
-    What the headers of a call say.
+    The content of the headers of a call.
 
-    :ivar http_status: 200, or why this is no call of gRPC at all.
+    :ivar http_status: 200, or the HTTP status for a request that is no call of gRPC.
     :ivar service: the part of the path before the method.
-    :ivar encoding: how packed messages are packed; `identity` if none is.
+    :ivar encoding: how compressed messages are compressed; `identity` if none is.
     :ivar metadata: all headers without those that begin with a colon.
     """
 
@@ -40,7 +40,7 @@ class CallHeaders(NamedTuple):
 
 
 def read_headers(headers: Iterable[tuple[str, str]]) -> CallHeaders:
-    """Read the headers of a request; any well-formed ones are read."""
+    """Read the headers of a request of HTTP/2, also of one that is no call of gRPC."""
     pseudo: dict[str, str] = {}
     metadata: dict[str, str] = {}
     for name, value in headers:

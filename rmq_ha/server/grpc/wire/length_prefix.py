@@ -1,4 +1,4 @@
-"""Messages of a gRPC stream: a flag, a length, and the message, which may be packed by gzip.
+"""Messages of a gRPC stream: each is a flag, a length, and the message, perhaps packed by gzip.
 
 Spec: grpc.md, section 2.1.
 """
@@ -22,7 +22,7 @@ class PrefixReader:
 
     def __init__(self, most: int, encoding: str = "identity") -> None:
         """
-        :param most: the largest message, packed and unpacked.
+        :param most: bytes that a message may have, packed and unpacked.
         :param encoding: the header `grpc-encoding` of the call.
         """
         self._most = most
@@ -90,7 +90,7 @@ class PrefixReader:
 
 
 def encode_message(message: bytes) -> bytes:
-    """Return a message as it is sent, unpacked."""
+    """Return a message with flag and length before it; answers are never packed."""
     return _HEAD.pack(0, len(message)) + message
 
 
