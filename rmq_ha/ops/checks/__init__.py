@@ -1,7 +1,7 @@
 """
 Compares a store with itself: its log, queues, index, checkpoint and tables.
 
-Enter by `verify`, which does so in plain Python. `codes` has the findings, and `store_rules` the
-rules about a store as a whole. `rmq_ha.lake.scan.replica` uses these two for pairs of stores, and
-reads many records at once with numpy.
+Enter by `verify`, which does this in plain Python. `codes` has the codes of findings, `store_rules`
+the rules about a store as a whole. `rmq_ha.lake.scan.replica` uses these two for pairs of stores,
+and reads many records at once with numpy.
 """

@@ -272,8 +272,8 @@ def finding(
 
     :param code: a code of `MEANINGS`.
     :param note: a sentence about what was found, put before the code's meaning.
-    :param severity: None: the usual one.
-    :param where: fields of `Finding`.
+    :param severity: None for the usual severity of the code.
+    :param where: fields of `Finding`, which say where it was found.
     """
     usual, sentence = MEANINGS[code]
     detail = f"{note} {sentence}" if note else sentence

@@ -1,4 +1,4 @@
-"""Reads single records of a store, from the places that queues and index give."""
+"""Reads single records of a store, at physical offsets that queues and index name."""
 
 from typing import Any
 
@@ -15,9 +15,10 @@ from rmq_ha.ops.offline.directory import StoreFiles
 
 def record_at(store: StoreFiles, place: int, size: int = 0) -> Record | None:
     """
-    Return the record at a place of the log; None: there is none.
+    Return the record at a physical offset; None if no sound record begins there.
 
-    :param size: bytes of the record; 0: as the record says.
+    :param place: the physical offset.
+    :param size: bytes that the record must have; 0 for any size.
     """
     if not store.min_offset() <= place < store.max_offset():
         return None
@@ -32,7 +33,7 @@ def record_at(store: StoreFiles, place: int, size: int = 0) -> Record | None:
 
 
 def columns_of(record: Record | None) -> dict[str, Any]:
-    """Return the columns of a finding that name a message."""
+    """Return the fields of a `Finding` that name a message; none if there is no record."""
     if record is None:
         return {}
     return {
@@ -44,5 +45,5 @@ def columns_of(record: Record | None) -> dict[str, Any]:
 
 
 def is_in_hole(store: StoreFiles, place: int, size: int) -> bool:
-    """Return whether bytes of the log lie in a hole, which is reported as a whole."""
+    """Return whether a part of the log is in a hole; holes have a finding of their own."""
     return any(place < hole.end and place + size > hole.start for hole in store.holes)

@@ -22,7 +22,7 @@ from rmq_ha.ops.offline.index_files import OfflineIndexFile
 from rmq_ha.ops.offsets.findings import Finding
 
 MOST_FINDINGS = 20
-"""How many findings of one kind are reported for one stretch of the log, or one file."""
+"""Most findings of one kind that are reported for one stretch of the log, or for one file."""
 _CHUNK = 1 << 16
 _STEP = 1 << 13
 _PLACE_BYTES = 12
@@ -32,17 +32,17 @@ The times of required items count from one second after 1970, because a file tha
 does not tell its time.
 """
 _EARLY, _LATE = -2, 1
-"""An item may have a time that is so many seconds off."""
+"""Bounds in seconds of the difference that the time of an item may have from that of its record."""
 _FIRST_ITEM = HEADER_SIZE + SLOT_SIZE + 2 * ITEM_SIZE
 
 
 class Counts(NamedTuple):
     """
-    The numbers of keys of one stretch of the log.
+    Numbers of keys in one stretch of the log.
 
-    :ivar keys: how many keys the index should have.
-    :ivar before: how many of them are older than the index.
-    :ivar pending: how many of them are newer than the index.
+    :ivar keys: keys of the records there.
+    :ivar before: keys that the index lacks, because their records are before its first file.
+    :ivar pending: keys that the index lacks, because their records are behind its last item.
     """
 
     keys: int
@@ -89,7 +89,11 @@ class Index:
 
 
 def _row_of(file: OfflineIndexFile, offset: int, start: int) -> int:
-    """Return the first row from `start` on whose record is at or after an offset, in log order."""
+    """
+    Return the first row from `start` on whose record is at or after a physical offset.
+
+    The rows are in the order of the log, so the search doubles its step and then halves it.
+    """
     low, step = start, _STEP
     while low + step < file.count and file.place_of(low + step) < offset:
         low, step = low + step, 2 * step
@@ -104,7 +108,7 @@ def _row_of(file: OfflineIndexFile, offset: int, start: int) -> int:
 
 
 def items_of(rows: Rows) -> bytes:
-    """Return the items that records require, as `check_items` takes them."""
+    """Return the bytes of the index items that records require, as `check_items` takes them."""
     room = rows.work + 2 * len(rows)
     buffer = bytearray(_FIRST_ITEM + ITEM_SIZE * (room + 1))
     header = rows.index_put(buffer, 1, room, (ORIGIN_MS, 0, 0, 0, 0, 2), 0)
@@ -167,7 +171,7 @@ def check_items(
 
 
 def _have_equal_places(stored: bytes, expected: bytes) -> bool:
-    """Return whether items have equal hashes and physical offsets, and the same order."""
+    """Return whether items have equal hashes and physical offsets, in the same order."""
     return len(stored) == len(expected) and all(
         stored[at::ITEM_SIZE] == expected[at::ITEM_SIZE] for at in range(_PLACE_BYTES)
     )
@@ -286,7 +290,7 @@ def _broken_slots(
     """
     Yield the slots that do not lead to their newest item.
 
-    :returns: 0, the number of that item, and the number that the slot has.
+    :returns: for each a tuple of 0, the number of that item, and the number that the slot has.
     """
     for start in range(0, file.slots, _CHUNK):
         numbers = file.slot_numbers(start, start + _CHUNK)

@@ -1,4 +1,4 @@
-"""Options that the commands share which check a store."""
+"""Options of the command line that all commands have that check a store."""
 
 import re
 
@@ -9,7 +9,7 @@ def _index_sizes(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> tuple[int, int] | None:
     """
-    Return the two numbers of `--index-sizes`, slots and items of an index file; None: the option
+    Return the two numbers of `--index-sizes`, slots and items of an index file; None if the option
     was not given.
 
     :raises click.BadParameter: the text is not two numbers, or the first one is 0.

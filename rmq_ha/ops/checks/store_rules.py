@@ -40,9 +40,10 @@ def judge_holes(name: str, holes: Sequence[Hole]) -> Iterator[Finding]:
 
 class TailState(NamedTuple):
     """
-    The end of one side's log.
+    The end of the log of one store.
 
-    :ivar known: physical offset of the end of the last record that the store's queues have an entry
+    :ivar end: physical offset behind the last whole record.
+    :ivar known: physical offset behind the last record that the store's queues have an entry
         for; `topic` to `queue_offset` name that record.
     :ivar abort: whether the file `abort` exists: a broker has the store open, or was killed.
     :ivar residue: whether there are bytes after the end of the log.
@@ -77,7 +78,10 @@ def judge_tail(state: TailState) -> Iterator[Finding]:
 
 
 def has_residue(store: StoreFiles, end: int) -> bool:
-    """Return whether a file of the log has bytes behind the log's end."""
+    """
+    Return whether the file in which the log ends has bytes other than 0 behind that end. Only the
+    next 8 bytes are looked at.
+    """
     return any(
         any(store.files.read(file.path, end - file.base, 8))
         for file in store.log_files()
@@ -89,9 +93,10 @@ class CheckpointState(NamedTuple):
     """
     The checkpoint of a store, and the log that it is compared with.
 
-    :ivar size: bytes of the file; -1: it is missing.
-    :ivar end: where the log ends.
-    :ivar newest: store time of the newest message.
+    :ivar size: bytes of the file; -1 if it is missing.
+    :ivar times: the content of the file; all times are 0 if it is missing.
+    :ivar end: physical offset of the end of the log.
+    :ivar newest: store time of the newest message, ms since the epoch.
     """
 
     size: int
@@ -138,7 +143,7 @@ def judge_checkpoint(name: str, state: CheckpointState) -> Iterator[Finding]:
 
 
 def judge_tables(name: str, store: StoreFiles) -> Iterator[Finding]:
-    """Yield findings for tables that cannot be read, or only from their backup."""
+    """Yield findings for tables that are damaged, or of which only the backup can be read."""
     for table in _TABLES:
         known = len(store.notes)
         try:
@@ -162,8 +167,8 @@ def judge_tables(name: str, store: StoreFiles) -> Iterator[Finding]:
 
 def queue_beginnings(store: StoreFiles) -> Mapping[tuple[str, int], int]:
     """
-    Return the physical offset at which the present life of each queue begins, if a topic of its
-    name was deleted. Older messages belong to the deleted topic.
+    Return the physical offset where the present life of a queue begins, by topic and queue id.
+    Only queues are in it of whose name a topic was deleted; older messages belong to that topic.
 
     :raises CannotDecide: the table is damaged.
     """

@@ -1,7 +1,8 @@
 """
 Rules about sums over a whole store: its queues, its delays, and the keys in its index.
 
-The rules take the sums of several stores, too, and then compare them with each other.
+The rules take the sums of one store or of a pair. With a pair they also compare the two; a store is
+then called a side.
 """
 
 from collections import defaultdict
@@ -15,10 +16,11 @@ from rmq_ha.ops.offsets.findings import Finding, Severity
 
 class QueueSum(NamedTuple):
     """
-    The sums of one queue of one side, over the whole log.
+    The numbers of entries and records of one queue in one store, over the whole log.
 
+    :ivar side: name of the store.
     :ivar entries: number of entries that the queue has.
-    :ivar first: queue offset of the first entry; -1: there is none.
+    :ivar first: queue offset of the first entry; -1 if there is none.
     :ivar matched: number of records whose entry was found; for `wrong` to `old` see
         `rmq_ha.ops.checks.units.UnitCheck`.
     """
@@ -42,7 +44,12 @@ class QueueSum(NamedTuple):
 
 class DelaySum(NamedTuple):
     """
-    Delayed messages of one level and one delay in ms on one side, and the first and last of them.
+    The delayed messages of one level in one store that have the same delay.
+
+    :ivar delay: time from store to delivery, ms.
+    :ivar messages: number of messages.
+    :ivar first: physical offset of the first message; `queue_id` and `queue_offset` name it.
+    :ivar last: physical offset of the last message.
     """
 
     side: str
@@ -61,10 +68,11 @@ def judge_queues(
     present: Collection[tuple[str, str]] = (),
 ) -> Iterator[Finding]:
     """
-    Yield findings about whole queues, few for many entries.
+    Yield findings about whole queues: at most one for a queue, and one for each side.
 
     :param deleted: pairs of a side and a topic that was deleted on that side.
-    :param present: pairs of a side and a topic that exists there, for a store that is judged alone.
+    :param present: pairs of a side and a topic that exists there; empty where two stores are
+        compared.
     """
     pending: dict[str, int] = defaultdict(int)
     filled: dict[tuple[str, int], int] = {}
@@ -103,7 +111,7 @@ def judge_queues(
 
 def judge_delays(sums: Sequence[DelaySum]) -> Iterator[Finding]:
     """
-    Yield findings for levels with several delays: each level has one, unless its setting was
+    Yield findings for levels with several delays. A level has one delay, unless its setting was
     changed.
     """
     levels: dict[tuple[str, int], list[DelaySum]] = defaultdict(list)
@@ -136,10 +144,10 @@ def _odd_delay(odd: DelaySum, main: DelaySum, changed: bool) -> Finding:
 
 class IndexState(NamedTuple):
     """
-    The index files of one side.
+    The index files of one store.
 
-    :ivar faults: faults of files that cannot be read.
-    :ivar spans: first and last physical offset of each other file that has items.
+    :ivar faults: a sentence for each file that cannot be read.
+    :ivar spans: first and last physical offset of the items of each readable file that has some.
     :ivar low: physical offset at which the log begins.
     :ivar known: physical offset up to which the log was dispatched.
     """

@@ -19,14 +19,19 @@ _MARK = f"{TIMER_DEQUEUE_MS}\x01".encode()
 
 
 class TimerCheck:
-    """The timer messages of one store, whose log comes in order."""
+    """Checks the timer messages of one store, whose records are given in the order of the log."""
 
     def __init__(self) -> None:
         self._audit = TimerAudit()
         self._faults: list[FoundTimerFault] = []
 
     def take(self, stretch: LogStretch) -> None:
-        """Take some records; they are looked at one by one only if some tell of timer messages."""
+        """
+        Take records of the log.
+
+        Few logs have timer messages. So the records are looked at one by one only if their topics
+        or bytes show that some are about timer messages.
+        """
         rows, data = stretch.run.rows, stretch.data
         topics = {topic for topic, _ in rows.names}
         if not topics & {TIMER_TOPIC, TIMER_PROGRESS_TOPIC} and _MARK not in data:
@@ -44,11 +49,12 @@ class TimerCheck:
 
     def findings(self, name: str, *, is_log_whole: bool) -> Iterator[Finding]:
         """
-        Yield a finding for each kind of fault, with the place of the first, after the last record.
+        Yield a finding for each kind of fault, with the place of its first message. Call this after
+        the last record.
 
         :param name: name of the store.
-        :param is_log_whole: whether no part of the log is missing or damaged. What a damaged log
-            lacks may be the deliveries.
+        :param is_log_whole: whether no part of the log is missing or damaged. If it is not, missing
+            deliveries are no faults, because they may be in the parts that are lost.
         """
         faults = [*self._faults, *(self._audit.end() if is_log_whole else ())]
         kinds: dict[tuple[TimerFault, bool], list[FoundTimerFault]] = {}

@@ -1,11 +1,12 @@
 """
-Compares the units of a queue with those that its records require.
+Compares the units of a queue with the units that the records of the log require.
 
-Every record says in which queue it is and where there, so its unit is looked up and compared. If
+A unit, also called entry, is an item of a queue. Every record says which queue and queue offset it
+has, so its unit is looked up and compared. If
 every record of a queue has its unit, and there are no more units than records, no unit is wrong.
 The records behind the units are read only if the numbers differ.
 
-Who calls it makes the units that records require: `verify` with `rmq_ha.base.runs`, and
+The callers make the units that records require: `verify` with `rmq_ha.base.runs`, and
 `rmq_ha.lake.scan.replica` with numpy.
 
 Spec: store.md, sections 3.1 to 3.3, 3.6 and 6.2.
@@ -27,7 +28,7 @@ from rmq_ha.ops.offline.queues import OfflineQueue
 from rmq_ha.ops.offsets.findings import Finding
 
 MOST_FINDINGS = 10
-"""How many findings of one kind are reported for one queue."""
+"""Most findings of one kind that are reported for one queue."""
 _CHUNK = 1 << 16
 _AHEAD = 1 << 12
 _BEYOND = 1 << 62
@@ -50,12 +51,12 @@ def written_units(queue: OfflineQueue) -> Iterator[Unit]:
 
 class QueueScan(NamedTuple):
     """
-    The entries of a queue, read by itself.
+    A summary of the entries of a queue, without a look at the records.
 
-    :ivar entries: how many entries point into `[low, high)` of the log.
-    :ivar end: physical offset of the end of the last record that the queue has an entry for.
+    :ivar entries: number of entries that point into the part of the log.
+    :ivar end: physical offset behind the last record that the queue has an entry for.
     :ivar last: queue offset of that record.
-    :ivar first: queue offset of the first entry that points into the part; -1: there are none.
+    :ivar first: queue offset of the first entry that points into the part; -1 if none does.
     """
 
     entries: int
@@ -100,9 +101,10 @@ def scan_queue(queue: OfflineQueue, low: int, high: int, side: str) -> QueueScan
 
 def check_files(queue: OfflineQueue, usual: int, side: str) -> Iterator[Finding]:
     """
-    Yield findings for files that are missing, or shorter than those of the other queues.
+    Yield findings for missing files, and for a last file that has not the size of other files.
 
-    :param usual: size of such a file in bytes.
+    :param usual: bytes that the files of the other queues have.
+    :param side: name of the store.
     """
     odd = [
         f"{file.path} has {file.size} bytes, those of other queues {usual}"
@@ -116,7 +118,7 @@ def check_files(queue: OfflineQueue, usual: int, side: str) -> Iterator[Finding]
 
 
 class Delay(NamedTuple):
-    """Delayed messages of one level with the same delay in ms, and the first and last of them."""
+    """The delayed messages of one level that have the same delay; see `sums.DelaySum`."""
 
     level: int
     delay: int
@@ -132,10 +134,10 @@ class UnitCheck:
     Looks up the units of records of one queue, in the order of the log.
 
     :param store: the store, in whose log the messages of faults are looked up.
-    :param dispatched: the queues were built at least up to this physical offset.
+    :param dispatched: physical offset up to which the store's queues were certainly built.
     :param side: name of the store.
     :ivar matched: number of records whose entry was found.
-    :ivar wrong: number of records whose entry points elsewhere.
+    :ivar wrong: number of records whose entry points to another place.
     :ivar missing: number of records without an entry, although the queues were built beyond them.
     :ivar pending: number of records without an entry, because the queues were not built that far.
     :ivar old: number of records that are older than the queue's first entry.
@@ -162,15 +164,15 @@ class UnitCheck:
 
     @property
     def findings(self) -> list[Finding]:
-        """The faults of the entries, one for each run of adjacent entries."""
+        """The findings, one for each run of adjacent entries with the same kind of fault."""
         return [run.finding for runs in self._faults.values() for run in runs]
 
     def look(self, number: int, expected: bytes) -> None:
         """
-        Compare entries that follow each other in the queue.
+        Compare consecutive entries of the queue with the units that records require.
 
         :param number: queue offset of the first one.
-        :param expected: the units that records require.
+        :param expected: the bytes of these units.
         """
         count = len(expected) // UNIT_SIZE
         data = self._queue.data(number, number + count)
@@ -211,7 +213,7 @@ class UnitCheck:
             self._delays[key] = known._replace(messages=known.messages + 1, last=place)
 
     def _unit_at(self, number: int) -> tuple[int, int, int]:
-        """Return one unit; the units behind it are kept for the next calls."""
+        """Return one unit; the units behind it are read with it, for the next calls."""
         begin, data = self._ahead
         at = (number - begin) * UNIT_SIZE
         if not 0 <= at < len(data):
@@ -227,7 +229,12 @@ class UnitCheck:
             self._note("CQ_TAGS", required, f"tagsCode {required[3]}", f"tagsCode {code}")
 
     def _look_up(self, required: Unit, stored_unit: tuple[int, int, int]) -> int | None:
-        """Return the hash that the entry of a record has; None: there is no such entry."""
+        """
+        Find the entry of a record, and count the record.
+
+        :returns: the last number of the entry, usually the hash of the tags; None if there is no
+            entry for the record.
+        """
         number, place, size, _ = required
         is_written = stored_unit[1] > 0 and stored_unit[1] != FILLER_SIZE
         if is_written and stored_unit[0] == place:

@@ -71,17 +71,17 @@ class StoreVerdict(NamedTuple):
 
 def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> StoreVerdict:
     """
-    Read all of the log, and compare the files that are built from it.
+    Read all of the log, and compare the files that are built from it with it.
 
     :param store: a store that was opened with `damaged`.
-    :param step: called after each thousandth record.
-    :raises CannotDecide: there is no classic log, or it cannot be read.
+    :param step: called after every 1000 records, to show progress.
+    :raises CannotDecide: there is no log, it is that of a DLedger group, or it cannot be read.
     """
     return _StoreCheck(store).run(step)
 
 
 def topics_of(store: StoreFiles) -> Collection[str] | None:
-    """Return the topics that a store's table has; None: it has no table, or a damaged one."""
+    """Return the topics in a store's table; None if the table is missing or damaged."""
     try:
         table = store.topics()
     except CannotDecide:
@@ -90,12 +90,12 @@ def topics_of(store: StoreFiles) -> Collection[str] | None:
 
 
 def is_deleted(topic: str, topics: Collection[str] | None) -> bool:
-    """Return whether a topic was deleted, as the table of topics shows."""
+    """Return whether a topic was deleted: the table exists, but does not have the topic."""
     return topics is not None and topic not in topics and not is_system(topic)
 
 
 def is_present(topic: str, topics: Collection[str] | None) -> bool:
-    """Return whether a topic exists, as the table of topics shows."""
+    """Return whether the table of topics has a topic; system topics always count as present."""
     return topics is not None and (topic in topics or is_system(topic))
 
 
