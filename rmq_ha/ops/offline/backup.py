@@ -1,10 +1,10 @@
 """
-Backs up a store while its broker writes it: a copy is complete up to an offset, and can be
-continued from there.
+Backs up a store while its broker writes it. A copy is complete up to an offset, and a later run can
+continue it from there.
 
-Only whole records of the log are copied. Queues, index and checkpoint are not, because a start
-builds them anew. Offsets are copied before the log, topics after it: so no offset lies beyond the
-log, and no message has a topic that is missing.
+Only the tables and whole records of the log are copied. Queues, index and checkpoint are not,
+because a start builds them anew. Offsets are copied before the log, topics after it. So no offset
+is beyond the log, and no message has a topic that is missing.
 
 Spec: store.md, sections 1, 2, 5 and 12.
 """
@@ -47,7 +47,10 @@ class Manifest(msgspec.Struct, rename="camel"):
     :ivar end: physical offset where the copied log ends.
     :ivar again_from: offset of a record not far below the end. The next run copies from there, as a
         broker may have been writing the bytes after it.
-    :ivar tables: the directory with its tables.
+    :ivar file_size: bytes of each file of the log: `mappedFileSizeCommitLog`.
+    :ivar made_ms: when the backup was made, ms since the epoch.
+    :ivar tables: name of the directory with the tables.
+    :ivar runs: number of runs so far.
     """
 
     begin: int
@@ -74,7 +77,8 @@ class StoreDirectories(NamedTuple):
     """
     The directories of a store.
 
-    :ivar log: directory of its commit log.
+    :ivar log: directory of the commit log.
+    :ivar file_size: bytes of each file of the log.
     """
 
     root: str
@@ -84,7 +88,7 @@ class StoreDirectories(NamedTuple):
 
 def read_manifest(files: Files, target: str) -> Manifest | None:
     """
-    Read the manifest of an earlier run; None: there was none.
+    Read the manifest of an earlier run; return None if there was none.
 
     Whoever can write into the directory can write the manifest. So it is refused if it names a path
     outside of the directory, or holds values that no run could have written.
@@ -249,7 +253,7 @@ def _tables_of(files: Files, folder: str) -> list[str]:
 
 
 def _free(disk: "Disk", path: str) -> int | None:
-    """Return the free bytes for a directory that does not exist yet; None: not known."""
+    """Return the free bytes for a directory that may not exist yet; None if they are not known."""
     while path:
         usage = disk.usage(path)
         if usage is not None:
@@ -262,7 +266,9 @@ class _LogCopy:
     """
     Copies whole records from the files of a log into files of the same names.
 
-    :ivar end: offset after the last whole record.
+    :ivar copied: bytes that were written.
+    :ivar end: physical offset behind the last whole record.
+    :ivar again_from: see `Manifest`.
     """
 
     def __init__(
@@ -280,7 +286,7 @@ class _LogCopy:
         Copy a file from `start` on, where a record begins.
 
         :returns: whether the file is full, so that the log continues in the next one.
-        :raises CannotDecide: the file has something other than a record in its middle.
+        :raises CannotDecide: the file is damaged: bytes between its records are no record.
         """
         made = self._disk.open(f"{self._folder}/{file.base:020}", file.size)
         self.end = self.again_from = start

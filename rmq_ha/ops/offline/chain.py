@@ -1,7 +1,7 @@
 """
-Finds records in a log: one after the other, or from any place.
+Finds records in the bytes of a log: by following them one after the other, or from any place on.
 
-A record says where it is and how long it is, so a log can be read from any place on.
+A record has its own physical offset and size in its head, so it can be found and trusted.
 
 Spec: store.md, sections 2.1, 2.2, 5.4; dledger.md, sections 3.2, 3.3 and 4.
 """
@@ -41,7 +41,7 @@ _LEAST_HEAD = 36
 
 class Layout(Enum):
     """
-    The form of a log: records directly one after the other, or as bodies of DLedger's entries.
+    The form of a log: records one directly behind the other, or as bodies of entries of DLedger.
     """
 
     CLASSIC = "classic"
@@ -49,7 +49,7 @@ class Layout(Enum):
 
 
 class ChainEnding(Enum):
-    """What stands in the log where a walk along its records ends."""
+    """The bytes at the place where a walk from record to record ends."""
 
     MORE = "the bytes end inside a record"
     BLANK = "the blank that fills a file up"
@@ -59,13 +59,13 @@ class ChainEnding(Enum):
 
 class RecordChain(NamedTuple):
     """
-    Records, one after the other, in a buffer that may end anywhere.
+    A summary of consecutive records in a buffer that may end anywhere.
 
-    :ivar first: when the first record was stored, in ms; -1: there is no record.
-    :ivar last: when the last record was stored, in ms.
-    :ivar end: where the chain ends; a further one may start there.
+    :ivar first: store time of the first record in ms; -1 if there is no record.
+    :ivar last: store time of the last record in ms; -1 if there is no record.
+    :ivar end: index in the buffer behind the last record.
     :ivar tail: the kind of bytes at `end`.
-    :ivar needed: for `MORE`: how many bytes from `end` on the next look has to see to continue.
+    :ivar needed: for `MORE`, the bytes that the next buffer needs from `end` on.
     """
 
     first: int
@@ -124,7 +124,7 @@ def _chain_of_entries(buffer: Any, base: int) -> RecordChain:
 
 def _times(buffer: Any, base: int, places: list[int], end: int) -> Iterator[int]:
     """
-    Yield when the records in these entries were stored. An entry that begins a term holds no
+    Yield the store times of the records in some entries, ms. An entry that begins a term holds no
     message.
     """
     for place in places:
@@ -143,7 +143,10 @@ def _store_time_at(buffer: Any, position: int) -> int:
 
 
 def _cuts(buffer: Any, position: int, size: int) -> tuple[int, int, int, int] | None:
-    """Return where the parts of a record are; None: the parts do not add up."""
+    """
+    Return the indexes where body, topic and properties of a record begin, and where it ends. None if
+    the sizes of the parts do not add up to that of the record.
+    """
     head = HEADS[buffer[position + 39] >> 4 & 3].size
     end = position + size
     if size <= head:
@@ -155,8 +158,10 @@ def _cuts(buffer: Any, position: int, size: int) -> tuple[int, int, int, int] | 
 
 def tail_at(buffer: Any, end: int) -> tuple[ChainEnding, str, int]:
     """
-    Return which kind of bytes stand at a place without a record, with the reason, and how many
-    bytes the next look needs.
+    Return the kind of the bytes at a place without a record.
+
+    :returns: the kind; why it is TORN, or an empty text; and for `MORE` the bytes that the next
+        buffer needs from the place on.
     """
     room = len(buffer) - end
     if room < BLANK_SIZE:
@@ -174,7 +179,11 @@ def tail_at(buffer: Any, end: int) -> tuple[ChainEnding, str, int]:
 
 
 def entry_chain(buffer: Any, start: int) -> tuple[list[int], int]:
-    """Return the entries that magic code and size delimit, and where they end."""
+    """
+    Follow the entries of a DLedger by their magic codes and sizes.
+
+    :returns: the index of each entry in the buffer, and the index behind the last one.
+    """
     places: list[int] = []
     keep, prefix = places.append, BLANK.unpack_from
     position, limit = start, len(buffer)
@@ -209,7 +218,7 @@ def entry_tail(buffer: Any, base: int, end: int) -> tuple[ChainEnding, str, int]
 
 def first_record(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC) -> int:
     """
-    Return the first place at or after `start` where a walk can begin; -1: none.
+    Return the first index at or after `start` where a walk can begin; -1 if there is none.
 
     A message's body may contain bytes that look like a record. If they even name their own offset,
     somebody made them on purpose. So a record counts only if it is followed by bytes that belong
@@ -228,7 +237,7 @@ def first_record(buffer: Any, base: int, start: int = 0, layout: Layout = Layout
 
 
 def _says(buffer: Any, at: int, offset: int) -> bool:
-    """Return whether the number at a place is `offset`."""
+    """Return whether the 64-bit number at an index of the buffer is `offset`."""
     return bool(at + 8 <= len(buffer) and _OFFSET(buffer, at)[0] == offset)
 
 

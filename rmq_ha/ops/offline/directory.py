@@ -1,5 +1,5 @@
 """
-Opens a store that a broker left, or writes at the moment: its files, its tables, and its ends.
+Opens the store of a stopped or a running broker: its files, its tables, and the ends of its log.
 
 Spec: store.md, sections 1, 5.1, 5.2 and 12; dledger.md, section 3.
 """
@@ -33,17 +33,18 @@ from rmq_ha.ops.offline.queues import LogBounds, OfflineQueue, RowFile
 
 class StoreFiles:
     """
-    A store. May be pickled.
+    A store on the disk. The object can be pickled.
 
-    The log's files and ends are those of the first time that they were asked for: a store that
-    grows is read up to there.
+    The files and the ends of the log are those of the first time that they were asked for. A store
+    that grows is read up to the end that it had then.
 
     :param commit_log: `storePathCommitLog`, if that is set; several directories have commas between
         them. A DLedger's is `.../dledger-<id>/data`.
     :param damaged: read a log or a queue even if files of it are missing; the caller looks at
-        `holes` and `Queue.faults`.
+        `holes` and `OfflineQueue.faults`.
     :param index_sizes: `maxHashSlotNum` and `maxIndexNum`, if they are not the default.
-    :ivar index_hint: slots and items for index files that do not show theirs; see `index_parts`.
+    :ivar index_hint: slots and items for index files whose own numbers cannot be found; see
+        `index_parts`.
     :ivar notes: remarks for the operator on how the store was read.
     """
 
@@ -102,7 +103,7 @@ class StoreFiles:
         return self._log_files[0].base
 
     def max_offset(self) -> int:
-        """Return where the last complete record ends."""
+        """Return the physical offset where the last whole record ends."""
         return self._max_offset
 
     @cached_property
@@ -160,14 +161,20 @@ class StoreFiles:
     # Index
 
     def open_index(self, path: str, size: int, sizes: tuple[int, int] | None) -> OfflineIndexFile:
-        """:raises CannotDecide: the number of slots of the file is not known."""
+        """
+        Open an index file.
+
+        :param size: bytes of the file.
+        :param sizes: its numbers of slots and items; None if they are not known.
+        :raises CannotDecide: these numbers do not fit, or cannot be found.
+        """
         return OfflineIndexFile(self.files, path, size, sizes)
 
     def index_parts(self) -> tuple[list[OfflineIndexFile], list[CannotDecide]]:
         """
         Return the index files, oldest first, and the faults of those that cannot be read.
 
-        A file that does not show its number of slots is taken to have as many as another one of its
+        A file whose number of slots cannot be found is taken to have as many as another file of its
         size.
         """
         base = f"{self.root}/index"
@@ -201,7 +208,7 @@ class StoreFiles:
     def config(self, name: str) -> bytes | None:
         """
         Return the content of a table's file; of its `.bak` if the file is missing, empty or
-        damaged; None: neither exists.
+        damaged; None if neither exists.
 
         :param name: `topics.json`, `consumerOffset.json`, `delayOffset.json` or
             `subscriptionGroup.json`; the content of other files is not checked.
@@ -237,12 +244,16 @@ class StoreFiles:
         return None
 
     def topics(self) -> TopicTable | None:
-        """Return the table of topics; None: there is no file."""
+        """
+        Return the table of topics; None if there is no file.
+
+        :raises CannotDecide: the file and its backup are damaged.
+        """
         data = self.config("topics.json")
         return None if data is None else TopicTable.decode(data)
 
     def checkpoint(self) -> CheckpointTimes | None:
-        """Return the checkpoint; None: there is no file."""
+        """Return the checkpoint; None if there is no file."""
         try:
             return CheckpointTimes.decode(self.files.read(f"{self.root}/checkpoint"))
         except FileNotFoundError:

@@ -1,5 +1,5 @@
 """
-Finds where a log ends.
+Finds the end of a log on the disk.
 
 Spec: store.md, sections 5.4, 5.6 and 14.2.
 """
@@ -12,14 +12,15 @@ from rmq_ha.ops.offline.chain import ChainEnding, chain, first_record
 from rmq_ha.ops.offline.log_files import LogFile
 
 REACH = 16 << 20
-"""How many bytes after damage or zeros the log may continue: several of the largest records."""
+"""Bytes after damage or zeros within which the log may continue: room for several large records."""
 
 
 def end_of_log(files: Files, row: Sequence[LogFile], window: int = WINDOW) -> int:
     """
-    Return where the last complete record ends, or the end of a file that a blank closed.
+    Return the physical offset where the last whole record ends, or the end of a file that is filled
+    up with a blank behind its last record.
 
-    After damage or lost pages the log continues only if a sound record follows within `REACH` that
+    After damage or zeros the log continues only if a sound record follows within `REACH` that
     was stored no earlier than the record before. Otherwise records that an old truncation left
     after the end would come back.
     """
@@ -34,7 +35,7 @@ class _EndSearch:
     """
     The search in one file.
 
-    :ivar end: end of the last record found so far.
+    :ivar end: physical offset where the last record that was found ends.
     """
 
     def __init__(self, files: Files, file: LogFile, window: int) -> None:
@@ -45,7 +46,7 @@ class _EndSearch:
         self._stored = 0
 
     def find(self) -> int:
-        """Return the end of the log in this file; the file's start if it has no record."""
+        """Return the end of the log in this file; the start of the file if it has no record."""
         position, want = self._file.base, self._size
         while position >= 0 and position + 8 <= self._file.end:
             buffer = self._window(position, want)
@@ -65,7 +66,7 @@ class _EndSearch:
         return self.end
 
     def _next_position(self, position: int) -> int:
-        """Return where the log continues; -1: nowhere."""
+        """Return the physical offset where the log continues behind damage; -1 if it does not."""
         limit = min(position + REACH, self._file.end)
         while position + 8 <= limit:
             length = min(self._size, limit - position)
@@ -81,8 +82,8 @@ class _EndSearch:
 
     def _is_later(self, position: int) -> bool:
         """
-        Return whether a whole record stands at a place that was stored no earlier than the last
-        one.
+        Return whether a whole record begins at a physical offset, stored no earlier than the last
+        record before.
         """
         buffer = self._window(position, self._size)
         records = chain(buffer, position, self._file.layout)

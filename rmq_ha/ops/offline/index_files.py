@@ -1,4 +1,4 @@
-"""Index files as they lie on the disk.
+"""Reads the index files of a store on the disk.
 
 Spec: store.md, section 4.
 """
@@ -24,7 +24,7 @@ _GUESSES = 1000
 
 class OfflineIndexFile:
     """
-    One index file.
+    One index file. Items are numbered from 1 on; the row of an item is its number less 1.
 
     :ivar slots: number of slots.
     :ivar items: number of items that the file has room for, including item 0.
@@ -32,8 +32,10 @@ class OfflineIndexFile:
 
     def __init__(self, files: Files, path: str, size: int, sizes: tuple[int, int] | None) -> None:
         """
-        :param sizes: `maxHashSlotNum` and `maxIndexNum`; None: the defaults, or numbers that fit.
-        :raises CannotDecide: the sizes do not fit, or cannot be found.
+        :param size: bytes of the file.
+        :param sizes: `maxHashSlotNum` and `maxIndexNum`. For None the defaults are taken if they
+            fit, or else the numbers with which the content is sound.
+        :raises CannotDecide: the file's size does not fit these numbers, or they cannot be found.
         """
         self._files = files
         self.path = path
@@ -55,15 +57,15 @@ class OfflineIndexFile:
         """
         Return the bytes of items.
 
-        :param start: row of the first one; item numbers are one more.
-        :param stop: row after the last one.
+        :param start: row of the first item.
+        :param stop: row behind the last item.
         """
         count = max(0, min(stop, self.count) - start)
         at = HEADER_SIZE + SLOT_SIZE * self.slots + ITEM_SIZE * (start + 1)
         return bytes(self._files.window(self.path, at, count * ITEM_SIZE)) if count else b""
 
     def slot_numbers(self, start: int, stop: int) -> tuple[int, ...]:
-        """Return the number of the newest item of some slots; 0: none."""
+        """Return for each of some slots the number of its newest item; 0 if the slot is empty."""
         count = max(0, min(stop, self.slots) - start)
         at = HEADER_SIZE + SLOT_SIZE * start
         data = self._files.window(self.path, at, SLOT_SIZE * count) if count else b""
@@ -71,8 +73,8 @@ class OfflineIndexFile:
 
     def previous_of(self, number: int) -> int:
         """
-        Return the number of the item before an item of the same slot; 0: there is none, or the
-        number does not go down.
+        Return the number of the item before an item in its slot. 0 if there is none, or if the file
+        is damaged, so that the number does not decrease.
         """
         at = HEADER_SIZE + SLOT_SIZE * self.slots + ITEM_SIZE * number
         data = bytes(self._files.window(self.path, at, ITEM_SIZE))
@@ -98,7 +100,12 @@ class OfflineIndexFile:
         return guesses[0]
 
     def _guess_sizes(self) -> list[tuple[int, int]]:
-        """Return the sizes with which the items fit the header."""
+        """
+        Return all numbers of slots and items with which the content of the file is sound.
+
+        The header has the physical offset of the last item. Wherever those bytes stand, an item may
+        be the last; then the slots fill the bytes before the items.
+        """
         data = bytes(self._files.window(self.path, 0, self.size))
         last = self.header.end_physical_offset.to_bytes(8, "big", signed=True)
         before = HEADER_SIZE + ITEM_SIZE * (self.header.index_count - 1) + 4
@@ -115,7 +122,7 @@ class OfflineIndexFile:
         return guesses
 
     def _fits(self, data: bytes, slots: int) -> bool:
-        """Return whether slots and items fit each other, if there are so many slots."""
+        """Return whether slots and items agree, if the file has so many slots."""
         start = HEADER_SIZE + SLOT_SIZE * slots + ITEM_SIZE
         count = self.header.index_count - 1
         newest = [0] * slots

@@ -20,7 +20,7 @@ class LogFile(NamedTuple):
     One file of a log.
 
     :ivar base: physical offset of its first byte.
-    :ivar size: bytes.
+    :ivar size: size of the file in bytes.
     """
 
     path: str
@@ -35,7 +35,7 @@ class LogFile(NamedTuple):
 
 
 def numbered_entries(entries: Sequence[DirectoryEntry]) -> list[DirectoryEntry]:
-    """Return the entries whose names are numbers, as those of a log's or queue's files are."""
+    """Return the entries of a directory that are files of a log or queue, by their names."""
     return [
         entry
         for entry in entries
@@ -49,7 +49,13 @@ def is_number(name: str) -> bool:
 
 
 class Hole(NamedTuple):
-    """Bytes of a log that no file has, because a file is missing or was cut."""
+    """
+    Bytes of a log that no file has, because a file is missing or was cut.
+
+    :ivar start: physical offset of the first missing byte.
+    :ivar end: physical offset of the next byte that a file has.
+    :ivar between: the names of the files around the hole.
+    """
 
     start: int
     end: int
@@ -58,7 +64,7 @@ class Hole(NamedTuple):
 
 def log_files(files: Files, root: str, commit_log: str | None = None) -> list[LogFile]:
     """
-    Return the files of a store's log, in order; see `holes_in`.
+    Return the files of a store's log, by ascending offset. Files may be missing; see `holes_in`.
 
     :param commit_log: directories with commas between them, if the log is not below the root.
     :raises CannotDecide: there are no files, or files of several logs.
@@ -98,7 +104,7 @@ def log_files(files: Files, root: str, commit_log: str | None = None) -> list[Lo
 
 
 def holes_in(row: Sequence[LogFile]) -> list[Hole]:
-    """Return the holes between the first file and the last one."""
+    """Return the holes between the files of a log."""
     return [
         Hole(file.end, following.base, f"{file.path} and {following.path}")
         for file, following in pairwise(row)

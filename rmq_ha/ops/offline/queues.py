@@ -1,5 +1,5 @@
 """
-Finds where consume queues begin and end.
+Reads consume queues on the disk, and finds where they begin and end.
 
 Spec: store.md, sections 3.1 to 3.6.
 """
@@ -48,16 +48,17 @@ class LogBounds(NamedTuple):
 
 class OfflineQueue:
     """
-    One queue; offsets count messages.
+    One queue. Its offsets are queue offsets, which count messages.
 
     :param files: reads the files.
     :param row: the queue's files in order.
     :param extension: the files of its extension in order.
-    :param log: bounds of the log; None: units are not compared with the log.
+    :param log: bounds of the log; None if units are not compared with the log.
     :param damaged: whether to accept missing files. Then only the files after the last gap are
         read, or the files before it, if nothing is written after it.
-    :ivar faults: faults of the queue's files.
-    :ivar is_end_known: false if a file is missing behind which nothing is written: how many entries
+    :ivar row: the files that are read, in order.
+    :ivar faults: a sentence for each fault of the queue's files.
+    :ivar is_end_known: False if a file is missing behind which nothing is written: how many entries
         the missing file had is not known.
     :raises CannotDecide: files are missing, and `damaged` is false.
     """
@@ -97,13 +98,13 @@ class OfflineQueue:
 
     @cached_property
     def written_offset(self) -> int:
-        """Offset after the last unit that was written, whatever the log holds."""
+        """Offset behind the last unit that was written, also if the log lacks its record."""
         ends = (self._written_in(file) for file in reversed(self.row))
         first = self.row[0].base // UNIT_SIZE if self.row else 0
         return next((end for end in ends if end is not None), first)
 
     def _written_in(self, file: RowFile) -> int | None:
-        """Return the offset after a file's last unit; None: nothing is written in the file."""
+        """Return the offset behind a file's last unit; None if nothing is written in the file."""
         at = 0
         while at < file.size:
             data = bytes(self._bytes(file, at, min(_CHUNK, file.size - at)))
@@ -138,7 +139,8 @@ class OfflineQueue:
 
     def unit(self, offset: int) -> tuple[int, int, int] | None:
         """
-        Return physical offset, size and tags' code at an offset; None: no unit is written there.
+        Return the unit at an offset, as physical offset, size and tags' code; None if no unit is
+        written there.
         """
         first = self.row[0].base if self.row else 0
         if not first <= offset * UNIT_SIZE < self.written_offset * UNIT_SIZE:
@@ -147,7 +149,7 @@ class OfflineQueue:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The first offset of the first file, and the one after the last unit of the last file."""
+        """The first offset of the first file, and the offset behind the end of the last file."""
         if not self.row:
             return 0, 0
         last = self.row[-1]
@@ -212,8 +214,8 @@ class OfflineQueue:
 
 def _faults_of(row: Sequence[RowFile], name: str) -> tuple[list[int], list[str]]:
     """
-    Return the index of each file that does not follow the file before it, the first file's among
-    them, and the reasons.
+    Return the index of each file that does not directly follow the file before it, 0 among
+    them, and a sentence for each fault.
     """
     starts, faults = [0], []
     for at, (file, following) in enumerate(pairwise(row), 1):

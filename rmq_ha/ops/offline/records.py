@@ -23,7 +23,8 @@ class Damage(NamedTuple):
     Bytes of the log that are no record.
 
     :ivar path: the log file.
-    :ivar end: physical offset where the next record begins, or the file or the log ends.
+    :ivar start: physical offset of the first byte.
+    :ivar end: physical offset where the next record begins, or where the file or the log ends.
     """
 
     path: str
@@ -33,11 +34,12 @@ class Damage(NamedTuple):
 
 class LogStretch(NamedTuple):
     """
-    Records that follow each other in a file of the log.
+    Consecutive records of one file of the log.
 
     :ivar path: the log file.
     :ivar run: the records.
     :ivar position: physical offset of the first byte of `data`.
+    :ivar data: the bytes of the file that were read, with the records in them.
     :ivar has_right_crc: whether the bodies fit the CRCs that are stored with them. A record whose
         body does not is a stretch of its own.
     """
@@ -53,6 +55,7 @@ class FoundRecord(NamedTuple):
     """
     A record of the log.
 
+    :ivar request: the fields by which the record is entered into queues and index.
     :ivar data: the record's bytes.
     """
 
@@ -128,7 +131,14 @@ def _of_file(
 
 
 def _with_wrong_crc(data: bytes, position: int, at: int) -> Run | None:
-    """Return the record at a place in `data` if only its body is not as it was; None: it is not."""
+    """
+    Return the record at a place in `data` if it is sound but for its body, whose CRC is wrong.
+
+    None if it is damaged otherwise, or not at all.
+
+    :param position: physical offset of the first byte of `data`.
+    :param at: index of the record in `data`.
+    """
     walked = walk(data, position, [], 1, at=at)
     if not len(walked.run.rows):
         return None
@@ -140,7 +150,7 @@ def _with_wrong_crc(data: bytes, position: int, at: int) -> Run | None:
 
 
 def _next(store: StoreFiles, file: LogFile, position: int, end: int) -> int:
-    """Return where the next record begins; `end` if none begins before it."""
+    """Return the physical offset where the next record begins; `end` if none begins before that."""
     while position < end:
         length = min(WINDOW, file.end - position)
         data = bytes(window_of(store.files, file.path, position - file.base, length))

@@ -1,9 +1,10 @@
-"""What a log must hold of timer messages: one delivery or one recall of each that is past its time.
+"""Rules for the timer messages of a log: each that is past its time has one delivery or recall.
 
-`timer_records` says what a record tells of which message, `TimerHistory` gathers that, and
-`faults_in` judges it. `TimerAudit` does all of this for the records of one log in their order.
+`timer_records` says which timer message a record is about, and what it says of the message.
+`TimerHistory` gathers that for one message, and
+`faults_in` finds the faults in it. `TimerAudit` does all this for the records of one log.
 
-A waiting message is named by its place, as TIMER_SRC has it. Java's records do not name it. They
+A waiting message is named by its place, as TIMER_SRC has it. Records of Java do not name it. They
 settle all messages of their topic, unique key and second, and are not judged themselves: at Java
 a fail-over delivers messages twice, and `timerPrecisionMs` decides what is early.
 
@@ -47,20 +48,20 @@ class TimerFault(StrEnum):
 
 
 class TimerPart(StrEnum):
-    """What a record tells of a timer message."""
+    """The part that a record has in the life of a timer message."""
 
     WAITS = "waits"
     DELIVERY = "delivery"
     RECALL = "recall"
     REPLACEMENT = "replacement"
-    """A copy waits in place of it, because its file is about to be deleted."""
+    """A copy waits in place of the message, whose file is about to be deleted."""
 
 
 class TimerRecord(NamedTuple):
     """
-    What one record tells of a timer message.
+    One record that is about a timer message.
 
-    :ivar source: the place of the message, as TIMER_SRC has it; empty in a record of Java.
+    :ivar source: the place of the waiting message, as TIMER_SRC has it; empty in a record of Java.
     :ivar name: topic, unique key and second of the message, by which Java's records name it.
     :ivar due_ms: the earliest time at which it may be delivered.
     """
@@ -73,13 +74,15 @@ class TimerRecord(NamedTuple):
 
 class TimerHistory(NamedTuple):
     """
-    What a log tells of one timer message.
+    The facts about one timer message that a log has.
 
     :ivar due_ms: the earliest time at which it may be delivered.
-    :ivar waits: whether the log has the record that waits.
-    :ivar deliveries: how many deliveries it has.
-    :ivar delivered_ms: store time of the first of them.
-    :ivar is_named: whether a record of Java settles it.
+    :ivar waits: whether the log has the waiting record.
+    :ivar deliveries: number of its deliveries.
+    :ivar delivered_ms: store time of the first delivery; 0 if there is none.
+    :ivar is_recalled: whether the log has a recall of the message.
+    :ivar is_replaced: whether a rolled copy waits in its place.
+    :ivar is_named: whether a record of Java, which names only topic, key and second, may settle it.
     """
 
     due_ms: int
@@ -92,7 +95,7 @@ class TimerHistory(NamedTuple):
 
 
 def is_timer_record(topic: str, properties_text: str) -> bool:
-    """Return quickly whether a record may tell of a timer message."""
+    """Return whether a record may be about a timer message, without decoding its properties."""
     return topic == TIMER_TOPIC or f"{TIMER_DEQUEUE_MS}\x01" in properties_text
 
 
@@ -100,7 +103,7 @@ def timer_records(
     topic: str, properties: Mapping[str, str], place: int, queue_offset: int
 ) -> list[TimerRecord]:
     """
-    Return what a record tells of timer messages: of none, of one, or, for a copy, of two.
+    Return the timer messages that a record is about: none, one, or, for a rolled copy, two.
 
     :param place: the physical offset of the record.
     """
@@ -132,9 +135,10 @@ def _name(topic: str, key: str, out: int) -> str:
 
 def faults_in(history: TimerHistory, newest_ms: int) -> list[TimerFault]:
     """
-    Return what is wrong with one timer message.
+    Return the faults of one timer message.
 
-    :param newest_ms: store time of the last record of the log. What is due later is not missed.
+    :param newest_ms: store time of the last record of the log. A message that is due later need not
+        be delivered yet.
     """
     faults = []
     if history.deliveries + history.is_replaced > 1:
@@ -155,9 +159,9 @@ class FoundTimerFault(NamedTuple):
     A fault of a timer message in a log.
 
     :ivar place: the physical offset of the record at which it was found.
-    :ivar source: the waiting record.
-    :ivar is_passed_over: a message that was not delivered: whether the last frontier says that it
-        was, so that no broker delivers it any more.
+    :ivar source: the place of the waiting record.
+    :ivar is_passed_over: for a message that was not delivered, whether the last frontier record has
+        it as delivered, so that no broker delivers it any more.
     """
 
     fault: TimerFault
@@ -177,7 +181,7 @@ _FLAGS = {
 
 class TimerAudit:
     """
-    Judges the timer messages of one log, whose records come in order.
+    Finds the faults of the timer messages of one log, whose records are given in order.
 
     It keeps 25 bytes for each message of the log, in the order of the timer topic's queue.
 
@@ -196,7 +200,7 @@ class TimerAudit:
         self._newest_ms = 0
 
     def take_frontier(self, body: bytes, place: int) -> None:
-        """Take the body of a record of `TIMER_PROGRESS_TOPIC`; an unreadable one does not count."""
+        """Take the body of a frontier record; a damaged one is ignored."""
         try:
             self._frontier = decode_frontier(body, place)
         except CorruptRecord:
@@ -278,7 +282,7 @@ class TimerAudit:
             del column[:]
 
     def end(self) -> Iterator[FoundTimerFault]:
-        """Yield the messages that were not delivered, after the last record."""
+        """Yield the messages that were not delivered; called after the last record."""
         self._keep_unsettled()
         frontier: Frontier = self._frontier
         for number, place, due_ms, name in self._left:
