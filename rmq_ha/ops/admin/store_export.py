@@ -82,9 +82,12 @@ def export_timer(config: str, timer_log_size: int, **sure: bool) -> None:
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
     """
-    How the files are written.
+    The options of the command.
 
-    :ivar file_size: `mappedFileSizeTimerLog` of the Java broker.
+    :ivar surroundings: facts of machine and process that the configuration needs.
+    :ivar file_size: bytes of each timer log file: `mappedFileSizeTimerLog` of the Java broker.
+    :ivar yes: whether to write without a question.
+    :ivar dry_run: whether to only say what would be written.
     """
 
     surroundings: Surroundings
@@ -98,7 +101,8 @@ class _TimerQueue(NamedTuple):
     The timer messages of a store.
 
     :ivar waiting: the records that wait, in the order of their queue.
-    :ivar last: the last record of the queue if it does not wait.
+    :ivar last: the last record of the queue; None if it waits, too, or there is none.
+    :ivar queue_end: queue offset behind that record.
     """
 
     waiting: list[WaitingRecord]
@@ -108,7 +112,9 @@ class _TimerQueue(NamedTuple):
 
 async def write_java_timers(session: Session, config: str, how: ExportOptions) -> None:
     """
-    Ask, find out what waits, and write the files.
+    Ask the operator, find the waiting messages, and write the files.
+
+    :param config: path of the broker's properties file.
 
     :raises ChangeRefused: the broker belongs to a DLedger group, or the messages cannot be read.
     :raises StoreLocked: a broker has the store open.
@@ -150,7 +156,11 @@ async def write_java_timers(session: Session, config: str, how: ExportOptions) -
 
 
 async def _read_queue(session: Session, configuration: BrokerConfiguration) -> _TimerQueue:
-    """Start the store, as its broker would, but deliver nothing; read what waits, and stop it."""
+    """
+    Start the store as its broker would, but without deliveries; read the waiting messages; stop it.
+
+    :raises ChangeRefused: the messages are not known after 10 minutes.
+    """
     configuration.ours.timer_wheel_enable = True
     store = DefaultMessageStore(session.host, configuration)
     store.journal.role.may_begin = False

@@ -35,16 +35,19 @@ COLUMNS = (
 )
 _SHOWN_BOUNDS_S = (0, 60, 3600, 86400)
 _A_SECOND = 20_000
-"""Timer messages that a slow broker counts by topic in a second."""
+"""Timer messages that a slow broker counts by topic in one second; longer counts get more time."""
 
 
 class TimersOfBroker(NamedTuple):
     """
-    One broker, and what it tells of its timer messages.
+    One broker, and the facts that it tells of its timer messages.
 
-    :ivar facts: None if it does not answer.
-    :ivar now_ms: its clock.
-    :ivar within: waiting messages by bound in seconds; empty: it does not tell.
+    :ivar target: the broker's name, id and address.
+    :ivar facts: state and numbers of the messages; None if the broker does not answer.
+    :ivar now_ms: the time of the broker's clock, ms since the epoch.
+    :ivar within: number of messages that are due within so many seconds; empty if the broker
+        does not tell.
+    :ivar problem: why the broker does not answer; empty if it does.
     """
 
     target: BrokerTarget
@@ -104,7 +107,9 @@ def topics(which: str) -> None:
 
 async def show_timers(session: Session, which: str = "") -> int | None:
     """
-    Show a row for each broker.
+    Show a row for each broker with its timer messages.
+
+    :param which: name of a broker or cluster, or an address; empty for all brokers.
 
     :returns: the exit code.
     """
@@ -141,7 +146,7 @@ async def _look_at(asker: Asker, session: Session, target: BrokerTarget) -> Time
 async def _look_at_java(
     asker: Asker, session: Session, target: BrokerTarget, info: Mapping[str, str]
 ) -> TimersOfBroker:
-    """Read what a broker of RocketMQ 5 tells; one of 4.9 knows no timers."""
+    """Return the facts of a broker of RocketMQ; one of 4.9 has no timers, so they are off."""
     config, now_ms = await asker.run(broker_config(target.address)), session.host.now_ms()
     if config.get("timerWheelEnable") != "true":
         return TimersOfBroker(target, TimerFacts({"work": "off"}), now_ms)
@@ -180,7 +185,9 @@ def _row(item: TimersOfBroker) -> list[Any]:
 
 async def show_topics(session: Session, which: str = "") -> None:
     """
-    Show a row for each topic.
+    Show the number of waiting messages of each topic.
+
+    :param which: name of a broker or cluster, or an address; empty for all brokers.
 
     :raises NothingFound: no broker has timers.
     """

@@ -144,7 +144,7 @@ def _store_time_at(buffer: Any, position: int) -> int:
 
 def _cuts(buffer: Any, position: int, size: int) -> tuple[int, int, int, int] | None:
     """
-    Return the indexes where body, topic and properties of a record begin, and where it ends. None if
+    Return the indexes where body, topic and properties of a record begin, and its end. None if
     the sizes of the parts do not add up to that of the record.
     """
     head = HEADS[buffer[position + 39] >> 4 & 3].size

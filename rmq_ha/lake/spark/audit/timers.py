@@ -1,6 +1,6 @@
 """
-Checks timer messages by the rules of `rmq_ha.ops.offline.timer_rules`: each that is past its time
-has one delivery or one recall.
+Checks timer messages by the rules of `rmq_ha.ops.offline.timer_rules`: each message past its
+time has one delivery or one recall.
 
 Spec: timer.md, sections 4 and 13.1.
 """
@@ -56,9 +56,10 @@ _JUDGED = pa.schema(
 
 def timer_rows(engine: Engine, asked: AuditRequest) -> DataFrame:
     """
-    Return what the records of timer messages tell, with the columns of `_RECORDS`.
+    Return the records that are about timer messages, with the columns of `_RECORDS`.
 
-    Only the topics are read in which messages of the timer topic are delivered.
+    Besides the timer topic only the topics are read in which its messages are delivered. If there
+    are more than 1000 of them, all topics are read.
     """
     names = ["brokerName", "topic", "queueId", "queueOffset", "commitLogOffset", "storeTimestamp"]
     columns = [*names, "uniqKey", "properties"]
@@ -116,7 +117,7 @@ def judged(told: DataFrame, newest_ms: Mapping[str, int]) -> DataFrame:
     Return the messages with faults, one row for each fault, with the columns of `_JUDGED`.
 
     :param told: result of `timer_rows`.
-    :param newest_ms: by broker, when its newest message was stored.
+    :param newest_ms: store time of the newest message of each broker, by its name, ms.
     """
     own = told.where(F.col("source") != "")
 
@@ -190,7 +191,11 @@ _SENTENCES = {
 
 
 def timer_findings(rows: DataFrame) -> list[DataFrame]:
-    """:param rows: result of `judged`."""
+    """
+    Return the findings, one frame for each kind of fault.
+
+    :param rows: result of `judged`.
+    """
     return [
         findings(
             rows.where(F.col("code") == str(code)),
