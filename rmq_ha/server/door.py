@@ -1,9 +1,9 @@
 """The interface between the doors of a broker and the processors that serve requests.
 
-A door is a port with its protocol, such as gRPC. It decodes the request of a client, calls a
-method of `BrokerVerbs`, and encodes the outcome. Behind
-the methods are the processors of remoting, the protocol of RocketMQ 4. So both doors share checks,
-access control, counters and limits, and no door builds the commands of the other.
+A door is a port with its protocol, such as gRPC. It decodes the request of a client, calls a method
+of `BrokerVerbs`, and encodes the outcome. Behind the methods are the processors of remoting, the
+protocol of RocketMQ 4. So both doors share checks, access control, counters and limits, and no door
+builds the commands of the other.
 """
 
 from abc import ABC, abstractmethod

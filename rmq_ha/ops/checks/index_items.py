@@ -131,6 +131,7 @@ def check_items(
     count = len(expected) // ITEM_SIZE
     parts = index.stretch(low, high)
     stored = b"".join(data for *_, data in parts)
+    # Nearly always the bytes are equal, and no item has to be decoded.
     is_equal = _have_equal_places(stored, expected)
     if is_equal and len(parts) < 2 and _have_equal_times(parts, expected):
         return Counts(count, 0, 0), []
@@ -251,6 +252,7 @@ def check_structure(file: OfflineIndexFile, side: str) -> list[Finding]:
     if not count:
         return []
     findings: list[Finding] = []
+    # `heads` has the newest item of each slot so far, which the next item of the slot has to name.
     heads = array("i", bytes(4 * file.slots))
     first = previous_place = file.place_of(0)
     is_ordered, chains = True, list[tuple[int, int, int]]()

@@ -75,6 +75,7 @@ def judge_queues(
         compared.
     """
     pending: dict[str, int] = defaultdict(int)
+    # The least first offset of each queue on any side: a side that begins later lost entries.
     filled: dict[tuple[str, int], int] = {}
     for queue in sums:
         if queue.entries:

@@ -2,9 +2,9 @@
 Compares the units of a queue with the units that the records of the log require.
 
 A unit, also called entry, is an item of a queue. Every record says which queue and queue offset it
-has, so its unit is looked up and compared. If
-every record of a queue has its unit, and there are no more units than records, no unit is wrong.
-The records behind the units are read only if the numbers differ.
+has, so its unit is looked up and compared. If every record of a queue has its unit, and there are
+no more units than records, no unit is wrong. The records behind the units are read only if the
+numbers differ.
 
 The callers make the units that records require: `verify` with `rmq_ha.base.runs`, and
 `rmq_ha.lake.scan.replica` with numpy.

@@ -1,8 +1,8 @@
 """Rules for the timer messages of a log: each that is past its time has one delivery or recall.
 
 `timer_records` says which timer message a record is about, and what it says of the message.
-`TimerHistory` gathers that for one message, and
-`faults_in` finds the faults in it. `TimerAudit` does all this for the records of one log.
+`TimerHistory` gathers that for one message, and `faults_in` finds the faults in it. `TimerAudit`
+does all this for the records of one log.
 
 A waiting message is named by its place, as TIMER_SRC has it. Records of Java do not name it. They
 settle all messages of their topic, unique key and second, and are not judged themselves: at Java

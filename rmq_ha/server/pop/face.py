@@ -45,10 +45,11 @@ class PopWish(NamedTuple):
     :ivar max_messages: most messages of all queues together; 0 hands out nothing.
     :ivar invisible_ms: how long the leases last, ms.
     :ivar from_max: whether a group without an offset in a queue begins at the last message, as
-        initMode 1 asks, and not at the first. Even then a
-        young queue is read from its first message.
-    :ivar is_orderly: hand out a queue's next messages only when none before them is out.
-    :ivar attempt_id: names the attempt of an orderly pop; the same one gets the same messages.
+        initMode 1 asks, and not at the first. Even then a young queue is read from its first
+        message.
+    :ivar is_orderly: whether a queue gives its next messages only when none before them is out.
+    :ivar attempt_id: the client's name for an attempt of an orderly pop; if the attempt is repeated,
+        it gets the same messages.
     """
 
     group: str

@@ -71,6 +71,7 @@ def look(
     if most <= 0:
         return QueueLook(end=start, rest=rest)
     begin = start
+    # A read may only pass deleted or unwanted messages; then look again behind them, a few times.
     for _ in range(_LOOKS):
         result = read(start, most)
         rest = max(0, result.max_offset - result.next_begin_offset)
@@ -112,6 +113,7 @@ def look_in_order(
     :param end: the queue offset behind the last message of the queue.
     :raises StoreError: the disk refuses.
     """
+    # First the messages that are out: those of the repeated attempt, or all if each is visible.
     is_again = leases.is_orderly and wish.attempt_id == leases.attempt_id != ""
     held = [(offset, pop_ms) for offset, pop_ms, _ in leases.leases()]
     out = [offset for offset, pop_ms in held if is_again and pop_ms == leases.batch_pop_ms]
@@ -128,6 +130,7 @@ def look_in_order(
         else:
             offsets.append(offset)
             records.append(record)
+    # Then messages that were never handed out, unless an attempt is repeated.
     seen = QueueLook(end=leases.next, rest=max(0, end - leases.next))
     if not is_again and len(out) <= len(offsets) + len(gone) and most > len(offsets):
         seen = look(leases, queue, most - len(offsets), read, MOST_OUT, end)

@@ -350,6 +350,8 @@ class PopService:
             return succeed(PopAnswer(PopStatus.NOT_KEPT))
         if state.out >= self._terms.most_out():
             return succeed(PopAnswer(PopStatus.FULL))
+        # The lease name has to be greater than all earlier ones of the queues, also when the clock
+        # was set back.
         pop_ms = max(self._host.now_ms(), 1 + self._last_pop_ms(state, wish))
         parts, rest, left, is_full = list[PopPart](), 0, wish.max_messages, False
         for queue in wish.queues:
@@ -403,6 +405,13 @@ class PopService:
         most: int,
         pop_ms: int,
     ) -> QueueLook:
+        """
+        Hand out messages of one queue: enter what the look found, and note the new leases.
+
+        :param most: most messages to hand out.
+        :param pop_ms: the lease name.
+        :raises StoreError: the disk refuses.
+        """
         leases = state.find(wish.group, queue.topic, queue.queue_id)
         if leases is None:
             leases = self._begin_queue(state, wish, queue)

@@ -1,8 +1,8 @@
 """Keeps messages of push consumers invisible until they are acknowledged.
 
 A push consumer does not say how long its messages are to be invisible. So the front renews each
-lease for 60 s at a time.
-After a crash of the broker a message comes again when its last renewal is over.
+lease for 60 s at a time. After a crash of the broker a message comes again when its last renewal is
+over.
 
 Spec: grpc.md, section 6.4.
 """

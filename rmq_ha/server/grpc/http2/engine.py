@@ -266,6 +266,7 @@ class Http2Server:
             stream.may_receive = False
             self._events.append(StreamData(number, b"", has_ended=True))
             return
+        # From here on a stream begins, or frames come for one that is gone.
         if number <= self._last:
             self._take_late_headers(number, now)
             return
@@ -306,6 +307,7 @@ class Http2Server:
         size, has_ended = len(frame.payload), bool(frame.flags & END_STREAM)
         self._must_have_begun(frame)
         data = strip_padding(frame)
+        # The window of the connection counts all data, also those of streams that are gone.
         if size > self._receive_window:
             raise Http2Violation(
                 Http2Error.FLOW_CONTROL_ERROR, "it sends more than the connection's window"

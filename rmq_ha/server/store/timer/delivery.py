@@ -3,9 +3,9 @@
 The order is that of due time and queue offset.
 
 The messages that are put together, at most 1000, are called a run here. One run is in flight at a
-time, from its put until its records are dispatched. A message whose
-put was refused is tried again every 100 ms, and no other message waits for it. A put that is in the
-log is never repeated, whatever its status, because the record in the log settles the message.
+time, from its put until its records are dispatched. A message whose put was refused is tried again
+every 100 ms, and no other message waits for it. A put that is in the log is never repeated,
+whatever its status, because the record in the log settles the message.
 """
 
 from collections import deque

@@ -65,6 +65,7 @@ def scan(
         while not table.is_level:
             table.take_units(_UNITS)
             yield
+        # Only with all units taken is it known which messages a delivery may be of.
         if position < 0:
             position = _begin(log, table)
         for _ in range(_SLICES):

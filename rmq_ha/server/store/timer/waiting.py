@@ -1,8 +1,8 @@
 """The set of timer messages that wait, by minute of their due time.
 
-A message takes eight bytes. It is *settled* when it waits no more: it was delivered, recalled
-or replaced. Then it stays in the array of its minute until the
-minute is over, and a set beside the array names it.
+A message takes eight bytes. It is *settled* when it waits no more: it was delivered, recalled or
+replaced. Then it stays in the array of its minute until the minute is over, and a set beside the
+array names it.
 """
 
 from array import array
