@@ -56,7 +56,7 @@ class SendOutcome(NamedTuple):
 
     :ivar code: a `ResponseCode` of remoting.
     :ivar remark: why nothing was stored; None if the message was stored.
-    :ivar fields: what remoting's answer has in its header: ids, places, and a recall handle.
+    :ivar fields: header fields of the answer in remoting: ids, offsets, and a recall handle.
     :ivar append: the place of the message; None if nothing was stored.
     """
 

@@ -32,7 +32,7 @@ PIECE = 1024
 """Bytes that are served between two checks of the time that this connection has used."""
 WRITE_BYTES = 1 << 16
 STALL_S = 60.0
-"""Seconds within which a client has to read something of what waits for it."""
+"""Seconds within which a client has to read some of the bytes that wait for it."""
 PONG_S = 20.0
 """Seconds within which a silent client has to answer a PING."""
 CLOSE_S = 5.0

@@ -19,7 +19,7 @@ class MoveReason(IntEnum):
     DEAD = 1
     """To the dead-letter topic of the group."""
     GONE = 2
-    """Nowhere: retention had deleted it."""
+    """Nowhere: retention had deleted the message from the log."""
 
 
 class NameEntry(NamedTuple):

@@ -48,8 +48,8 @@ class PopWish(NamedTuple):
         initMode 1 asks, and not at the first. Even then a young queue is read from its first
         message.
     :ivar is_orderly: whether a queue gives its next messages only when none before them is out.
-    :ivar attempt_id: the client's name for an attempt of an orderly pop; if the attempt is repeated,
-        it gets the same messages.
+    :ivar attempt_id: the client's name for an attempt of an orderly pop. A repeated attempt gets
+        the same messages.
     """
 
     group: str
@@ -92,7 +92,7 @@ class PopStatus(Enum):
     NOT_KEPT = auto()
     """The journal did not keep the pop in time. The messages come again after their due time."""
     NOT_LEADING = auto()
-    """This broker is not the master, or does not know yet what is out."""
+    """This broker is not the master, or has not loaded the leases yet."""
 
 
 class PopAnswer(NamedTuple):
@@ -301,10 +301,10 @@ class Pops(Protocol):
         """End a group's leases of a topic, because the group pulls the topic from now on."""
 
     def forget_group(self, group: str) -> None:
-        """Forget all of a group, because it is deleted."""
+        """Forget all leases of a group, because the group is deleted."""
 
     def forget_topic(self, topic: str) -> None:
-        """Forget all of a topic and of its retry topics, because it is deleted."""
+        """Forget all leases of a topic and of its retry topics, because the topic is deleted."""
 
     def knows(self, group: str, topic: str) -> bool:
         """

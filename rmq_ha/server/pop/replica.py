@@ -55,7 +55,7 @@ class PopReplica:
     # Loading
 
     def begin(self) -> None:
-        """Load the state in slices, because the store opened, or what was applied may be gone."""
+        """Load the state in slices, because the store opened, or the log was cut."""
         self.end()
         work = self._load(self._loads)
         in_slices(self._host.clock, work).addErrback(self._load_failed, self._loads)

@@ -107,7 +107,7 @@ def decode_snapshot(data: bytes) -> PopSnapshot:
 
 
 def _images(source: NumberReader, count: int) -> Iterator[tuple[int, ImageEntry]]:
-    """Read the images one by one, since those of a million messages take a second."""
+    """Yield the images one by one, because decoding those of a million messages takes a second."""
     for _ in range(count):
         since, image = source.number(), take_entry(source, 0)
         if not isinstance(image, ImageEntry):

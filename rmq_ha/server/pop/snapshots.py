@@ -77,7 +77,7 @@ class PopSnapshots:
         self._draft = None
 
     def look(self) -> None:
-        """Begin a snapshot if it is time, and go on with one that was begun."""
+        """Begin a snapshot if 60 s or 64 MiB of the journal have passed, or go on with one."""
         if self._draft is None:
             self._begin()
         elif self._draft.end >= 0:

@@ -37,7 +37,8 @@ class PopState:
     A *lease* is one handing out of one message to a consumer. The `pop_ms` of its pop, a time in
     ms, is the *lease name*; the names that one queue gives only grow. An *image* is a journal entry
     with the whole state of one queue of one group. An entry *fits* if the state has what the entry
-    is about: the number of its group and topic, its queue, or the leases that it names.
+    is about: the number of its group and topic, its queue, or the leases that it names. A name
+    entry fits if the state has neither its number nor its group and topic.
 
     :ivar names: group and topic by the number that stands for both in journal entries.
     :ivar numbers: that number by group and topic.

@@ -47,12 +47,12 @@ class TimerState(Enum):
 
     WAITING = auto()
     IN_FLIGHT = auto()
-    """Its delivery is being stored, so it cannot be recalled any more."""
+    """The delivery of the message is being stored, so it cannot be recalled any more."""
     RECALLING = auto()
-    """A recall of it is being stored."""
+    """A recall of the message is being stored."""
     RECALLED = auto()
     SETTLED = auto()
-    """It was delivered, or a later copy replaced it."""
+    """The message was delivered, or a rolled copy replaced it."""
 
 
 class TimerMessage(NamedTuple):
@@ -75,11 +75,12 @@ class TimerMessageService:
     """
     Knows which timer messages wait, on every replica, and delivers them while the broker is master.
 
-    It is `store.timers`. With `timerWheelEnable=false` it does nothing and costs nothing.
+    A store has one as `store.timers`. With `timerWheelEnable=false` it only counts, at a start, the
+    messages that wait in the log.
 
     :param log: access to the timer messages in the log.
     :param tail: the tail of the log.
-    :param terms: what a delivery asks the store.
+    :param terms: the functions by which a delivery asks the store.
     :param put: stores messages; calls back once, with one result for each.
     :param index: the store's index; None without one.
     :ivar is_enabled: whether this store accepts timer messages: `timerWheelEnable`.
@@ -189,7 +190,7 @@ class TimerMessageService:
             )
 
     def stop(self) -> None:
-        """Deliver no more, because this broker is the master no more."""
+        """Deliver no more messages, because this broker is not the master any more."""
         self._delivers = False
         self._end_delivery()
 
