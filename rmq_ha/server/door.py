@@ -41,7 +41,8 @@ class MessageSender(Protocol):
 
     def hold(self, size: int, work: "Deferred[Any]") -> None:
         """
-        Note a request that takes several turns, so that the connection is held until it ends.
+        Note a request that takes several turns. A connection of remoting then serves no further
+        request before this one is done, so that they stay in order; calls of gRPC have no order.
 
         :param size: size of the request, in bytes.
         :param work: fires when the request ends.

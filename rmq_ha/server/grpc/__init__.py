@@ -2,7 +2,7 @@
 
 The *front* is the part that serves the methods of the service; the *transport* is all the rest.
 Enter by `face`: it says how the front declares its methods, and what the transport gives to them.
-The transport has three parts, each of which uses the one before:
+The transport has three parts, of which the last one uses the other two:
 
 - `http2/`: turns bytes of a connection into events of its streams, and back; limits floods.
 - `wire/`: RocketMQ's messages in a private descriptor pool, and gRPC's frames, deadlines and codes.
