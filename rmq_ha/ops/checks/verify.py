@@ -90,12 +90,12 @@ def topics_of(store: StoreFiles) -> Collection[str] | None:
 
 
 def is_deleted(topic: str, topics: Collection[str] | None) -> bool:
-    """Return whether a topic was deleted: the table exists, but does not have the topic."""
+    """Return whether there is a table that lacks the topic, and the topic is no system topic."""
     return topics is not None and topic not in topics and not is_system(topic)
 
 
 def is_present(topic: str, topics: Collection[str] | None) -> bool:
-    """Return whether the table of topics has a topic; system topics always count as present."""
+    """Return whether there is a table, and it has the topic or the topic is a system topic."""
     return topics is not None and (topic in topics or is_system(topic))
 
 
