@@ -43,6 +43,11 @@ class VoteTally:
 
     Spec: dledger.md, section 8.4
 
+    :ivar valid: number of answers with a result that this member knows.
+    :ivar accepted: number of members that voted for this candidate.
+    :ivar not_ready: number of peers that have to raise their term first, and may accept then.
+    :ivar bigger_ledger: number of peers that refused because their ledgers are ahead.
+    :ivar has_leader: whether a peer refused because it has a leader.
     :ivar max_term: the largest term among peers that refused because their term is larger; -1: no
         peer did.
     """
@@ -71,7 +76,8 @@ class VoteTally:
 
 class Election:
     """
-    The part of the state machine of chapter 8 that deals with votes.
+    Asks for votes while this member is a candidate, and answers the candidates that ask for its
+    vote.
 
     Spec: dledger.md, sections 8.1 to 8.4
 

@@ -21,7 +21,13 @@ _ALARM_PAUSE_MS = 60_000
 
 @dataclass(slots=True)
 class _WaitingPush:
-    """A push that cannot be applied, or cannot be answered, yet."""
+    """
+    A push that cannot be applied, or cannot be answered, yet.
+
+    :ivar since: when the push began to wait, in milliseconds.
+    :ivar index: the entry that has to be stored before the answer; -1: the push is not applied yet.
+    :ivar size: bytes of its entries; 0 if it is applied already.
+    """
 
     request: PushEntryRequest
     token: Any

@@ -205,6 +205,15 @@ class LedgerRecovery:
         return self._files.index.read(INDEX_UNIT * header.index, INDEX_UNIT) == _unit_of(header)
 
     def _walk(self, pos: int) -> EntryHeader | None:
+        """
+        Read entries from a position on, and mend their index entries and checksums.
+
+        The walk ends before a torn entry: its stored checksums agree with its header, but not with
+        its body. It also ends before an entry after `synced` whose checksums do not fit. An earlier
+        entry whose checksums do not fit counts only if the walk meets the entry `synced` after it.
+
+        :returns: the header of the last entry that counts; None: no entry does.
+        """
         synced = self._synced
         last: EntryHeader | None = None
         known: EntryHeader | None = None  # the entry before the first without a checksum

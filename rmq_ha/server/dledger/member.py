@@ -28,11 +28,15 @@ Handler = Callable[[str, Any, Any], None]
 
 class Member:
     """
-    This member's state as chapter 7 describes it, and the outbox.
+    This member's state, and the outbox of actions that the core demands.
 
     Spec: dledger.md, section 7
 
     :ivar now: time of a monotonic clock in milliseconds, set at every entry into the core.
+    :ivar known_max_term: the largest term that this member has heard of as a candidate; -1: none.
+    :ivar transferee: the member to which this leader is handing over; None: to none.
+    :ivar term_to_take_leadership: the term in which this member shall lead, because it was asked
+        to take over; -1: none.
     :ivar wants_increase: whether the term shall be raised at once (upstream's
         `needIncreaseTermImmediately`).
     :ivar last_heard: time of the leader's last heartbeat.

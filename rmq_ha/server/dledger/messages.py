@@ -1,4 +1,7 @@
-"""Messages between members as values: the fields of chapter 6, spelled in this project's way."""
+"""The messages between members, with field names in the style of Python.
+
+Spec: dledger.md, chapter 6.
+"""
 
 import msgspec
 
@@ -51,7 +54,8 @@ class HeartBeatRequest(GroupMessage, frozen=True, kw_only=True):
 
 class HeartBeatResponse(GroupMessage, frozen=True, kw_only=True):
     """
-    Spec: dledger.md, section 6.2. A success has only a code and the term -1.
+    The answer to a heartbeat. A success has only a code and the term -1. Spec: dledger.md, section
+    6.2.
 
     :ivar room: the room on this member's disk, as a `Room`; None: free. Only rmq-ha knows this key,
         and writes it only when the disk is not free.
@@ -127,7 +131,11 @@ class GetEntriesRequest(GroupMessage, frozen=True, kw_only=True):
 
 
 class GetEntriesResponse(GroupMessage, frozen=True, kw_only=True):
-    """:ivar entries: at most one entry."""
+    """
+    The answer to a request for one entry.
+
+    :ivar entries: the entry; empty: it was refused.
+    """
 
     entries: tuple[Entry, ...] = ()
 
@@ -139,7 +147,11 @@ class AppendEntryRequest(GroupMessage, frozen=True, kw_only=True):
 
 
 class AppendEntryResponse(GroupMessage, frozen=True, kw_only=True):
-    """:ivar pos: position of the entry; -1: it was refused."""
+    """
+    The answer to a request to append one entry.
+
+    :ivar pos: position of the entry; -1: it was refused.
+    """
 
     index: Int64 = -1
     pos: Int64 = -1

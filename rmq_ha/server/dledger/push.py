@@ -79,7 +79,7 @@ class Pusher:
 
     def followed(self) -> None:
         """
-        Begin to push, since the peer follows this leader; before that it would refuse pushes (17).
+        Begin to push, since the peer follows this leader; before that it would refuse pushes.
         """
         if self._state is _PushState.IDLE:
             self._compare(0)

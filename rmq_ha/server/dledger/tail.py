@@ -22,7 +22,7 @@ from rmq_ha.server.dledger.classic import ClassicPart
 
 class CommittedLog(Protocol):
     """
-    The log that a tail reads.
+    The parts of `DLedgerCommitLog` that `LedgerTail` uses. No byte after `max_offset` is read.
 
     :ivar classic: the classic commit log before the first entry.
     :ivar pending: the records that this leader appended; each run starts where the previous entry

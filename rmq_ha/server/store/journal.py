@@ -43,20 +43,20 @@ class LogState(Protocol):
     """
     Something that is known from the log alone, such as the timer messages that wait.
 
-    Every replica knows it, and the master acts by it.
+    Every replica knows this state, and the master acts by it.
     """
 
     def begin(self) -> None:
-        """Read it from the log, because the store opened or its log was cut."""
+        """Read the state from the log, because the store opened or its log was cut."""
 
     def start(self) -> None:
-        """Act by it from now on, because this broker is the master."""
+        """Act by the state from now on, because this broker is the master."""
 
     def stop(self) -> None:
-        """Act no more, because this broker is the master no more."""
+        """Act no more, because this broker is not the master any more."""
 
     async def close(self) -> None:
-        """End everything, before the store stops to take puts."""
+        """End all work, while the store still takes puts."""
 
 
 class Electorate(Protocol):
@@ -104,7 +104,7 @@ class Role:
     """
     A broker's role, master or slave: fixed by the configuration, or valid until the next election.
 
-    Only `brokerRole` of the configuration stores it, as in Java.
+    This object has no copy of the role: it reads `brokerRole` of the configuration, as Java does.
 
     :ivar electorate: the elections; None if the configuration fixes the role.
     :ivar may_begin: whether a master delivers and numbers messages from its start on, without being
@@ -444,7 +444,7 @@ class Journal(Protocol):
         """
         Note where log and queues end, for the next start, after all is written.
 
-        For the worker.
+        This call blocks, so it belongs into the worker.
 
         :raises OSError: the disk refuses.
         """

@@ -49,7 +49,8 @@ class PutTerms(NamedTuple):
 
 class PutSettler:
     """
-    Waits once for a run of messages to be kept, and counts the results.
+    Asks the journal once for each group or batch whether it is kept, answers the sender, and counts
+    the results.
 
     :ivar outcomes: the counters.
     """
@@ -73,10 +74,18 @@ class PutSettler:
         keeper: Replication | None = None,
     ) -> None:
         """
-        Call `done` when it is decided whether the last record is kept.
+        Call `done` once with the results of a group of drafts.
 
+        All records of the group are kept when its last record is: a journal keeps records in the
+        order of the log. If no draft became a record, the status is MESSAGE_ILLEGAL. `done` may
+        be called before this method returns, or later.
+
+        :param wait: wait until the journal has kept the records, or has failed to. If False,
+            `done` is called with PUT_OK before this method returns, unless
+            `Journal.always_waits` is set.
         :param began: time in seconds when the append began; it ended at `ended`.
-        :param keeper: `Journal.sole_keeper`, if the caller knows it.
+        :param keeper: what `Journal.sole_keeper` returned, if the caller knows it. It is then asked
+            instead of the journal.
         """
         faults, rows, count = group.faults, group.rows, group.count
         if faults:
@@ -132,7 +141,8 @@ class PutSettler:
         status: PutMessageStatus | None = _OK
         outcomes = self.outcomes
         if wait or self._journal.always_waits:
-            # Counted before the question: the journal may call `later` before `kept` returns.
+            # Counted before the question: the journal may call `put.decided`, which subtracts the
+            # count again, before `when_kept` or `when_replicated` returns.
             outcomes.waiting += count
             if keeper is None:
                 status = self._journal.when_kept(start, end, put.ended, put.decided)
@@ -275,9 +285,9 @@ def results_of(
     """
     Return the result of each message.
 
-    :param messages: as `redirect_delayed` returns them.
-    :param status: with `rows` and `others`, as `Done` gets them, for the messages that are not
-        None.
+    :param messages: the messages that were put. None stands for a message that was refused because
+        of its delay; its result is MESSAGE_ILLEGAL.
+    :param status: see `Done`. Also `rows` and `others` count only the messages that are not None.
     """
     settled = enumerate(rows)
     results: list[PutMessageResult] = []

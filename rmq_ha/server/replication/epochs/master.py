@@ -41,9 +41,12 @@ class MasterRole:
     The master's side of controller mode; while another broker leads, it does nothing.
 
     A put is kept when as many brokers of the set hold it as the configuration says. A producer of
-    RocketMQ takes FLUSH_SLAVE_TIMEOUT (12) for a success and does not send again. So a put gets 12
-    only while the controllers say that this broker leads: its message is in the log, and stays
-    there unless this broker dies. All other puts that too few brokers keep get
+    RocketMQ takes FLUSH_SLAVE_TIMEOUT (12) for a success and does not send again. So a put whose
+    time is over gets 12 in two cases only. In the first case, a heartbeat that was sent after the
+    put came has proven that this broker still led. In the second case, the newest proof is older
+    than the put, but at most two heartbeat intervals old (`ReplicasManager.led_until`); another
+    master may have been elected since. The message of such a put is in the log, and stays there
+    unless this broker dies or loses the lead. All other puts that too few brokers keep get
     SERVICE_NOT_AVAILABLE (14). Their messages may be missing on the next master, and the producer
     sends them again.
 

@@ -85,8 +85,8 @@ class EpochReplica(ReplicaBase):
     Two logs from before controller mode count as logs of one pair only if the last whole record
     that both should have is equal; the master is asked to send it again. The master is also asked
     again for the bytes after `sure_to`: a power loss may have left other bytes there, in places
-    that no CRC covers. Tables are taken over only after the handshake, since the tables of a master
-    that leads no more must not be.
+    that no CRC covers. Tables are taken over only after the handshake, because the handshake shows
+    whether the master still leads; the tables of an earlier master must not be taken over.
 
     :param tables: takes the tables of a rmq-ha master; None: no tables are asked for.
     :ivar sure_to: up to this offset, this log is certainly as its masters wrote it; initially its
@@ -197,9 +197,26 @@ class EpochReplica(ReplicaBase):
         return self._go_on(now)
 
     def _go_on(self, now: float) -> bytes:
+        """
+        Take the frames that have arrived, until a task must be done or no whole frame is left.
+
+        A connection passes these states in order:
+
+        1. Before the handshake, the master may send its tables, which are only collected.
+        2. The master's handshake decides how to go on: `_greeted` sets `_stranded`, `_comparison`,
+           `task` or `is_following`.
+        3. Stranded: one report tells the master where this log ends. The next transfer frame raises
+           StrandedLog.
+        4. Comparing: one report asks the master for bytes that this log has already. `_compare`
+           takes its transfer frames, until all bytes are equal or the log has to be cut.
+        5. Following: the collected tables are taken over, and `_take` appends transfer frames.
+
+        :returns: the bytes to send.
+        """
         while self.task is None:
             if self._pieces and self.is_following:
                 self._take_pieces()
+            # A held frame is one whose task is done, or the rest of a frame that was compared.
             frame = self._held or self._reader.next_frame()
             if frame is None:
                 break
@@ -226,8 +243,8 @@ class EpochReplica(ReplicaBase):
         """
         Return the report that is due because more of this log is on the disk; empty when none is.
 
-        The first report says from where on the log is wanted, so it waits until all of the log
-        counts.
+        The first report also asks the master for the log from the reported offset on. So it waits
+        until all of this log may be reported (`ReplicationSettings.counted`).
         """
         counted = self._settings.counted(self._log)
         is_first = self._reported < 0
@@ -238,6 +255,12 @@ class EpochReplica(ReplicaBase):
     # ------------------------------------------------------------ the handshake
 
     def _greeted(self, master: MasterHandshake) -> None:
+        """
+        Decide by the master's handshake how to go on: follow, cut the log, compare or be stranded.
+
+        :raises ReplicationError: the master leads no more, or sends a second handshake.
+        :raises NothingInCommon: the two logs have no epoch in common.
+        """
         if self.is_following:
             raise ReplicationError("the master begins a second time on one connection")
         if self._tables is not None and not self._number:
@@ -265,9 +288,9 @@ class EpochReplica(ReplicaBase):
                 f"({master.epochs}): move the store away to begin as a new replica, or look which "
                 "of the two is right",
             )
-        # An epoch that a controller gave proves that both logs are equal below `point`. Only bytes
-        # that lost power may have changed are compared then. Without such a proof, and below, the
-        # last record before `point` has to be equal.
+        # An epoch that a controller gave proves that both logs are equal below `point`. Then only
+        # bytes that a power loss may have changed are compared. Without such a proof, at the end of
+        # this method, the last record before `point` has to be equal.
         if self.epochs.is_proven(point) or point <= self._log.min_offset:
             start = self._sure_until(point)
             if start < point:

@@ -1,8 +1,10 @@
 """Finds out at a start from which queue offset each delay level has to deliver, and does not trust
 the progress file alone.
 
-Physical offsets decide, never stamps: stamps stand still while the clock is behind them, and jump
-when it is set forward.
+A message was delivered if the log has its copy in the queue of its real topic. The physical offset
+of a copy is always above that of the delayed message, so physical offsets prove that a record can
+be the copy. Store timestamps prove nothing: they stand still while the clock is behind the newest
+one, and jump when the clock is set forward. They only narrow the part of a queue that is searched.
 
 Spec: store.md, section 10.5.
 """

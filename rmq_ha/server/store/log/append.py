@@ -42,8 +42,9 @@ class Segment:
     Bytes that one write puts into one file: records, and perhaps the blank after the last one.
 
     :ivar first: number of its first draft in the group.
-    :ivar rows: of its records; None if it has none, or the dispatcher has to read them.
-    :ivar end: physical offset behind the records, or after a blank the next file.
+    :ivar rows: the rows of its records; None if it has no records, or if the dispatcher has to read
+        them from the log.
+    :ivar end: physical offset after the records; after a blank, the start of the next file.
     """
 
     physical_offset: int
@@ -98,7 +99,10 @@ class DraftGroup:
 
 class DraftsOfSends(Sequence[Draft]):
     """
-    The drafts of sends of one connection, which are made only where they are not laid out at once.
+    The drafts of the sends of one connection.
+
+    `GroupEncoder.encode` usually lays the sends out as records without any draft. So the drafts are
+    made at the first access to one of them.
 
     :ivar sends: the sends of the client, as `base.runs` found them.
     :ivar born: the client's address, which becomes the born host of the records.

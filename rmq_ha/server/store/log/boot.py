@@ -3,9 +3,10 @@
 A process that died leaves all its writes; a machine that lost its power does not.
 
 The page cache keeps what a killed process wrote, to the last byte, until the machine loses its
-power. So the store has a mark, which identifies the boot of the machine. It spares a start the log
-that it would read and dispatch again otherwise. Whatever makes the page cache doubtful removes the
-mark, and then the recovery does without it.
+power. So the store has a mark: a file that identifies the boot of the machine. If the mark is of
+the present boot, a start need not read and dispatch the end of the log again. The mark is removed
+when the page cache becomes doubtful, for example after a failed flush. The next start then counts
+as a start after a crash.
 
 Spec: store.md, section 5.3.
 """

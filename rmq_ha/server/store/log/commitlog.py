@@ -207,7 +207,8 @@ class CommitLog:
         """
         Accept writes again, if what the failed write left after the end can be wiped.
 
-        Else a shorter record over it might be followed by a whole record that nobody was told of.
+        Without the wipe, the next record would replace only the first of those bytes. A whole
+        record of the failed write might follow it, although its sender was told of a failure.
         """
         if self._wipe_tail():
             self.log.info("the commit log takes writes again; before: {reason}", reason=self.fault)

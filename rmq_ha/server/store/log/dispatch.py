@@ -209,17 +209,23 @@ class Dispatcher:
             self._turn = self._clock.callLater(max(0.0, wait), self._on_turn)
 
     def _is_flooded(self) -> bool:
-        """Return whether the log grew since the last turn as only one grows that is far behind."""
+        """
+        Return whether the log grew by `_FLOOD` bytes or more since the last turn. The log of a
+        slave grows so fast only while the slave is far behind its master.
+        """
         end = self._log.max_offset
         grown, self._seen_end = end - self._seen_end, end
         return grown >= _FLOOD
 
     def _beside_flood(self, now: float) -> bool:
         """
-        Dispatch a slice, and more if all together take no longer than the log had this slave
-        before. Then leave the slave to the log for as long as they took: until `_flood_until`.
+        Dispatch slices at a slave that is far behind, and share the reactor's time with its log.
 
-        :returns: whether more records may be dispatched then.
+        Since `_flood_since`, the log alone had the time. Now at least one slice is dispatched, and
+        further slices as long as all of them take no more time than the log had. Until
+        `_flood_until`, the log again has the time alone, for as long as the slices took.
+
+        :returns: whether more records may be dispatched at `_flood_until`.
         """
         if now < self._flood_until:
             return True

@@ -140,6 +140,12 @@ class LogRecovery:
         return 0
 
     def _read_from(self, begin: int, dispatch: Callable[[Rows], None] | None) -> RecoveredLog:
+        """
+        Read records from a physical offset on, file by file. A file that ends with a blank is
+        followed by the next file; anything else that is no record ends the log.
+
+        :param dispatch: called with the rows of the records that were read.
+        """
         end, newest, before, records, last = 0, 0, 0, 0, None
         position = begin - self._row.start_of(begin)
         for start in self._row.starts:

@@ -33,11 +33,11 @@ def whole_records(
     """
     Yield every record with the right magic, size and physical offset, in order and in batches.
 
-    :param begin: physical offset of the first record, or any other one.
-    :param end: physical offset, at most the end of the same file.
+    :param begin: physical offset where the search begins; no record need begin there.
+    :param end: physical offset where the search ends, at most the end of the same file.
     :param check_crc: leave out records whose body is damaged.
-    :param next_data: returns the end of a stretch of zeros that need not be read, from a physical
-        offset on. The rest of a new file is a gibibyte of zeros.
+    :param next_data: takes a physical offset, and returns the first offset from there on whose byte
+        may not be zero. So zeros need not be read: the rest of a new file is a gibibyte of them.
     """
     position, needed = begin, READ_SIZE
     while position < end:

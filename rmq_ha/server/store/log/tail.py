@@ -44,10 +44,10 @@ class LogTail:
     """
     The tail of the built-in commit log.
 
-    A slave gets its master's log in pieces that may end within a record. So the tail keeps the last
-    write from the first record on that was not returned yet, and joins it with the next write. It
-    reads the disk only for bytes that it has not kept: those of a slave that does not dispatch them
-    as fast as they come, and long records.
+    A slave gets its master's log in pieces that may end within a record. So the tail keeps the end
+    of the last write in memory, beginning with the first record that it has not returned yet. It
+    joins these bytes with the next write. It reads the disk only for other bytes: those of long
+    records, and those of a slave that gets bytes faster than it dispatches them.
 
     Where no whole record follows, there are three cases. If the log ends before the record does,
     nothing is damaged, and the next bytes complete it. A blank ends the file. Any other bytes can
@@ -88,7 +88,8 @@ class LogTail:
         walked = walk(
             data, start, log.delay_levels, SLICE, max_work=SLICE_WORK, at=position - start
         )
-        # The begin of a record that comes later is not looked at again before it is whole.
+        # If the log ends within a record, the record begins at `_begun_at`. It is not looked at
+        # again before the log has all of it, up to `_whole_at`.
         self._begun_at, self._whole_at = walked.run.end, walked.run.end + walked.needed
         size = 0
         # The first bytes of a record may tell only how many are needed to know its size.
@@ -121,8 +122,8 @@ class LogTail:
 
     def _from_memory(self, position: int) -> tuple[int, bytes]:
         """
-        Return bytes of the log in which the one at `position` is, and the physical offset of the
-        first of them; no bytes if they are not in memory.
+        Return a stretch of the log that holds the byte at `position`: the physical offset of the
+        stretch, and its bytes. There are no bytes if that byte is not in memory.
         """
         log = self._log
         if self._cuts != log.cuts:

@@ -27,7 +27,12 @@ class TagFilter:
         self._codes = frozenset(code & 0xFFFFFFFF for code in subscription.code_set)
 
     def matches_unit(self, tags_code: int) -> bool:
-        """Compare the lower 32 bits; the address of an extension unit always matches."""
+        """
+        Return whether a tag code may match the subscription; only its lower 32 bits are compared.
+
+        The code may be the address of an extension unit, which holds the real tag code. Such an
+        address always matches.
+        """
         return (
             self.matches_all
             or tags_code & 0xFFFFFFFF in self._codes
@@ -37,7 +42,10 @@ class TagFilter:
     def matches_extension(
         self, tags_code: int, store_timestamp: int, bit_map: bytes | None
     ) -> bool:
-        """Compare the tag code in the extension unit."""
+        """
+        Do what `matches_unit` does, for the tag code in an extension unit. The other fields of the
+        extension unit do not count here.
+        """
         return self.matches_unit(tags_code)
 
     def matches_record(self, record: bytes) -> bool:
