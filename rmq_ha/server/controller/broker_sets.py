@@ -35,7 +35,7 @@ class BrokerSet:
     All brokers of one name.
 
     :ivar next_id: higher than every id that was ever given; Java counts the brokers instead
-        (14.22).
+        (controller.md, chapter 14, hazard 22).
     :ivar master: id of the master; None: nobody leads.
     :ivar master_epoch: epoch of the last election; 0: nobody was ever elected.
     :ivar members: ids of the SyncStateSet, ascending.

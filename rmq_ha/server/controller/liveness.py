@@ -61,7 +61,8 @@ class Liveness:
 
     def hear(self, request: HeartbeatRequest, channel: Any, now: int) -> None:
         """
-        Take a heartbeat. The last one counts, even if it tells of less than an earlier one (14.19).
+        Take a heartbeat. The last one counts, even if it tells of less than an earlier one. Spec:
+        controller.md, chapter 14, hazard 19.
 
         :param channel: the connection; `bound_to` finds it again.
         """
@@ -119,11 +120,15 @@ class Liveness:
         Return the brokers whose last heartbeat came by this connection.
 
         Java remembers the connection of the first heartbeat, and evicts a broker that has long
-        reconnected (14.16).
+        reconnected. Spec: controller.md, chapter 14, hazard 16.
         """
         return [key for key, heartbeat in self._last.items() if heartbeat.channel is channel]
 
     def mark_dead(self, keys: Iterable[Key]) -> None:
+        """
+        Forget the last heartbeats of brokers that are certainly dead. They count as heard since
+        `begin`, so `may_live` is false for them.
+        """
         for key in keys:
             self._last.pop(key, None)
             self._heard.add(key)

@@ -1,5 +1,4 @@
-"""Messages between brokers, tools and controllers: the fields of chapter 5 in this project's
-spelling.
+"""The messages between brokers, tools and controllers, with field names in the style of Python.
 
 Spec: controller.md, sections 5.1 and 5.2.
 """

@@ -1,6 +1,8 @@
 """A leading controller's decisions: its answers, and the events that must be in the log for them.
 
-Spec: controller.md, chapters 5 and 10.
+The hazards that comments name are those of chapter 14.
+
+Spec: controller.md, chapters 5, 10 and 14.
 """
 
 from collections.abc import Callable, Sequence
@@ -129,7 +131,7 @@ class ReplicasInfoManager:
                 f"Broker-set: {name} hasn't been registered in controller, but broker try to "
                 f"apply brokerId: {number}"
             )
-        if broker_set.cluster_name != request.cluster_name:  # Java would mix up both sets (14.27)
+        if broker_set.cluster_name != request.cluster_name:  # Java mixes up both sets (hazard 27)
             return (
                 f"brokerName {name} is one of cluster {broker_set.cluster_name}: a controller "
                 f"knows each name once, so give the brokers of {request.cluster_name} another one"
@@ -246,7 +248,7 @@ class ReplicasInfoManager:
                     f"{rejecting} replicas {{{number}}} don't exist",
                 )
             # The master has just sent this request. A controller that leads only now may not have
-            # heard the other members yet, and a Java master would never get over a refusal (14.5).
+            # heard the other members yet, and a Java master never gets over a refusal (hazard 5).
             if number != broker_set.master and not self._may_live(broker_set, name, number, now):
                 return (
                     ControllerResponseCode.BROKER_NOT_ALIVE,
@@ -301,8 +303,8 @@ class ReplicasInfoManager:
                 "Failed to elect a new master",
                 ElectMasterResponse(),
             )
-        # Each failure of Java's costs an epoch (14.18). Here, only the loss of the master is one
-        # event.
+        # In Java each failed election costs an epoch (hazard 18). Here, only the loss of the master
+        # becomes an event in the log.
         gone = (
             MasterElected(name, None, broker_set.master_epoch + 1) if master is not None else None
         )
@@ -324,10 +326,10 @@ class ReplicasInfoManager:
     ) -> Decision:
         """
         Decide the first election of a set: the asking broker wins, as with Java, unless another one
-        has more data (14.25).
+        has more data (hazard 25).
 
         The epoch begins above all epochs that the brokers know: this controller may have lost its
-        data, and brokers accept no epoch that is not above their own (14.24).
+        data, and brokers accept no epoch that is not above their own (hazard 24).
         """
         own = living.get(asker)
         better = [i for i, beat in living.items() if not designated and is_behind(own, beat)]

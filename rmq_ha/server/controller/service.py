@@ -265,7 +265,7 @@ class ControllerService:
 
     def _lost(self, channel: Channel) -> None:
         """
-        Find out why a connection was lost: its broker was killed, or only reconnects (14.16).
+        Find out why a connection was lost: its broker was killed, or only reconnects.
 
         A broker that refuses connections is dead at once. A broker that accepts them may be alive:
         wait for its heartbeats, or for its time-out.

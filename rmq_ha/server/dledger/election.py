@@ -183,7 +183,7 @@ class Election:
             self._look(current)
 
     def _look(self, current: _VoteRound) -> None:
-        """End the round if more answers cannot change its outcome (8.2, step 5)."""
+        """End the round if more answers cannot change its outcome (dledger.md, section 8.2)."""
         tally, settings = VoteTally.count(current.answers), self._member.settings
         if (
             tally.has_leader

@@ -53,7 +53,10 @@ class LedgerFlusher:
         return True
 
     def when_flushed(self, next_offset: int, decided: Decided) -> PutMessageStatus:
-        """Return success at once: the group's acknowledgement includes this member's flush."""
+        """
+        Return PUT_OK at once: a put waits for the group alone. With SYNC_FLUSH, the group counts
+        only the entries that this member has flushed (`DurableIndex`).
+        """
         return PutMessageStatus.PUT_OK
 
     def appended(self) -> None:

@@ -435,6 +435,8 @@ class Ledger(LedgerReader):
         self.synced_index = max(self.synced_index, job.index)
         if job.is_saved and job.checkpoint is not None and job.checkpoint.synced is not None:
             self._on_disk = job.checkpoint.synced
+            # The ledger may have been cut while the job ran. Then the checkpoint that the job saved
+            # names an entry that was cut.
             self._forget_synced(job.index)
         self.files.close_idle()
         return self.synced_index

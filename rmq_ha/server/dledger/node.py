@@ -280,7 +280,7 @@ class Node:
             ),
         )
 
-    # Requests from clients of a stand-alone group (6.5)
+    # Requests from clients of a stand-alone group (dledger.md, section 6.5)
 
     def _metadata(self, request: MetadataRequest, token: Any) -> None:
         response = MetadataResponse(

@@ -92,7 +92,11 @@ class Quorum:
             self._fail_puts()
 
     def _fail_puts(self) -> None:
-        """Tell the waiting puts that this member does not decide about them any more (18.1, 7)."""
+        """
+        Tell the waiting puts that this member does not decide about them any more.
+
+        Spec: dledger.md, section 18.1, weakness 7.
+        """
         if self._last_put > self._member.ledger.committed_index:
             self._member.outbox.append(
                 PutsCompleted(self._last_put, DLedgerResponseCode.NOT_LEADER)

@@ -76,6 +76,14 @@ class LedgerTail:
         return self._read_slice(position) if run is None else run
 
     def _read_slice(self, position: int) -> Run:
+        """
+        Read the next records from the ledger, up to the end of the slice or of the file.
+
+        Each round takes either all ordinary records that follow, or the one entry that `_records`
+        does not take: the first entry of a term, or an entry that holds no record.
+
+        :raises StoreError: an entry is damaged, or the disk refuses.
+        """
         source = self._source
         end = source.max_offset
         data = source.read(position, min(READ_SIZE, end - position))

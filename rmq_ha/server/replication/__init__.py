@@ -14,6 +14,6 @@ both share:
   dialect, which extends `feed.FeedBase` or `replica.ReplicaBase`.
 - `waiting.GroupTransfer` knows which put waits for which offset. `lag.AppendTimes` knows how many
   seconds a slave is behind. `statistics` holds the figures for operators.
-- `places` finds records in a log that is read from any offset. `anew` decides whether a slave may
-  give its store up and copy all of its master's log.
+- `places` finds records in a log that is read from any offset. `refetch_refusal` decides whether a
+  slave may give its store up and copy all of its master's log.
 """

@@ -39,7 +39,7 @@ class _Guard(Protocol):
 
     def _wait(self, seconds: float) -> None:
         """
-        Start the timer anew: `_on_time` is called after so many seconds, and no earlier wait ends.
+        Call `_on_time` after so many seconds. An earlier wait is cancelled.
         """
         end = self._clock.seconds() + seconds
         self._timer = rearm(self._clock, self._timer, None, self._on_time)

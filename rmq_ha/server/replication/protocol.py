@@ -131,8 +131,8 @@ class _TimedConnection(Protocol):
 
     def _see_to_timer(self, deadline: float | None) -> None:
         """
-        Set the timer to a deadline, if `_due`, the time of the running timer, is later or there is
-        none.
+        Have the timer fire at a deadline, or earlier; None: not at all. A later deadline than
+        `_due` needs no call of this method, since the timer fires before and looks again.
         """
         self._timer = rearm(self._clock, self._timer, deadline, self._on_time)
         self._due = inf if deadline is None else deadline

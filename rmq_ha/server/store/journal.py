@@ -275,8 +275,9 @@ class Replication(Protocol):
         Ask whether the records from `start_offset` to `next_offset`, their end, are replicated.
 
         :returns: a status if it is known at once; None if `decided` will be called with it. It is
-            PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE. Where masters are elected it may be
-            SERVICE_NOT_AVAILABLE: the next master is expected to lack the records.
+            PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE. Where masters are elected, it may be
+            SERVICE_NOT_AVAILABLE, because the next master may lack the records. In a DLedger group
+            it is OS_PAGECACHE_BUSY if no quorum stored the records in time.
         """
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:

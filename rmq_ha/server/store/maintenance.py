@@ -80,7 +80,7 @@ class StoreMaintenance(StoreReads):
 
     def clean_expired_queues(self) -> int:
         """
-        Delete the queues whose messages the log has all deleted.
+        Delete the queues of which the log has deleted all messages.
 
         :returns: number of deleted queues.
         :raises StoreError: the disk refuses.

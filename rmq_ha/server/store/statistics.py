@@ -24,7 +24,7 @@ class PutOutcomes:
     :ivar flush_seconds: the part of it that waited for the disk, for each batch that waited.
     :ivar waiting: messages that are stored and not answered yet.
     :ivar degraded: messages that were stored, but less safely than configured, by reason.
-    :ivar refused: messages that were not stored, by reason.
+    :ivar refused: messages that were not stored, or that no quorum stored in time, by reason.
     :ivar known: messages that were recognized as duplicates and not stored again.
     """
 
@@ -47,7 +47,7 @@ class PutOutcomes:
 
     def not_stored(self, status: PutMessageStatus, count: int = 1) -> None:
         """
-        Count messages that were not stored.
+        Count messages that were not stored, or that no quorum of a group stored in time.
 
         :param status: the reason.
         """

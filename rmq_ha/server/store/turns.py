@@ -15,10 +15,10 @@ class TurnWatch:
     A request that arrives just after its socket was read waits for about one turn.
 
     A turn is measured from an append to the turn that handles its records, so turns without work
-    are not measured, and no timer is needed. Only a turn with a queue counts: one in which a sender has several requests in
-    flight. Senders that wait for each answer have at most one request for each connection. If a
-    turn with only such senders is long, other work keeps the machine busy, and refusing sends would
-    not help.
+    are not measured, and no timer is needed. Only a turn with a queue counts: one in which a sender
+    has several requests in flight. Senders that wait for each answer have at most one request for
+    each connection. If a turn with only such senders is long, other work keeps the machine busy,
+    and refusing sends would not help.
 
     :ivar shortest: the shortest of the last three turns, seconds; 0 if any of them was without a
         queue.

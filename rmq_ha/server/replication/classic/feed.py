@@ -262,7 +262,13 @@ class Feed(FeedBase):
             self.sent = max(low, min(place, end) - window)
 
     def next_frame(self, now: float) -> bytes:
-        """Return the next bytes to write; empty when there is nothing to send."""
+        """
+        Return the next bytes to write; empty when there is nothing to send.
+
+        In this order: a heartbeat for a stranded slave, a heartbeat that is due, and new bytes of
+        the log, unless they have to be gathered for longer. If there are no new bytes, a heartbeat
+        may tell a comparing slave that the log ends.
+        """
         self.has_sent_all = False
         if self.requested is None or self._paused:
             return b""

@@ -42,8 +42,9 @@ class HAService:
     Differs from 4.9.7 on purpose. A connection counts as a slave after its first valid report, but
     acknowledges only bytes that it was sent. The watermark counts live connections only, so it can
     fall. Each put has its own deadline. New bytes are sent at the end of the turn, whatever the
-    role. Bytes are also sent before they are on this disk: under SYNC_FLUSH a put's answer waits
-    for both, and a slave that is ahead after this broker lost power is healed.
+    role. Bytes are also sent before they are on this disk. Under SYNC_FLUSH the answer to a put
+    waits for this disk and for a slave. After this broker lost power, a slave may have more of the
+    log than this broker; such a slave sets the surplus aside (`LogComparison`).
 
     :ivar listener: the replication port and the slaves that are connected to it.
     """
@@ -232,7 +233,7 @@ class HAService:
             decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, now)
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
-        """Whether a connected slave has acknowledged the log between these offsets."""
+        """Whether a connected slave has proven that it holds the log between these offsets."""
         feeds = [connection.feed for connection in self._feeds]
         return any(
             feed.is_serving and feed.base <= start_offset and next_offset <= feed.proven
@@ -240,7 +241,7 @@ class HAService:
         )
 
     def replicated_offset(self) -> int:
-        """Return the highest offset that a connected slave acknowledged; 0 without slaves."""
+        """Return the highest offset up to which a connected slave has proven its log; 0: none."""
         return max((c.feed.proven for c in self._feeds if c.feed.is_serving), default=0)
 
     @property

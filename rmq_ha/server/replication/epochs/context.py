@@ -1,4 +1,4 @@
-"""The things with which the roles of a broker in controller mode work."""
+"""The objects that a broker in controller mode gives to its two roles, master and slave."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

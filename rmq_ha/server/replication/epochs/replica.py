@@ -89,8 +89,8 @@ class EpochReplica(ReplicaBase):
     whether the master still leads; the tables of an earlier master must not be taken over.
 
     :param tables: takes the tables of a rmq-ha master; None: no tables are asked for.
-    :ivar sure_to: up to this offset, this log is certainly as its masters wrote it; initially its
-        end.
+    :ivar sure_to: up to this offset, this log is certainly as its masters wrote it. Initially it is
+        the log's end; `SlaveRole` sets it to the confirm offset.
     :ivar master_begins: physical offset of the master's first file; 0: not known.
     :ivar master_end: the master's log ends here or later.
     :ivar task: the task that must be done first; None: there is none.

@@ -298,6 +298,11 @@ class SyncState:
         return self._settings.all_ack_in_sync_state_set
 
     def _confirm(self) -> None:
+        """
+        Raise the confirm offset to the highest offset up to which enough members hold the log.
+
+        All members are needed with allAckInSyncStateSet, otherwise inSyncReplicas of them.
+        """
         union = self.union
         if self._id not in union:
             return

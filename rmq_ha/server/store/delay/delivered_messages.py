@@ -178,6 +178,12 @@ class DeliveredCopies:
         return None
 
     def _cover(self, queue: ConsumeQueue, target: _DeliveredQueue, since: CopiesSince) -> None:
+        """
+        Note the part of a queue that has to be read for a request, as far as it is not noted yet.
+
+        By physical offset alone, the part may have too many records (`_MOST_BY_PLACE`). Then the
+        store time narrows it.
+        """
         first = queue.offset_by_place(since.place)
         if target.low - first > _MOST_BY_PLACE:
             first = max(first, self._by_time(queue, since.ms))

@@ -42,8 +42,8 @@ class IndexService:
     :param store_path: the store's root directory.
     :param now_ms: the wall clock, which names new files.
     :raises ConfigurationError: the files would have no room for any key.
-    :ivar is_whole: after lost power the last `load` found the file and items that the last clean
-        positions name.
+    :ivar is_whole: whether the last `load` after a power loss found the file and the number of
+        items that the complete positions of the checkpoint name.
     :ivar damage: why files were removed at the start; empty if none were.
     :ivar on_file_full: None, or called when a file has got its last item, with the store time of
         that item's record. The owner then has `sync` run in the worker. After that it raises the

@@ -40,7 +40,7 @@ class LocalJournal(JournalBase):
     """
     RocketMQ's commit log on this broker's disk, with its flusher, its cleaner and its recovery.
 
-    :param role: None: the configuration says it, until the next start.
+    :param role: the role of the broker; None: the role that the configuration gives.
     :ivar log: the commit log.
     """
 
@@ -113,8 +113,13 @@ class LocalJournal(JournalBase):
 
     def recover(self, left: LastExit) -> None:
         """
-        See `Journal`; after a crash, dispatch again the records that may be missing in queues and
-        index.
+        Find the end of the log, set whole records after it aside, and cut log, queues and index to
+        it; see `Journal`.
+
+        After a clean stop, reading goes on at the last record that the queues know; `mend` then
+        rebuilds queues that do not fit the log. After a kill, all writes exist, so `mend` only adds
+        the records that were not dispatched to all targets. After a crash, the records that may be
+        missing in queues and index are dispatched again at once.
         """
         store, log = self._store, self.log
         config, queues = store.configuration.store, store.queues

@@ -31,9 +31,10 @@ class TailCut:
     It may also give the whole log up: a slave that was away for longer than its master keeps
     messages begins again.
 
-    The order makes it safe. First the bytes are copied on the disk. Then the checkpoint is set
-    back, so that a start after a crash looks at all that is cut. Then queues and index are cut,
-    which that start would rebuild. The log is cut last.
+    The order of the steps makes a crash between them harmless. First the bytes are copied on the
+    disk. Then the checkpoint is set back, so that a start after a crash reads the log from before
+    the cut. Then queues and index are cut; a start after a crash would rebuild both. The log is cut
+    last.
 
     :ivar running: fires when the current cut is over; None if there is no current cut.
     """
@@ -51,6 +52,7 @@ class TailCut:
         self.running: Deferred[None] | None = None
 
     def set_aside(self, end: int, why: str) -> "Deferred[TailAside]":
+        """See `StoreMaintenance.set_tail_aside`. Only one cut runs at a time."""
         if self.running is not None:
             return fail(StoreError("the end of the log is just being set aside"))
         log = self._log
@@ -60,6 +62,7 @@ class TailCut:
         return Deferred.fromCoroutine(self._run(self._cut, end, why))
 
     def set_all_aside(self, why: str) -> "Deferred[TailAside]":
+        """See `StoreMaintenance.set_all_aside`. Only one cut runs at a time."""
         if self.running is not None:
             return fail(StoreError("the end of the log is just being set aside"))
         if not self._log.row.starts:
@@ -194,8 +197,10 @@ class TailCut:
 
         Runs in the worker.
 
-        Its times must not promise the messages either that will be written there instead. Stretches
-        of a damaged log beyond `end` are given up, because the master has another log.
+        Also the times are set back: later messages with the same times will be written in the place
+        of the cut ones, and the checkpoint must not promise them. The stretches of a damaged log
+        that this slave still wanted to fetch again are given up, because the master has another
+        log.
         """
         row = self._log.row
         recovery = LogRecovery(self._log, True)

@@ -193,6 +193,8 @@ class GroupEncoder:
                     len(rows), [Segment(position, 0, data, rows, rows.end + gap)], rows
                 )
         segments, faults = [Segment(position)], dict[int, PutMessageStatus]()
+        # Each round lays out drafts until one cannot be stored, or does not fit into the present
+        # file. The first is noted in `faults` and left out; for the second, the next file begins.
         while place < len(drafts):
             data, rows, is_whole, fault = lay_out(
                 drafts[place:] if place else drafts,

@@ -26,7 +26,7 @@ class StoreCheckpoint:
     :ivar index: store time of the last record in the last full index file, ms.
     :ivar flushed: physical offset up to which the commit log is on the disk; 0: not known.
     :ivar confirmed: in controller mode, the physical offset below which the log may be read.
-    :ivar written: the values of these that the file holds.
+    :ivar written: the five values above, as the file on the disk holds them.
     :ivar whole: the positions that the file says are complete on the disk in log, queues and index.
     """
 
@@ -135,8 +135,9 @@ class StoreCheckpoint:
         """
         Lower the checkpoint before the log is cut at `end`, so that it confirms nothing beyond.
 
-        Its times are lowered too: messages that a slave fetches instead have the same times. This
-        is on the disk before the cut, else the next crash would take the cut for damage. Blocks.
+        The times are lowered, too: a slave fetches the cut messages again, with the same times,
+        and these are not on the disk yet. The lower checkpoint is on the disk before the cut.
+        Otherwise a start after a crash would take the cut for damage. Blocks.
 
         :param newest: store time of the last record before `end`, ms.
         :raises OSError: the disk refuses.

@@ -1,4 +1,5 @@
-"""Deletes old files, or earlier ones if the disk is full, and refuses puts on a full disk.
+"""Deletes expired files of the log, also files that have not expired if the disk is too full, and
+refuses puts while the disk is full.
 
 Spec: store.md, section 9.
 """

@@ -196,8 +196,9 @@ class QueueRepair(QueueUnits):
 
     def delete_expired(self, min_physical_offset: int) -> int:
         """
-        Delete files, but never the last one, whose messages the log has all deleted; return how
-        many.
+        Delete the files of which the log has deleted all messages, but never the last file.
+
+        :returns: number of deleted files.
 
         :raises StoreError: the disk refuses.
 

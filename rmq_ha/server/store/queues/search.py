@@ -23,8 +23,14 @@ _UNREADABLE_IN_A_ROW = 16
 
 UnitAt = Callable[[int], tuple[int, int, int]]
 BehindFillers = Callable[[int, int], int]
-"""Returns the first position between two without a filler; the second position if there is none."""
+"""
+Takes two positions. Returns the position of the first unit from the first position on that is no
+filler; the second position if all units before it are fillers.
+"""
 StoreTimeOf = Callable[[int, int], int]
+"""
+Takes physical offset and size of a record. Returns its store time, ms; negative if it is gone.
+"""
 
 
 class Bounds(NamedTuple):

@@ -299,7 +299,7 @@ class ConsumeQueueTable:
 
     def delete_expired(self, min_physical_offset: int) -> int:
         """
-        Delete files whose messages the log has all deleted; return how many.
+        Delete the files of which the log has deleted all messages; return the number of files.
 
         :raises StoreError: the disk refuses.
 
@@ -309,8 +309,8 @@ class ConsumeQueueTable:
 
     def expired_queues(self, min_physical_offset: int) -> list[tuple[str, int]]:
         """
-        Return the queues whose messages the log has all deleted, except those of delayed messages
-        and timer messages.
+        Return the queues of which the log has deleted all messages, except those of delayed and of
+        timer messages.
 
         Spec: store.md, section 9.3.
         """

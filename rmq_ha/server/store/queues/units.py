@@ -191,7 +191,8 @@ class QueueUnits:
 
     def _behind_fillers(self, position: int, end: int) -> int:
         """
-        Return the first position between two of one file without a filler; `end` if there is none.
+        Return the position of the first unit from `position` on that is no filler; `end` if all
+        units before `end` are fillers. Both positions are in one file.
         """
         start = self._start_of(position)
         size = UNIT_SIZE  # the first unit mostly is a message
@@ -325,11 +326,12 @@ class QueueUnits:
 
     def _empty(self, reached: int = -1) -> None:
         """
-        Delete all files of a queue without messages.
+        Delete all files, because no message is left in them. A power loss may have left only some
+        of the fillers, so the files are of no use.
 
-        Lost power may have kept only some of its fillers.
+        The queue begins again at the queue offset of its next message.
 
-        The next message then says with its queue offset where the queue begins.
+        :param reached: physical offset up to which the queue knows the log; -1: it knows none.
         """
         for start in self._starts:
             self._files.remove(self._path(start))

@@ -142,10 +142,10 @@ class ReadDamage:
 
     def _place(self, queue: ConsumeQueue, queue_offset: int, unit: Unit) -> object:
         """
-        Return what counts once as lost: the place of the record, or the unit if it points to no
-        place.
+        Return the key under which a lost message is counted once: the physical offset of its
+        record, or topic, queue id and queue offset if the unit points to no place in the log.
 
-        A unit of zeros points to no place, though a record may begin at 0.
+        A unit of zeros points to no place, though a record may begin at physical offset 0.
         """
         is_some = 0 < unit[1] < FILLER_SIZE
         if is_some and self._log.min_offset <= unit[0] < self._log.max_offset:

@@ -68,7 +68,7 @@ class Withdraw(NamedTuple):
 
 
 class Lead(NamedTuple):
-    """Be the master. A broker that cannot calls `failed`."""
+    """Be the master of an epoch. A broker that cannot lead calls `ControllerClient.failed`."""
 
     epoch: int
     known: SyncStateSet

@@ -168,11 +168,12 @@ class ReplicasManager:
 
     def led_until(self, now: float) -> float:
         """
-        Return when the newest heartbeat was sent whose answer proves that no other master was
-        elected.
+        Return the time up to which this broker counts as the leader when a put ends.
 
-        Heartbeats are sent every brokerHeartbeatInterval. So the result is `now` if the last proof
-        is at most two intervals old.
+        The answer to a heartbeat proves that no other master was elected before the heartbeat was
+        sent. If the newest proof is at most two brokerHeartbeatIntervals old, the result is `now`:
+        another master may have been elected since, but the next answer is not overdue yet.
+        Otherwise the result is the time of the newest proof.
         """
         proven = self._lease.proven_until
         in_time = 2 * self._settings.broker_heartbeat_interval / 1000
@@ -220,7 +221,7 @@ class ReplicasManager:
             self._application = None
             if isinstance(done, Accept):
                 self.identity = done.identity
-                self._wants_election = True  # also after it was forgotten (14.23)
+                self._wants_election = True  # also if it was forgotten (hazard 23)
         self._step_at = now
 
     def write_failed(self, now: float) -> None:
@@ -617,7 +618,11 @@ class ReplicasManager:
             )
 
     def _orphaned(self, news: _LeadershipNews, now: float) -> None:
-        """Take note that nobody leads; a former master has been deposed (14.1)."""
+        """
+        Take note that nobody leads. If this broker was the master, it has been deposed.
+
+        Spec: controller.md, chapter 14, hazard 1.
+        """
         self.awaited = news.members.members
         if self.role is SetRole.MASTER:
             self.role = SetRole.NONE
