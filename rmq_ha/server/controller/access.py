@@ -115,8 +115,8 @@ class ControllerAccess:
     Accepts a broker's requests from the host that it has registered, and an operator's from certain
     hosts.
 
-    With `aclEnable` an administrator's signature is required instead. Only hosts in
-    `controllerAllowedBrokers` need none, so that Java's brokers can get in.
+    With `aclEnable` an administrator's signature is required instead. The requests of brokers
+    at hosts in `controllerAllowedBrokers` need none, so that Java's brokers can get in.
 
     :param sets: the registered brokers and their addresses.
     :param liveness: tells which brokers are alive.

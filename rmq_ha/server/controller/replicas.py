@@ -266,6 +266,10 @@ class ReplicasInfoManager:
     def elect_master(self, request: ElectMasterRequest, now: int) -> Decision:
         """
         Answer 1002: a broker finds no master, or an operator or this controller wants another one.
+
+        A living master stays, unless another broker is designated. Nobody is elected while it is
+        not known whether the master lives. If nobody can be elected, only the loss of the master is
+        noted, and only if this controller or an operator asked for no particular broker.
         """
         name, asker = request.broker_name, request.broker_id
         broker_set = self._sets.get(name)

@@ -185,7 +185,7 @@ class JournalStoreContext(Protocol):
     log_states: list[LogState]
 
     def sure_until_ms(self) -> int:
-        """Return up to which store time log, queues and index lost nothing in a crash."""
+        """Return, after a crash, the store time up to which no record was lost, in ms."""
 
     def log_flushed(self) -> None:
         """Take note that more of the log is on the disk."""
@@ -429,7 +429,11 @@ class Journal(Protocol):
         """After `recover`, write the units that queues lack, a piece in each step; never fails."""
 
     def start(self) -> "Deferred[None]":
-        """Connect to the other machines. Fires when that can begin; fails with what prevents it."""
+        """
+        Connect to the other machines.
+
+        :returns: fires when connections can be made; fails with the error that prevents them.
+        """
 
     def stop(self) -> "Deferred[None]":
         """
@@ -445,7 +449,7 @@ class Journal(Protocol):
         """
         Note where log and queues end, for the next start, after all is written.
 
-        This call blocks, so it belongs into the worker.
+        This call blocks: call it in the worker.
 
         :raises OSError: the disk refuses.
         """

@@ -446,8 +446,10 @@ class DefaultMessageStore(StoreMaintenance):
 
     def sure_until_ms(self) -> int:
         """
-        Return a store time after a crash: what was stored up to it is on the disk in log, queues
-        and index.
+        Return, after a crash, the store time up to which no record was lost, in ms.
+
+        Records up to it are on the disk in log and queues. They are in the index, too, if
+        `messageIndexSafe` or a window for duplicates asks for that.
         """
         config, times = self._configuration, self.checkpoint.times
         is_safe = config.message_index_safe or self.configuration.ours.duplicate_window_millis > 0

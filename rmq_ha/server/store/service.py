@@ -156,6 +156,8 @@ class StoreService:
         store = self._store
         log = store.log
         await store.deleted.persist_if_dirty()  # `cut` lowered entries above the log's end
+        # Dispatching begins after the last record of the queues. It begins earlier if `mend` fails,
+        # or if the index lacks records and is needed to recognize duplicates.
         store.dispatcher.position = max(log.min_offset, store.queues.max_physical_offset, 0)
         await self._mend()
         if store.journal.dispatch_from is not None:

@@ -101,6 +101,9 @@ class ClassicReplica(ReplicaBase):
         moved.
 
         :raises DivergedTail: this slave's log has a record that the master's has not.
+        :raises NothingInCommon: the logs differ, and no whole record before that place is equal.
+        :raises DamagedMaster: the master sends bytes that are no record, where this slave has other
+            bytes.
         :raises StrandedLog: the master has deleted the bytes that follow on this slave's log.
         :raises DivergedLog: the master's log does not continue this slave's.
         :raises UnreadableLog: this slave's log holds bytes that are no record.
@@ -112,6 +115,7 @@ class ClassicReplica(ReplicaBase):
         log = self._log
         file_size = log.file_size
         end = log.max_offset
+        # Pieces that follow each other and are not appended yet; the first one belongs at `start`.
         run: list[memoryview] = []
         start = 0
         try:

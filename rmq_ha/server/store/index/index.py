@@ -234,7 +234,7 @@ class IndexService:
 
     def put_rows(self, rows: Rows, most: int = sys.maxsize) -> bool:
         """
-        Do what `put_requests` does: at once, if the newest file has room for all keys.
+        Do what `put_requests` does, in one step if the newest file has room for all keys.
         """
         file = self._files[-1] if self._files and self._part is _NO_PART else None
         count = -1 if file is None else file.put_rows(rows, most)

@@ -72,7 +72,8 @@ class Dispatcher:
 
     :param config: a slave waits for bytes that it cannot read yet; a master skips them.
     :param reached: called with each slice when all targets have it.
-    :param flags: while the log cannot be read, or a target fails, puts are refused.
+    :param flags: refuses puts after some failures in a row to read the log, or of a target, until
+        it works again.
     :param tail: the tail of `log`.
     :ivar position: physical offset up to which everything is dispatched.
     :ivar is_awaited: returns whether a consumer wants to hear of the next record at once.

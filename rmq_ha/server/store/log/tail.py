@@ -75,7 +75,12 @@ class LogTail:
         return self._read_slice(position, waits) if run is None else run
 
     def _read_slice(self, position: int, waits: bool) -> Run | None:
-        """Read records from the log; return them with the position after them."""
+        """
+        Read the next records from memory or from the disk. The three cases without a whole record
+        are those of the class.
+
+        :returns: the records, with the position after them; None if the slave has to wait.
+        """
         log = self._log
         next_file = log.row.start_of(position) + log.file_size
         self.unreadable_at = None

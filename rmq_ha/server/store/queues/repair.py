@@ -30,7 +30,7 @@ class QueueRepair(QueueUnits):
 
     def drop_from(self, start: int) -> None:
         """
-        Remove the file that starts there, which is lost, and all later ones, after `load`.
+        Remove the lost file that starts at a position, and all later files. Call this after `load`.
 
         :raises StoreError: the disk refuses.
         """

@@ -239,7 +239,8 @@ class ConsumeQueueTable:
 
     def put_rows(self, rows: Rows) -> None:
         """
-        Do what `put_requests` does: at once for each queue whose next units these are.
+        Do what `put_requests` does, with one step for each queue whose last unit these units follow
+        directly. The rows of other queues go to `put_requests`.
         """
         units, left = rows.units(), set[tuple[str, int]]()
         if units is None:

@@ -110,8 +110,8 @@ class ReadDamage:
 
     def find(self, queue: ConsumeQueue, queue_offset: int, unit: Unit) -> bytes | None:
         """
-        Search the record of a unit that does not lead to it, in the part of the log that its
-        neighbours leave.
+        Search the record of a unit that does not lead to it. The search covers the part of the log
+        between the records of the neighbouring units.
 
         :returns: None if the record is not found: it has expired, or the message is left out.
         :raises StoreError: the disk refuses.
