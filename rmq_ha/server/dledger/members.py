@@ -21,7 +21,7 @@ _STRANGER = "it comes from no member's address"
 
 class Members:
     """
-    The addresses of the members, and the rules for who may ask for what.
+    The addresses of the members, and the rules that say which requests an address may send.
 
     A candidate or leader must be at the address that `dLegerPeers` has for its id, or at a host in
     `dLegerPeerHosts`. METADATA is open to everybody; all other requests are for members and

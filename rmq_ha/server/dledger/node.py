@@ -173,7 +173,7 @@ class Node:
 
     def tick(self, now_ms: int) -> None:
         """
-        Do what is due at the time that `next_wake` named. A call that comes too early does no harm.
+        Do the work that is due at the time of `next_wake`. A call that comes early does no harm.
         """
         self.member.now = now_ms
         for part in self._parts:

@@ -197,7 +197,7 @@ class StoreService:
         self.poke()
 
     async def _mend(self) -> None:
-        """Write what damaged queues lack; other work runs between the pieces."""
+        """Write the units that damaged queues lack; other work runs between the pieces."""
         for _ in self._store.journal.mend():
             await next_turn(self._store.host.clock)
             self._check_wanted()

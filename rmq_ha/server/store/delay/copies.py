@@ -19,7 +19,7 @@ def copy_of(
     record: Record, topic: str, queue_id: int, properties: dict[str, str], stored: str
 ) -> BrokerMessage:
     """
-    Return a message for another topic and queue, with the body and the stamps of a record.
+    Return a message for another topic and queue, with body, born time, flags and hosts of a record.
 
     Its put waits for neither flush nor replica.
 

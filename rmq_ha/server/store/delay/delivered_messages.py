@@ -38,7 +38,7 @@ class CopiesSince(NamedTuple):
 
     :ivar place: physical offset of the first copy that counts.
     :ivar ms: store time before which no copy can be. It is used only where more records lie after
-        `place` than can be read, as stamps stand still while the clock is behind them.
+        `place` than can be read, because store times stand still while the clock is behind them.
     """
 
     place: int

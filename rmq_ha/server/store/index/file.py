@@ -168,7 +168,7 @@ class IndexFile:
         HEADER.pack_into(buffer, 0, *header)
         self.is_dirty = True
         if number // _ITEMS_STEP > count // _ITEMS_STEP or number >= self._items:
-            # release the pages to the page cache, else the whole file counts as our memory
+            # Release the pages; otherwise the whole file counts as memory of this process.
             size = self._items_at + number * ITEM_SIZE
             self._open().forget(0, size)
 

@@ -130,8 +130,8 @@ class DamagedLog:
         """
         Find the whole records after the end.
 
-        Stamps never decrease in a log, so a record counts as stored no earlier than those before
-        it. Lost power may tear the stamp itself, which no checksum covers.
+        Store times never decrease in a log, so a record counts as stored no earlier than records
+        before it. A power loss may tear the store time itself, which no checksum covers.
         """
         count = promised = last = 0
         files: list[str] = []

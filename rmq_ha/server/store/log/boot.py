@@ -3,10 +3,10 @@
 A process that died leaves all its writes; a machine that lost its power does not.
 
 The page cache keeps what a killed process wrote, to the last byte, until the machine loses its
-power. So the store has a mark: a file that identifies the boot of the machine. If the mark is of
-the present boot, a start need not read and dispatch the end of the log again. The mark is removed
-when the page cache becomes doubtful, for example after a failed flush. The next start then counts
-as a start after a crash.
+power. So the store has a mark: a file that identifies the boot of the machine. After a kill, a
+start with the mark of this boot reads and dispatches less of the log again. The mark is removed
+when the page cache becomes doubtful, for example after a failed flush. A start after a kill then
+counts as a start after a crash.
 
 Spec: store.md, section 5.3.
 """

@@ -38,7 +38,7 @@ class RecoveredLog(NamedTuple):
 
 class LogRecovery:
     """
-    Finds the end of a log, and cuts what follows it.
+    Finds the end of a log, and cuts the log there.
 
     :param check_crc: `checkCRCOnRecover`.
     """

@@ -206,8 +206,8 @@ class ConsumeQueueTable:
         """
         Find the end of every queue, and delete what follows.
 
-        :param last_exit_ok: False after a crash: everything after the ends is cleared, also far
-            away, where the disk kept later pages than those it lost.
+        :param last_exit_ok: False after a crash: all bytes after the ends are cleared, however far
+            away: the disk may have lost a page and kept a later one.
         :raises StoreError: the disk refuses.
 
         Spec: store.md, section 3.4.
