@@ -57,13 +57,16 @@ class Follower:
     def __init__(self, member: Member, durable: DurableIndex) -> None:
         self._member = member
         self._durable = durable
+        # Pushes by their first index, of which earlier entries are still missing. `_gap_at` is when
+        # `tick` looks at them.
         self._early: dict[int, _WaitingPush] = {}
         self._early_bytes = 0
         self._gap_at = NEVER
+        # Pushes that are applied, and answered once their entries are stored.
         self._unstored: deque[_WaitingPush] = deque()
         self._term = -1
         self.matched = -1
-        self._assumed = -1
+        self._assumed = -1  # last entry that is taken for the leader's, see `_role_changed`
         self._differs_at = -1
         self._alarm_at = -NEVER
         member.observers.append(self._role_changed)

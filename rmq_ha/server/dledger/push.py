@@ -51,6 +51,7 @@ class Pusher:
         self._compare_index = -1
         self._mismatch = NEVER
         self._write_index = 0
+        # By first index of a push without an answer: its time in ms, number of entries, and bytes.
         self._pending: dict[int, tuple[int, int, int]] = {}
         self._pending_bytes = 0
         self._last_push = 0

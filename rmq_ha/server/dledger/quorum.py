@@ -31,9 +31,11 @@ class Quorum:
         self._member = member
         self._durable = durable
         self._is_leading = False
+        # By member, the last entry that it has stored; empty while this member does not lead.
         self._marks: dict[str, int] = {}
         self._first_own = 0
         self._last_put = -1
+        # Last index and deadline in ms of each run of puts that is not committed yet.
         self._waiting: deque[tuple[int, int]] = deque()
         self._behind_since: dict[str, int] = {}
         self._uncommitted_since: int | None = None

@@ -61,6 +61,7 @@ class PutSettler:
         self.outcomes = statistics.outcomes
 
     def refused(self, status: PutMessageStatus, count: int = 1) -> None:
+        """Count messages that did not come into the log."""
         self._statistics.put_failed += count
         self.outcomes.not_stored(status, count)
 

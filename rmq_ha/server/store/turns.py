@@ -45,6 +45,12 @@ class TurnWatch:
         return is_queue
 
     def end_turn(self, seconds: float, now: float) -> None:
+        """
+        Note that a turn is over, and begin to count the sends of the next one.
+
+        :param seconds: duration of the turn, from its first append on.
+        :param now: time in seconds.
+        """
         self._waits.append(seconds if self._is_queue else 0.0)
         self.shortest = min(self._waits) if self._is_queue else 0.0
         self._at = now

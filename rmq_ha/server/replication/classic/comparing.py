@@ -91,6 +91,7 @@ class LogComparison:
         self._log = log
         self._beats = 0
         self._quiet_since: float | None = None
+        # The start of the first record that differs, and the master's bytes from there on.
         self._cut: int | None = None
         self._theirs = bytearray()
 

@@ -67,11 +67,14 @@ class SyncState:
         self._log = log
         self._settings = settings
         self._began = now
+        # By broker id: its newest connection; the end of the log that it was sent; when it may be
+        # proposed again, in seconds. `_gone` has the brokers that lost a connection in this epoch.
         self._slaves: dict[int, _Slave] = {}
         self._sent: dict[int, int] = {}
         self._barred: dict[int, float] = {}
         self._gone: set[int] = set()
-        self._is_asked = False
+        self._is_asked = False  # whether the controllers may have been asked for `wanted`
+        # `_level` is the end that the log had at the last `appended`.
         self.led_from = self._level = int(log.max_offset)
         self._confirm()
 

@@ -60,6 +60,7 @@ class LogTail:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._told_at = -1
+        # The kept bytes of the last write with their physical offset, and `log.cuts` at that time.
         self._kept_at, self._kept, self._cuts = 0, b"", log.cuts
         self._begun_at = self._whole_at = -1
         self.unreadable_at: int | None = None
