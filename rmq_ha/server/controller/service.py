@@ -269,6 +269,8 @@ class ControllerService:
 
         A broker that refuses connections is dead at once. A broker that accepts them may be alive:
         wait for its heartbeats, or for its time-out.
+
+        Spec: controller.md, chapter 14, hazard 16.
         """
         for key in self.liveness.bound_to(channel):
             if not self.group.leads:

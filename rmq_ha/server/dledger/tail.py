@@ -80,7 +80,7 @@ class LedgerTail:
         Read the next records from the ledger, up to the end of the slice or of the file.
 
         Each round takes either all ordinary records that follow, or the one entry that `_records`
-        does not take: the first entry of a term, or an entry that holds no record.
+        does not take, for example the first entry of a term or an entry that holds no record.
 
         :raises StoreError: an entry is damaged, or the disk refuses.
         """

@@ -135,8 +135,8 @@ class StoreCheckpoint:
         """
         Lower the checkpoint before the log is cut at `end`, so that it confirms nothing beyond.
 
-        The times are lowered, too: a slave fetches the cut messages again, with the same times,
-        and these are not on the disk yet. The lower checkpoint is on the disk before the cut.
+        The times are lowered, too: a slave fetches other messages with the same times instead,
+        which are not on the disk yet. The lower checkpoint is on the disk before the log is cut.
         Otherwise a start after a crash would take the cut for damage. Blocks.
 
         :param newest: store time of the last record before `end`, ms.

@@ -91,8 +91,8 @@ class CommitLogFlusher:
 
         :param next_offset: end of the records that were put.
         :returns: PUT_OK if there is nothing to wait for; FLUSH_DISK_TIMEOUT if an earlier flush
-            failed, so that none follows; None if `decided` will be called with
-            PUT_OK or FLUSH_DISK_TIMEOUT.
+            failed, so that none follows; None if `decided` will be called with PUT_OK or
+            FLUSH_DISK_TIMEOUT.
         """
         if self.never_waits or next_offset <= self._log.flushed_offset:
             return PutMessageStatus.PUT_OK

@@ -34,8 +34,8 @@ class Lease:
         self._controllers = controllers
         self._length = SHARE * timeout
         # By controller: when the newest answered heartbeat was sent; the leader that it named, and
-        # when it was asked. `_claim` is the controller that confirmed this leadership, the time of the
-        # heartbeat before that question, and the time of the answer.
+        # when it was asked. `_claim` is the controller that confirmed this leadership, when the
+        # heartbeat before that question was sent, and when the answer came.
         self._heard: dict[str, float] = {}
         self._named: dict[str, tuple[str, float]] = {}
         self._end: float | None = None

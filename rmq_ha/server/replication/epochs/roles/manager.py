@@ -137,7 +137,7 @@ class ReplicasManager:
         self._step_at = self._beat_at = self._leader_at = 0.0
         self._is_registered = False
         self._wants_election = True
-        # After a refused change of the set, nothing is proposed (`_doubts_own_lead`) until a question
+        # A refused change of the set sets `_doubts_own_lead`. Nothing is proposed until a question
         # asked after `_uncertain_until` is answered: before, an earlier change may still be done.
         self._doubts_own_lead = self._heard_of_election = False
         self._refused_with = 0
