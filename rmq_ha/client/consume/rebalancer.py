@@ -115,7 +115,11 @@ class Rebalancer:
         self._stopped = False
 
     def start(self) -> "Deferred[None]":
-        """Rebalance now and then at intervals; fires after the first rebalance and never fails."""
+        """
+        Rebalance at once, and from then on at intervals.
+
+        :returns: fires after the first rebalance; never fails.
+        """
         self._periodic.start()
         return self.rebalance()
 
@@ -137,9 +141,9 @@ class Rebalancer:
 
     def rebalance(self) -> "Deferred[None]":
         """
-        Start a round. If one runs already, another one follows it.
+        Start a round over all topics. If a round runs already, another round follows it.
 
-        :returns: fires when the last of these rounds is over.
+        :returns: fires when the last of these rounds is over; never fails.
         """
         done: Deferred[None] = Deferred()
         if self._running is not None:
@@ -183,10 +187,13 @@ class Rebalancer:
 
     def _pause(self, complete: bool) -> float:
         """
-        Return the seconds until the next try; 0 if the next interval is soon enough.
+        Return the seconds until the next try; 0 if the next rebalance at its interval is soon
+        enough.
 
         A topic that was just created gets a route within moments, so the first tries follow soon. A
         topic that nobody creates is asked for more and more rarely.
+
+        :param complete: whether no topic has to be tried again soon, as `_topic` returned it.
         """
         if not self._is_unrouted:
             self._patience = AGAIN_SECONDS

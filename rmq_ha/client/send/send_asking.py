@@ -154,10 +154,12 @@ class SendAsking:
 
     def _round(self, send: Send) -> Asking[SendResult | None]:
         """
-        Make the attempts of one round.
+        Make the attempts of one round: find the route, then try brokers without a pause, until one
+        has stored the message safely, an error is final, or the round's time is over.
 
         :returns: the result; None if another round is to follow after a pause.
         :raises MQClientError: the send has failed for good.
+        :raises RemotingError: no route could be fetched, and no further round may follow.
         """
         try:
             masters = yield from self._find(send)
@@ -170,9 +172,11 @@ class SendAsking:
         # The round's time begins after the route was found: finding it may have taken all of a
         # round.
         send.begin(self._seconds())
+        # `outcome` is what the last attempt brought; before the first, what the last round brought.
         outcome: SendResult | Exception = send.error or RemotingTimeout("the time is over")
         step = Next.ATTEMPT
         while step is Next.ATTEMPT:
+            # One attempt at the broker of the next queue; `step` says whether another one follows.
             left_ms = int((send.until - self._seconds()) * 1000)
             if left_ms <= 0:
                 break
@@ -192,8 +196,9 @@ class SendAsking:
                 outcome = error
                 step = after_failure(send, outcome, self._seconds(), self.config)
         if not isinstance(outcome, Exception):
-            return outcome
-        # A broker has stored the message though not safely yet. That says more than a later error.
+            return outcome  # stored, though not safely yet, and no other broker is to be tried
+        # The last attempt failed. An earlier attempt may have stored the message, though not safely
+        # yet. That says more than a later error.
         if send.stored is not None:
             return send.stored
         if step is Next.ATTEMPT:  # but the round has no time for it
@@ -207,11 +212,13 @@ class SendAsking:
 
     def _when_sure(self, send: Send, left_ms: int) -> Asking[int]:
         """
-        Make sure that the broker can do what the send needs; return how much of the time is left,
-        in ms.
+        Make sure that the broker of the send's address can do what the send needs. Ask the broker
+        if that is not known.
 
+        :param left_ms: how much of the round's time is left, in ms.
+        :returns: how much of that time is left afterwards, in ms; at least 1.
         :raises DuplicatesPossible: the broker does not compare ids, or not for long enough.
-        :raises NoTimers: the broker has no timers.
+        :raises NoTimers: the broker cannot deliver the message when it is due.
         """
         began, address = self._seconds(), send.address
         for ability in self._abilities_for(send):
@@ -250,7 +257,13 @@ class SendAsking:
         }
 
     def _aim(self, send: Send, masters: Mapping[str, str]) -> str:
-        """Choose the queue, and return the address of its master."""
+        """
+        Choose the queue of the next attempt, and return the address of the queue's master.
+
+        :param masters: addresses of masters by broker name.
+        :raises NoRoute: the queue's broker has no master.
+        :raises IllegalMessage: the selector did not return one of the queues.
+        """
         info = send.topic.info
         assert info is not None
         if send.fixed_queue is not None:

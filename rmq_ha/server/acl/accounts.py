@@ -37,7 +37,10 @@ class AccountEntry:
         return f"<Account {self.access_key}>"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the account as code 54 shows it: with its secret, but without the previous one."""
+        """
+        Return the account as request code 54 shows it: with its secret key, but without the
+        previous one.
+        """
         members = {
             "accessKey": self.access_key,
             "secretKey": self.secret_key,
@@ -55,9 +58,10 @@ class AccountEntry:
 @dataclass(frozen=True, slots=True)
 class AccountChange:
     """
-    The change that code 50 asks for: an account with these values; values that are None stay.
+    A change of one account, which request code 50 asks for. A value that is None leaves the
+    account's value as it is.
 
-    :ivar admin: RocketMQ always sets it: an absent value counts as false.
+    :ivar admin: never None, as RocketMQ always sets it: an absent value counts as false.
     """
 
     access_key: str | None = None

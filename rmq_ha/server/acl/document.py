@@ -137,7 +137,9 @@ class Document:
             ) from None
 
     def _check_depth(self, text: str) -> None:
-        """Refuse deep nesting: the composer recurses in C, so it would end the process."""
+        """
+        Refuse deep nesting: PyYAML's composer recurses in C, so deep nesting would end the process.
+        """
         depth = 0
         for event in yaml.parse(text, _LOADER):
             if isinstance(event, yaml.CollectionStartEvent):

@@ -20,7 +20,7 @@ _MAX_DEPTH = 8
 
 
 class FileStamp(NamedTuple):
-    """Time and size of a file; if one of them differs, the file has changed."""
+    """Time of change and size of a file; if either differs, the file has changed."""
 
     mtime_ms: int
     size: int
@@ -28,14 +28,13 @@ class FileStamp(NamedTuple):
 
 class AclFiles:
     """
-    The files, which are read again when they change. A file that was broken since keeps its last
-    good content.
+    The files, which are read again when they change. If a changed file cannot be used, its last
+    good content stays in force.
 
     The methods block on the disk. Call one at a time.
 
     :param directory: directory with `plain_acl.yml` and the folder `acl`.
-    :ivar faults: the reasons why files cannot be used, by path; the earlier content of such a file
-        stays in force.
+    :ivar faults: the reasons why files cannot be used, by path.
     """
 
     def __init__(self, disk: Disk, directory: str) -> None:
@@ -64,7 +63,10 @@ class AclFiles:
         return list(self._read.values())
 
     def versions(self) -> dict[str, DataVersion]:
-        """Return the version of each file; a file without one has that of its first reading."""
+        """
+        Return the version of each file, by path. A file that holds no version has the version that
+        it got when it was first read.
+        """
         return {path: file.version or self._versions[path] for path, file in self._read.items()}
 
     def refresh(self, now_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""Checks the signed times of requests: no request is accepted too late, or twice."""
+"""Checks the signed times of requests, so that no request is accepted too late or twice."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -7,7 +7,10 @@ from rmq_ha.base.acl.refusals import RefusalReason
 from rmq_ha.base.acl.signed_time import Stamp
 
 _RECENT = 1024
-"""How many of the latest numbers of a session may come out of order."""
+"""
+How many numbers of a session are remembered, counted down from the highest. A request with a lower
+number is refused, so requests may overtake each other only within these.
+"""
 _MASK = (1 << _RECENT) - 1
 
 
@@ -33,20 +36,24 @@ class Stale(NamedTuple):
 
 class Freshness:
     """
-    Remembers requests within bounds, and refuses those that it cannot judge any more.
+    Accepts each signed request once. It remembers a bounded number of requests, and refuses a
+    request of which it cannot know any more whether it came before.
 
-    For each session it keeps the highest number, and which of the numbers right below it came. A
-    session is forgotten when its last time is too old to be accepted again, or when its account has
-    too many sessions. An unknown session has to be younger than all that were forgotten.
+    A client of rmq-ha signs a time, a session and a number with each request. A session is a random
+    text for the client's requests to one address; its numbers grow. For
+    each session the highest number is kept, and which of the numbers right below it came. A session
+    is forgotten when its last time is too old to be accepted again, or when its account has too
+    many sessions. A request of an unknown session must be younger than all forgotten sessions.
 
     A request that came before is always refused. A request is only suspicious if its time is too
-    far from this server's, or older than a forgotten session. It is refused only where signed times
-    are required. Elsewhere an attacker could leave the signed time out, and a client with a wrong
-    clock must not be stopped.
+    far from this server's, or older than a forgotten session. A suspicious request is refused only
+    where signed times are required. Elsewhere a refusal would not help, as an attacker could leave
+    the signed time out; and it would stop a client whose clock is wrong.
 
-    :param is_required: whether every request has a signed time. Then requests from before this
-        start are refused, since nobody knows any more which of them came.
-    :param window_s: accepted difference of a client's clock, in seconds.
+    :param now_ms: returns this server's time, in ms since the epoch.
+    :param is_required: whether every request must have a signed time. Then requests from before
+        this start are refused, since nobody knows any more which of them came.
+    :param window_s: accepted difference between the clocks of client and server, in seconds.
     :param most_sessions: the most sessions of one account that are remembered.
     """
 
@@ -73,9 +80,11 @@ class Freshness:
 
     def take(self, access_key: str, stamp: Stamp) -> Stale | None:
         """
-        Note a request whose signature is right.
+        Judge a request whose signature is right, and remember it.
 
-        :returns: why it must not be accepted; None: accept it.
+        :param access_key: the account that signed it.
+        :param stamp: its signed time, session and number.
+        :returns: why the request must not be accepted; None: accept it.
         """
         stale = self._judge(access_key, stamp)
         if stale is None or self.is_required or stale.kind is not RefusalReason.TIME:
@@ -120,7 +129,7 @@ class _AccountSessions:
     """
     The sessions of one account; the one used longest ago stands first.
 
-    :ivar floor: the latest time of the forgotten sessions, in milliseconds.
+    :ivar floor: the latest time of the forgotten sessions, in ms since the epoch.
     """
 
     __slots__ = ("floor", "sessions")
@@ -130,7 +139,10 @@ class _AccountSessions:
         self.sessions: dict[str, _SignedSession] = {}
 
     def forget(self, before_ms: int, most: int) -> None:
-        """Drop sessions that are older than `before_ms`, or more than `most`."""
+        """
+        Drop sessions, the one used longest ago first, while that one is older than `before_ms` or
+        there are more than `most`.
+        """
         sessions = self.sessions
         while sessions:
             name = next(iter(sessions))
@@ -143,9 +155,9 @@ class _AccountSessions:
 
 class _SignedSession:
     """
-    The numbers of one session.
+    The numbers of the requests that came in one session.
 
-    :ivar latest_ms: the highest time that was signed in it, in milliseconds.
+    :ivar latest_ms: the highest time that was signed in it, in ms since the epoch.
     """
 
     __slots__ = ("_highest", "_seen", "latest_ms")
@@ -156,7 +168,7 @@ class _SignedSession:
         self.latest_ms = 0
 
     def take(self, stamp: Stamp) -> bool:
-        """Note a number. Return whether it is new."""
+        """Note a request's number. Return whether no request with this number came before."""
         ahead = stamp.number - self._highest
         if ahead > 0:
             self._seen = (self._seen << ahead | 1) & _MASK if ahead < _RECENT else 1

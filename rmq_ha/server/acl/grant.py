@@ -51,11 +51,12 @@ class Grant:
     """
     The rights of one account, compiled.
 
-    :param strict: whether the account's defaults are only for topics of users, see `_default`.
+    :param strict: whether the account's default permissions leave out topics of RocketMQ itself,
+        see `_default`.
     :param reply_topic: topic in which replies of this cluster are stored.
     :ivar account: access key of the account.
     :ivar owner: see `IGrant`.
-    :ivar white: addresses from which it need not sign.
+    :ivar white: addresses from which the account's requests need no right signature.
     :ivar secrets: the valid secrets, the current one first.
     """
 
@@ -144,9 +145,11 @@ class Grant:
         """
         Return an account's permission for a resource that its entry does not name.
 
-        An account that may use any topic may write traces, and replies to what it has read. By
-        default, nobody may read these. Dead letters are for accounts that may read with their
-        group.
+        Without `strict`, and for admins, that is the account's default permission. With `strict`
+        the defaults hold for users' topics and groups only. Then an account that has a permission
+        on at least one topic may write traces and replies, but may not read them. Other topics of
+        RocketMQ itself are closed. Dead letters of a group have the default for topics, if the
+        account may read with that group.
         """
         if resource.startswith(RETRY_PREFIX):
             return self._default_group

@@ -1,8 +1,9 @@
 """The permissions that a request needs with RocketMQ 4.9.7 (`aclStrict=false`).
 
-RocketMQ forgets most codes; `rmq_ha.server.acl.table` has them all. Pops, which 4.9 does not know,
-need what pulls need. Spec: remoting.md, section
-10.2.
+RocketMQ checks only a few codes, and leaves all others to anybody. `rmq_ha.server.acl.table` has a
+row for every code. Pops, which 4.9 does not know, need what pulls need.
+
+Spec: remoting.md, section 10.2.
 """
 
 from collections.abc import Callable, Mapping

@@ -21,12 +21,12 @@ def is_word(text: str) -> bool:
 
 
 def permission(text: str | None) -> int:
-    """Return the permission that a word grants; any other text denies."""
+    """Return the permission that a word of a file grants; any other text grants DENY."""
     return DENY if text is None else _WORDS.get(text.strip(), DENY)
 
 
 def allows(owned: int, needed: int) -> bool:
-    """Whether a permission includes a needed one; DENY beats everything."""
+    """Whether `owned` has a needed permission, or one of several; DENY in `owned` beats all."""
     return not owned & DENY and bool(owned & needed)
 
 

@@ -86,11 +86,12 @@ class Rules:
         record_at: table.RecordAt = lambda _: None,
     ) -> Grant | None:
         """
-        Check a request, and return the rights of the account that signed it.
+        Check a request, and return the rights of its account.
 
         :param host: the peer's address without its port.
         :param record_at: returns the record that starts at a physical offset.
-        :returns: the rights of the account that signed; None: this address needs no account.
+        :returns: the rights of the account that signed the request, or that the client's
+            certificate names; None: this address needs no account.
         :raises RequestRejected: with the reason, which names neither secret nor signature.
         """
         if self._is_white(host):
@@ -104,8 +105,9 @@ class Rules:
 
     def admit(self, caller: DoorCaller, needs: Iterable[Need]) -> Grant | None:
         """
-        Check a call of the gRPC door, and return the rights of the account that signed its date.
+        Check a call of the gRPC door, and return the rights of the caller's account.
 
+        :param needs: the permissions that the call needs.
         :returns: see `check`.
         :raises RequestRejected: see `check`.
         """
@@ -125,7 +127,7 @@ class Rules:
         return grant
 
     def every_notice(self) -> list[str]:
-        """Return the oddities of the files, together and each for itself."""
+        """Return all oddities of the files: those of single files, and those between files."""
         return [*self.notices, *(text for file in self.files for text in file.notices)]
 
     def is_administrator(self, access_key: str, signature: str, content: bytes) -> bool:
@@ -165,8 +167,10 @@ class Rules:
 
     def _account_of(self, claim: "_Claim", host: str) -> Grant:
         """
-        Return the account of the client's certificate, or the one that signed. If both are there,
-        they must be the same.
+        Return the account of the client's certificate or, without one, the account that signed. If
+        both are there, they must be the same.
+
+        :raises AccessRefused: neither is there, they differ, or the signature is not accepted.
         """
         security = claim.security
         if self._requires_tls and not security.is_tls and claim.is_signed:
@@ -203,11 +207,12 @@ class Rules:
 
     def _signer_of(self, claim: "_Claim", host: str, *, is_certified: bool = False) -> Grant:
         """
-        Return the account that signed. A request from a white address of the account must name its
-        access key, but its signature is not checked.
+        Return the account that a request names, if its signature is right. The signature is not
+        checked if the peer's address is one of the account's white addresses.
 
         :param is_certified: whether a certificate names the same account; then the signature needs
             no time.
+        :raises AccessRefused: the request names no account, or its signature or time is wrong.
         """
         access_key = claim.access_key
         if access_key is None:
@@ -250,7 +255,11 @@ class Rules:
         is_certified: bool,
     ) -> None:
         """
-        Check rmq-ha's signature with a time, if the request has one or the settings require one.
+        Check the field `SignedTime`: rmq-ha's signature with a time, a session and a number. It may
+        be missing unless the settings require it and no certificate names the account.
+
+        :raises AccessRefused: the field is missing, its signature is wrong, or the request came
+            before or too late.
         """
         freshness = self._freshness
         if freshness is None:
@@ -282,8 +291,9 @@ class Rules:
 
     def _check_date(self, grant: Grant, secret: Secret, is_certified: bool) -> None:
         """
-        Refuse a call of the gRPC door where signatures need a time, as its signature covers only a
-        date in the client's own zone, and can be used again for ever.
+        Refuse a call of the gRPC door where signatures need a time, unless a certificate names the
+        account. The signature of such a call covers only a date in the client's own zone, so an
+        attacker could use it again at any time.
         """
         freshness = self._freshness
         if freshness is not None and freshness.is_required and not is_certified:
@@ -305,7 +315,7 @@ class Rules:
     def _secret_of(
         self, request: RemotingCommand, ext: Mapping[str, str], secrets: tuple[Secret, ...]
     ) -> Secret | None:
-        """Find the secret that signed a request."""
+        """Return the one of some secrets that signed a request; None if none of them did."""
         signature = ext.get(SIGNATURE)
         if signature is None:
             return None
@@ -353,10 +363,13 @@ class Rules:
 
 class _Claim(NamedTuple):
     """
-    What a request or a call says about its account.
+    The account that a request or a call of gRPC says it comes from, and how to check that.
 
-    :ivar access_key: None if it names none.
-    :ivar find_secret: returns the one of some secrets that signed; None if none of them did.
+    :ivar access_key: the account that it names; None if it names none.
+    :ivar is_signed: whether it has a signature.
+    :ivar security: whether the connection uses TLS, and the names in the client's certificate.
+    :ivar find_secret: takes some secrets, and returns the one by which the signature was made; None
+        if none of them was used.
     :ivar check_time: checks the time of the signature; takes the account, the secret that signed,
         and whether a certificate names the same account.
     """

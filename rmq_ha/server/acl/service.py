@@ -67,12 +67,13 @@ class PlainAccessControl:
     Checks every request by the rules of the ACL files, which it reads again when they change.
 
     :param directory: directory with `plain_acl.yml` and the folder `acl`.
-    :param strict: refuse also requests that 4.9.7 forgets to check.
+    :param strict: whether also requests are checked that RocketMQ 4.9.7 lets pass unchecked.
     :param reply_topic: topic in which replies of this cluster are stored.
     :param record_at: returns the record that starts at a physical offset.
     :param keys: settings of signed requests.
     :ivar refused: number of refused requests, by reason.
-    :ivar odd_times: number of requests whose signed time `aclRequiresSignedTime` would refuse.
+    :ivar odd_times: number of requests that were accepted although `aclRequiresSignedTime` would
+        refuse their signed time.
     :ivar previous_secrets: number of requests that were signed with a previous secret.
     :raises ConfigurationError: a file cannot be used, or there is none.
     """
@@ -137,7 +138,8 @@ class PlainAccessControl:
         Check a call of the gRPC door, and count and log a refusal.
 
         :param needs: the permissions that the call needs.
-        :returns: the rights of the account that signed; None: this address needs no account.
+        :returns: the rights of the account that signed the call, or that the client's certificate
+            names; None: this address needs no account.
         :raises RequestRejected: the call is refused.
         """
         try:

@@ -29,7 +29,12 @@ _NO_EXT: Ext = {}
 
 
 class RequestFacts(NamedTuple):
-    """The facts of a request that the rules of the table use."""
+    """
+    A request, as the rules of the table see it.
+
+    :ivar ext: its header fields; empty if it has none.
+    :ivar record_at: returns the record that starts at a physical offset.
+    """
 
     request: RemotingCommand
     ext: Ext
@@ -48,15 +53,15 @@ class RequestFacts(NamedTuple):
         return value
 
     def refusal(self, reason: str) -> RequestRejected:
-        """Return the refusal of a request that cannot be read, so that nobody knows its needs."""
+        """Return the refusal of a request whose needs nobody can know, as it cannot be read."""
         return RequestRejected(
             ResponseCode.SYSTEM_ERROR, f"AclException: request {self.request.code}: {reason}"
         )
 
     def record(self, physical_offset: int | None) -> Record | None:
         """
-        Return the record at a physical offset; None if no record starts there, so nothing can be
-        read.
+        Return the record at a physical offset; None if no record starts there, so that the request
+        could read nothing.
         """
         data = None if physical_offset is None else self.record_at(physical_offset)
         try:
@@ -67,10 +72,10 @@ class RequestFacts(NamedTuple):
 
 class AccessNeed(NamedTuple):
     """
-    One need of a request.
+    A rule of the table: one need of a request.
 
     :ivar text: the need in words, for people.
-    :ivar needs: returns the resources and permissions for a request.
+    :ivar needs: returns each resource that a request uses, with the permission that it needs.
     """
 
     text: str
@@ -122,10 +127,11 @@ def _send(
     topic_field: str, group_field: str, producer_field: str, properties_field: str
 ) -> AccessNeed:
     """
-    Make the rule of a send.
+    Make the rule of a send; the parameters are the names of the header fields to read.
 
-    A retry topic belongs to its group, whatever group the sender names. Half messages come back to
-    their producer group when they are checked.
+    A send to a retry topic needs SUB on that topic's group, and on the group that the sender names.
+    A half message also needs PUB on its producer group, as brokers show it to that group when they
+    ask how the transaction ended.
     """
 
     def needs(asked: RequestFacts) -> list[Need]:
@@ -150,8 +156,8 @@ def _send(
 
 def _record_by_offset(asked: RequestFacts) -> list[Need]:
     """
-    Return the need of a request that names a record only by its offset: the record itself tells its
-    topic.
+    Return the need of a request that names a record only by its offset: SUB on the record's topic.
+    Without such a record nothing is needed.
     """
     return _read(asked.record(_number(asked, "offset")))
 
@@ -196,8 +202,10 @@ def _check_client(asked: RequestFacts) -> list[Need]:
 
 def _pop_needs(asked: RequestFacts) -> list[Need]:
     """
-    Return the needs of a pop or an acknowledgement. A retry topic of the group holds copies of the
-    topic that it is for, so it needs the same.
+    Return the needs of a request of pop consumption that names a group and a topic.
+
+    A retry topic of the group holds copies of another topic's messages. So the request needs SUB on
+    that other topic.
     """
     group = asked.field("consumerGroup")
     topic = original_topic(group, asked.field("topic"))

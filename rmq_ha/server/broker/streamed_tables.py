@@ -1,9 +1,10 @@
 """StreamedTables: sends a broker's tables to its slaves in pieces, as they change.
 
-The pieces are JSON objects like the tables' files; `rmq_ha.server.replication.epochs.tables` says
-when each of them is sent. A slave has the same topics, groups and delay levels as the master. It
-keeps consumer offsets of groups that the master does not know, as a slave that copies them does: a
-master that lost its file must not make its slaves lose theirs.
+Each piece is a JSON object with entries in the form of the table's file.
+`rmq_ha.server.replication.epochs.tables` says when a piece is sent. A slave gets exactly
+the topics, groups and delay levels of the master. Consumer offsets of groups that the master does
+not know stay at the slave, as they do when a slave fetches tables: a master that lost its file must
+not make its slaves lose theirs.
 """
 
 from abc import ABC, abstractmethod
@@ -35,11 +36,14 @@ DELAY_LEVELS = "levels"
 
 class _TablePage(msgspec.Struct, rename="camel", omit_defaults=True):
     """
-    Entries of one table, the content of a `TablePiece`.
+    Entries of one table, the content of a piece (see `Tables.take`).
 
+    :ivar table: name of the table, as in `StreamedTables`.
     :ivar entries: by name as in the table's file; None for a removed entry.
-    :ivar is_whole: whether this body is a part of the whole table; the part that `is_last` ends the
-        table.
+    :ivar data_version: version of the table; None for a table without versions.
+    :ivar is_whole: whether the entries belong to a transfer of the whole table; otherwise they are
+        the entries that changed.
+    :ivar is_last: whether no more pages of this transfer follow.
     """
 
     table: str
@@ -52,6 +56,9 @@ class _TablePage(msgspec.Struct, rename="camel", omit_defaults=True):
 class _StreamedTable(ABC):
     """
     One table of a broker, whose entries are sent and received as values of JSON.
+
+    `replace` puts a whole table that came in force. `amend` changes only the entries that came; an
+    entry that is None was removed.
 
     :cvar precedes_log: see `TableEntry`.
     """
@@ -71,7 +78,7 @@ class _StreamedTable(ABC):
         return self.entries().get(name)
 
     def size_of(self, entry: Any) -> int:
-        """Return how much of a page an entry takes."""
+        """Return the number of parts that an entry has, by which `page_of` limits a page."""
         return 1
 
     def version(self) -> dict[str, int] | None:
@@ -92,7 +99,8 @@ class _Configs(_StreamedTable, Generic[T]):
     """
     The table of topics, or of groups.
 
-    :param take: replaces the table's content.
+    :param kind: the type of one configuration.
+    :param take: replaces the table by the given version and configurations.
     """
 
     precedes_log = True
@@ -162,7 +170,7 @@ class _Offsets(_StreamedTable):
 
 class DelayOffsetSource(Protocol):
     """
-    The parts of a `ScheduleMessageService` that are sent.
+    The parts of a `ScheduleMessageService` that a master sends to its slaves.
 
     :ivar on_progress: called when `offset_table` has changed.
     """
@@ -225,11 +233,16 @@ class _Modes(_StreamedTable):
 
 class StreamedTables:
     """
-    Topics, groups, consumer offsets and delay offsets of one broker.
+    The `Tables` of one broker: a master sends them to its slaves, and a slave takes them over.
 
+    The tables are those of topics, groups, consumer offsets, delay offsets and, if there are any,
+    request modes.
+
+    :param slave: fetches the tables from masters that do not send them; it is told to stop while a
+        master sends them, and it puts topics and groups in force.
     :param delivery: delivers delayed messages while this broker leads.
     :param delay_offsets: the copy of the delay offsets while another broker leads.
-    :param request_modes: how groups get messages; None: it is neither sent nor taken.
+    :param request_modes: whether groups pull or pop; None: this table is neither sent nor taken.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Decides who may register brokers at a name server, and who may change its data.
+"""Decides who may register brokers at a name server, and who may administer the name server.
 
 RocketMQ 4.9 checks neither: anyone who reaches the port may do both.
 """
@@ -44,9 +44,9 @@ OF_ADMINS = frozenset(
 @implementer(IAccessValidator)
 class BrokerAddresses:
     """
-    Accepts registrations from some addresses only (`namesrvAllowedBrokers`).
+    Accepts the requests of `OF_BROKERS` only from the addresses in `namesrvAllowedBrokers`.
 
-    :ivar refused: number of requests from other addresses.
+    :ivar refused: number of such requests from other addresses.
     """
 
     log = Logger()
@@ -59,9 +59,9 @@ class BrokerAddresses:
 
     def validate(self, request: RemotingCommand, remote_address: str) -> None:
         """
-        Check the address of a request.
+        Check the address of a request, if its code is one of `OF_BROKERS`.
 
-        :raises RequestRejected: the request is one of brokers, and comes from another address.
+        :raises RequestRejected: the address is not accepted.
         """
         if not self._allowed or request.code not in OF_BROKERS:
             return
@@ -89,14 +89,19 @@ class BrokerAddresses:
 
 class NamesrvAccess(PlainAccessControl):
     """
-    Requires an administrator's signature, by the rules of the ACL files, for requests that change
-    something.
+    Requires a signature of an administrator, by the rules of the ACL files, for some requests.
 
-    Clients' questions need none. A Java broker cannot sign: `namesrvAllowedBrokers` or
-    globalWhiteRemoteAddresses lets it in.
+    `make_access` chooses their codes. Those of `OF_ADMINS` change the name server's data, or read
+    its settings and its key-value store. If `namesrvAllowedBrokers` is empty, those of `OF_BROKERS`
+    are checked too. All other requests, such as clients' questions for routes, need no signature.
 
+    Java's brokers cannot sign. `namesrvAllowedBrokers` or `globalWhiteRemoteAddresses` has to let
+    them in.
+
+    :param directory: directory with `plain_acl.yml` and the folder `acl`.
     :param codes: the request codes that need a signature.
     :param keys: settings of signed requests.
+    :raises ConfigurationError: an ACL file cannot be used, or there is none.
     """
 
     def __init__(self, host: Host, directory: str, codes: frozenset[int], keys: AclKeys) -> None:

@@ -11,8 +11,8 @@ from rmq_ha.base.wire.route_bodies import Rival
 T = TypeVar("T")
 CLAIM_SECONDS = 120.0
 """
-A claim that is not repeated within this time is over, in seconds. A broker registers every 60 s at
-least.
+Seconds after which a claim is over if it is not repeated. A broker registers at least once every
+60 s.
 """
 _MOST_NAMES = 10_000
 _MOST_ADDRESSES = 16
@@ -74,7 +74,7 @@ class Claims:
         """
         Note that the address claims an id that another address holds.
 
-        :returns: whether it did not do so within the last `CLAIM_SECONDS`.
+        :returns: whether the claim is new: the address made none within the last `CLAIM_SECONDS`.
         """
         place = self._names.setdefault(broker_name, {}).setdefault(broker_id, _Place())
         before = place.claims.pop(address, None)

@@ -54,7 +54,7 @@ class ConfigProcessor:
         return when_written(request, written, self._kv_config.path)
 
     def namespace(self, _: Any, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_KVLIST_BY_NAMESPACE (219) with all of a namespace."""
+        """Answer GET_KVLIST_BY_NAMESPACE (219) with all keys and values of a namespace."""
         namespace = required(request, "namespace")
         table = self._kv_config.namespace(namespace)
         if table is None:

@@ -50,7 +50,7 @@ class KVConfigManager(PersistedTable):
         return self.persist()
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """Return all of a namespace; None if nothing was ever put into it."""
+        """Return keys and values of a namespace; None if nothing was ever put into it."""
         return self._namespaces.get(namespace)
 
     def encode(self) -> bytes:

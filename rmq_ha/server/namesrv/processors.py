@@ -401,7 +401,7 @@ def _identity(request: RemotingCommand) -> BrokerIdentity:
 
 
 def _check_crc32(text: str, body: bytes | None) -> None:
-    """Check the body's CRC. If the text is 0, empty or unreadable, nothing is checked."""
+    """Compare the body's CRC with `text`. A text that is 0, empty or no number is not checked."""
     claimed = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
     if claimed and claimed != body_crc32(body):
         raise RequestRejected(

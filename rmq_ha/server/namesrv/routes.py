@@ -48,8 +48,7 @@ class BrokerLive:
 
 class RegisterResult(NamedTuple):
     """
-    The result of a registration. A slave also learns its master's addresses; otherwise both are
-    None.
+    The result of a registration. Only a slave gets the two addresses of its master.
 
     :ivar is_first: whether this id had no address before.
     :ivar displaced: another address that had this id, and whose connection is still open; otherwise
@@ -57,7 +56,8 @@ class RegisterResult(NamedTuple):
     :ivar holder: another address that has this id and keeps it, so nothing was changed; otherwise
         None.
     :ivar is_outdated: whether `holder` keeps the id because this registration's epoch is lower.
-    :ivar is_news: whether this is the first claim of this address to the id of `holder`.
+    :ivar is_news: whether this address has not claimed the id of `holder` shortly before, see
+        `Claims.note_claim`.
     """
 
     is_first: bool
@@ -190,8 +190,8 @@ class RouteInfoManager:
 
     def _master_of(self, broker: BrokerIdentity) -> tuple[str | None, str | None]:
         """
-        Return a slave's replication address of its master, and the master's own address; None for a
-        master.
+        For a slave return its master's replication address, and the master's own address; return
+        None for both if this broker is a master, or its master is not registered.
         """
         data = self._brokers.get(broker.broker_name)
         if data is None or broker.broker_id == MASTER_ID:

@@ -64,12 +64,17 @@ class PopChecks:
 
     def readable_topic(self, topic: str, queue_id: int, client: str) -> TopicConfig:
         """
-        Return a topic from which a consumer may read.
+        Return the configuration of a topic from which a consumer may pop.
 
         :param queue_id: `ALL_QUEUES`, or a queue that the topic must have.
-        :raises RequestRejected: the topic or its queue does not exist, or cannot be read.
+        :param client: address of the client, for the refusal.
+        :raises RequestRejected: the topic or its queue does not exist, or cannot be read; or the
+            topic holds the work of brokers.
         """
         config = self._topic_config(topic)
+        # The topics of `is_of_rocketmq_5` hold brokers' pending work: messages of other topics that
+        # are not due yet, and records of pops. They are not for consumers, whatever `perm` says;
+        # pulls are refused, too.
         if not config.perm & PERM_READ or is_of_rocketmq_5(topic):
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden"
