@@ -40,8 +40,8 @@ class Freshness:
     request of which it cannot know any more whether it came before.
 
     A client of rmq-ha signs a time, a session and a number with each request. A session is a random
-    text for the client's requests to one address; its numbers grow. For
-    each session the highest number is kept, and which of the numbers right below it came. A session
+    text for the client's requests to one address; its numbers grow. For each
+    session the highest number is kept, and which of the numbers right below it came. A session
     is forgotten when its last time is too old to be accepted again, or when its account has too
     many sessions. A request of an unknown session must be younger than all forgotten sessions.
 

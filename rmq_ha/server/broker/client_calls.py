@@ -18,7 +18,7 @@ _SHARE_OF_ONE_CLIENT = 4
 
 class ClientCalls:
     """
-    Requests to clients for one purpose.
+    Sends requests to clients for one purpose, and limits how many of them wait for an answer.
 
     A client that does not answer may use a quarter of the allowed requests, so that other clients
     stay reachable.

@@ -1,8 +1,9 @@
-"""The queues of a topic on other brokers, and the doors of these brokers.
+"""The queues of a topic on other brokers, and the gRPC doors of these brokers.
 
-Name servers know the addresses for remoting alone. So a broker asks the others where their doors
-are, and remembers the answers for some time. Java's brokers have no door. A broker without one is
-left out, as no client of RocketMQ 5 could reach its queues.
+A broker's gRPC door is its port for clients of RocketMQ 5 (`grpc_door`). Name servers know only the
+addresses for remoting, RocketMQ's own protocol. So a broker asks each other broker where its door
+is, and remembers the answers for some time. Java's brokers have no door. The queues of a broker
+without a door are left out, as no client of RocketMQ 5 could reach them.
 
 Spec: grpc.md, sections 5.1 and 13.
 """
@@ -20,13 +21,16 @@ from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.door import DoorQueues
 
 ROUTE_S = 5.0
-"""How long the answer of a name server is used, seconds."""
+"""How long the routes that a name server answered are used, in seconds."""
 DOOR_S = 30.0
 _MOST = 10_000
 
 
 def door_address(configuration: BrokerConfiguration) -> HostPort | None:
-    """Return the address of the door in clients' routes; None if the door is closed."""
+    """
+    Return the address of this broker's gRPC door, as clients' routes show it; None if the broker
+    has no such port.
+    """
     port = configuration.ours.grpc_server_port
     if not port:
         return None
@@ -38,11 +42,12 @@ def door_address(configuration: BrokerConfiguration) -> HostPort | None:
 
 class DoorRoutes:
     """
-    Finds queues on the masters among other brokers.
+    Finds the queues of a topic on the masters among other brokers, with the addresses of their
+    gRPC doors.
 
     :param name_servers: returns the addresses of the name servers.
     :param own_address: this broker's address for remoting.
-    :param seconds: the clock.
+    :param seconds: returns the time of a steady clock, in seconds.
     """
 
     log = Logger()

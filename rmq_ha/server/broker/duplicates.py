@@ -67,7 +67,7 @@ class SendKey(NamedTuple):
     The values by which a send is recognized.
 
     :ivar stored_in: topic of its record, which is the schedule topic if the message is delayed.
-    :ivar topic: topic that it was sent to.
+    :ivar topic: topic to which its client sent it.
     :ivar uniq_key: the id that its client gave it; all repetitions have the same id.
     :ivar sender: the account that sent it, as `sender_of` writes it; empty without access control.
     """
@@ -206,7 +206,10 @@ class DuplicateWindow:
         return looked.addCallbacks(compared, failed)
 
     def _follow(self, records: list[Record], ids: Sequence[str], sender: str) -> Iterator[None]:
-        """Add the records after the first one in its queue, as long as they have these ids."""
+        """
+        Append to `records`, which holds the first one, the records that follow it in its queue, as
+        long as they have these ids. Yields between slices of the work.
+        """
         first = records[0]
         queue = self._store.queues.get(first.topic, first.queue_id)
         for number in range(1, len(ids)):
@@ -223,11 +226,11 @@ class DuplicateWindow:
 
     def begins(self, topic: str, uniq_key: str, sender: str = "") -> bool:
         """
-        Return whether a send is no repetition.
+        Return whether a send is no repetition, so that it is to be stored.
 
-        Then it is under way from now on, and `watched` must follow.
+        If so, the send counts as under way from now on, and its callback must come from `watched`.
 
-        :param uniq_key: empty: the message is not compared.
+        :param uniq_key: the id that its client gave it; empty: the message is not compared.
         :param sender: see `SendKey`.
         """
         if not uniq_key:
@@ -245,8 +248,8 @@ class DuplicateWindow:
 
     def watched(self, keys: Sequence[Key], done: Done) -> Done:
         """
-        Return a callback for sends that began: it forgets those that were not stored, and then
-        calls `done`.
+        Return a callback for a run of sends that `begins` has let in. It ends the sends that were
+        not stored, so that a repetition of them is stored, and then calls `done`.
 
         :param keys: topic and UNIQ_KEY of each send.
         """
@@ -285,7 +288,8 @@ class DuplicateWindow:
         """
         Call `again` when the message under way is in the index, or was not stored.
 
-        That may wait for a quorum. After `_PATIENCE_S` the answer is OS_PAGECACHE_BUSY.
+        That may take until a quorum has the message. After `_PATIENCE_S` seconds `again` is not
+        called, and the result is OS_PAGECACHE_BUSY.
         """
         outcomes = self._store.statistics.outcomes
         waiting: Deferred[None] = Deferred()
@@ -313,7 +317,8 @@ class DuplicateWindow:
 
     def _forget_all(self) -> None:
         """
-        Forget all sends under way: all of the log is dispatched, as this broker becomes the master.
+        Forget all sends under way. Called when this broker becomes the master, and all of the log
+        is dispatched, so that the index knows every message.
         """
         self._forget(*self._under_way)
 
@@ -326,9 +331,10 @@ class DuplicateWindow:
 
     def _earlier_record(self, message: SendKey) -> Record | None:
         """
-        Return the newest record in the window that is this message and that its queue has.
+        Return the newest record of a message that was stored within the window and that its queue
+        has; None if there is none.
 
-        :raises StoreError: the disk refuses.
+        :raises StoreError: the disk refuses to be read.
         """
         index = self._store.index
         assert index is not None
@@ -369,7 +375,10 @@ class DuplicateWindow:
         )
 
     def _is_queued(self, record: Record) -> bool:
-        """Return whether the record's queue has it. A topic that was deleted since does not."""
+        """
+        Return whether the record is in its queue, so that consumers can get it. The queue of a
+        topic that was deleted since then lacks it.
+        """
         queue = self._store.queues.get(record.topic, record.queue_id)
         unit = None if queue is None else queue.unit(record.queue_offset)
         return unit is not None and unit[:2] == (record.physical_offset, record.size)
@@ -377,7 +386,15 @@ class DuplicateWindow:
     def _answer_again(
         self, records: Sequence[Record], queue_id: int, wait: bool
     ) -> "Deferred[PutMessageResult]":
-        """Return the answer of the first send, as soon as its records are kept."""
+        """
+        Return the result for a message that is stored already: where its first record is, and how
+        safely. It fires at once if the records are flushed and replicated as configured, or need
+        not be; else when that is decided.
+
+        :param records: the known message, or the members of the known batch.
+        :param queue_id: the queue that the answer names.
+        :param wait: whether the send asks to wait for flush and replication.
+        """
         first = records[0]
         ids = [offset_msg_id(record.store_host, record.physical_offset) for record in records]
         start, end = first.physical_offset, records[-1].physical_offset + records[-1].size

@@ -57,7 +57,8 @@ class RetryFilter:
     Each message is judged by the group's expression for the topic from which the message came. A
     message of a topic without an expression passes.
 
-    :param by_unit: the filter of the subscription to the retry topic itself; None passes all.
+    :param by_unit: the filter of the subscription to the retry topic itself, which judges a message
+        by its unit in the queue; None passes all.
     :param group: the group of the retry topic.
     """
 

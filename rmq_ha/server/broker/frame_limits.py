@@ -38,8 +38,11 @@ class FrameLimits:
 
     def check(self, key: str, count: int, code: int = ResponseCode.SYSTEM_ERROR) -> None:
         """
-        Check the number of items before the request is handled.
+        Check the number of items in a request, before it is handled.
 
+        :param key: the configuration key of the limit.
+        :param count: how many items the request has.
+        :param code: the response code of a refusal.
         :raises RequestRejected: the request has too many items.
         """
         most = self.limit(key)

@@ -1,4 +1,8 @@
-"""The gRPC door of a broker: the port, and the verbs behind its front.
+"""The gRPC door of a broker: its port for clients of RocketMQ 5, which speak gRPC instead of
+RocketMQ's own protocol, remoting.
+
+`rmq_ha.server.grpc.front` turns calls of clients into verbs such as `send`, `pop` and `settle`
+(`BrokerVerbs`). `_Verbs` passes them on to the processors that also serve remoting.
 
 Spec: grpc.md, sections 12 to 14.
 """
@@ -80,9 +84,12 @@ class DoorParts(Protocol):
 
 class BrokerDoor:
     """
-    The port for clients of RocketMQ 5.
+    The gRPC door: a broker's port for clients of RocketMQ 5.
 
-    :raises ConfigurationError: a package is missing, or the access control knows no calls of gRPC.
+    :param routes: finds the queues of topics on other brokers.
+    :param limits: how many connections and calls a peer may have.
+    :raises ConfigurationError: a package is missing, or the access control cannot check calls of
+        gRPC.
     """
 
     def __init__(
@@ -106,7 +113,11 @@ class BrokerDoor:
         self._expiry = Periodic(broker.host.clock, "gRPC client expiry", self._expire, EXPIRY_S)
 
     def listen(self, interface: str) -> "Deferred[Any]":
-        """Accept clients; fails with Twisted's `CannotListenError`."""
+        """
+        Accept clients.
+
+        :returns: fires with the listening port; fails with Twisted's `CannotListenError`.
+        """
         self._expiry.start()
         listening: Deferred[Any] = self.server.listen(
             self._configuration.ours.grpc_server_port, interface
@@ -145,7 +156,10 @@ class BrokerDoor:
 
 
 class _Verbs:
-    """What the broker does for the door; see `BrokerVerbs`."""
+    """
+    The work that the broker does for clients at the door, by the same processors that serve
+    remoting; see `BrokerVerbs`.
+    """
 
     def __init__(self, broker: DoorParts, routes: DoorRoutes) -> None:
         self._host = broker.host

@@ -52,17 +52,17 @@ class HeldPull:
 
 class PullRequestHoldService:
     """
-    Holds pulls by queue.
+    Holds pulls by queue, until a message arrives, their time limit is over, or their connection is
+    closed.
 
-    An arrival, their time limit or the end of their connection releases them.
-
-    One timer is set to the earliest limit; it is off if nothing was held lately. A held pull whose
-    filter refuses an arrived message is run again after `RECHECK_SECONDS`, as the Java broker's
-    sweep does. So the consumer's offset moves past the messages that it does not want.
+    One timer is set to the earliest limit; it is off if nothing was held lately. If the filter of a
+    held pull refuses a message that arrived, the pull is run again after `RECHECK_SECONDS`. So the
+    consumer's offset moves past messages that the consumer does not want. The Java broker's
+    periodic sweep over held pulls has the same effect.
 
     :param max_offset: returns the end of a queue, by topic and queue id.
     :param capacity: how many pulls may wait. A further pull is answered at once, and so is a pull
-        whose expression exceeds `MAX_EXPRESSIONS`.
+        by which the expressions of all held pulls would exceed `MAX_EXPRESSIONS`.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class PullRequestHoldService:
         return True
 
     def on_arrival(self, rows: Rows) -> None:
-        """Release the pulls that wait for these messages, after the whole batch was seen."""
+        """Release the pulls that wait for these messages, once all messages were looked at."""
         if not self._held:
             return
         queues = self._queues
@@ -181,7 +181,10 @@ class PullRequestHoldService:
             heapify(heap)
 
     def _check_at(self, pull: HeldPull, when: float) -> None:
-        """Set the time of a pull's next check. Older heap entries of the pull are skipped."""
+        """
+        Set the time at which a pull is looked at next. Older entries of the pull in the heap are
+        skipped.
+        """
         pull.check_at = when
         self._compact()
         heappush(self._heap, (when, next(self._sequence), pull))
@@ -212,8 +215,8 @@ class PullRequestHoldService:
 
 def _free(pull: HeldPull) -> None:
     """
-    Drop what a released pull needed for its answer; the heap may hold the pull until its time
-    comes.
+    Drop the parts of a released pull that hold memory; the heap may hold the pull itself until its
+    time comes.
     """
     pull.message_filter = None
     pull.resume = _done

@@ -177,9 +177,9 @@ class BrokerOuterAPI:
 
     async def topic_route(self, name_server: str, topic: str) -> TopicRoute | None:
         """
-        GET_ROUTEINFO_BY_TOPIC; None if no broker has the topic.
+        Ask for the route of a topic (GET_ROUTEINFO_BY_TOPIC); None if no broker has the topic.
 
-        :raises RemotingError: no answer, or an answer other than these.
+        :raises RemotingError: no answer, or neither a route nor the message that there is none.
         :raises ProtocolViolation: the answer cannot be read as a route.
         """
         command = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
@@ -206,7 +206,7 @@ class BrokerOuterAPI:
         """
         Return a broker's report on its role; all fields are None if it refuses to tell.
 
-        :raises RemotingError: it does not answer.
+        :raises RemotingError: the broker does not answer.
         :raises ProtocolViolation: an answer cannot be read.
         """
         config = RemotingCommand(RequestCode.GET_BROKER_CONFIG)
@@ -244,20 +244,21 @@ class BrokerOuterAPI:
         return TopicTable(version, _join_tables([page.topics for page in pages], master, "topic"))
 
     async def consumer_offsets(self, master: str) -> dict[str, dict[int, int]]:
-        """GET_ALL_CONSUMER_OFFSET; errors are as for `topic_configs`."""
+        """Ask for all consumer offsets (GET_ALL_CONSUMER_OFFSET); errors as in `topic_configs`."""
         bodies = await self._bodies(master, RequestCode.GET_ALL_CONSUMER_OFFSET)
         return dict(item for body in bodies for item in decode_offset_table(body).items())
 
     async def delay_offsets(self, master: str) -> bytes:
         """
-        GET_ALL_DELAY_OFFSET: the text, checked but unchanged; errors are as for `topic_configs`.
+        Ask for the progress of the delay levels (GET_ALL_DELAY_OFFSET). Returns the answer's text
+        unchanged, after a check that a broker could load it. Errors are as for `topic_configs`.
         """
         body, *_ = await self._bodies(master, RequestCode.GET_ALL_DELAY_OFFSET)
         check_delay_offsets(body)
         return body
 
     async def subscription_groups(self, master: str) -> GroupTable:
-        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG; errors are as for `topic_configs`."""
+        """Ask for all groups (GET_ALL_SUBSCRIPTIONGROUP_CONFIG); errors as in `topic_configs`."""
         bodies = await self._bodies(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         pages = list(map(GroupTable.decode, bodies))
         version = _equal_versions([page.version for page in pages], master)
@@ -267,8 +268,8 @@ class BrokerOuterAPI:
         """
         GET_ALL_MESSAGE_REQUEST_MODE: the modes of groups; None if the master has no such table.
 
-        :raises RemotingError: no answer, or a refusal.
-        :raises ProtocolViolation: the answer is no such table.
+        :raises RemotingError: no answer, or the master refuses the request.
+        :raises ProtocolViolation: the answer is no table of modes.
         """
         command = RemotingCommand(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
         response = await self._client.invoke(master, command, SLAVE_TIMEOUT_MS)
@@ -350,7 +351,7 @@ def _join_tables(tables: Sequence[Mapping[str, _V]], master: str, what: str) -> 
 
 
 def _order_topics(body: bytes | None) -> Mapping[str, str] | None:
-    """Read the KVTable of a registration's answer; None if it is missing or damaged."""
+    """Read the table of keys and values in a registration's answer; None if missing or damaged."""
     if not body:
         return None
     try:

@@ -57,8 +57,8 @@ class SendOverload:
         """
         Return why a send is refused now; None if it is accepted.
 
-        :param sender: its connection. A connection that waits for each answer has never waited too
-            long.
+        :param sender: its connection. A connection that sends one message, and waits for its
+            answer, has never waited too long in its socket.
         :param sends: number of its sends in this turn, to be counted; 0: count none.
         """
         store, config = self._store, self._config

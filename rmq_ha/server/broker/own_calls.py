@@ -14,12 +14,12 @@ def own_tls(
     configuration: BrokerConfiguration, read_bytes: ReadBytes, now_ms: Callable[[], int]
 ) -> ClientTls:
     """
-    Return the TLS rules for this broker's own connections.
+    Return the TLS rules for connections that this broker opens itself.
 
     :param read_bytes: reads a file.
-    :param now_ms: ms since the epoch.
-    :raises ConfigurationError: the settings do not fit. Or the broker demands TLS of others that
-        sign (`aclRequiresTls`), signs itself, and would not use TLS.
+    :param now_ms: returns ms since the epoch.
+    :raises ConfigurationError: the settings do not fit together; or `aclRequiresTls` demands TLS of
+        all who sign, and this broker signs without TLS.
     """
     own = configuration.ours
     is_demanded = own.acl_requires_tls and own.acl_access_key
@@ -33,7 +33,10 @@ def own_tls(
 
 
 def signed(calls: Calls, host: Host, configuration: BrokerConfiguration) -> Calls:
-    """Return the same calls, with signatures if an account is configured."""
+    """
+    Return `calls` itself or, if the broker's own account is configured, an object that signs each
+    request and sends it through `calls`.
+    """
     own = configuration.ours
     if not own.acl_access_key:
         return calls

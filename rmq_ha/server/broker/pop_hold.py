@@ -31,9 +31,9 @@ class Release(Enum):
     """Why a held request is released."""
 
     MESSAGES = auto()
-    """There may be something for it."""
+    """There may be a message for it."""
     TIME = auto()
-    """It waited as long as it may: it looks once more and is answered."""
+    """Its waiting time is over: it looks for messages once more, and is answered."""
     END = auto()
     """This broker hands out no messages any more: the request is answered."""
 
@@ -43,11 +43,11 @@ class HeldPoll:
     """
     One request that found nothing.
 
-    :ivar topic: the topic that the client names, not a retry topic of it.
-    :ivar queue_id: `ALL_QUEUES`, or the only queue that it wants.
+    :ivar topic: the topic that the client names, never one of its retry topics.
+    :ivar queue_id: `ALL_QUEUES`, or the only queue that the client wants.
     :ivar most: how many messages it takes at most, at least one.
     :ivar deadline: until when it may wait, in seconds of the clock.
-    :ivar resume: called once, with the reason; the request is not held any more then.
+    :ivar resume: called once, with the reason, after the request was taken out of the hold.
     :ivar expression: type and text of its filter; equal ones select the same messages.
     """
 
@@ -69,13 +69,14 @@ class HeldPoll:
 
 class PopHold:
     """
-    Holds requests by topic, group and queue, and releases the oldest ones for which messages came.
+    Holds requests by topic, group and queue.
 
-    As many are released as the messages suffice for. A message wakes only requests whose filter
-    passes it. A request is forgotten with its connection.
+    When messages come, the oldest requests are released, as many as the messages suffice for. A
+    message releases only a request whose filter passes the message. A request is forgotten when its
+    connection is closed.
 
-    :param most_of_key: how many requests may wait under one topic, group and queue id.
-    :param most: how many requests may wait altogether.
+    :param most_of_key: returns how many requests may wait under one topic, group and queue id.
+    :param most: returns how many requests may wait altogether.
     """
 
     log = Logger()
@@ -186,7 +187,10 @@ class PopHold:
         self._arm()
 
     def _release(self, polls: Iterable[HeldPoll], reason: Release) -> None:
-        """Remove all requests, then resume them: one may be held again at once."""
+        """
+        Remove all these requests before any is resumed, as a resumed request may be held again at
+        once.
+        """
         released = list(polls)
         for poll in released:
             self._remove(poll)
@@ -245,10 +249,11 @@ def _in_order(waiting: dict[int, _Polls], queue_id: int) -> Iterable[HeldPoll]:
 
 def _choose_polls(polls: Iterable[HeldPoll], arrived: Sequence[Row]) -> list[HeldPoll]:
     """
-    Return the requests that share out the messages of a queue.
+    Return the requests that get the messages that arrived in a queue, oldest request first.
 
-    Each filter looks at a message once for all requests with the same expression in a row that
-    find nothing, so that many requests do not multiply the work.
+    Each request takes as many messages as it wants, out of those that its filter passes. If a
+    filter passes none, later requests with the same expression are skipped, so that many requests
+    do not multiply the work.
     """
     left = list(arrived)
     served: list[HeldPoll] = []

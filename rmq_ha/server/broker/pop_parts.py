@@ -17,7 +17,10 @@ def make_pops(
     groups: SubscriptionGroupManager,
     offsets: ConsumerOffsetManager,
 ) -> PopService:
-    """Build POP consumption, and let it follow the store's log if it is enabled."""
+    """
+    Build the part that hands messages out with leases. If `popEnable` is set, it reads the leases
+    from the store's log as they come.
+    """
     ours = configuration.ours
 
     def threshold() -> int:

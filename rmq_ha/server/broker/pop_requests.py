@@ -22,10 +22,10 @@ from rmq_ha.server.pop.face import Pops
 
 class PopHolds:
     """
-    The requests that wait for messages to pop.
+    The requests that wait for messages that can be popped.
 
-    :ivar pops: those that want messages.
-    :ivar questions: those that ask whether there are messages (NOTIFICATION).
+    :ivar pops: requests that take messages.
+    :ivar questions: requests that only ask whether there are messages (NOTIFICATION).
     """
 
     def __init__(self, clock: IReactorTime, config: RmqHaConfig) -> None:
@@ -38,7 +38,10 @@ class PopHolds:
         return len(self.pops) + len(self.questions)
 
     def follow(self, pops: Pops) -> None:
-        """Release requests when the broker's `Pops` says so."""
+        """
+        Release requests when messages can be popped again (`Pops.on_wake`), or when this broker
+        stops to lead.
+        """
         pops.on_wake(self.wake)
         pops.on_lead(self._lead_changed)
 
@@ -62,7 +65,7 @@ class PopHolds:
 
 
 class PopProcessors(NamedTuple):
-    """The processors of pops and of the requests beside them."""
+    """The processors of pops, acknowledgements, looks without a lease, and assignments."""
 
     messages: PopMessageProcessor
     acks: PopAckProcessor
@@ -71,7 +74,7 @@ class PopProcessors(NamedTuple):
 
 
 def pop_processors(broker: BrokerParts, holds: PopHolds, deliveries: ConsumeHooks) -> PopProcessors:
-    """Build the processors of pops, of their acknowledgements, and of requests beside them."""
+    """Build the processors of all requests of pop consumption."""
     configuration, store, pops = broker.configuration, broker.store, broker.pops
     checks = PopChecks(configuration, broker.tables)
     parts = PopParts(
