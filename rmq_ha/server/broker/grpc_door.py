@@ -87,7 +87,7 @@ class BrokerDoor:
     The gRPC door: a broker's port for clients of RocketMQ 5.
 
     :param routes: finds the queues of topics on other brokers.
-    :param limits: how many connections and calls a peer may have.
+    :param limits: the limits for all connections of the port together.
     :raises ConfigurationError: a package is missing, or the access control cannot check calls of
         gRPC.
     """

@@ -233,8 +233,9 @@ class BrokerOuterAPI:
 
     async def topic_configs(self, master: str) -> TopicTable:
         """
-        GET_ALL_TOPIC_CONFIG, at the master's client port or the port two below it.
+        Ask for all topics (GET_ALL_TOPIC_CONFIG).
 
+        :param master: address of the master's client port, or of the port two below it.
         :raises RemotingError: no answer, or an answer other than success.
         :raises ProtocolViolation: the answer is not a whole topic table: every broker has topics.
         """

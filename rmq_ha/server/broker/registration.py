@@ -31,8 +31,10 @@ UNREGISTER_TIMEOUT_MS = 3000
 NEW_TOPIC_SECONDS = 1.0
 AGAIN_SECONDS = 2.0
 LONGEST_ALONE_SECONDS = 10.0
-"""Longest pause between the rounds of a slave that knows no master, seconds. Such a slave is no
-replica, which is worse than a broker that clients do not find."""
+"""
+Longest pause between the rounds of a slave that knows no master, seconds. Such a slave replicates
+nothing, which is worse than a broker that clients do not find.
+"""
 ALONE_ROUNDS = 3
 LEASE_LOOK_SECONDS = 0.2
 MASTER_LOOK_SECONDS = 2.0
@@ -41,9 +43,10 @@ MAX_CHANGES = 1000
 
 class MasterCallbacks(NamedTuple):
     """
-    The callbacks for what name servers say about the master.
+    The functions to call with the master's addresses that name servers answer.
 
-    :ivar ha_address: called with the master's HA address, by a slave's registrations.
+    :ivar ha_address: called with the address of the master's replication port, by a slave's
+        registrations.
     :ivar master_address: called with the master's address, or None if no name server knows one,
         after every round that any name server answered.
     """
@@ -57,22 +60,24 @@ class Registration:
     Registers with all name servers: at start, periodically, and when a topic is created.
 
     Before `start` no name server is told anything. A broker that cannot serve would replace the
-    address of the one that does, and with the end of its connection remove it from the routes.
+    address of the one that does. And the end of its connection would remove that broker from the
+    routes.
 
     A registration with some of the topics goes only to a name server that has all others. A name
-    server that missed an earlier change, or restarted, would otherwise never get them, since it
-    ignores the body of a data version that it has seen.
+    server ignores the body of a registration whose data version it has seen. So a name server that
+    missed an earlier change, or restarted, would otherwise never get the missing topics.
 
-    If a name server did not answer, or none knows a slave's master, the next round comes after 2 s,
-    then after longer and longer pauses, and not only at the period. Until then this broker is not
-    found, or has no replica.
+    If a name server did not answer, or none knows a slave's master, this broker is not found by
+    some clients, or has no replica. So the next round does not wait for the period: it comes after
+    2 s, and later rounds after longer and longer pauses.
 
-    A master in controller mode registers as master only while its lease is valid. When the lease
-    ends, it registers at once with its id as a slave. Each registration has the epoch.
+    In controller mode a lease says how long no other broker can be elected. A master registers as
+    the master only while its lease is valid. When the lease ends, it registers at once with its id
+    as a slave. Each registration has the epoch.
 
     :param succession: looks for another master of this broker's name before each full round.
-    :param callbacks: called with what name servers say about the master.
-    :ivar identity: may change at run time.
+    :param callbacks: called with the master's addresses that name servers answer.
+    :ivar identity: this broker's identity; it may change at run time.
     :ivar rounds: number of finished rounds, including those without any answer.
     :ivar failures: number of failed calls to name servers.
     """
@@ -131,8 +136,8 @@ class Registration:
     @property
     def _targets(self) -> list[str]:
         """
-        The name servers to tell: none while this broker does not serve, has no role yet, or has a
-        successor.
+        The name servers to register at: none before `start`, while this broker has no role yet, or
+        after another broker took its place.
         """
         if not self._is_started or self.identity.broker_id < 0 or self._standing.successor:
             return []
@@ -272,7 +277,8 @@ class Registration:
 
     def _changed_since(self, known: DataVersion | None) -> Iterable[TopicConfig]:
         """
-        Return the topics changed since that version; all topics if a change is not known any more.
+        Return the topics that changed since a version that a name server knows; return all topics
+        if one of these changes is not remembered any more.
         """
         present = self._topics.data_version.counter
         if known is not None and 0 < present - known.counter <= len(self._changes):
@@ -308,7 +314,12 @@ class Registration:
         name_servers: list[str],
         register: Callable[[str], Coroutine[Any, Any, RegisterBrokerResult]],
     ) -> None:
-        """Run one round; a slave prefers an answer that names a master."""
+        """
+        Run one round: register at each name server, and learn from an answer who the master is. A
+        slave prefers an answer that names a master. Set the time of the next round.
+
+        :param register: registers at one name server, and returns the answer.
+        """
         self._told_id = self._presented_identity.broker_id
         answers = await self._call_all(name_servers, register)
         self.rounds += 1
@@ -374,7 +385,9 @@ class Registration:
         self, name_servers: list[str], call: Callable[[str], Coroutine[Any, Any, T]]
     ) -> list[T]:
         """
-        Call all name servers at once; return their answers in order of arrival, and log failures.
+        Call name servers at the same time, and log failures.
+
+        :returns: the answers in the order in which they came.
         """
         answers: list[T] = []
 
@@ -415,17 +428,17 @@ class Registration:
 
     def _look_at_lease(self) -> None:
         """
-        Register at once if the lease ended or began, so that clients find this broker in its
-        present role.
+        Register at once if the lease ended or began since the last registration, so that clients
+        find this broker in its present role.
         """
         if self._targets and self._presented_identity.broker_id != self._told_id:
             self.register_all()
 
     def _body(self, topics: Iterable[TopicConfig]) -> RegisterBody:
         """
-        Return a registration's body.
+        Return the body of a registration with these topics.
 
-        A restricted `brokerPermission` replaces the permission of each topic.
+        If `brokerPermission` forbids reading or writing, it replaces the permission of each topic.
         """
         perm = self._config.broker_permission
         if perm & PERM_RW != PERM_RW:

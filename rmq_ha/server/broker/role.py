@@ -37,19 +37,24 @@ class RoleKeeper(Protocol):
 
     def prepare(self) -> None:
         """
-        Prepare the role, after the tables are loaded and before the store is.
+        Prepare the role. Called when the tables are loaded, and the store is not yet.
 
         :raises StoreError: a table that a slave copied cannot be read.
         """
 
     def store_is_open(self) -> None:
-        """Take note that the queues have all of the log, before any client is served."""
+        """
+        Take note that all messages of the log are in the queues now. Called before any client is
+        served.
+        """
 
     def start(self) -> None: ...
 
     def stop(self) -> "Deferred[None]":
         """
-        Begin no more changes of the role; fires when a change under way is over, and never fails.
+        Begin no more changes of the role.
+
+        :returns: fires when a change under way is over; never fails.
         """
 
 
@@ -106,7 +111,8 @@ class LastingRole:
         """
         See `RoleKeeper`.
 
-        The audit log gets the role, since a slave of a pair is promoted by a start.
+        The audit log gets the role, since an operator promotes a slave of a pair by starting it as
+        the master.
         """
         if self._role.is_slave:
             self._parts.slave_synchronize.start()
@@ -205,7 +211,10 @@ class RoleSwitch:
         self._want(False, 0)
 
     def stand(self) -> None:
-        """Be a candidate: do what `follow` does, unless this broker is a slave already."""
+        """
+        Take note that this broker is a candidate: do what `follow` does, unless it is a slave
+        already.
+        """
         self._refuse_puts()
         if not (self._configuration.broker.broker_id == self._group.slave_id and not self._wanted):
             self._want(False, 0)
@@ -250,7 +259,10 @@ class RoleSwitch:
                 self._try_again(term)
 
     def _try_again(self, term: int) -> None:
-        """Try again later to become the master: the group has none while its leader is not."""
+        """
+        Try again later to become the master. While the elected leader does not become the master,
+        its group has none.
+        """
         if self._again is not None:
             self._again.cancel()
             self._again = None
@@ -264,10 +276,10 @@ class RoleSwitch:
 
     async def _is_ready(self, term: int) -> bool:
         """
-        Wait until everything is committed and dispatched; False if the leadership ends before.
+        Wait until all of the log is committed and dispatched. Before, write the delay offsets that
+        came from the old master, as the schedule service begins with the file.
 
-        The old master's delay offsets are written first, as the schedule service begins with the
-        file.
+        :returns: whether this broker still leads then.
         """
         await self._parts.delay_offsets.persist_if_dirty()
         while self._group.leads(term) and not self._is_stopped and not self._wanted:

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class SendWays:
     """
-    Sends since the start.
+    Numbers of sends since the start.
 
-    :ivar run: sends that were laid out together with others of their chunk, or alone.
+    A run is a group of ordinary sends that came together. Its records are made ("laid out") by one
+    call.
+
+    :ivar run: sends that were laid out together with others of their run, or alone in a run.
     :ivar limits: sends of runs that had to be laid out one by one, at the end of a file or because
         one of them was too large.
-    :ivar general: requests that were handled one by one. The next three are parts of it.
-    :ivar policy: sends of runs while the broker takes none, or is overloaded.
+    :ivar general: requests that were handled one by one. The next three are parts of this number.
+    :ivar policy: sends of runs while the broker takes no runs, or is overloaded.
     :ivar queue: sends of runs to a topic or queue that needs a closer look.
     :ivar repeated: sends of runs that may be stored already (duplicateWindowMillis).
     """

@@ -81,16 +81,16 @@ class SlaveSynchronize:
     """
     Copies topics, consumer offsets, delay offsets and groups from the master, every 10 s.
 
-    Each table is copied on its own: a failure is logged and counted, and the other tables are
-    copied. A table is replaced only by a whole and readable one. While the master sends its tables
-    itself, nothing is fetched; a pass then writes the tables that came.
+    Each table is copied on its own: if one fails, the failure is logged and counted, and the other
+    tables are copied. A table is replaced only by a whole and readable one. While the master sends
+    its tables itself, nothing is fetched; each pass then writes the tables that came to the disk.
 
     :ivar is_streamed: whether the master sends its tables itself, on the replication connection.
-    :param address: this broker's own address; a "master" at it is not asked.
+    :param address: this broker's own address; a "master" with this address is not asked.
     :param has_masters_log: returns whether this slave's log is a part of its master's, as far as
         they were compared. Otherwise no tables are copied.
     :param queues: drops queues of topics that the master has deleted; None: these queues stay.
-    :param request_modes: how groups get messages; None: it is not copied.
+    :param request_modes: whether groups pull or pop; None: this table is not copied.
     """
 
     log = Logger()
@@ -198,8 +198,9 @@ class SlaveSynchronize:
         """
         Copy the tables soon if a message belongs to a topic that this slave does not know.
 
-        Otherwise consumers could not read it here until the next pass, and never if the master died
-        before. Each topic starts at most one pass between two periodic ones.
+        Otherwise consumers could not read the message here until the next pass; if the master died
+        before that, they never could. Between two periodic passes each topic starts at most one
+        pass.
         """
         known = self._topics.table
         topics = set(rows.topics)
@@ -329,8 +330,8 @@ class SlaveSynchronize:
         """
         Check that a master's answer may still be used.
 
-        :raises RemotingError: it is not the master any more; or it sends its tables itself now, so
-            that the answer is older; or its log is another one.
+        :raises RemotingError: that broker is not the master any more; it sends its tables itself
+            now, so that the answer is older; or this slave's log is not a part of its log.
         """
         if self._master != master or self.is_streamed:
             raise RemotingError(f"{master} is not the master any more, or sends its tables itself")
@@ -349,7 +350,8 @@ class SlaveSynchronize:
 
     def take_topics(self, snapshot: TopicTable) -> "Deferred[bool]":
         """
-        Replace the topics by the master's; nothing is done if the version is the same.
+        Replace the topics by the master's. If they were fetched, and have the version that this slave
+        has, they are not replaced, but only written if an earlier write failed.
 
         :returns: see `persist`.
         """
@@ -375,14 +377,18 @@ class SlaveSynchronize:
         return await self.take_groups(snapshot)
 
     async def _copy_request_modes(self, modes: RequestModes, master: str) -> bool:
-        """A master of RocketMQ 4.9, or without `popEnable`, has none: those here stay."""
+        """
+        Ask the master how groups get messages. A master of RocketMQ 4.9, or without `popEnable`,
+        does not tell: then this slave's table stays as it is.
+        """
         table = await self._api.request_modes(master)
         self._check(master)
         return True if table is None else await modes.replace_all(table.modes)
 
     def take_groups(self, snapshot: GroupTable) -> "Deferred[bool]":
         """
-        Replace the groups by the master's; nothing is done if the version is the same.
+        Replace the groups by the master's. If they were fetched, and have the version that this slave
+        has, they are not replaced, but only written if an earlier write failed.
 
         :returns: see `persist`.
         """
@@ -400,7 +406,8 @@ class SlaveSynchronize:
 
 def fast_address(address: str) -> str:
     """
-    Return the address two ports below, where a master answers GET_ALL_TOPIC_CONFIG.
+    Return an address whose port is two below the given one: the master's second port for clients,
+    where it answers GET_ALL_TOPIC_CONFIG.
 
     :raises ProtocolViolation: the address is not `host:port`.
     """

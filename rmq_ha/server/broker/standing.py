@@ -14,13 +14,13 @@ _ANOTHER = "another broker may have been elected"
 
 class Standing:
     """
-    Decides whether this broker is the master. If it only looks like one, `why_not_master` says why
-    it is none.
+    Decides whether this broker is the master. If it only looks like the master, `why_not_master`
+    says why it is not.
 
-    An elected broker is the master only while no other broker can have been elected. The master of
-    a classic pair stands aside when another broker took its place.
+    An elected broker is the master only while no other broker can have been elected, which a lease
+    says. The master of a classic pair stands aside when another broker took its place.
 
-    :param flags: flags of the store, which refuse puts.
+    :param flags: flags of the store; one of them refuses puts while this broker stands aside.
     :ivar successor: address of the broker for which this one stands aside; empty if there is none.
     """
 
@@ -42,7 +42,10 @@ class Standing:
 
     @property
     def _group(self) -> Electorate | None:
-        """The elections that give this broker a lease; None if it has no leases."""
+        """
+        The elections of this broker's group, if they give the master a lease, as a controller's
+        elections do; else None.
+        """
         group = self._journal.role.electorate
         return group if group is not None and group.epoch is not None else None
 
@@ -98,13 +101,13 @@ class Standing:
 
     def check(self) -> None:
         """
-        Refuse offsets, and changes of tables and settings, at a broker that is not sure to be the
-        master.
+        Refuse commits of offsets, and changes of tables and settings, if this broker looks like the
+        master and is not sure to be it.
 
-        A slave accepts them: consumers commit there while there is no master, and its settings are
-        its own.
+        A slave accepts them: consumers commit at a slave while there is no master, and its settings
+        are its own.
 
-        :raises RequestRejected: this broker looks like the master, and must not act as one.
+        :raises RequestRejected: this broker looks like the master, and must not act as the master.
         """
         _refuse(self.why_not_master())
 

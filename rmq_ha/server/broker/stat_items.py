@@ -36,7 +36,9 @@ class Figure(IntEnum):
 
 
 class Growth(NamedTuple):
-    """BrokerStatsItem: growth over a window, in a second, and for each request."""
+    """
+    The growth of a counter (BrokerStatsItem): over a window, per second, and per request.
+    """
 
     total: int
     per_second: float
@@ -95,7 +97,8 @@ class StatsTable(Generic[Key]):
     """
     Items by key.
 
-    :param capacity: above it, items that did not grow for a minute are removed, or else the oldest.
+    :param capacity: most items. Above it, items that did not grow for a minute are removed; if all
+        of them grew, the oldest items are.
     """
 
     def __init__(self, capacity: int) -> None:

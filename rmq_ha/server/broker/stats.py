@@ -57,7 +57,10 @@ NAMES: dict[str, tuple[str, Figure]] = {
     "BROKER_PUT_NUMS": ("puts", Figure.MESSAGES),
     "BROKER_GET_NUMS": ("gets", Figure.MESSAGES),
 }
-"""The names that VIEW_BROKER_STATS_DATA knows, each with its table and its figure."""
+"""
+The names that VIEW_BROKER_STATS_DATA knows. Each has the table of `BrokerStats.tables`, and the
+figure of that table's items, that it shows.
+"""
 
 
 class _Latencies:

@@ -23,8 +23,8 @@ class Peer(NamedTuple):
     """
     A broker that name servers have as the master of this broker's name.
 
-    :ivar leads: whether it answers, and does not deny that it is a master.
-    :ivar since_ms: time of its start by its own clock, ms; None if it does not tell.
+    :ivar leads: whether it answers, has this broker's name, and does not deny that it is a master.
+    :ivar since_ms: time of its start by its own clock, ms since the epoch; None if it does not tell.
     :ivar promotions: its count of promotions; None if it does not tell, as brokers of Java.
     """
 
@@ -95,10 +95,10 @@ class Succession:
 
     async def look(self, name_servers: Iterable[str], *, is_start: bool = False) -> None:
         """
-        Ask name servers which broker has this broker's name and id, and that broker whether it
-        leads.
+        Ask name servers which broker has this broker's name and id, and ask that broker whether it
+        leads. Stand aside for it, or note in `overruled` that it has to yield.
 
-        :param is_start: this broker has not served any client yet.
+        :param is_start: whether this broker has not served any client yet.
         """
         if not self.is_needed or self.standing.successor:
             return
@@ -124,8 +124,11 @@ class Succession:
 
     async def refused(self, name_server: str, holder: str) -> None:
         """
-        Stand aside if the broker leads for which a name server keeps this broker's id, unless this
-        broker was promoted later.
+        Act on a refused registration: stand aside if `holder` leads, unless this broker was
+        promoted later. Otherwise the next registration at that name server takes the id over.
+
+        :param name_server: the name server that refused.
+        :param holder: address of the broker for which it keeps this broker's id.
         """
         if not self.is_needed or self.standing.successor:
             return
@@ -178,7 +181,10 @@ class Succession:
         return {peer.address: peer for peer in peers}
 
     async def _peer(self, address: str) -> Peer:
-        """Ask a broker for its role. One that answers and does not tell counts as a master."""
+        """
+        Ask a broker for its role. A broker that answers, but does not tell its role, counts as a
+        master; a broker of another name does not.
+        """
         try:
             told = await self._api.standing_of(address)
         except (RemotingError, ProtocolViolation):
@@ -192,11 +198,12 @@ class Succession:
 
     def _compare(self, peer: Peer) -> int:
         """
-        Return below 0 if the peer was promoted last, above 0 if this broker was promoted last, and
-        0 if nobody knows.
+        Return a number below 0 if the peer was promoted last, above 0 if this broker was, and 0 if
+        nobody knows.
 
-        This broker's count tells of a promotion of its own only if it did not follow a master, or
-        stand aside for one, since then.
+        This broker's count may come from a promotion of another broker: it copies the count of a
+        master that it follows, or for which it stands aside. So a higher count counts only if the
+        last promotion was this broker's own (`Promotions.is_own`).
         """
         own = self._promotions
         difference = 0 if peer.promotions is None else own.count - peer.promotions
@@ -204,11 +211,11 @@ class Succession:
 
     def _yields(self, peer: Peer, *, by_old_rule: bool) -> bool:
         """
-        Return whether this broker, which runs, stands aside for a peer.
+        Return whether this broker, which serves clients already, stands aside for a peer.
 
         A promoted broker takes its id back once from a peer that tells no count. A name server of
-        rmq-ha then refuses the peer. If the peer comes back, the name server is one of Java, and
-        two masters would take messages for good.
+        rmq-ha then refuses the peer. If the peer is the master there again, the name server is one
+        of Java. Two masters would then take messages for good, so this broker stands aside.
 
         :param by_old_rule: the decision if no count tells which of the two was promoted last.
         """

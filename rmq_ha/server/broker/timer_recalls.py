@@ -30,9 +30,9 @@ class RecallOutcome(Enum):
 
     RECALLED = auto()
     NOT_WAITING = auto()
-    """Consumers have the message, or will have it, or it was never here."""
+    """Consumers have the message, or will have it; or this broker never had it."""
     NOT_STORED = auto()
-    """The recall record could not be stored."""
+    """A recall record could not be stored, or nobody confirmed in time that it is safe."""
     NOT_NOW = auto()
     """The message may wait. This broker is not the master any more, or its queues lack a part."""
 
@@ -63,11 +63,13 @@ class TimerRecalls:
 
     async def by_handle(self, handle: RecallHandle, make: MakeRecord) -> RecallEnd:
         """
-        Recall the message that a handle names, or all of its unique key and time.
+        Recall the message that a handle names. If it is not found there, recall all messages with
+        the handle's topic, unique key and time.
 
         A message that was stored a moment ago is looked for when the queues have it.
 
-        :raises StoreError: the disk refuses.
+        :param make: makes the recall record for a message.
+        :raises StoreError: the disk refuses to be read.
         """
         source = parse_source(handle.source)
         if source is not None:
@@ -103,9 +105,10 @@ class TimerRecalls:
 
     async def take_back(self, messages: Sequence[TimerMessage], make: MakeRecord) -> RecallEnd:
         """
-        Recall those of some messages that wait.
+        Recall those of some messages that still wait. If none waits, return how the recall of them
+        by another request ends, or why nothing can be recalled.
 
-        :raises StoreError: the disk refuses.
+        :raises StoreError: the disk refuses to be read.
         """
         begun: list[TimerMessage] = []
         try:
@@ -134,7 +137,10 @@ class TimerRecalls:
         return RecallEnd(RecallOutcome.NOT_WAITING)
 
     async def _put(self, begun: Sequence[TimerMessage], make: MakeRecord) -> RecallEnd:
-        """Put the recall records in this turn, and let messages go whose record is refused."""
+        """
+        Put a recall record for each message in this turn. A message whose record is refused waits
+        on as before.
+        """
         waiters: list[Deferred[RecallOutcome]] = []
         for item in begun:
             self._under_way[item.source] = waiters
@@ -154,7 +160,7 @@ class TimerRecalls:
         return RecallEnd(outcome, results[0])
 
     def _unsure_about(self, source: TimerSource) -> None:
-        """Note a recall whose record is in the log and was not confirmed in time."""
+        """Note a recall whose record is in the log, and was not flushed and replicated in time."""
         if len(self._unsure) >= _MOST_UNSURE:
             self._unsure.clear()
         self._unsure.add(source)

@@ -46,12 +46,13 @@ class QueuesOfTopics:
 
 class VanishedTopics:
     """
-    Topics that a newer table of the master lacks, and of which no message came for a minute.
+    Topics that the slave has, that a newer table of the master lacks, and of which no message came
+    for a minute. The master has probably deleted them.
 
     A master that lost its table and got a new one looks the same. So the master is asked whether it
-    still has messages of such a topic before its queues are dropped.
+    still has messages of such a topic before the topic's queues are dropped.
 
-    :param seconds: a clock that never jumps.
+    :param seconds: returns the time of a clock that never jumps, in seconds.
     """
 
     def __init__(self, seconds: Callable[[], float]) -> None:
@@ -66,7 +67,7 @@ class VanishedTopics:
         self._since.clear()
 
     def settled(self, topic: str) -> None:
-        """Forget a topic whose queues were dropped, or stay."""
+        """Forget a topic: its queues were dropped, or it was decided that they stay."""
         self._since.pop(topic, None)
 
     def note_messages(self, topics: Iterable[str]) -> None:

@@ -32,8 +32,8 @@ class ConsumerFilterData:
     The SQL92 filter of one group for one topic.
 
     :ivar client_version: version of the subscription that it came with.
-    :ivar born_ms: when this expression was registered, ms.
-    :ivar dead_ms: when its group went offline, ms; 0 while the group is online.
+    :ivar born_ms: when this expression was registered, ms since the epoch.
+    :ivar dead_ms: when it was marked as dead, ms since the epoch; 0 while it is alive.
     :ivar selector: None if the expression in a file does not compile: every message matches.
     """
 
@@ -57,7 +57,7 @@ class ConsumerFilterData:
 
     @property
     def size(self) -> int:
-        """Number of characters of `CAPACITY` that the filter uses."""
+        """How much of `CAPACITY` the filter uses, in characters."""
         return ENTRY_SIZE + len(self.expression)
 
     def to_json(self) -> dict[str, Any]:
