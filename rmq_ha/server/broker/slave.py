@@ -350,8 +350,8 @@ class SlaveSynchronize:
 
     def take_topics(self, snapshot: TopicTable) -> "Deferred[bool]":
         """
-        Replace the topics by the master's. If they were fetched, and have the version that this slave
-        has, they are not replaced, but only written if an earlier write failed.
+        Replace the topics by the master's. If they were fetched, and this slave has their version, the
+        table is not replaced, but only written if an earlier write failed.
 
         :returns: see `persist`.
         """
@@ -387,8 +387,8 @@ class SlaveSynchronize:
 
     def take_groups(self, snapshot: GroupTable) -> "Deferred[bool]":
         """
-        Replace the groups by the master's. If they were fetched, and have the version that this slave
-        has, they are not replaced, but only written if an earlier write failed.
+        Replace the groups by the master's. If they were fetched, and this slave has their version, the
+        table is not replaced, but only written if an earlier write failed.
 
         :returns: see `persist`.
         """

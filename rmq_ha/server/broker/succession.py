@@ -24,7 +24,7 @@ class Peer(NamedTuple):
     A broker that name servers have as the master of this broker's name.
 
     :ivar leads: whether it answers, has this broker's name, and does not deny that it is a master.
-    :ivar since_ms: time of its start by its own clock, ms since the epoch; None if it does not tell.
+    :ivar since_ms: time of its start by its own clock, ms since the epoch; None: not told.
     :ivar promotions: its count of promotions; None if it does not tell, as brokers of Java.
     """
 
@@ -36,23 +36,24 @@ class Peer(NamedTuple):
 
 class Succession:
     """
-    Of two masters of one name, lets the one that was promoted last continue and the other one
+    Of two masters of one name, lets the one that was promoted last continue, and the other one
     stand aside.
 
     An operator decides by a promotion which broker is the master, and each broker keeps its count
-    of promotions on its disk. So the count decides before anything else. If the counts are equal,
-    or a broker of Java tells none, a starting broker stands aside whenever another one leads. A
-    running broker then stands aside when name servers send clients to a broker that started later,
-    or when a name server refuses its registration for another broker that leads.
+    of promotions on its disk. So the counts decide first. If they are equal, or a broker of Java
+    tells none, a starting broker stands aside whenever another broker leads. In that case a running
+    broker stands aside when name servers send clients to a broker that started later, or when a
+    name server refuses its registration for another broker that leads.
 
     A broker that stands aside never continues by itself, as its log may lack messages that the
     other broker has acknowledged.
 
     :param trusts: returns whether an address may be a master of this name.
-    :param boot_ms: time when this broker started, ms.
+    :param boot_ms: time when this broker started, ms since the epoch.
     :ivar standing: the role in which this broker appears to others.
-    :ivar overruled: by name server, the address that it has as the master, and that is none: its
-        broker does not lead, or this broker was promoted later.
+    :ivar overruled: by name server, the address that it wrongly has as the master of this name: the
+        broker there does not lead, or has to yield to this broker. The next registration at that
+        name server takes the id over from the address.
     """
 
     log = Logger()

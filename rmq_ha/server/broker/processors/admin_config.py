@@ -32,21 +32,21 @@ _MOST_MISSING = 50
 
 
 class TellsRuntimeInfo(Protocol):
-    """A part of the runtime info."""
+    """A part of a broker that adds values to the runtime info."""
 
     def runtime_info(self) -> dict[str, str]:
         """Return values by their keys in the answer to GET_BROKER_RUNTIME_INFO."""
 
 
 class TellsTimers(TellsRuntimeInfo, Protocol):
-    """The timer messages of the store."""
+    """The part of the store that keeps timer messages."""
 
     def report(self) -> TimerReport:
-        """Return their state."""
+        """Return how many timer messages wait, and how far their delivery has come."""
 
 
 class RuntimeInfoStore(TellsRuntimeInfo, Protocol):
-    """The store's part of the runtime info."""
+    """The parts of the store that tell runtime info."""
 
     @property
     def timers(self) -> TellsTimers: ...

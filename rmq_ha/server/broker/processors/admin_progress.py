@@ -75,8 +75,8 @@ class ProgressStore(QueueBounds, Protocol):
 
 class AdminProgressProcessor:
     """
-    Answers how far each group is behind the ends of its queues, and how the offsets of two groups
-    differ.
+    Shows how far groups have come in queues, copies the offsets of one group to another, and shows
+    the units of queues.
 
     :param broker_name: broker name of the queues in answers.
     :param now_ms: returns ms since the epoch.
@@ -189,8 +189,8 @@ class AdminProgressProcessor:
 
     def _may_subscribe(self, group: str, topic: str) -> bool:
         """
-        Return whether a group may subscribe a topic: it is offline, reported no subscriptions, or
-        this one.
+        Return whether a group may subscribe a topic: the group is offline, has reported no
+        subscriptions, or has reported this topic.
         """
         info = self._consumers.group(group)
         return info is None or not info.subscriptions or topic in info.subscriptions
@@ -224,7 +224,8 @@ class AdminProgressProcessor:
         self, topic: str, group: str | None
     ) -> tuple[SubscriptionData | None, str | None, _Wanted | None]:
         """
-        Return the group's subscription to the topic, a text about its SQL92 filter, and the filter.
+        Return the group's subscription to the topic, a text about its SQL92 filter, and a function
+        that applies the subscription to a unit; None for each part that there is none of.
         """
         if group is None:
             return None, None, None

@@ -75,10 +75,10 @@ class AssignmentProcessor:
 
     def query_assignment(self, channel: Channel, request: RemotingCommand) -> Answer:
         """
-        Answer QUERY_ASSIGNMENT with the queues of a client.
+        Answer QUERY_ASSIGNMENT with the queues that a client shall consume.
 
-        An answer without queues, for an unknown topic, group or strategy, changes nothing at the
-        client.
+        For an unknown topic, group or strategy the answer has no queues. Then the client keeps the
+        queues that it has.
         """
         query = request.read(AssignmentQuery.decode)
         asked: Deferred[list[MessageQueue]] = self._queues.find(query.topic)
@@ -134,8 +134,8 @@ class AssignmentProcessor:
         """
         Answer SET_MESSAGE_REQUEST_MODE (401) when the mode is on the disk.
 
-        A group that turns to pull gets the messages again that are out, as it goes on at its
-        offset.
+        A group that turns from pop to pull goes on at its offset. So it gets again the messages
+        that are out: those that were popped and not acknowledged.
         """
         refuse_unless_leading(self._pops)
         mode = request.read(RequestMode.decode)
@@ -186,10 +186,11 @@ def _shared_pops(
     neighbours: int,
 ) -> list[MessageQueue] | None:
     """
-    Return the queues that a client pops: all, or its own and those of its neighbours.
+    Return the queues that a client pops: all queues, or its own share and those of its neighbours.
+    None: the client shall change nothing.
 
-    :param neighbours: how many neighbours' shares it gets; none, or nearly all: all queues, one
-        entry for each broker.
+    :param neighbours: how many neighbours' shares the client gets besides its own. For 0 or fewer,
+        at least all other members, it gets all queues, as one entry for each broker.
     """
     if neighbours <= 0 or neighbours >= len(ids) - 1:
         brokers = dict.fromkeys(queue.broker_name for queue in queues)

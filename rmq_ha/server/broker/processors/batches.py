@@ -24,11 +24,11 @@ _OF_POPS = tuple(f"{name}\x01" for name in WRITTEN_BY_POPS)
 
 def hold(sender: MessageSender, size: int, reading: "Deferred[Any]") -> Callable[[object], object]:
     """
-    Serve no further request of a client until the returned function is called, which returns its
-    argument.
+    Serve no further request of a client for now.
 
-    :param size: bytes of the request.
+    :param size: size of the request that takes long, in bytes.
     :param reading: cancelled if the connection is closed before it has fired.
+    :returns: a function that ends this. It returns its argument, so it can be a callback.
     """
     held: Deferred[None] = Deferred(lambda _: None if reading.called else reading.cancel())
     sender.hold(size, held)
@@ -56,9 +56,10 @@ class BatchReader:
         self, body: bytes, common: str, take: Callable[[list[BatchMember]], None]
     ) -> Iterator[None]:
         """
-        Call `take` with all members; the batch's properties are appended to the properties of each.
+        Read all members and call `take` with them. The properties that the batch has for all its
+        members are appended to those of each member.
 
-        :param common: the batch's properties.
+        :param common: the batch's properties, as text.
         :raises RequestRejected: the batch cannot be read, or is too large.
         """
         self._check_size(len(body), "")
@@ -97,7 +98,7 @@ def _unreadable(reason: str) -> RequestRejected:
 
 
 def _join_properties(own: str, common: str) -> str:
-    """Return the stored properties of a member, without those that only brokers write."""
+    """Return the property text of a member, without the properties that only brokers write."""
     if any(mark in own for mark in _OF_POPS):
         pieces = own.split("\x02")
         own = "\x02".join([piece for piece in pieces if not piece.startswith(_OF_POPS)])

@@ -209,10 +209,10 @@ class EndTransactionProcessor:
 
     def _refuse_other(self, half: Record, unique_id: str) -> None:
         """
-        Refuse a decision for another message.
+        Refuse a decision that was meant for another half message.
 
-        The log may have lost its end and grown again, so that another half message is at this
-        place.
+        A log that lost its end, for example by a failover, grows again. Then another half message
+        is at the place that the producer names.
 
         :raises RequestRejected: both have a client's unique id, and the ids differ.
         """
@@ -253,8 +253,8 @@ class EndTransactionProcessor:
 
     def _marked(self, result: PutMessageResult, half: Record) -> None:
         """
-        Log that an op message was not stored: without it the log does not say that the half message
-        is settled.
+        Log it if an op message was not stored. Without the op message the log does not say that the
+        half message is settled.
         """
         if not result.status.is_stored:
             self.log.error(

@@ -17,8 +17,10 @@ _MANY = 64
 
 def has_many_keys(properties: str) -> bool:
     """
-    Return whether a message may have so many keys that the index takes longer for it than its
-    sender.
+    Return whether a message may have so many keys that the index takes longer to enter them than a
+    client takes to send them.
+
+    :param properties: the message's properties, as text.
     """
     return len(properties) > 2 * _MANY and properties.count(" ") > _MANY
 
@@ -37,9 +39,10 @@ class ManyKeys:
 
     def put(self, put: "Callable[[], Deferred[Any]]") -> "Deferred[Any]":
         """
-        Call `put` when its turn has come.
+        Call `put` when all earlier messages are in the index, one message at a time.
 
-        :returns: see `put`. It may be cancelled before, and then the next one gets the turn.
+        :returns: fires with the result of `put`. It may be cancelled before `put` is called; then
+            the next message gets its turn.
         """
 
         def put_now(_: object) -> "tuple[Deferred[Any]]":

@@ -30,11 +30,16 @@ from rmq_ha.server.door import Poller, PopOutcome
 from rmq_ha.server.pop.face import PopAnswer, Pops, PopStatus, PopWish
 
 EARLY_MS = 50
-"""How long before the end of its time a held request is answered: its client still waits then."""
+"""
+How many ms before the end of its time a held request is answered, so that the answer comes while
+the client still waits.
+"""
 _LATE_MS = 500
 _AGAIN_SECONDS = 0.02
-"""Pause before the next look of a pop whose filter has passed nothing yet, and that is not at the
-end of the queue."""
+"""
+Pause in seconds before a pop looks again, if its filter has passed nothing yet, and it is not at
+the end of the queue.
+"""
 EMPTY = PopOutcome(ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE")
 _FROM_MAX = 1
 
@@ -141,9 +146,9 @@ class PopMessageProcessor:
 
 class PopRequest:
     """
-    One pop, from its arrival to its outcome.
+    One pop, from its arrival to its outcome: it looks for messages, may be held, and looks again.
 
-    :param began: when it got its turn, in seconds of the clock.
+    :param began: when the request got its turn to be served, in seconds of the clock.
     """
 
     log = Logger()

@@ -189,7 +189,8 @@ class SendMessageProcessor:
         Store a message or a batch that came through any door: check it in RocketMQ's order, and put
         it.
 
-        :param version: of the client; old ones do not say how often a message may come again.
+        :param version: version of the client. Old clients do not say how often a message may come
+            again.
         :returns: fires when the store has decided. Fails with `CancelledError` if the connection
             was closed meanwhile, and with `RequestRejected`.
         :raises RequestRejected: the send is refused.
@@ -240,8 +241,10 @@ class SendMessageProcessor:
         """
         Read and store a batch: a small one at once, a large one over several turns.
 
-        Plugins around the store get the whole batch at once. Later requests of the connection wait
-        until the plugins have stored it.
+        The steps are: read the members (`take`), change those with timers and show the batch to the
+        hooks (`put`), compare ids with stored messages (`put_batch`), and store the batch
+        (`put_new`). Plugins around the store get the whole batch at once. Later requests of the
+        connection wait until the batch is in the log, or until the plugins have stored it.
         """
         properties = decode_properties(header.properties)
         for name in WRITTEN_BY_POPS:
@@ -305,7 +308,8 @@ class SendMessageProcessor:
 
     def _not_stored(self, failure: Failure, request: RemotingCommand) -> Any:
         """
-        Answer a send that took several turns and failed; nothing if its connection was closed.
+        Answer a send that took several turns and failed. If its connection was closed meanwhile,
+        there is no answer.
         """
         if isinstance(failure.value, CancelledError):
             return None
@@ -338,8 +342,8 @@ class SendMessageProcessor:
 
     def _add_own(self, properties: dict[str, str], sender: MessageSender) -> None:
         """
-        Add the properties that the broker writes into all messages: CLUSTER as RocketMQ does, and
-        SENT_BY.
+        Add the properties that the broker writes into all messages: CLUSTER as RocketMQ does and,
+        if repeated sends are recognized, SENT_BY with the sender's account.
         """
         properties[CLUSTER] = self._broker.broker_cluster_name
         if self._window is None:
@@ -409,8 +413,8 @@ class SendMessageProcessor:
 
     def _retry_target(self, header: SendHeader, version: int) -> tuple[str, int]:
         """
-        Return where a client's own re-send is stored: in the retry topic, or in the dead-letter
-        queue.
+        Return topic and queue id for a message that a client sends to a retry topic itself: the
+        retry topic or, after the last attempt, the dead-letter queue.
         """
         group = header.topic.removeprefix(RETRY_PREFIX)
         config = self._groups.find(group)
@@ -432,7 +436,11 @@ class SendMessageProcessor:
     def _batch(
         self, sender: MessageSender, header: SendHeader, topic: TopicConfig, common: dict[str, str]
     ) -> MessageBatch:
-        """Return the batch without members: the values that its members share."""
+        """
+        Return a batch that has no members yet, with the values that its members will share.
+
+        :param common: the properties that the members share.
+        """
         sys_flag = header.sys_flag
         if topic.topic_filter_type == MULTI_TAG_FILTER:
             sys_flag |= MULTI_TAGS

@@ -93,16 +93,17 @@ class SendAnswers:
         """
         Return the outcome of a message that was not stored.
 
-        :param header: None for one of many that came together: the cause is then its size.
+        :param header: None for a message of a run of sends: if the store found it illegal, it was
+            too large.
         """
         return SendOutcome(code_of(status), self._remark(status, header, body), self.trace_ext)
 
     def _why_not(self) -> str:
         """
-        Return why puts are refused.
+        Return why the store refuses puts.
 
-        An elected broker is a slave while it does not lead, so the journal's reason helps more than
-        that.
+        An elected broker has the role of a slave while it does not lead. Then the journal's reason
+        helps the reader more than "this is a slave".
         """
         store = self._store
         reason = store.why_not_writable()
@@ -111,7 +112,7 @@ class SendAnswers:
         return (store.is_open and store.is_slave and store.journal.why_no_puts()) or reason
 
     def _why_busy(self) -> str:
-        """Return why a put was not decided in time, or not even begun."""
+        """Return why a put was not decided in time, or was not even begun, although puts go on."""
         return self._store.journal.why_not_kept() or "the disk is slow"
 
     def _remark(self, status: PutMessageStatus, header: SendHeader | None, body: bytes) -> str:

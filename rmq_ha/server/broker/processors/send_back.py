@@ -133,8 +133,9 @@ class SendBackProcessor:
         """
         Store a copy of a message for a later attempt, or as a dead letter.
 
-        :param delay_level: a negative one asks for a dead letter.
-        :param limit: most attempts; None for the group's.
+        :param delay_level: the delay until the next attempt; a negative level asks for a dead
+            letter.
+        :param limit: how many attempts a message has at most; None for the group's setting.
         """
         group = self._checked_group(group_name)
         # As in RocketMQ, success although nothing is stored: such a group wants no retries.

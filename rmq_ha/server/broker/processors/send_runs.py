@@ -90,6 +90,8 @@ class SendRuns:
                 self._general(channel, request)
             return
         while True:
+            # Each pass stores the longest beginning of `sends` that are ordinary (`fitting`), gives
+            # the next one to the general way, and goes on behind it.
             topics = sends.topics
             queues: Sequence[Any] = tuple(map(ticket.queues.get, topics))
             if None in queues:
@@ -143,7 +145,15 @@ class SendRuns:
         at: float,
     ) -> None:
         """
-        Answer each message with its status; neighbours with the same status are answered together.
+        Answer each message of a run with its status; neighbours with the same status are answered
+        together.
+
+        :param opaques: the numbers of the requests; None for a request that wants no answer.
+        :param began: when the requests came, in seconds of the clock.
+        :param status: the status of all messages that `others` does not name.
+        :param rows: the rows of the stored messages, as `put_drafts` gave them.
+        :param others: other statuses, by the message's number in the run.
+        :param at: the present time, in seconds of the clock.
         """
         if others:
             row_list = list(rows)  # the kernel's rows have no slices

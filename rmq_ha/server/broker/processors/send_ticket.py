@@ -1,9 +1,9 @@
-"""SendTicket: what a broker's policies say about ordinary sends, until something changes.
+"""SendTicket: the answers of a broker's policies about ordinary sends, until something changes.
 
-Role, running flags, configuration and topics change seldom, and each run of sends would ask for
-all of them. So the answers stay on a ticket. Whoever changes one of them drops the ticket, and the
-next run asks the same functions anew. What moves with each message is asked at each run: offsets,
-slaves, the time, and how many messages wait.
+Role, running flags, configuration and topics seldom change, and each run of sends would ask for all
+of them. So the answers stay on a ticket. If one of them changes, the ticket is dropped, and the
+next run asks the same functions anew. Facts that change with each message are asked for at each
+run: offsets, slaves, the time, and how many messages wait.
 """
 
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ class SendTickets:
         return ticket
 
     def ordinary_queues(self, topic: str) -> int:
-        """Return `TopicConfigManager.ordinary_queues`, and note it on the ticket."""
+        """Return `TopicConfigManager.ordinary_queues`, and keep it on the ticket if it is not 0."""
         queues = self._topics.ordinary_queues(topic)
         if queues and self.current is not None:  # names of no topic would have no end
             self.current.queues[topic] = queues
