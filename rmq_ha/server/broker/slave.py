@@ -350,7 +350,7 @@ class SlaveSynchronize:
 
     def take_topics(self, snapshot: TopicTable) -> "Deferred[bool]":
         """
-        Replace the topics by the master's. If they were fetched, and this slave has their version, the
+        Replace the topics by the master's. If they were fetched, and have this slave's version, the
         table is not replaced, but only written if an earlier write failed.
 
         :returns: see `persist`.
@@ -387,7 +387,7 @@ class SlaveSynchronize:
 
     def take_groups(self, snapshot: GroupTable) -> "Deferred[bool]":
         """
-        Replace the groups by the master's. If they were fetched, and this slave has their version, the
+        Replace the groups by the master's. If they were fetched, and have this slave's version, the
         table is not replaced, but only written if an earlier write failed.
 
         :returns: see `persist`.

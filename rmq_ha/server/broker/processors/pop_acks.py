@@ -45,9 +45,10 @@ _CODES = {
 
 class PopAckProcessor:
     """
-    Ends leases, and changes how long they last. Each answer waits until the log keeps that.
+    Ends leases, and changes how long they last. Each answer waits until the change is in the log,
+    flushed and replicated as configured.
 
-    :param bounds: returns first offset and end of a queue, by topic and queue id.
+    :param bounds: returns the first offset and the end of a queue, by topic and queue id.
     """
 
     def __init__(
@@ -83,7 +84,8 @@ class PopAckProcessor:
         """
         Answer BATCH_ACK_MESSAGE (200151), with one code for all messages.
 
-        As in RocketMQ, messages that are not out are skipped. Code 208 says that none was out.
+        As in RocketMQ, messages without a current lease are skipped. Code 208 says that no message
+        had one.
         """
         refuse_unless_leading(self._pops)
         if not request.body:

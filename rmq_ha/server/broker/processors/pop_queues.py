@@ -67,9 +67,10 @@ class PopQueues:
 
     def _retries(self, group: str, topic: str) -> Iterator[PopQueue]:
         """
-        Name the queues of one retry topic: an answer has messages of one kind of them at most.
+        Name the queues of one retry topic of the group and topic. A group may have two, as
+        RocketMQ has named them in two ways; an answer has messages of one of them at most.
 
-        While the group has messages in retry topics of both names, pops take turns.
+        If both are read (`retrieveMessageFromPopRetryTopicV1`), pops take turns.
         """
         is_v2 = self._config.enable_retry_topic_v2
         if is_v2 and self._config.retrieve_message_from_pop_retry_topic_v1:

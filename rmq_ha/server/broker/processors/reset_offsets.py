@@ -164,7 +164,12 @@ class ResetOffsetProcessor:
         given: int | None,
         header: Mapping[str, str],
     ) -> int:
-        """Return where a group goes on in a queue; without `isForce` not behind its offset."""
+        """
+        Return the offset at which a group goes on in a queue, within the queue's bounds. Without
+        the field `isForce` a reset never skips messages: it goes to the committed offset at most.
+
+        :param given: the offset that the request names; None: the offset of `timestamp_ms`.
+        """
         least, end = (
             max(0, self._store.min_offset_in_queue(topic, queue_id)),
             self._store.max_offset_in_queue(topic, queue_id),
@@ -191,8 +196,9 @@ class ResetOffsetProcessor:
         self, config: TopicConfig, group: str, timestamp_ms: int, force: bool
     ) -> dict[MessageQueue, int]:
         """
-        Return the offset for each write queue; without `force` never above the committed one.
+        Return the new offset for each write queue.
 
+        :param force: whether a new offset may be above the committed one.
         :raises RequestRejected: the group has no offset on a queue.
         """
         topic = config.topic_name

@@ -88,11 +88,11 @@ class StoringSend(NamedTuple):
     """
     A send that is being stored.
 
-    :ivar body: of the message or the batch.
+    :ivar body: the body of the message or of the batch.
     :ivar place: topic and queue id where it is stored.
-    :ivar context: of the hooks.
-    :ivar began_ms: when its handling began, by the steady clock.
-    :ivar record: the record that waits, of a timer message; None of any other send.
+    :ivar context: the values that `SendHooks.before_send` returned.
+    :ivar began_ms: when its handling began, in ms of the steady clock.
+    :ivar record: for a timer message, the record that waits; else None.
     """
 
     header: SendHeader

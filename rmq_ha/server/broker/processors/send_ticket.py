@@ -21,13 +21,13 @@ class SendTicket:
     """
     The answers of a broker's policies about ordinary sends.
 
-    :ivar is_allowed: whether brokerPermission lets runs of sends in. If not, each message goes the
-        general way.
+    :ivar is_allowed: whether brokerPermission lets runs of sends in. If not, each message is
+        handled as a request of its own.
     :ivar begins_ms: startAcceptSendRequestTimeStamp, in ms since the epoch.
-    :ivar cluster: the property CLUSTER as each message gets it, behind its separator.
+    :ivar cluster: the property CLUSTER as text to be appended to each message's properties.
     :ivar queues: `TopicConfigManager.ordinary_queues` by topic, for topics that were asked for and
         have queues.
-    :ivar terms: the answers of the store.
+    :ivar terms: what the store says about puts at present.
     """
 
     is_allowed: bool

@@ -52,11 +52,14 @@ _WHY_NOT = {
 
 class TimerSends:
     """
-    Makes waiting records of messages that ask for a timer.
+    Turns messages that ask for a timer into the records that wait in the topic of timers.
 
-    Delays count from the call. The message of a transaction waits from its commit on.
+    A delay counts from the call of a method here; that of a message in a transaction counts from
+    the commit.
 
-    :param broker_name: this broker's name, for recall handles.
+    :param broker_name: this broker's name, for the recall handles by which clients take messages
+        back.
+    :param now_ms: returns ms since the epoch.
     :param random: makes unique keys for messages without one.
     """
 
@@ -79,9 +82,10 @@ class TimerSends:
 
     def clean(self, properties: dict[str, str], *, is_dead: bool = False) -> None:
         """
-        Remove what only brokers may write from a message that a client sends.
+        Remove the properties that only brokers may write from those of a message that a client
+        sends.
 
-        :param is_dead: the message becomes a dead letter, which no timer delays.
+        :param is_dead: whether the message becomes a dead letter, which no timer delays.
         """
         if self._timers.is_enabled:
             drop_written_by_brokers(properties)
@@ -97,9 +101,11 @@ class TimerSends:
 
     def may_be_in(self, common: str, body: bytes) -> bool:
         """
-        Return whether the members of a batch must be looked at one by one.
+        Return whether a batch may hold messages with timers, so that its members must be looked at
+        one by one.
 
-        :param common: the properties that they share.
+        :param common: the properties that the members share, as text.
+        :param body: the encoded members.
         """
         return _MARK in common or _BYTE_MARK in body
 
@@ -159,8 +165,8 @@ class TimerSends:
 
     def other_topic(self, message: BrokerMessage, record: BrokerMessage) -> str:
         """
-        Return the topic in which an earlier send of a message may wait, although nothing delays the
-        message now; empty if there is none.
+        Return the topic of timers if an earlier send of this message may wait there, although the
+        time of its timer is over now; else an empty text.
 
         :param record: what `decide` returned.
         """
@@ -171,8 +177,8 @@ class TimerSends:
         """
         Return what a transaction's commit stores: the message, or the record that waits.
 
-        The send of the half message was acknowledged, so no limit refuses the commit, and a broker
-        whose timers were switched off meanwhile keeps the message until they are on again.
+        The send of the half message was acknowledged, so no limit refuses the commit. If the
+        broker's timers were switched off meanwhile, the record waits until they are on again.
         """
         is_at_once = not (self._timers.is_enabled or self._config.refuse_unserved_properties)
         if is_at_once or not asks_for_timer(message.properties):
@@ -183,9 +189,10 @@ class TimerSends:
 
     def batch(self, batch: MessageBatch) -> MessageBatch:
         """
-        Return the batch with what becomes of its members: either all of them wait, or none.
+        Return the batch that is stored: either all its members become records that wait, or none
+        does.
 
-        :raises RequestRejected: a timer cannot be served, or only some members ask for one.
+        :raises RequestRejected: a timer cannot be served, or only some members ask for a timer.
         """
         all_properties: list[dict[str, str]] = []
         dues: list[int | None] = []
@@ -233,11 +240,13 @@ class TimerSends:
         self, record: BrokerMessage, append: AppendResult, *, is_known: bool
     ) -> dict[str, str]:
         """
-        Return the ext fields that an answer to a timer message has more than others.
+        Return the header fields that an answer to a timer message has besides those of every
+        answer.
 
         :param record: what `decide` returned.
         :param append: the place of the stored record.
-        :param is_known: an earlier send stored it, and its time may be another one.
+        :param is_known: whether an earlier send stored the message; the time of that record may
+            be another one.
         """
         properties = record.properties
         if is_known:
@@ -258,9 +267,11 @@ class TimerSends:
 
     def _due(self, properties: dict[str, str]) -> int | None:
         """
-        Return when a message is due; None if its time is over, so that nothing delays it.
+        Return when a message is due, in ms since the epoch; None if that time is over, so that
+        nothing delays the message.
 
-        :raises RequestRejected: the time cannot be read, or is too far away.
+        :raises RequestRejected: the time cannot be read or is too far away; or the message is a
+            recall, and the time is over.
         """
         now_ms, most_ms = self._now_ms(), self._config.timer_max_delay_sec * 1000
         due = asked_due(properties, now_ms)
@@ -275,10 +286,11 @@ class TimerSends:
 
     def _check_room_at(self, due_ms: int, already: int = 0) -> None:
         """
-        Check that not too many messages wait.
+        Check that not too many messages wait: at this broker, and for the same second.
 
+        :param due_ms: when the message is due, ms since the epoch.
         :param already: how many messages of this request will wait for the same second at most.
-        :raises RequestRejected: code 1, as RocketMQ's flow control of timers.
+        :raises RequestRejected: with code 1, as RocketMQ's flow control of timers.
         """
         timers, config = self._timers, self._config
         limit = config.timer_congest_num_each_slot
@@ -293,9 +305,10 @@ class TimerSends:
 
     def _waiting(self, message: BrokerMessage, due_ms: int) -> BrokerMessage:
         """
-        Return the record that waits.
+        Return the record of a message that waits until it is due. A message without a unique key
+        gets one.
 
-        :raises RequestRejected: its properties are too long for a delivery.
+        :raises RequestRejected: the record's properties leave no room for those of the delivery.
         """
         if not message.properties.get(UNIQ_KEY):
             unique_key = f"{self._random.getrandbits(128):032X}"

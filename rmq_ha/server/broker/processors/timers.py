@@ -98,7 +98,8 @@ class TimerProcessor:
         Recall a message, through any door.
 
         :param born: the client's address.
-        :param group: its producer group.
+        :param group: the client's producer group.
+        :param handle: the recall handle, from the answer to the message's send.
         :returns: the message's unique key; and a Deferred that fires when the recall is stored or
             refused.
         :raises RequestRejected: the recall is refused at once.
@@ -194,7 +195,10 @@ class TimerProcessor:
     # ------------------------------------------------------------ 60, 61
 
     def check_point(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_TIMER_CHECK_POINT (60): a Java slave enqueues timer messages up to there."""
+        """
+        Answer GET_TIMER_CHECK_POINT (60) with the progress of the delivery, up to which a Java
+        slave enqueues timer messages.
+        """
         if not self._timers.is_enabled:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
         return request.response(body=self._timers.checkpoint_bytes(self._epoch()))

@@ -115,11 +115,13 @@ class ClientOffsets:
 
     def became_master(self, log_end: int) -> None:
         """
-        Lower committed offsets to the ends of their queues, whatever the groups' members remember.
+        Take note that this broker is the master now. With `checkCommittedOffsets`, lower committed
+        offsets to the ends of their queues, whatever the groups' members remember.
 
-        The progress of the transaction checks is left alone, as they correct it themselves.
+        The progress of the transaction checks is left alone, as the checks correct it themselves.
 
-        :param log_end: physical offset; records below it came before this broker was the master.
+        :param log_end: physical offset of the log's end; records below it came before this broker
+            was the master.
         """
         self._log_end = log_end
         self.not_pulled = {}
@@ -142,12 +144,13 @@ class ClientOffsets:
         self, group: str, topic: str, queue_id: int, queue_offset: int, end: int
     ) -> int | None:
         """
-        Return where a consumer has to continue that pulls from a master.
+        Return where a consumer that pulls from this master has to continue.
 
         :param queue_offset: the offset from which it pulls.
         :param end: end of the queue.
-        :returns: its group's committed offset, if the consumer is ahead of all it can have read
-            here. None if it may read on from `queue_offset`, or if no better offset is known.
+        :returns: the group's committed offset, if the consumer is ahead of all messages that it can
+            have read here. None if it may read on from `queue_offset`, or if no better offset is
+            known.
         """
         if queue_offset > end:
             committed = self._offsets.query(group, topic, queue_id)
@@ -160,10 +163,11 @@ class ClientOffsets:
 
     def _is_ahead(self, group: str, topic: str, queue_id: int, queue_offset: int) -> bool:
         """
-        Return whether a consumer's first offset at this master is after messages that came after
-        the old master's end.
+        Return whether a consumer that has not pulled here yet has an offset beyond messages that
+        came after this broker became the master.
 
-        It cannot have read these messages here, so it counted other messages in their places.
+        It cannot have read these messages. At their offsets it has read other messages of the old
+        master, which this broker never got.
         """
         if queue_id not in self.not_pulled.get(f"{topic}@{group}", ()):
             return False

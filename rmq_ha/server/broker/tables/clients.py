@@ -34,7 +34,8 @@ class ClientChannelInfo:
     :ivar last_update_ms: wall clock time of that heartbeat, ms, for people.
     :ivar seen_ms: the same time by a clock that nobody sets, ms.
     :ivar owner: the account that owns the client id; None without an account.
-    :ivar may_settle: a producer that may get the half messages of its group.
+    :ivar may_settle: whether this is a producer that may see half messages of its group, and decide
+        about their transactions.
     """
 
     channel: ClientChannel

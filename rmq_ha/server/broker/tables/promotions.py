@@ -35,9 +35,9 @@ class Promotions(PersistedTable):
 
     def follow(self, count: int = 0) -> "Deferred[bool]":
         """
-        Note that another broker is the master, or was the master when this broker ran.
+        Note that another broker is the master, or was the master while this broker ran.
 
-        :param count: the other broker's count.
+        :param count: the other broker's count; 0 if it is not known.
         :returns: fires with whether the file says so; never fails.
         """
         return self._change(max(count, self.count), is_own=False)

@@ -26,10 +26,11 @@ class VersionedTable(PersistedTable, Generic[T]):
     Configurations by name, with a version that every change raises.
 
     :param built_in: the configurations that exist without a file.
-    :param most: number above which clients' requests create no more; operators still can.
+    :param most: returns the number of entries at which clients' requests create no more; operators
+        still can.
     :cvar most_key: name of the configuration key of `most`.
-    :ivar not_created: how often a client's request was refused a creation.
-    :ivar check_creation: raises RequestRejected while clients' requests must not create any.
+    :ivar not_created: how many creations by clients' requests were refused because of `most`.
+    :ivar check_creation: raises RequestRejected while clients' requests must not create entries.
     :ivar on_change: called with the name of each configuration that was changed, added or removed.
     :ivar on_any_change: called when anything in the table may have changed.
     :ivar data_version: shows name servers and slaves that the table has changed.
@@ -78,7 +79,7 @@ class VersionedTable(PersistedTable, Generic[T]):
 
     def replace_all(self, version: DataVersion, table: Mapping[str, T]) -> "Deferred[bool]":
         """
-        Replace the table by the master's, at a slave.
+        Replace the table by a master's, at a slave.
 
         :returns: see `persist`.
         """

@@ -56,10 +56,11 @@ class _CheckStep(NamedTuple):
     """
     The decision about one half message.
 
-    :ivar message: the message that is stored in its place; None for a half message that cannot be
-        stored again.
+    :ivar half: the half message.
+    :ivar message: the message that is stored in its place; None if none is: it is too large to be
+        stored again, or its transaction has ended.
     :ivar asked: producer group that is asked about the message; None for none.
-    :ivar is_ended: its producer ended it, but the op message that says so was not stored.
+    :ivar is_ended: whether its producer ended it, but the op message that says so was not stored.
     """
 
     half: Record
@@ -78,9 +79,9 @@ class _PassOutcome(Enum):
 
 async def check_queue(context: CheckContext, queue_id: int, limits: CheckLimits) -> None:
     """
-    Look at the open half messages of a queue, for 60 s at most.
+    Run one round over a half queue: look at its open half messages, for 60 s at most.
 
-    :raises StoreError: the disk refuses; the next round begins where this one began.
+    :raises StoreError: the disk refuses; the next round begins where this round began.
     """
     # A half message in the log now is from before this round, whatever its stamp says. The log's
     # stamps never decrease. So after a clock was set back, no half message would be looked at until
@@ -93,9 +94,9 @@ async def check_queue(context: CheckContext, queue_id: int, limits: CheckLimits)
 
 def starts_of(context: CheckContext, queue_id: int) -> tuple[int, int]:
     """
-    Return the committed offsets of a half queue and its op queue, moved into their bounds.
+    Return where to begin in a half queue and its op queue: their progress, moved into their bounds.
 
-    Progress beyond their ends belongs to a log that was longer, and is set back for good. Otherwise
+    Progress beyond the ends belongs to a log that was longer, and is set back for good. Otherwise
     new half messages would be before it, and no producer would ever be asked about them.
     """
     half, half_low, half_high = _offset_and_bounds(context, HALF_TOPIC, queue_id)
@@ -160,7 +161,11 @@ class _Pass:
     # ------------------------------------------------------------ walking
 
     async def run(self) -> bool:
-        """Scan and commit; return whether another pass may find more at once."""
+        """
+        Look at half messages slice by slice, and commit the progress.
+
+        :returns: whether another pass may find more at once.
+        """
         outcome = _PassOutcome.MORE
         while outcome is _PassOutcome.MORE and self._has_time():
             outcome = await self._slice()
@@ -180,7 +185,7 @@ class _Pass:
         return False
 
     async def _slice(self) -> _PassOutcome:
-        """Look at some half messages, after all op messages were read."""
+        """Read all op messages, then decide about some half messages, and carry that out."""
         if not await self._read_marks():
             return _PassOutcome.OVER
         steps: list[_CheckStep] = []
@@ -190,7 +195,12 @@ class _Pass:
         return outcome
 
     def _plan(self, steps: list[_CheckStep]) -> _PassOutcome:
-        """Decide about the next half messages, and move the head after them."""
+        """
+        Walk along the half queue, add a step for each open half message, and move the head behind
+        it. Stop before a half message that is claimed or too young, or when the slice is full.
+
+        :param steps: gets the steps to carry out.
+        """
         size = 0
         for _ in range(_LOOKS_A_SLICE):
             if len(steps) >= _SLICE or size > _SLICE_BYTES:
@@ -222,7 +232,11 @@ class _Pass:
         return _PassOutcome.MORE
 
     def _read_on(self) -> _PassOutcome | None:
-        """Read half messages from the head on; return None if there are some."""
+        """
+        Read half messages from the head on into `_ahead`.
+
+        :returns: None if there are some; else the end of this slice.
+        """
         result = self._get(HALF_TOPIC, self._head)
         if result is None:
             return _PassOutcome.OVER
@@ -266,7 +280,12 @@ class _Pass:
     # ------------------------------------------------------------ op messages
 
     async def _read_marks(self) -> bool:
-        """Read the op queue to its end; return False if that cannot be done now."""
+        """
+        Read the op queue to its end, over several turns.
+
+        :returns: False if that cannot be done now: the queues stay behind the log, or the round's
+            time is over.
+        """
         reads = waits = 0
         while True:
             if not self._context.halves.is_dispatched():
@@ -295,7 +314,13 @@ class _Pass:
     # ------------------------------------------------------------ open half messages
 
     def _step_for(self, half: Record, properties: dict[str, str], origin: int) -> _CheckStep | None:
-        """Return the step that the verdict on a half message demands; None if it is too early."""
+        """
+        Return the step that the verdict on a half message demands; None if the half message, and so
+        all later ones, are too young.
+
+        :param origin: queue offset of the original, if this is a copy whose producer asked for a time
+            without checks; else -1.
+        """
         if self._context.fates.fate_of(self._queue_id, half.queue_offset) is HalfMessageFate.ENDED:
             return _CheckStep(half, None, is_ended=True)
         now_ms, began_ms = self._context.times.now_ms(), self._began_ms
@@ -336,7 +361,8 @@ class _Pass:
         Store the messages that replace half messages, then the op messages for these, and ask
         producers.
 
-        :returns: False if a message was not stored; then the head stays there.
+        :returns: False if not all of them were stored. If the replacement of a half message was
+            refused, the head goes back to that half message.
         """
         context = self._context
         messages = [step.message for step in steps if step.message is not None]
@@ -374,7 +400,8 @@ class _Pass:
 
     def _note(self, steps: list[_CheckStep], results: list[PutMessageResult]) -> None:
         """
-        Note the copies, so that an END for one of these half messages now applies to its copy.
+        Note the half messages that were replaced, and their copies, so that an END for one of them
+        now applies to its copy.
         """
         fates, places = self._context.fates, iter(results)
         for half, message, *_ in steps:

@@ -24,7 +24,8 @@ class HalfMessageFate(IntEnum):
     """
     The fate of a half message by its op messages.
 
-    :ivar MOVED: a copy replaced it, or it was given up.
+    :ivar OPEN: nobody has settled it.
+    :ivar MOVED: a copy replaced it, or the broker gave it up.
     :ivar ENDED: its producer committed it or rolled it back.
     """
 
@@ -49,7 +50,7 @@ class _HalfQueue:
         self.known_from = 0
 
     def note(self, offset: int, fate: HalfMessageFate) -> None:
-        """Note a fate; ENDED stays ENDED. If there is no room, the oldest fates are forgotten."""
+        """Note a fate; ENDED is never replaced. Without room the oldest fates are forgotten."""
         if not self.fates:
             self.start = offset
         index = offset - self.start

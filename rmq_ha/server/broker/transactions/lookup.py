@@ -48,9 +48,8 @@ class HalfMessages:
 
     async def claim(self, half: Record) -> Record | None:
         """
-        Return the half message that now represents this one, claimed until `release`.
-
-        A half message that was given up represents itself. None: its transaction has ended.
+        Return the half message that represents this one now: itself or its newest copy. It is
+        claimed until `release`, so that nobody else settles it. None: the transaction has ended.
 
         :raises StoreError: the disk refuses to read its fate.
         """
@@ -82,7 +81,8 @@ class HalfMessages:
 
     async def _successor(self, half: Record) -> Record | None:
         """
-        Return the half message itself if it is to be settled, or its copy, or None if it was ended.
+        Return the half message that represents this one: itself if it is open or was given up, its
+        copy if it was moved, None if its transaction has ended.
         """
         if not self._fates.knows(half):
             fate = await self._read_fate(half)
@@ -103,7 +103,10 @@ class HalfMessages:
 
     async def _read_fate(self, half: Record) -> HalfMessageFate:
         """
-        Return a half message's fate by the op messages after it, and note the fates of later ones.
+        Return a half message's fate, read from the op messages that came after it. Note this fate,
+        and those of later half messages.
+
+        :raises StoreError: the op queue cannot be read now.
         """
         queue_id, half_offset = half.queue_id, half.queue_offset
         outcome = HalfMessageFate.OPEN
@@ -125,7 +128,7 @@ class HalfMessages:
         return outcome
 
     async def _newest_copy(self, half: Record) -> Record | None:
-        """Return the last copy of the same message after it."""
+        """Return the last copy of a half message in the half queue; None if there is none."""
         newest = None
 
         def look(record: Record) -> None:
@@ -146,7 +149,8 @@ class HalfMessages:
 
     def _first_behind(self, topic: str, queue_id: int, physical_offset: int) -> int:
         """
-        Return the queue offset of the first message after a physical offset, or of one before it.
+        Return the queue offset of the first message whose record is at or after a physical offset;
+        if some records cannot be read, perhaps of an earlier message.
         """
         low = self._store.min_offset_in_queue(topic, queue_id)
         high = self._store.max_offset_in_queue(topic, queue_id)

@@ -13,7 +13,10 @@ WINDOW = 1 << 20
 """Most half messages (a byte each) and op messages (eight bytes each) in one pass."""
 _EARLY_AT_MOST = 1 << 16
 _EARLY_REST_MS = 60_000
-"""A copy that was stored after its op message was in the log is not younger than this, ms."""
+"""
+Longest time in ms from an op message to a copy of its half message that is stored after it. When
+the head of the half queue is later than that, the op message is not kept for a copy any more.
+"""
 
 _SETTLED = 1
 _ENDED = 2
@@ -21,16 +24,17 @@ _ENDED = 2
 
 class OpMarks:
     """
-    The op messages for one pass over a half queue.
+    What the op messages say about the half messages, for one pass over a half queue.
 
-    An op message is used up when it settles nothing at or after the head of the half queue. It is
-    kept longer if the half message that it ends has a resting copy, whose producer asked for a time
-    without checks: the copy is found by its original's offset.
+    An op message is used up when it settles nothing at or after the head of the half queue. If it
+    ends a half message that has a resting copy, it is kept longer. A resting copy is one whose
+    producer asked for a time without checks; the copy is found by its original's offset.
 
     :param half_start: queue offset where this pass begins.
     :param op_start: queue offset of the first op message that is not used up.
     :param rests: returns for a queue offset before `half_start` whether that half message may have
         a resting copy.
+    :param window: how many half messages, and how many op messages, one pass takes at most.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class OpMarks:
 
     @property
     def end(self) -> int:
-        """Queue offset from which on this pass knows nothing of half messages."""
+        """Queue offset of the first half message that is too far for this pass."""
         return self._start + self._window
 
     def add(self, mark: OpMark) -> None:
@@ -80,7 +84,10 @@ class OpMarks:
         return 0 <= index < len(self._states) and self._states[index] != 0
 
     def next_open(self, half_offset: int) -> int:
-        """Return the first queue offset from here on that no op message names; at most `end`."""
+        """
+        Return the first queue offset, from this one on, of a half message that no op message of
+        this pass names; at most `end`.
+        """
         index = half_offset - self._start
         if index < 0:
             return half_offset
@@ -90,10 +97,8 @@ class OpMarks:
 
     def take_ended(self, half_offset: int) -> bool:
         """
-        Return whether the producer ended the half message at this offset, which has a copy that is
-        now looked at.
-
-        This uses its op message up.
+        Return whether the producer ended the half message at this offset, of which a copy is being
+        looked at. Then the copy is settled too, and the op message is used up.
         """
         index = half_offset - self._start
         if index < 0:

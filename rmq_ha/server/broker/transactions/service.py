@@ -165,8 +165,9 @@ class TransactionalMessageCheckService:
         """
         Store messages with one write, so that a crash separates no message from its op message.
 
-        The store refuses each message alone. So no message is stored from the first unstorable one
-        on: an op message whose commit is refused would lose that commit.
+        The store would refuse unstorable messages singly, and store those after them. But an op
+        message without the commit that it reports would lose this commit. So nothing is stored from
+        the first unstorable message on.
         """
         count = len(list(takewhile(self._is_storable, messages)))
         refused = [_ILLEGAL] * (len(messages) - count)
@@ -194,8 +195,8 @@ class TransactionalMessageCheckService:
 
     def _is_dispatched(self) -> bool:
         """
-        Dispatch the rest of the log; return whether all is dispatched, so that no op message is
-        missed.
+        Dispatch some slices of the log. Return whether all of the log is in the queues then, so
+        that a reader of the op queue misses no op message.
         """
         dispatcher = self._store.dispatcher
         for _ in range(_SLICES_AT_ONCE):
@@ -205,8 +206,8 @@ class TransactionalMessageCheckService:
 
     def _is_safe(self, log_end: int) -> bool:
         """
-        Return whether neither this machine nor a slave that takes over can lose the log below an
-        offset.
+        Return whether the log below an offset is flushed, and replicated if puts wait for a slave:
+        neither this machine, nor a slave that takes over, can lose it.
         """
         store = self._store
         if store.log.flushed_offset < log_end:

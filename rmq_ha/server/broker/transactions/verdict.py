@@ -56,7 +56,7 @@ def number_of(text: str | None) -> int:
 
 
 def next_check_times(properties: Mapping[str, str]) -> int:
-    """Return how often the producer will have been asked after the next time."""
+    """Return how often the producer will have been asked when it has been asked once more."""
     times = properties.get(TRANSACTION_CHECK_TIMES)
     return 1 if times is None else number_of(times) + 1
 
