@@ -41,8 +41,11 @@ class BlockingTransactionListener(Protocol):
 
 class _TransactionWork:
     """
-    The work of one transaction: the event loop says when it begins, the sending thread how it
-    ended.
+    The work of one transaction, as event loop and sending thread tell each other.
+
+    :ivar begun: fires when the half message is stored, so that the sending thread does the work.
+    :ivar state: fires when the work has ended; the event loop tells the broker.
+    :ivar sending: the result of the whole send.
     """
 
     def __init__(self, loop: AbstractEventLoop) -> None:
@@ -52,7 +55,10 @@ class _TransactionWork:
 
 
 class _Listener:
-    """The listener of the client in the thread, which passes calls on to the application's one."""
+    """
+    The listener that the event loop calls. It has the sending thread do the work, and passes
+    questions of brokers to the application's listener, in another thread.
+    """
 
     def __init__(self, inner: BlockingTransactionListener) -> None:
         self._inner = inner
@@ -147,7 +153,10 @@ class BlockingTransactionProducer(BlockingPart):
         )
 
     async def _half(self, message: Message, timeout_ms: float | None) -> _TransactionWork:
-        """Send the half message; return when the work is to begin, or the send has ended."""
+        """
+        Send the half message, in the event loop. Return when the sending thread is to do the work,
+        or when the send has ended without it.
+        """
         assert self._client is not None
         assert self._producer is not None
         work = _TransactionWork(self._client.loop)

@@ -116,13 +116,16 @@ class ConsumeOrderly:
         return renewed.addCallback(lambda _: self._caller.finish(within_ms))
 
     def owned(self, queues: Mapping[MessageQueue, ProcessQueue]) -> None:
-        """Renew the locks of the queues that are in this mapping at the time of each renewal."""
+        """
+        Renew the locks of these queues from now on. The mapping is read at each renewal, so that
+        it may change.
+        """
         self._queues = queues
 
     def submit(
         self, process_queue: ProcessQueue, queue: MessageQueue, messages: list[MessageExt]
     ) -> None:
-        """Note that the queue's cache got more messages; let the queue wait for its next call."""
+        """Note that the queue's cache got messages, and let the queue wait for its next call."""
         lane = self._lanes.get(process_queue)
         if lane is None:
             lane = self._lanes[process_queue] = _QueueLane(process_queue, queue)
@@ -275,10 +278,11 @@ class ConsumeOrderly:
 
     async def _suspend(self, call: ListenerCall) -> float | None:
         """
-        Put the messages of a failed call back into the cache of their queue, or send them to the
-        dead-letter queue if all of them have been tried often enough.
+        End a failed call. Messages that have been tried often enough are sent to the dead-letter
+        queue. If that fails, or at least one message may be tried again, all messages of the call
+        go back into the cache of their queue.
 
-        :returns: how long the queue rests, in seconds; None if the messages were sent away.
+        :returns: how long the queue rests, in seconds; None if all messages were sent away.
         """
         rests = False
         for message in call.messages:

@@ -1,6 +1,6 @@
 """
-HeldPlaces: logs a line when hanging listener calls hold all places of a consumer, so that it gets
-no further message.
+HeldPlaces: logs a line when hanging listener calls hold all places of a consumer, so that the
+consumer gets no further message. A place is the right to run one call of the listener.
 """
 
 from collections.abc import Collection
@@ -30,9 +30,9 @@ class HeldCall(Protocol):
 
 class HeldPlaces:
     """
-    Watches whether any of the `consume_concurrency` places gets free while messages wait for one.
+    Logs a line if none of the `consume_concurrency` places gets free while messages wait for one.
 
-    :param running: the calls that hold places, now and at each later look.
+    :param running: the calls that hold places. It is read at each look, so that it may change.
     :param most: how many places the consumer has.
     """
 

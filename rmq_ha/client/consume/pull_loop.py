@@ -24,8 +24,8 @@ PAUSED_SECONDS = 1.0
 FLOW_CONTROL_SECONDS = 0.02
 NOT_HELD_MS = 1000
 """
-If an answer without messages comes sooner than this time in ms, the broker did not hold the pull. A
-loop that asked again at once would ask without a pause.
+Time in ms. If an answer without messages comes sooner than this, the broker did not hold the pull.
+A loop that pulled again at once would then send pulls without a pause.
 """
 NOT_HELD_SECONDS = 0.1
 WARN_AFTER_FAILURES = 3
@@ -40,7 +40,7 @@ class PullOwner(Protocol):
 
     @property
     def steady_ms(self) -> Callable[[], int]:
-        """Returns the time of a steady clock, in ms."""
+        """Return the time of a steady clock, in ms."""
 
     @property
     def pull_api(self) -> PullApi:
@@ -52,8 +52,8 @@ class PullOwner(Protocol):
 
     def may_pull(self, queue: MessageQueue, process_queue: ProcessQueue) -> float:
         """
-        Return 0 if the queue may be pulled now. If it is paused or not locked, return after how
-        many seconds the loop shall ask again.
+        Return 0 if the queue may be pulled now. If it is paused or not locked, return how many
+        seconds the loop has to wait before it asks again.
         """
 
     def limits(self, queue: MessageQueue) -> FlowLimits:
@@ -81,8 +81,8 @@ class PullOwner(Protocol):
 
     def unknown_subscription(self) -> None:
         """
-        Tell brokers the subscriptions, since one broker does not know them: it was restarted, or no
-        heartbeat has reached it yet.
+        Tell brokers the subscriptions, since a broker answered that it does not know them: it was
+        restarted, or no heartbeat has reached it yet.
         """
 
     def pulled(self, topic: str, count: int, took_ms: int) -> None:

@@ -44,9 +44,11 @@ def delete_kv(name_server: str, namespace: str, key: str) -> Asking[None]:
 
 def set_writes(name_server: str, broker_name: str, *, allowed: bool) -> Asking[int]:
     """
-    Let producers send to a broker, or no producer any more. The broker's next registration does not
-    undo it.
+    Let producers send to a broker, or forbid it to all producers. A name server of rmq-ha keeps
+    that over the broker's registrations (`keepWipedWritePerm`); one of RocketMQ forgets it when the
+    broker registers changed topics.
 
+    :param allowed: whether producers may send to the broker.
     :returns: how many topics have changed routes.
     :raises BrokerRefused: the name server refuses.
     """

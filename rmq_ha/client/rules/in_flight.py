@@ -18,11 +18,11 @@ class SendAdmission(Enum):
 
 class InFlight(Generic[T]):
     """
-    Counts sends and their bytes. A send that is larger than the limit of bytes goes when no other
-    is in flight.
+    Counts sends in flight, which wait for answers, and their bytes. Further sends wait for a place.
+    A send that is larger than the limit of bytes goes when no other send is in flight.
 
-    :ivar count: sends in flight.
-    :ivar size: bytes in flight.
+    :ivar count: number of sends in flight.
+    :ivar size: bytes of the sends in flight.
     """
 
     __slots__ = ("_max_count", "_max_size", "_max_waiting", "_waiting", "count", "size")

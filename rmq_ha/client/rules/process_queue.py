@@ -31,7 +31,8 @@ class FlowLimits:
 
 class ProcessQueue:
     """
-    The cached messages of one queue. They leave it in any order; the offset to commit only grows.
+    The cached messages of one queue. They leave it in any order. The offset to commit only grows,
+    except after `go_on_at`.
 
     :ivar dropped: whether this member has lost the queue; results of calls with its messages are
         then ignored.

@@ -1,6 +1,6 @@
-"""Abilities: what a send may need that not every broker can do.
+"""Abilities of brokers that some sends need and not every broker has, such as timers.
 
-A producer asks each broker before the first such send goes there.
+A producer asks a broker whether it has the ability before the first such send goes there.
 """
 
 from typing import Protocol
@@ -10,7 +10,9 @@ from rmq_ha.client.send.send import Send
 
 
 class Abilities(Protocol):
-    """One ability of brokers, and what each broker said of it."""
+    """
+    An ability that some sends need and not every broker has, and the answers of brokers about it.
+    """
 
     def concerns(self, send: Send) -> bool:
         """Return whether a send needs the ability."""

@@ -1,5 +1,5 @@
-"""AskedAttempts: attempts that ask a broker first what it can do, where a send needs more than any
-broker can.
+"""AskedAttempts: attempts for sends that need an ability which not every broker has. The broker is
+asked about it before the message goes there.
 
 Spec: remoting.md, section 11.1; timer.md, section 2.
 """
@@ -53,7 +53,10 @@ class AskedAttempts(Attempts):
         self._ask_all(None, unknown, send, queue)
 
     def failed(self, send: Send, error: BaseException) -> None:
-        """Note a failure as `Attempts.failed` does; a send may have to keep its queue."""
+        """
+        Note a failure as `Attempts.failed` does. A send that a broker may have stored then keeps
+        its queue, so that its repetition is recognized.
+        """
         super().failed(send, error)
         for ability in self._abilities_for(send):
             ability.failed(send)
@@ -108,7 +111,10 @@ class AskedAttempts(Attempts):
         self._in_vain(send, failure.value)
 
     def _in_vain(self, send: Send, error: Any) -> None:
-        """End an attempt before the broker got the message; else attempts would never end."""
+        """
+        End an attempt before the broker got the message. It counts as an attempt, as attempts would
+        never end otherwise.
+        """
         send.tries += 1
         if send.queue is not None:
             send.brokers += (send.queue.broker_name,)

@@ -21,8 +21,8 @@ _MOST_BROKERS = 10_000
 
 class ComparingBrokers:
     """
-    Remembers, by address, for how long each broker compares ids. An entry is forgotten when a send
-    to it fails.
+    Remembers, by address, for how many ms each broker compares ids: 0 if it never does. An entry is
+    forgotten when a send to its address fails.
     """
 
     def __init__(self, client_id: str) -> None:
@@ -30,14 +30,15 @@ class ComparingBrokers:
         self._windows: dict[str, int] = {}
 
     def concerns(self, send: Send) -> bool:
-        """Return whether a send may go only to brokers that compare ids: each of them."""
+        """Return True: every send may go only to brokers that compare ids."""
         return True
 
     def must_ask(self, send: Send, address: str) -> bool:
         """
         Return whether the broker at an address must be asked before a send goes there.
 
-        A repetition asks each time, as another broker or process may have taken the address.
+        A message that a broker may have stored already makes the client ask each time, as another
+        broker or process may have taken the address.
         """
         return send.is_out or address not in self._windows
 

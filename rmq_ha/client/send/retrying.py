@@ -47,7 +47,10 @@ class Next(Enum):
 
 
 def after_answer(send: Send, result: SendResult, now: float, config: ProducerConfig) -> Next:
-    """Decide whether a message that is stored, but not yet safely, is sent to another broker."""
+    """
+    Decide what follows when a broker has stored the message, but not yet safely: the end or, with
+    `retry_another_broker_when_not_store_ok`, an attempt at another broker.
+    """
     if config.retry_another_broker_when_not_store_ok and _has_another(send, now, config):
         send.stored = result
         return Next.ATTEMPT
@@ -55,7 +58,7 @@ def after_answer(send: Send, result: SendResult, now: float, config: ProducerCon
 
 
 def after_failure(send: Send, error: Exception, now: float, config: ProducerConfig) -> Next:
-    """Decide what follows a failed attempt; at the end the caller gets the `final_error`."""
+    """Decide what follows a failed attempt. If the send ends, its caller gets the `final_error`."""
     send.error = error
     if _may_retry(error) and _has_another(send, now, config):
         return Next.ATTEMPT
@@ -68,10 +71,11 @@ def after_no_route(
     send: Send, error: BaseException, now: float, config: ProducerConfig, *, has_met: bool
 ) -> Next:
     """
-    Decide what follows when the topic has no route; at the end the caller gets `error` unchanged.
+    Decide what follows when no route of the topic could be found; at the end of a send the caller
+    gets `error` unchanged.
 
-    :param has_met: whether the client has ever got a route. If not, the address of the name servers
-        may be wrong, and the caller is told at once.
+    :param has_met: whether the client has ever got a route. If not, and no name server answers,
+        their addresses may be wrong, and the caller is told at once.
     """
     if not has_met and isinstance(error, NoNameServer):
         return Next.OVER
@@ -122,8 +126,8 @@ def _may_rest(send: Send, error: BaseException, now: float, config: ProducerConf
 
 def _may_retry(error: Exception) -> bool:
     """
-    Whether another broker might take the message: no broker has answered, or the answer's code is
-    in RETRY_CODES.
+    Whether another broker might take the message: either no broker has answered, or the code of its
+    answer is in RETRY_CODES and is no refusal of the account.
     """
     if isinstance(error, BrokerRefused):
         return error.code in RETRY_CODES and not error.is_access
@@ -133,7 +137,10 @@ def _may_retry(error: Exception) -> bool:
 
 
 def _has_another(send: Send, now: float, config: ProducerConfig) -> bool:
-    """Whether this round has another attempt left."""
+    """
+    Whether this round may make another attempt: the caller has not chosen the queue, and neither
+    the number of attempts nor the time is used up.
+    """
     return (
         not send.is_fixed
         and send.given_up is None

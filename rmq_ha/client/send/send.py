@@ -217,7 +217,10 @@ class Send:
 
     @property
     def stands_on(self) -> Hashable:
-        """The key under which the send waits for brokers: its topic, or the broker of its queue."""
+        """
+        The key under which the send waits until brokers are back: its topic, or the name of the
+        broker of the queue that its caller chose.
+        """
         if not self.is_fixed:
             return self.topic
         queue = self.fixed_queue or self.queue

@@ -141,7 +141,7 @@ class Attempts:
         return succeed(None)
 
     def succeeded(self, send: Send, result: SendResult) -> None:
-        """Note that the message is stored."""
+        """Note that an attempt has ended: a broker has stored the message, perhaps not safely."""
         now = self._clock.seconds()
         self._answered[send.address] = now
         if self._config.send_latency_fault_enable:
@@ -207,7 +207,12 @@ class Attempts:
     def _write(
         self, channel: Channel, to: Destination, queue_id: int, send: Send, left_ms: float
     ) -> None:
-        """Send as `Channel.invoke` does, but with a frame that is encoded in one step."""
+        """
+        Send on an open connection as `Channel.invoke` does, but encode the frame in one step. The
+        connection calls `send.callback` or `send.errback`.
+
+        :param left_ms: how long to wait for the answer, in ms.
+        """
         calls = channel.pending
         opaque = calls.note(send, send.until, left_ms)
         try:

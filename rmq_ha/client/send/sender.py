@@ -45,9 +45,9 @@ class Sender:
     """
     Carries sends out, from their place in flight to their end.
 
-    A send is in one of three states. It waits for a place in flight; or it is in flight, with up to
-    `1 + retry_times_when_send_failed` attempts in a row; or it rests until an attempt of another
-    send has found that a broker is back.
+    A send waits for a place in flight if too many are in flight. In flight it makes up to
+    `1 + retry_times_when_send_failed` attempts in a row. If they fail, it may rest, without a
+    place, until an attempt of another send has found that a broker is back.
 
     A send that its caller cancels ends at once. If a broker may have it already, it keeps its place
     in flight until the broker answers or its time is over: the limit counts sends at brokers.
@@ -214,7 +214,10 @@ class Sender:
         self._end_send(send, error)
 
     def _try_further(self, send: Send, error: Exception) -> None:
-        """Try another broker, or rest and try later, or end with the reason."""
+        """
+        After a failed attempt, try another broker, or rest and try later, or end the send with an
+        error.
+        """
         self._attempts.failed(send, error)
         if send.is_cancelled:
             self._end_send(send, error)
@@ -296,7 +299,7 @@ class Sender:
         self._rest_timer = rearm(self._clock, self._rest_timer, due, self._try_again)
 
     def _try_again(self) -> None:
-        """Let one resting send try for each key that is not served."""
+        """Wake one resting send for each key that is not served, if the key's pause is over."""
         now = self._clock.seconds()
         for send in self._resting.due(now):
             self._wake(send, now)
@@ -308,8 +311,9 @@ class Sender:
 
     def _learn(self, send: Send, outcome: object) -> None:
         """
-        Learn from the end of a send: if a broker has answered it, even with a refusal, the sends
-        that rest for this broker go on.
+        Learn from the end of a send whether a broker is back. If the send was stored, or failed for
+        a reason that will not pass, the sends that rest for its broker go on. Else the next of them
+        tries after a pause.
         """
         now, key = self._clock.seconds(), send.stands_on
         if isinstance(outcome, BaseException) and (

@@ -1,7 +1,8 @@
-"""TimerBrokers: brokers that have timers, or refuse messages that ask for one.
+"""TimerBrokers: finds out which brokers have timers, and refuses sends with a timer to others.
 
-A broker of RocketMQ 4.9 answers SEND_OK to such a message, and delivers it at once. It does not
-know RECALL_MESSAGE, which later brokers do. So it is asked with a recall of nothing.
+A broker of RocketMQ 4.9 answers SEND_OK to a message with a timer, and delivers it at once. So a
+broker is asked first, by a recall (RECALL_MESSAGE) that names no message. Brokers of 4.9 do not
+know this request, and later brokers do.
 """
 
 from collections.abc import Callable
@@ -20,9 +21,10 @@ _MOST_BROKERS = 10_000
 
 class TimerBrokers:
     """
-    What each broker said of its timers, by address; forgotten when a send fails there.
+    Remembers, by address, whether each broker has timers. An entry is forgotten when a send to its
+    address fails.
 
-    :param now_ms: ms since the epoch.
+    :param now_ms: returns ms since the epoch.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:

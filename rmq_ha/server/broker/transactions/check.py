@@ -318,8 +318,8 @@ class _Pass:
         Return the step that the verdict on a half message demands; None if the half message, and so
         all later ones, are too young.
 
-        :param origin: queue offset of the original, if this is a copy whose producer asked for a time
-            without checks; else -1.
+        :param origin: queue offset of the original, if this is a copy whose producer asked for a
+            time without checks; else -1.
         """
         if self._context.fates.fate_of(self._queue_id, half.queue_offset) is HalfMessageFate.ENDED:
             return _CheckStep(half, None, is_ended=True)
