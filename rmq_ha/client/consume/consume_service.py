@@ -149,8 +149,8 @@ class Caller:
     """
     Calls the listener and its hooks, counts the results, and knows which calls still run.
 
-    :ivar running: calls that the listener has not answered yet, and calls whose answer has no effect
-        yet, as their messages are still being committed or given back.
+    :ivar running: calls that the listener has not answered yet, and calls whose answer has no
+        effect yet, as their messages are still being committed or given back.
     :ivar watch_places: see `HeldPlaces.watch`.
     """
 

@@ -570,8 +570,9 @@ class Broker:
 
     def _bit_map_of(self, request: DispatchRequest) -> bytes | None:
         """
-        Return the bit map of a message's matching filters. On a slave return None: its own clock
-        registered the filters, and the master's clock stamped the messages.
+        Return the bit map of the filters that match a message; None on a slave. A bit map holds
+        only for filters that are older than the message. A slave cannot compare the two: its own
+        clock says when a filter was registered, and the master's clock when a message was stored.
         """
         return None if self.is_slave else self.consumer_filters.bit_map(request)
 

@@ -20,8 +20,8 @@ class ClientCalls:
     """
     Sends requests to clients for one purpose, and limits how many of them wait for an answer.
 
-    A client that does not answer may use a quarter of the allowed requests, so that other clients
-    stay reachable.
+    Each client may use up to a quarter of the allowed requests. So other clients stay reachable if
+    one does not answer.
 
     :param most: how many requests may wait at a time.
     :param purpose: name of the requests in refusals.

@@ -37,7 +37,10 @@ class ConsumerIdsNotifier:
         self._turn: IDelayedCall | None = None
 
     def notify(self, group: str) -> None:
-        """Send the notice now, before the response to the heartbeat that made the change."""
+        """
+        Send the notice to all members now. Called before the heartbeat that made the change is
+        answered.
+        """
         self._changed.pop(group, None)
         if not self._config.notify_consumer_ids_changed_enable:
             return

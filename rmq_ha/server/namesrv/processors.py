@@ -179,7 +179,9 @@ class RouteProcessor:
         """
         Answer a registration whose id another address holds and keeps.
 
-        5.x answers success without fields. So a broker of 4.9 or 5.x logs nothing about it.
+        A broker that registers as the master is refused, with the reason. RocketMQ 5 answers it
+        with success and no fields, so that its operator learns nothing. A slave gets the addresses
+        of its master.
         """
         holder = result.holder
         place = f"{broker.broker_name}/{broker.broker_id}"

@@ -183,7 +183,10 @@ class HeartbeatProcessor:
         self._filters.register(group, item.subscriptions)
 
     def _create(self, group: str, unit_mode: bool) -> None:
-        """Create the group and its retry topic, unless this broker is not the master now."""
+        """
+        Create the group, if the settings allow that, and its retry topic. Do nothing while this
+        broker is not the master.
+        """
         try:
             self._topics.check_creation()
         except RequestRejected:
@@ -198,7 +201,7 @@ class HeartbeatProcessor:
             )
 
     def _tell_missing(self, group: str) -> None:
-        """Log a missing group once, as its consumers wait forever without an error."""
+        """Log a missing group once: its consumers get neither messages nor an error."""
         if group not in self._missing and len(self._missing) < _MOST_MISSING:
             self._missing.add(group)
             self.log.warn(

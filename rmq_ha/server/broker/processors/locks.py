@@ -16,8 +16,8 @@ from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
 
 _MOST_LOCKERS = 1024
 """
-How many pairs of group and client id are remembered of one connection, so that their queues are
-unlocked when it closes. Locks of further pairs end only after `lockMaxLiveTime`.
+How many pairs of group and client id are remembered of one connection. Their locks end soon after
+the connection is closed; locks of further pairs end only after `lockMaxLiveTime`.
 """
 
 
@@ -25,7 +25,7 @@ class LockProcessor:
     """
     Gives queues to one client of a group at a time.
 
-    :param steady_ms: ms of a clock that nobody sets.
+    :param steady_ms: returns the ms of a clock that nobody sets.
     """
 
     def __init__(
@@ -70,7 +70,8 @@ class LockProcessor:
 
     def _note(self, channel: Channel, group: str, client_id: str) -> None:
         """
-        Note the connection that renewed a lock, as locks end when their last connection closes.
+        Note the connection by which a client took or renewed locks. The locks end soon after the
+        client's last such connection is closed.
         """
         lockers = self._lockers.get(channel)
         if lockers is None:

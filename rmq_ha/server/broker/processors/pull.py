@@ -231,7 +231,13 @@ class PullMessageProcessor:
         """
         Read from the store and answer, or hold the pull.
 
+        In order: read messages; correct the offset of a consumer that is too far ahead; choose the
+        broker for the next pull; answer with messages if there are some. Otherwise correct an
+        offset that the queue does not have, or hold a pull that may wait.
+
         :param began: time in seconds when the pull was begun.
+        :param was_held: whether the pull was held before, so that it must be answered now.
+        :returns: the response; None if it was written already, or the pull is held.
         """
         max_nums = pull.max_nums if pull.max_nums < MAX_MSG_NUMS else MAX_MSG_NUMS
         result: GetMessageResult | None = self._store.get_message(
