@@ -34,7 +34,7 @@ class PushQueues:
     """
     Takes queues, pulls their messages into the consume service, and gives queues up.
 
-    :param on_change: called when the listener has ended with a queue that was given up.
+    :param on_change: called when a queue that was given up may be taken again.
     :ivar is_paused: while True nothing is pulled; cached messages are still consumed.
     """
 
@@ -101,8 +101,8 @@ class PushQueues:
 
     def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         """
-        Go on at these offsets. Cached messages are dropped, and results of running listener calls
-        are ignored.
+        Give these queues up, so that they are taken again at these offsets. Cached messages are
+        dropped, and results of running listener calls are ignored.
         """
         for queue, offset in offsets.items():
             self._go_on_at(queue, offset)

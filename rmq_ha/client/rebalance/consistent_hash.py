@@ -20,9 +20,11 @@ def md5_hash(key: str) -> int:
 
 class HashRing:
     """
-    A ring that maps each key to the next virtual node at or after the key's hash.
+    A ring of hashes. Each node has several places on it, its virtual nodes. A key belongs to the
+    node whose virtual node is the next one at or after the key's hash.
 
     :param replicas: how many virtual nodes each node has.
+    :param hash_function: returns the place of a text on the ring.
     """
 
     def __init__(

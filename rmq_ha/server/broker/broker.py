@@ -365,6 +365,7 @@ class Broker:
             checked(plugin, plugin.make_hook(context), ISendMessageHook, IConsumeMessageHook)
             for plugin in self._plugins[IHookPlugin]
         ]
+        # Requests that wait for messages: pulls and, if pops are enabled, pops.
         self.hold = PullRequestHoldService(
             self.host.clock, self.store.max_offset_in_queue, HELD_PULLS
         )
@@ -416,6 +417,7 @@ class Broker:
             *self.pop_processors,
             *admin_processors(self),
         ]
+        # Request codes are assigned to the processors. Runs of ordinary sends bypass them.
         audit = AuditLog(self.host.clock, acts(self.topics.get, self.groups.get))
         add_routes(self.dispatcher, self.fast_dispatcher, processors, audit, self.standing)
         for dispatcher in (self.dispatcher, self.fast_dispatcher):

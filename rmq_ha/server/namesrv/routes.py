@@ -134,8 +134,8 @@ class RouteInfoManager:
 
         Of two living addresses that want one id, the one with the higher epoch (`stateVersion`)
         gets it, as in 5.x. Of equal epochs the newcomer gets it. But an address that lost the
-        master's id that way does not get it back while the other address is alive, unless it is
-        sure to succeed it (`takes_over`).
+        master's id that way does not get it back while the other address is alive, unless it names
+        that address in `takes_over`.
 
         :param topics: all of the broker's topics, or some of them.
         :param takes_over: an address whose broker, as the registering broker found out, is dead or

@@ -70,9 +70,10 @@ class ConsumeTables:
         self, config: TopicConfig, group: str, queue_nums: int
     ) -> dict[MessageQueue, ConsumeOffset]:
         """
-        Return the offsets of the first queues of a topic.
+        Return for each queue of a topic its end, the group's offset, and the time of the message
+        before that offset.
 
-        :param queue_nums: number of queues.
+        :param queue_nums: how many queues, from queue id 0 on.
         """
         topic = config.topic_name
         committed = self._consumer_offsets.queues(group, topic)

@@ -51,8 +51,8 @@ class QueryProcessor:
     """
     Finds messages for operators and their tools.
 
-    A query that takes more than a turn is answered some turns later, one of them at a time. Later
-    requests of its connection wait for it.
+    A query that takes longer than one slice of work goes on in later turns of the reactor. Such
+    queries are worked on one at a time, and later requests of the connection wait for its query.
     """
 
     def __init__(
@@ -122,10 +122,10 @@ def answer_over_turns(
     answer: Callable[[], RemotingCommand],
 ) -> Answer:
     """
-    Answer at once if the work is one slice, else some turns later, after a slice in each turn.
+    Answer at once if the work is one slice. Otherwise do one slice in each turn of the reactor, and
+    answer when all are done; later requests of the connection wait until then.
 
-    Later requests of the connection wait for it.
-
+    :param slices: does the work; yields after each slice.
     :param answer: makes the answer when all slices are done.
     """
     for _ in slices:
@@ -137,7 +137,7 @@ def answer_over_turns(
 
 
 def _ignore_cancelled(failure: Failure) -> None:
-    """Drop a query whose connection was closed."""
+    """Ignore that a query was cancelled, as its connection was closed."""
     failure.trap(CancelledError)  # type: ignore[no-untyped-call]
 
 

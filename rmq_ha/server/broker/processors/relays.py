@@ -32,7 +32,8 @@ _NOT_FOR_CLIENTS = ("AccessKey", "SecurityToken", "Signature")
 
 class RelayProcessor:
     """
-    Relays requests to a member of a consumer group, and the member's answers unchanged.
+    Sends an operator's request on to members of a consumer group. The answer of a single member is
+    returned unchanged.
 
     :param broker_name: sent to a client that is to consume a message of this broker.
     """

@@ -362,9 +362,11 @@ class SendMessageProcessor:
         version: int,
     ) -> BrokerMessage:
         """
-        Return the message that a single send asks to store.
+        Return the message that a single send asks to store: with the topic that it goes to, and
+        without properties that clients may not set.
 
-        :raises RequestRejected: its retry group is unknown, or transactions are rejected.
+        :raises RequestRejected: it goes to the retry topic of a group that does not exist, or the
+            broker rejects transactions.
         """
         target, queue_id, reconsume = header.topic, header.queue_id, header.reconsume_times
         if target.startswith(RETRY_PREFIX):

@@ -18,7 +18,7 @@ from rmq_ha.server.broker.tables.topics import TopicConfigManager
 
 class SendChecks:
     """
-    Checks 1 to 6 of the specification, in order.
+    Makes the checks 1 to 6 of section 4.3, in order.
 
     :param unserved: refuses properties that this broker does not support.
     :param random: picks a queue if the producer names none.
@@ -38,7 +38,8 @@ class SendChecks:
 
     def check(self, header: SendHeader, now_ms: int) -> TopicConfig:
         """
-        Return the topic, which may be created; pick the header's queue if it names none.
+        Check a send, and return its topic, which is created if the settings allow that. If the
+        header names no queue, a queue is written into it.
 
         :param now_ms: ms since the epoch.
         :raises RequestRejected: with the code of the first check that fails.

@@ -27,9 +27,9 @@ class SendPlugins(NamedTuple):
 
 class SendHooks:
     """
-    The send hooks of a broker, in their order; false if there are none.
+    The send hooks of a broker, in their order. The object is false if there are no hooks.
 
-    :param hooks: of any kind; those that do not provide `ISendMessageHook` are left out.
+    :param hooks: hooks of any kind; those that do not provide `ISendMessageHook` are left out.
     """
 
     log = Logger()

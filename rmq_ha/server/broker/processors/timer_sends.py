@@ -194,6 +194,7 @@ class TimerSends:
 
         :raises RequestRejected: a timer cannot be served, or only some members ask for a timer.
         """
+        # Read and clean the properties of all members, and find out when each member is due.
         all_properties: list[dict[str, str]] = []
         dues: list[int | None] = []
         now_ms = self._now_ms()
@@ -214,6 +215,7 @@ class TimerSends:
                         rejected.code, f"{rejected.remark} (message {number} of the batch)"
                     ) from None
             dues.append(due)
+        # No member waits: the batch is stored in its own topic, with cleaned properties.
         if all(due is None for due in dues):
             texts = list(map(encode_properties, all_properties))
             return replace(batch, members=_with_texts(batch.members, texts))
@@ -223,6 +225,7 @@ class TimerSends:
                 f"{asking} of the {len(dues)} messages of the batch ask for a timer: send them in "
                 "a batch of their own",
             )
+        # All members wait: the batch is stored in the topic of timers, as one record for each.
         texts = []
         for number, (due, properties) in enumerate(zip(dues, all_properties, strict=True)):
             due = due or now_ms + 1  # its time is over, so it is due before all others

@@ -100,7 +100,8 @@ class ConsumerFilterManager(PersistedTable):
 
     The broker calls `clean` and then `persist_if_dirty` every 10 s and when it stops.
 
-    :ivar bloom_filter: gives each consumer its bits.
+    :param capacity: most characters of all filters together, see `CAPACITY`.
+    :ivar bloom_filter: gives each group and topic its bits in messages' bit maps.
     """
 
     without_file = "forgets which SQL92 expressions there were until consumers send them again"
@@ -164,8 +165,8 @@ class ConsumerFilterManager(PersistedTable):
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
         """
-        Register a heartbeat's subscriptions; mark the group's filters as dead that it does not
-        name.
+        Register the subscriptions of a heartbeat. Mark the group's filters for other topics as
+        dead.
         """
         subscriptions = list(subscriptions)
         for item in subscriptions:
@@ -205,9 +206,10 @@ class ConsumerFilterManager(PersistedTable):
 
     def decode(self, data: bytes) -> None:
         """
-        Take over a file, or nothing of it if it is for another bloom filter.
+        Take over the filters of a file. If they were made for a bloom filter of another size, take
+        none of them.
 
-        Filters that were alive when it was written count as dead until the next heartbeat.
+        Filters that were alive when the file was written count as dead until the next heartbeat.
 
         :raises ProtocolViolation: the text does not hold filters.
         """
@@ -270,8 +272,8 @@ class ConsumerFilterManager(PersistedTable):
 
     def _has_room(self, size: int) -> bool:
         """
-        Return whether a filter has room, after removing the filters that have been dead for
-        longest.
+        Return whether a filter has room. If there is too little, filters that are dead are removed
+        first, the one that has been dead for longest before the others.
         """
         missing = self._size + size - self._capacity
         if missing > 0:
