@@ -38,7 +38,8 @@ class _Call:
 
 class HandOver:
     """
-    A listener whose messages loops take one by one.
+    The listener of a consumer whose application takes the messages in loops. It keeps each message
+    until a loop takes it, and passes the loop's answer to the consumer.
 
     A message that no loop takes occupies one of the `consume_concurrency` calls, so the consumer
     stops pulling when the loops are slow.

@@ -23,7 +23,7 @@ from rmq_ha.client.rules.subscriptions import chosen
 MIN_OFFSET = "MIN_OFFSET"
 MAX_OFFSET = "MAX_OFFSET"
 FIRST_VERSION_WITH_SQL = 232
-"""MQVersion.V4_1_0_SNAPSHOT."""
+"""Since this version of RocketMQ (MQVersion.V4_1_0_SNAPSHOT) brokers filter by SQL92."""
 
 Filter = Callable[[Sequence[MessageExt]], list[MessageExt]]
 

@@ -352,11 +352,13 @@ def replication_info(
     promotions: Promotions,
 ) -> dict[str, Any]:
     """
-    Return `role`, and the facts of the journal: `slaves` of a master, `master` of a slave.
+    Return a broker's report on its replication: `role`, and the facts of the journal, such as
+    `slaves` of a master and `master` of a slave.
 
-    A broker with a port for gRPC has its address. A slave also has `tables_seconds`: the age in
-    seconds of its oldest copy of a master's table; None if a table was never copied. A broker that
-    stands aside also has `ASIDE`, and a broker whose master is not elected has `PROMOTIONS`.
+    `GRPC_DOOR` is the address of the broker's gRPC door, if it has one. `tables_seconds`, at a
+    slave, is the age in seconds of its oldest copy of a master's table; None if a table was never
+    copied. `ASIDE` is the broker for which this one stands aside, if it does. `PROMOTIONS` is the
+    count of promotions, if the master is not elected.
     """
     info: dict[str, Any] = {"role": configuration.store.broker_role.name, **journal.info()}
     if standing.successor:

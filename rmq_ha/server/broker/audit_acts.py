@@ -20,10 +20,10 @@ Find = Callable[[str], object | None]
 
 def acts(topic: Find, group: Find) -> dict[int, Describe]:
     """
-    Return the descriptions by request code.
+    Return by request code the function that describes a request for the audit log.
 
     :param topic: returns the topic of a name before the request is served; None if there is none.
-    :param group: does the same for a group.
+    :param group: returns the group of a name before the request is served; None if there is none.
     """
 
     def set_topic(request: RemotingCommand) -> Act:

@@ -58,8 +58,8 @@ class StatsItem:
 
     def note(self, tick: int) -> None:
         """
-        Note the values before the first growth after the sampling `tick`, which are those of the
-        sampling.
+        Note the present values as those of the sampling `tick`. Call this before the first growth
+        after that sampling.
         """
         past = (self.messages, self.size, self.millis, self.times)
         for notes, (unit, kept) in zip(self._notes, _WINDOWS, strict=True):

@@ -36,14 +36,15 @@ class EndTransactionProcessor:
     """
     Commits and rolls back half messages, and lets the checks of a half message begin again.
 
-    The first decision counts. A request that comes again, or later than a check, is answered as if
-    it had changed something. A request for a half message that was replaced by a copy settles the
+    The first decision counts: a later request for the same half message changes nothing, and is
+    answered with success. A request for a half message that was replaced by a copy settles the
     copy.
 
     :param halves: finds the half message that a request now applies to.
     :param put: stores messages in order, and no message after one that it refuses.
-    :param timed: returns what is stored for a committed message: a timer counts from the commit.
-    :param now_ms: ms since the epoch.
+    :param timed: takes a committed message, and returns what is stored: the message, or the record
+        of a timer that begins with the commit.
+    :param now_ms: returns ms since the epoch.
     """
 
     log = Logger()
@@ -100,7 +101,7 @@ class EndTransactionProcessor:
         self, place: HalfPlace, group: str, unique_id: str, *, is_commit: bool
     ) -> "Deferred[Settlement]":
         """
-        Commit or roll back a half message, through any door.
+        Commit or roll back a half message, for a client of remoting or of the gRPC door.
 
         :param place: the half message's offsets, as the answer to its send or a check named them.
         :param group: its producer group.

@@ -109,7 +109,7 @@ class PopMessageProcessor:
 
     def take(self, poller: Poller, header: PopHeader) -> "Deferred[PopOutcome]":
         """
-        Pop for a client of another door.
+        Pop for a client of the gRPC door.
 
         :returns: see `PopRequest.begin`.
         :raises RequestRejected: the pop is refused at once.

@@ -144,7 +144,7 @@ class PopAckProcessor:
 
     def acknowledge(self, client: str, receipt: Receipt) -> "Deferred[LeaseStatus]":
         """
-        Acknowledge a message for a client of another door; see `BrokerVerbs`.
+        Acknowledge a message for a client of the gRPC door; see `BrokerVerbs`.
 
         :raises RequestRejected: the receipt names nothing that this broker has.
         """
@@ -156,7 +156,7 @@ class PopAckProcessor:
         self, client: str, receipt: Receipt, invisible_ms: int
     ) -> "Deferred[LeaseChange]":
         """
-        Change a lease for a client of another door; see `BrokerVerbs`.
+        Change a lease for a client of the gRPC door; see `BrokerVerbs`.
 
         :raises RequestRejected: see `acknowledge`; or the time is too long.
         """

@@ -77,7 +77,10 @@ class PopAnswers:
     def _retries(
         self, answer: PopAnswer, part: PopPart, kind: TopicKind, header: PopHeader
     ) -> Sequence[bytes]:
-        """Return the records of a retry topic under the topic that the client asked for."""
+        """
+        Return the records of a retry topic as a client reads them: with the topic that it asked
+        for, and with the receipt of each.
+        """
         topic = header.topic.encode()
         first = receipt_of(answer, part, kind, self._broker_name)
         rewritten = []
@@ -91,7 +94,12 @@ class PopAnswers:
 
 
 def receipt_of(answer: PopAnswer, part: PopPart, kind: TopicKind, broker_name: str) -> PopReceipt:
-    """Return the receipt of a part's messages, without the offset of one of them."""
+    """
+    Return the receipt that all messages of one queue in an answer have in common. Each message adds
+    its own queue offset.
+
+    :param part: the messages of that queue.
+    """
     return PopReceipt(
         part.start,
         answer.pop_ms,

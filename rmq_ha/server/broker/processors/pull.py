@@ -385,7 +385,10 @@ class PullMessageProcessor:
                 )
 
     def _set_back(self, pull: PullHeader, result: GetMessageResult) -> GetMessageResult:
-        """Correct a consumer that is ahead of all it can have read here, see `ClientOffsets`."""
+        """
+        Return an answer that sends the consumer back, if its offset is beyond all messages that it
+        can have read at this master, see `ClientOffsets`. Else return `result`.
+        """
         if not self._role.corrects_offsets:
             return result
         start = self._client_offsets.set_back(

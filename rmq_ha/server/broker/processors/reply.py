@@ -38,7 +38,7 @@ REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
 
 _DELIVERED = {"msgId": "0", "queueOffset": "0"}
-"""Fields of the answer to a reply that is not stored, as a client needs numbers."""
+"""Fields of the answer to a reply that is not stored: a client requires numbers in them."""
 
 
 class ReplyMessageProcessor:
@@ -183,10 +183,11 @@ class ReplyMessageProcessor:
         self, channel: Channel, header: SendHeader, properties: dict[str, str], body: bytes
     ) -> BrokerMessage:
         """
-        Return the copy to be stored, with only the responder's properties.
+        Return the copy of a reply that is stored, with the properties that the responder gave it
+        and no others.
 
-        It keeps the flag that says whether its body is compressed; Java loses that flag. It loses
-        TIMER_SRC, which would settle a timer message.
+        It keeps the flag that says whether its body is compressed; Java loses that flag. It does
+        not keep TIMER_SRC, which would settle a timer message.
         """
         stored = header.properties
         if properties.pop(TIMER_SRC, None) is not None:

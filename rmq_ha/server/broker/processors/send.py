@@ -186,8 +186,8 @@ class SendMessageProcessor:
         self, sender: MessageSender, header: SendHeader, body: bytes, version: int
     ) -> "Deferred[SendOutcome]":
         """
-        Store a message or a batch that came through any door: check it in RocketMQ's order, and put
-        it.
+        Check a message or a batch in RocketMQ's order, and store it, for a client of remoting or of
+        the gRPC door.
 
         :param version: version of the client. Old clients do not say how often a message may come
             again.

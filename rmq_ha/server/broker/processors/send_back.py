@@ -120,7 +120,7 @@ class SendBackProcessor:
         self, sender: MessageSender, group: str, physical_offset: int
     ) -> "Deferred[Settlement]":
         """
-        Store a message among the dead letters of a group, for a client of another door.
+        Store a message among the dead letters of a group, for a client of the gRPC door.
 
         :raises RequestRejected: the message, or the group, is not there.
         """

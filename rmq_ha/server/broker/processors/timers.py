@@ -95,7 +95,7 @@ class TimerProcessor:
         self, born: Address, topic: str, handle: str, group: str
     ) -> "tuple[str, Deferred[Settlement]]":
         """
-        Recall a message, through any door.
+        Recall a message, for a client of remoting or of the gRPC door.
 
         :param born: the client's address.
         :param group: the client's producer group.

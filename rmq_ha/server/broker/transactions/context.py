@@ -84,10 +84,10 @@ class HalfCopies:
 @dataclass(frozen=True)
 class RoundPace:
     """
-    The speed of a round, and its end.
+    The speed of a round of checks, and its end.
 
-    :ivar pause: fires in a later turn.
-    :ivar is_wanted: False: end the round soon.
+    :ivar pause: returns a Deferred that fires in a later turn of the reactor.
+    :ivar is_wanted: returns False when the round has to end soon.
     """
 
     pause: Callable[[], "Deferred[None]"]

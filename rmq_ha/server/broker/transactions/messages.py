@@ -39,8 +39,11 @@ class OpMark(NamedTuple):
     """
     The content of an op message.
 
+    :ivar op_offset: queue offset of the op message itself.
     :ivar half_offset: queue offset of the half message that needs no more checks.
-    :ivar is_moved: the broker replaced it by a copy; otherwise its producer ended it.
+    :ivar is_moved: whether the broker replaced the half message by a copy; otherwise its producer
+        ended it.
+    :ivar stored_ms: store time of the op message, ms since the epoch.
     """
 
     op_offset: int
@@ -51,9 +54,9 @@ class OpMark(NamedTuple):
 
 def read_mark(op: Record) -> OpMark:
     """
-    Return the mark in a record of the op topic.
+    Return the content of a record of the op topic.
 
-    An unreadable one gets `half_offset` -1, which settles nothing.
+    If it cannot be read, `half_offset` is -1, and the record settles nothing.
     """
     properties = op.properties
     offset = -1
@@ -67,8 +70,8 @@ def op_mark(half: Record, host: Address, now_ms: int, *, is_moved: bool = False)
     Return the op message that says that a half message is settled.
 
     :param host: this broker's address.
-    :param is_moved: a copy of it is in the log. RocketMQ writes no such mark, and reads it like any
-        other.
+    :param is_moved: whether a copy of the half message is in the log. The op message then has a
+        mark, which RocketMQ does not know: it reads the op message like any other.
     """
     properties = {WAIT: "true", TAGS: _DONE_TAG}
     if is_moved:
@@ -116,7 +119,7 @@ def discarded(half: Record) -> BrokerMessage:
 
 def half_message(copy: BrokerMessage, append: AppendResult, stored_ms: int) -> HalfMessage:
     """
-    Return what a door other than remoting's tells a producer about its transaction.
+    Return what the gRPC door tells a producer when it asks about the producer's transaction.
 
     The parameters and the error are those of `check_request`.
     """
