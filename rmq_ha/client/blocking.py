@@ -246,7 +246,8 @@ class BlockingClient:
 
     def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
         """
-        Ask for the offset of the message stored closest to a time.
+        Ask for the offset of the first message that was stored at a time or later. RocketMQ 4.9,
+        and rmq-ha with `timeSearchNearest`, take the message stored closest to the time.
 
         :param timestamp: the time, in ms since the epoch.
         """

@@ -78,7 +78,9 @@ class QueueCalls:
 
     async def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
         """
-        Ask for the offset of the message stored closest to a time; raises as `max_offset` does.
+        Ask for the offset of the first message that was stored at a time or later; raises as
+        `max_offset` does. RocketMQ 4.9, and rmq-ha with `timeSearchNearest`, take the message
+        stored closest to the time.
 
         :param timestamp: the time, in ms since the epoch.
         """

@@ -153,7 +153,11 @@ class RouteCache:
             self._watchers.remove(callback)
 
     async def refresh(self) -> None:
-        """Fetch all routes again, one after the other; keep each route that cannot be fetched."""
+        """
+        Forget routes that nobody uses, and fetch all others again, one after the other.
+
+        A route that cannot be fetched is kept. If no name server answers, the rest is not fetched.
+        """
         earliest = self._clock.seconds() - self._idle
         for topic, known in list(self._known.items()):
             if known.used < earliest and topic not in self._watched:

@@ -326,7 +326,8 @@ class LitePullConsumer:
 
     def offset_for_timestamp(self, queue: MessageQueue, timestamp: int) -> "Deferred[int]":
         """
-        Return the offset of the message that was stored closest to a time.
+        Return the offset of the first message that was stored at a time or later. RocketMQ 4.9, and
+        rmq-ha with `timeSearchNearest`, take the message stored closest to the time.
 
         :param timestamp: the time, in ms since the epoch.
         :returns: fails as `commit_sync` does.

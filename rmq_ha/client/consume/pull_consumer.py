@@ -280,10 +280,11 @@ class PullConsumer:
 
     def search_offset(self, queue: MessageQueue, timestamp: int) -> "Deferred[int]":
         """
-        Ask for the offset of the message that was stored closest to a time. Fails as `max_offset`
-        does.
+        Ask for the offset of the first message that was stored at a time or later. RocketMQ 4.9,
+        and rmq-ha with `timeSearchNearest`, take the message stored closest to the time.
 
         :param timestamp: the time, in ms since the epoch.
+        :returns: fails as `max_offset` does.
         """
         calls = self._base.calls
         return Deferred.fromCoroutine(calls.search_offset(self._base.wrap_queue(queue), timestamp))

@@ -57,7 +57,7 @@ async def drive(asking: Generator[S, R, T], answer: Callable[[S], Awaitable[R]])
 
 
 def drive_at_once(asking: Generator[S, R, T], answer: Callable[[S], R]) -> T:
-    """Run an Asking as `drive` does, with an `answer` that does not have to be awaited."""
+    """Run an Asking as `drive` does; `answer` returns the answers themselves, not awaitables."""
 
     async def answered(ask: S) -> R:
         return answer(ask)
@@ -72,8 +72,8 @@ def drive_at_once(asking: Generator[S, R, T], answer: Callable[[S], R]) -> T:
 
 class InTurn:
     """
-    Name servers in turn: each request goes to the one that answered last, and to the next one if it
-    does not answer.
+    Asks one name server after the other until one answers. A later request begins with the name
+    server that answered last.
 
     :ivar addresses: the addresses of all name servers; they may change at any time.
     """

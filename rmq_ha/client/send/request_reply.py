@@ -63,7 +63,7 @@ class Requests:
         return True
 
     def not_sent(self, failure: Failure, correlation_id: str) -> None:
-        """Fail a request that could not be sent; an errback of the send."""
+        """Fail a request that could not be sent. Made to be an errback of its send."""
         self.fail(correlation_id, failure)
 
     def fail(self, correlation_id: str, error: Failure | Exception) -> None:

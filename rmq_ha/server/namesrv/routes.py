@@ -374,7 +374,8 @@ class RouteInfoManager:
 
     def wipe_write_perm(self, broker_name: str) -> int:
         """
-        Have producers avoid a broker, until it registers changed topics and is not `is_wiped`.
+        Have producers avoid a broker. That ends when the broker registers changed topics, unless
+        `is_wiped` still says that producers must avoid it.
 
         :returns: number of its topics.
         """

@@ -143,12 +143,12 @@ class ConsumerOffsetManager(PersistedTable):
 
     def begin_anew(self, topic: str, queue_id: int, queue_offset: int) -> list[str]:
         """
-        Forget offsets that are too high for a new life of a deleted queue.
+        Forget offsets that are too high for a queue whose topic was deleted and made again.
 
-        A group that kept one would be told that it is beyond the end, and would skip all messages
-        that have come since.
+        A group that kept such an offset would be told that it is beyond the end, and would skip all
+        messages that have come since.
 
-        :param queue_offset: no group can have consumed more.
+        :param queue_offset: no group can have consumed more messages of the new queue.
         :returns: the groups that had such an offset.
         """
         groups = []
@@ -171,8 +171,8 @@ class ConsumerOffsetManager(PersistedTable):
         skip every new message until the queue reaches the offset.
 
         :param end_of: returns the end of a topic's queue; 0 if there is no such queue.
-        :param is_exempt: whether the offsets of a topic and a group stay as they are.
-        :returns: the offsets before the change.
+        :param is_exempt: returns whether the offsets of a topic and a group stay as they are.
+        :returns: the offsets that were changed, as they were before.
         """
         beyond = [
             OffsetBeyondEnd(topic, group, queue_id, offset, end)
@@ -187,7 +187,7 @@ class ConsumerOffsetManager(PersistedTable):
 
     def unread(self, min_offset: Callable[[str, int], int]) -> dict[str, int]:
         """
-        Count the deleted messages that groups have not consumed.
+        Count the messages that were deleted from the log before groups have consumed them.
 
         :param min_offset: returns the first queue offset of a queue that can be read.
         :returns: number of messages by `topic@group`; only groups that miss messages.
@@ -221,9 +221,9 @@ class ConsumerOffsetManager(PersistedTable):
 
     def to_json_of_5(self) -> dict[str, Any]:
         """
-        Return the same content as 5.x writes it.
+        Return the same content in the form of RocketMQ 5, for its slaves.
 
-        The version is constant, as nobody compares it.
+        The version never changes, as nobody compares it.
         """
         topics = {group: sorted(names) for group, names in self.topics_by_group().items()}
         version = {"counter": 0, "stateVersion": 0, "timestamp": 0}

@@ -40,7 +40,7 @@ class HalfStore(Protocol):
 
 class TransactionAsker(Protocol):
     def is_overloaded(self, group: str) -> bool:
-        """Return whether the group has producers, but none that reads its connection in time."""
+        """Return whether the group has producers, and the connection of each of them is full."""
 
     def ask(self, group: str, copy: BrokerMessage, append: AppendResult, stored_ms: int) -> None:
         """Ask one producer of the group about a half message; harmless if there is none."""

@@ -28,7 +28,7 @@ class ProducerAsker:
         self._asked = count()
 
     def is_overloaded(self, group: str) -> bool:
-        """Return whether the group has producers, but none that reads its connection in time."""
+        """Return whether the group has producers, and the connection of each of them is full."""
         channels = self._channels(group)
         return bool(channels) and all(channel.is_full for channel in channels)
 

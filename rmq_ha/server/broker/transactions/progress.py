@@ -8,11 +8,11 @@ from rmq_ha.server.broker.transactions.messages import GROUP
 
 class CheckProgress:
     """
-    Keeps progress in memory at once.
+    Keeps the progress of the checks: in memory at once, and in the table of offsets later.
 
-    Writes it into the table of offsets, which survives a crash and goes to slaves, only when the
-    log that it depends on survives as well. Otherwise a broker without the end of the log would
-    never look again at a half message whose op message is lost.
+    The table survives a crash and goes to slaves. So progress is written into it only when the log
+    up to which the round read survives a crash as well. Otherwise a broker whose log lost its end
+    would never look again at a half message whose op message is lost.
 
     :param is_safe: returns whether the log up to an offset is flushed, and replicated if sends wait
         for that.
