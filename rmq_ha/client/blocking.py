@@ -174,7 +174,8 @@ class BlockingClient:
         :param queue: the queue to send to; no other queue is tried.
         :param selector: `selector(queues, message, arg)` chooses the queue (`select_by_hash`).
         :raises IllegalMessage: the message breaks a rule of RocketMQ; no broker was asked.
-        :raises SendFailed: no broker has confirmed the message.
+        :raises MQClientError: no broker has confirmed the message. After several attempts that is
+            `SendFailed` or `SendTimeout`, after one its own error, such as `BrokerRefused`.
         """
         return self._send_with_hooks(
             (message,), lambda: self.run(self._sender().send(message, queue, selector, arg))

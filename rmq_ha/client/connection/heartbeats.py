@@ -77,8 +77,9 @@ class Heartbeats:
 
     def _bodies(self) -> Iterator[bytes]:
         """
-        Encode heartbeats for all groups. All subscriptions of one group are in one heartbeat, as
-        brokers forget those that a group's heartbeat leaves out.
+        Yield encoded heartbeats for all groups, each with at most `MOST_SUBSCRIPTIONS`, or with one
+        consumer group. All subscriptions of one group are in one heartbeat, as brokers forget those
+        that a group's heartbeat leaves out.
         """
         producers = list(map(ProducerData, self._producers))
         consumers, count = list[ConsumerData](), 0
@@ -207,7 +208,7 @@ class HeartbeatRounds:
 
 
 def _end_of(round_: "Deferred[None]") -> "Deferred[None]":
-    """Return a Deferred of the caller's own that fires when the round is over."""
+    """Return a new Deferred for one caller, which fires when the round is over."""
     end: Deferred[None] = Deferred()
     round_.chainDeferred(end)
     return end

@@ -15,7 +15,10 @@ from rmq_ha.client.rules.subscriptions import Subscriptions
 
 
 class ActivePart:
-    """The `ConsumerPart` of pull and lite pull consumers."""
+    """
+    The `ConsumerPart` of pull and lite pull consumers, by which a client sends their heartbeats and
+    passes on requests of brokers.
+    """
 
     def __init__(
         self,

@@ -146,7 +146,8 @@ class ConsumerBase:
 
     async def know_routes(self, topics: list[str]) -> None:
         """
-        Ask for the routes of topics and keep them fresh. A topic without a route is waited for.
+        Ask for the routes of topics, and keep them fresh. A topic without a route is only logged,
+        as it may get one later.
 
         :raises NoNameServer: no name server answers.
         """
@@ -185,7 +186,7 @@ class ConsumerBase:
         self._persisting.start()
 
     async def halt(self) -> None:
-        """Persist the offsets of a stopping consumer for the last time, and watch no topic more."""
+        """Persist the offsets of a stopping consumer once more, and stop watching its topics."""
         await self._persisting.stop()
         await self.persist_offsets()
         for topic in list(self._watched):

@@ -132,8 +132,9 @@ class Rules:
 
     def is_administrator(self, access_key: str, signature: str, content: bytes) -> bool:
         """
-        Whether an administrator's secret key signed `content`, which is no request.
+        Whether an administrator's secret key signed `content`, which is no request of remoting.
 
+        :param access_key: the account that the caller names.
         :param signature: HMAC-SHA256, in Base64.
         """
         grant = self._grants.get(access_key)
@@ -143,7 +144,8 @@ class Rules:
 
     def check_administrator(self, request: RemotingCommand, host: str) -> Grant | None:
         """
-        Refuse a request of any code, unless an administrator signed it or its address is white.
+        Refuse a request, whatever its code, unless an administrator sent it or its address needs no
+        account.
 
         :returns: the same as `check`.
         :raises RequestRejected: the same as `check`.

@@ -166,10 +166,12 @@ class PlainAccessControl:
         self, access_key: str, signature: str, content: bytes, remote_host: str
     ) -> bool:
         """
-        Whether an administrator signed `content`, which is no request; a refusal is counted and
-        logged.
+        Whether an administrator signed `content`, such as the text of a call of the status port. A
+        refusal is counted and logged.
 
+        :param access_key: the account that the caller names.
         :param signature: HMAC-SHA256, in Base64.
+        :param content: the bytes that were signed; they are no request of remoting.
         :param remote_host: the peer's address without its port.
         """
         if self._rules.is_administrator(access_key, signature, content):

@@ -28,7 +28,8 @@ class SlowConsumers:
 
     def check(self) -> None:
         """
-        Disable groups beyond `consumerFallbehindThreshold`; `updateSubGroup` enables them again.
+        Disable groups that last read more than `consumerFallbehindThreshold` bytes before the end
+        of the log. An operator enables them again with `updateSubGroup`.
         """
         if not self._config.disable_consume_if_consumer_read_slowly:
             return

@@ -89,7 +89,8 @@ class BrokerAddresses:
 
 class NamesrvAccess(PlainAccessControl):
     """
-    Requires a signature of an administrator, by the rules of the ACL files, for some requests.
+    Requires that an administrator sends some requests. The rules of the ACL files say who is one: by
+    signature, client certificate or address.
 
     `make_access` chooses their codes. Those of `OF_ADMINS` change the name server's data, or read
     its settings and its key-value store. If `namesrvAllowedBrokers` is empty, those of `OF_BROKERS`

@@ -47,7 +47,10 @@ _MEMBERS_OF_5: Mapping[str, Any] = {
     "groupRetryPolicy": {"type": "CUSTOMIZED"},
     "groupSysFlag": 0,
 }
-"""The members of a group that only RocketMQ 5 has, with the values of a group that lacks them."""
+"""
+The members of a group's configuration that only RocketMQ 5 has. The values stand for those that a
+group here lacks.
+"""
 
 
 class AdminGroupsProcessor:
@@ -205,9 +208,9 @@ class AdminGroupsProcessor:
 
 def _read_group(body: bytes) -> SubscriptionGroupConfig:
     """
-    Read a group.
+    Read a group from the body of a request.
 
-    :raises ProtocolViolation: it is none, or nests too deep for the file of all groups.
+    :raises ProtocolViolation: the body is no group, or nests too deep for the file of all groups.
     """
     config = read_as(SubscriptionGroupConfig, body)
     fastjson.pretty_part(config, ENTRY_DEPTH)
@@ -218,10 +221,12 @@ def _changed_attributes(
     known: SubscriptionGroupConfig | None, asked: Mapping[str, str]
 ) -> dict[str, str]:
     """
-    Return a group's attributes after a request.
+    Return a group's attributes after the changes that a request asks for.
 
-    :param asked: `-name` removes an attribute. A bare name comes from a copied group: it is kept.
-    :raises RequestRejected: an attribute is set by `+name`; no attribute of groups is served.
+    :param asked: the changes. `-name` removes an attribute. A bare name comes from a copied group:
+        the attribute is kept.
+    :raises RequestRejected: `+name` sets an attribute to a new value: no attribute of groups is
+        served.
     """
     after = {} if known is None else dict(known.attributes)
     for name, value in asked.items():

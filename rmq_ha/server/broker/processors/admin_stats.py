@@ -77,8 +77,8 @@ class AdminStatsProcessor:
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
         """
-        Answer GET_BROKER_CONSUME_STATS (317) for every group, over the write queues of the topics
-        that it consumes.
+        Answer GET_BROKER_CONSUME_STATS (317): the offsets of every group, in the write queues of
+        the topics that the group consumes.
         """
         fields.text(fields.header(request), "isOrder")
         is_order = fields.flag(fields.header(request), "isOrder")

@@ -282,8 +282,8 @@ def _changed_attributes(known: TopicConfig | None, changes: str) -> dict[str, st
     """
     Return a topic's attributes after the changes that a request asks for.
 
-    :param known: None if the topic is to be created.
-    :raises RequestRejected: the changes have another form, or are not served.
+    :param known: the topic before; None if it is to be created.
+    :raises RequestRejected: a change has no known form, or its attribute is not served.
     """
     before = {} if known is None else known.attributes
     try:

@@ -22,9 +22,10 @@ class Verdict(Enum):
     The decision about an open half message.
 
     :ivar LATER: the half message and all later ones are too young: this round is over.
-    :ivar IMMUNE: its producer asked for a longer rest: it moves to the end of the queue.
-    :ivar CHECK: it moves to the end of the queue, and its producer is asked.
-    :ivar DISCARD: its producer was asked too often, or it is too old.
+    :ivar IMMUNE: its producer asked for a time without checks, so a copy moves to the end of the
+        queue.
+    :ivar CHECK: a copy moves to the end of the queue, and its producer is asked about it.
+    :ivar DISCARD: its producer was asked too often, or it is too old: it is given up.
     """
 
     LATER = 1
