@@ -89,7 +89,7 @@ class BrokerAddresses:
 
 class NamesrvAccess(PlainAccessControl):
     """
-    Requires that an administrator sends some requests. The rules of the ACL files say who is one: by
+    Requires that an administrator sends some requests. The ACL files name administrators, by
     signature, client certificate or address.
 
     `make_access` chooses their codes. Those of `OF_ADMINS` change the name server's data, or read
