@@ -89,18 +89,19 @@ class BrokerAddresses:
 
 class NamesrvAccess(PlainAccessControl):
     """
-    Requires that an administrator sends some requests. The ACL files name administrators, by
-    signature, client certificate or address.
+    Requires that an administrator sends some requests, by the rules of the ACL files. A signature
+    or a client certificate names the account; addresses of the global white list need none.
 
-    `make_access` chooses their codes. Those of `OF_ADMINS` change the name server's data, or read
-    its settings and its key-value store. If `namesrvAllowedBrokers` is empty, those of `OF_BROKERS`
-    are checked too. All other requests, such as clients' questions for routes, need no signature.
+    `make_access` chooses the codes of these requests. Those of `OF_ADMINS` change the name server's
+    data, or read its settings and its key-value store. If `namesrvAllowedBrokers` is empty, those
+    of `OF_BROKERS` are checked too. All other requests, such as clients' questions for routes, need
+    no signature.
 
     Java's brokers cannot sign. `namesrvAllowedBrokers` or `globalWhiteRemoteAddresses` has to let
     them in.
 
     :param directory: directory with `plain_acl.yml` and the folder `acl`.
-    :param codes: the request codes that need a signature.
+    :param codes: the request codes that need an administrator.
     :param keys: settings of signed requests.
     :raises ConfigurationError: an ACL file cannot be used, or there is none.
     """
