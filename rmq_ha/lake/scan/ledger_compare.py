@@ -130,6 +130,11 @@ class LedgerComparison:
             yield from (part for part in parts if len(part))
 
     def _compare(self, told: "_Columns") -> Iterator[Any]:
+        """
+        Yield the result in parts: what is wrong with single ids, counts, and rows for other rules.
+
+        Ids that fit are handled as columns. Only the others are judged row by row in Python.
+        """
         fits = self._fits(told)
         sent, given = (told.pairs(rows[fits[told.code[rows]]]) for rows in told.ledgers)
         placed: list[tuple[int, int]] = []
@@ -158,7 +163,10 @@ class LedgerComparison:
             )
 
     def _fits(self, told: "_Columns") -> Any:
-        """Return for each id whether it is stored exactly once and all its rows agree."""
+        """
+        Return for each id whether nothing about it needs judging: it is stored once and all rows
+        agree, or it is in no ledger and only in topics of the broker itself.
+        """
         said, own = told.side != STORED, told.count(told.own)
         fits = (own == 1) | ((own == 0) & (told.count(said) == 0))
         for rows in (self._contradicted_rows(told), self._unsent_rows(told), told.repeated):
@@ -166,6 +174,7 @@ class LedgerComparison:
         return fits
 
     def _contradicted_rows(self, told: "_Columns") -> Any:
+        """Return the rows of ledgers that do not agree with the record of their id."""
         said = np.flatnonzero(told.side != STORED)
         records = told.record[told.code[said]]
         is_other = (told.topic[said] >= 0) & (told.topic[said] != told.topic[records])
@@ -185,6 +194,7 @@ class LedgerComparison:
         return (at != _NONE) & (at < np.minimum(born, stored) - self._grace_ms)
 
     def _unsent_rows(self, told: "_Columns") -> Any:
+        """Return the records that no producer recorded, though producers recorded that time."""
         own = np.flatnonzero(told.own)
         spans = [self._send_times.get(name, _NEVER) for name in told.topics]
         since, until = np.array([*spans, _NEVER], np.int64)[told.topic[own]].T
@@ -192,7 +202,11 @@ class LedgerComparison:
         return own[(times == 0) & (born >= since) & (born <= until)]
 
     def _judge_id(self, rows: list[_Row]) -> Iterator[_Row]:
-        """:param rows: all rows of one id."""
+        """
+        Yield the rows of the result for one id that does not fit.
+
+        :param rows: all rows of the id.
+        """
         stored, produced, delivered = _sides(rows)
         own = [row for row in stored if row["own"]]
         if not stored:
@@ -235,6 +249,9 @@ class LedgerComparison:
                 yield {**record, "kind": EARLY, "group": delivery["group"], "atMs": at}
 
     def _count_deliveries(self, told: "_Columns", given: Any, records: Any) -> Any:
+        """
+        Return the rows of the kind TAKEN: deliveries, counted by group, queue, window and latency.
+        """
         columns = told.records(records)
         offset, stored = columns["queueOffset"], columns["storedMs"]
         born, at = told.born[records], told.at[given]
@@ -250,6 +267,7 @@ class LedgerComparison:
         return filled(grouped(columns, _OF_COUNT, how) | {"kind": TAKEN}, SCHEMA)
 
     def _missing_deliveries(self, told: "_Columns", given: Any, records: Any) -> Iterator[Any]:
+        """Yield the rows of the kind UNGIVEN: for each group the records that it was not given."""
         # A group that does not name its topics may be given messages of any.
         anywhere = self._groups_by_topic.get(None, set())
         of_topics = [anywhere | self._groups_by_topic.get(name, set()) for name in told.topics]
@@ -305,8 +323,7 @@ class _Columns:
 
     def pairs(self, rows: Any) -> Any:
         """
-        Return an array with two lines: these rows, and for each row the number of the record with
-        its id.
+        Return an array with two lines: these rows, and for each row the row of its id's record.
         """
         return np.stack([rows, self.record[self.code[rows]]])
 
@@ -317,8 +334,7 @@ class _Columns:
     @cached_property
     def record(self) -> Any:
         """
-        Return for each id the row of a record that a producer sent; for an id without such a
-        record, any row.
+        For each id the row of its record, which a producer sent; 0 for an id without a record.
         """
         records = np.zeros(len(self.ids), np.int64)
         own = np.flatnonzero(self.own)
@@ -357,6 +373,7 @@ class _Columns:
 
 
 def _sides(rows: list[_Row]) -> tuple[list[_Row], ...]:
+    """Return the rows of the log, those of the producers' ledger, and those of the consumers'."""
     return tuple(
         [row for row in rows if row["side"] == side] for side in (STORED, PRODUCED, DELIVERED)
     )
@@ -388,6 +405,7 @@ def _in_order(own: list[_Row]) -> list[_Row]:
 
 
 def _copies(own: list[_Row]) -> Iterator[_Row]:
+    """Yield a row of the kind COPY for each record of a topic after the first one of its id."""
     for _, copies in groupby(_in_order(own), key=lambda row: row["topic"]):
         first, *others = copies
         of_first = {"first": _place(first), "firstCrc": first["bodyCrc"]}
@@ -396,11 +414,13 @@ def _copies(own: list[_Row]) -> Iterator[_Row]:
 
 
 def _place(row: _Row) -> str:
+    """Return where a record lies, as text."""
     broker = f"{row['brokerName']}/" if row["brokerName"] else ""
     return f"{broker}{row['topic']}/{row['queueId']}@{row['queueOffset']}"
 
 
 def _find_repeated(delivered: list[_Row]) -> Iterator[_Row]:
+    """Yield a row of the kind TWICE for each delivery that a group recorded several times."""
     same: dict[tuple[Any, ...], list[_Row]] = defaultdict(list)
     for row in delivered:
         names = ("group", "topic", "reconsumeTimes", "queueId", "queueOffset")

@@ -167,6 +167,7 @@ class LedgerReading(NamedTuple):
         return pa.RecordBatch.from_pydict(taken | {"id": pc.list_flatten(lists), "row": parents})
 
     def _is_asked(self, rows: Any) -> Any:
+        """Return which rows lie in the scope. A row without a topic or a time does."""
         scope, at = self.scope, rows["atMs"]
         asked = pa.repeat(True, len(rows))
         if scope.topics:
@@ -180,6 +181,7 @@ class LedgerReading(NamedTuple):
         return asked
 
     def _count_rows(self, rows: Any) -> Any:
+        """Return the rows of the kind COUNT."""
         at, width = rows["atMs"], self.window_ms
         acknowledged = _is_in(rows["status"], [*STORED_STATUSES, None]).cast(pa.int64())
         columns = {
@@ -200,6 +202,9 @@ def _is_in(texts: Any, names: Iterable[str | None]) -> Any:
 
 
 def _columns(batch: Any) -> dict[str, Any]:
+    """
+    Return the columns of a batch as Arrow arrays of the right types, by their names in the file.
+    """
     columns: dict[str, Any] = {}
     for name in batch.schema.names:
         if name == LINE:
@@ -210,6 +215,7 @@ def _columns(batch: Any) -> dict[str, Any]:
 
 
 def _of_lines(lines: list[bytes]) -> dict[str, Any]:
+    """Return the columns of JSON lines, as `_columns` does."""
     try:
         rows = _EVERY.decode_lines(b"\n".join(lines))
     except _NO_JSON:
@@ -221,6 +227,7 @@ def _of_lines(lines: list[bytes]) -> dict[str, Any]:
 
 
 def _decode_line(line: bytes) -> dict[str, Any]:
+    """Return the members of a line; none if the line is no JSON object."""
     try:
         return _EVERY.decode(line)
     except _NO_JSON:
@@ -245,6 +252,12 @@ def _texts(values: list[Any]) -> Any:
 
 
 def _array(values: list[Any], kind: type, make: Callable[[Any], Any], of: Any) -> Any:
+    """
+    Make an Arrow array.
+
+    :param kind: the type of values that Arrow takes as they are.
+    :param make: turns any other value into one that fits; None: it does not fit.
+    """
     if set(map(type, values)) <= {kind, NoneType}:
         try:
             return pa.array(values, of)

@@ -61,6 +61,7 @@ def digest_of_rows(rows: Sequence[Mapping[str, Any]], limit: int) -> Digest:
 
 
 def counts_of(findings: Digest) -> list[str]:
+    """Return a line for people for each code, with severity and number, the worst first."""
     width = max(map(len, findings.counts), default=0)
     return [
         f"{findings.worst_of[code]:<5}  {code:<{width}}  {count:>12,}"

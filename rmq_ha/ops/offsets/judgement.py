@@ -92,6 +92,7 @@ _OF_MASTER = ("MASTER_BEYOND_MAX", "MASTER_DAMAGED")
 
 
 def _finding(row: JudgedKey, code: str) -> Finding:
+    """Return the finding for one code of a judged key. What is expected depends on the code."""
     case, key = row.case, row.case.key
     severity, sentence = MEANINGS[code]
     expected: object = case.master

@@ -102,6 +102,11 @@ class LiveReplica:
         yield from model.offset_facts(decode_offset_table(offsets))
 
     def _queues(self, table: TopicTable, more: Mapping[str, int]) -> Iterator[Fact]:
+        """
+        Yield where each queue begins and ends.
+
+        :param more: number of queues by topic, for topics that only the other side has.
+        """
         numbers = dict(more)
         for name, number in model.queue_numbers(table).items():
             numbers[name] = max(numbers.get(name, 0), number)
@@ -127,6 +132,7 @@ class LiveReplica:
         }
 
     def _bounds_of(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the first offset and the end of one queue, with two requests."""
         offsets = []
         for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
             ext = {"topic": topic, "queueId": str(queue_id)}
@@ -139,6 +145,11 @@ class LiveReplica:
         return model.log_fact(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
 
     def _body(self, code: int, **ext: Any) -> bytes:
+        """
+        Send a request, and return the body of the answer.
+
+        :raises CannotDecide: the answer has no body.
+        """
         body = self._call(RemotingCommand(code, ext)).body
         if not body:
             raise CannotDecide(f"{self._place} answers request {int(code)} with nothing")

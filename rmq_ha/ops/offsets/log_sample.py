@@ -13,8 +13,9 @@ from rmq_ha.ops.offline.queues import OfflineQueue
 MOST = 100
 """How many messages of one store are read."""
 _SEVERAL = "INNER_MULTI_DISPATCH"
+"""Property of a message that was sent to several queues: the topics, with commas between them."""
 BytesAt = Callable[[int, int], bytes]
-"""Returns so many bytes of the log from a physical offset on; fewer if its files lack some."""
+"""A function of a physical offset and a length that returns these bytes of the log, or fewer."""
 
 
 class LogSample(NamedTuple):
@@ -57,6 +58,7 @@ def sample_log(
 
 
 def _spread(queues: Sequence[OfflineQueue], most: int) -> Iterator[tuple[OfflineQueue, int]]:
+    """Yield queue and offset of messages at equal distances, if all queues are laid end to end."""
     filled = [queue for queue in queues if queue.max_offset > queue.min_offset]
     ends = list(accumulate(queue.max_offset - queue.min_offset for queue in filled))
     total = ends[-1] if ends else 0

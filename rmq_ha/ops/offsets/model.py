@@ -189,6 +189,11 @@ def queue_numbers(table: TopicTable) -> dict[str, int]:
 
 
 def _check(name: str, number: int, offset: int) -> None:
+    """
+    Check that a broker can have these numbers; the name is for the error.
+
+    :raises ValueError: a number is one that no broker can have.
+    """
     if not (0 <= number < 1 << 31 and -(1 << 63) <= offset < 1 << 63):
         raise ValueError(f"{name}, {number}: {offset}")
 
@@ -214,5 +219,6 @@ def canonical(value: Any) -> str:
 
 
 def _version_fact(table: str, version: DataVersion, texts: Mapping[str, str]) -> Fact:
+    """Return the fact of a table's version, with a checksum of the table's content."""
     content = zlib.crc32("\n".join(texts[name] for name in sorted(texts)).encode())
     return Fact(VERSION, table, value=content, text=f"{version.counter} of {version.timestamp}")

@@ -103,7 +103,8 @@ def opened(
     note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Callable[..., Snapshots]]:
     """
-    Yield a function that opens a place (`place, is_slave`); connections are closed at the end.
+    Give a function that opens a replica: `source(place, is_slave=...)`. At the end of the context
+    all connections are closed.
     """
     with ExitStack() as stack:
 
@@ -125,6 +126,7 @@ def _live(
     *,
     is_slave: bool,
 ) -> Snapshots:
+    """Connect to a broker; `stack` closes the connection."""
     servers = place.addresses if isinstance(place, NamesrvPlace) else place.address
     client = stack.enter_context(BlockingClient(replace(config, namesrv_addr=servers)))
     address = _address(client, place, is_slave=is_slave)
@@ -138,7 +140,9 @@ def _live(
 
 def _address(client: BlockingClient, place: BrokerPlace | NamesrvPlace, *, is_slave: bool) -> str:
     """
-    Return the address of a place.
+    Return the `host:port` of a broker.
+
+    Without an id in the place it is the master's, or with `is_slave` that of the lowest slave id.
 
     :raises CannotDecide: the name server does not know the broker.
     """

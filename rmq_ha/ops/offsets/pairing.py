@@ -30,6 +30,8 @@ class Pairing(NamedTuple):
 
     :ivar masters: oldest first; at least one.
     :ivar is_proven: whether the first sample is older than the slave's tables may be.
+    :ivar is_first: whether the slave is the first of several; findings about the master are
+        reported for it only.
     """
 
     masters: Sequence[Snapshot]
@@ -50,6 +52,7 @@ class Pairing(NamedTuple):
 
     @property
     def kinds(self) -> frozenset[str]:
+        """Kinds of facts that all snapshots could read."""
         return frozenset.intersection(self.slave.kinds, *(item.kinds for item in self.masters))
 
     @property
@@ -153,6 +156,13 @@ def _case(
     is_served: bool,
     bounds: tuple[int | None, int | None, int | None, int | None],
 ) -> Case:
+    """
+    Return the case of one key.
+
+    :param samples: the master's facts of this key, each with the number of its sample.
+    :param slave: the slave's fact of this key; None: it has none.
+    :param bounds: first offset and end of the queue at the master, then at the slave.
+    """
     end, before = len(pairing.masters) - 1, pairing.sample_before
     last = next((fact for index, fact in samples if index == end), None)
     values = [fact.value for _, fact in samples if fact.value is not None]
@@ -198,6 +208,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(rulings: Iterable[tuple[Case, Ruling]]) -> Forecast:
+    """Add up the effects of a failover to one slave on all keys."""
     numbers = [0] * 6
     for case, ruling in rulings:
         is_delay = case.key.kind == DELAY

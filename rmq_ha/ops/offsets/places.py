@@ -47,7 +47,7 @@ class NamesrvPlace:
     A running broker that is found through name servers.
 
     :ivar addresses: `host:port`, separated by `;`.
-    :ivar broker_id: 0 for the master; None: any broker of the name that answers.
+    :ivar broker_id: 0 for the master; None: the master, or where a slave is wanted its lowest id.
     """
 
     addresses: str

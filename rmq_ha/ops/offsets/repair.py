@@ -46,6 +46,7 @@ def steps(pairing: Pairing, max_lag: int = 0) -> list[RepairStep]:
 
 
 def _step(pairing: Pairing, case: Case, code: str) -> tuple[int, RepairStep] | None:
+    """Return the step against a fault, after its rank: 0 is done first. None: no step helps."""
     slave = pairing.slave.place
     if code in ("QUEUE_AHEAD", "LOG_AHEAD"):
         return 0, RepairStep(
@@ -82,6 +83,7 @@ def _step(pairing: Pairing, case: Case, code: str) -> tuple[int, RepairStep] | N
 
 
 def _topic_options(case: Case) -> str:
+    """Return the options of mqadmin that give a topic the master's permission and order."""
     topic = json.loads(case.master_text or "{}")
     order = " -o true" if topic.get("order") else ""
     return f" -p {topic.get('perm', 6)}{order}"
@@ -113,6 +115,11 @@ def _group_options(case: Case) -> str:
 
 
 def _table_step(pairing: Pairing, kind: str) -> RepairStep:
+    """
+    Return the step that puts a merged table in place.
+
+    :param kind: `OFFSET` or `DELAY`.
+    """
     name = "consumerOffset.json" if kind == OFFSET else "delayOffset.json"
     moves = (
         ""

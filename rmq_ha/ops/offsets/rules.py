@@ -60,6 +60,8 @@ class Case(NamedTuple):
 
 class Ruling(NamedTuple):
     """
+    The judgement on one case.
+
     :ivar codes: codes of `MEANINGS`; empty: in sync.
     :ivar repeats: messages that exist on the slave and are delivered again after a failover.
     :ivar skipped: messages that are never delivered, because the offset is beyond them.
@@ -99,6 +101,7 @@ def _on_its_way(case: Case) -> str:
 
 
 def _if_proven(case: Case, code: str) -> str:
+    """Return the code, or UNSETTLED if the window of samples is too short to prove it."""
     return code if case.is_proven else "UNSETTLED"
 
 
@@ -106,6 +109,7 @@ def _if_proven(case: Case, code: str) -> str:
 
 
 def _progress(case: Case) -> Ruling:
+    """Judge the offset of a group in a queue, or the progress of a delay level."""
     is_delay = case.key.kind == DELAY
     ahead = "DELAY_AHEAD" if is_delay else "SLAVE_AHEAD"
     repeats, skipped = _repeats_and_skips(case)
@@ -151,6 +155,7 @@ def _repeats_and_skips(case: Case) -> tuple[int, int]:
 
 
 def _moved_by(case: Case) -> tuple[int, int]:
+    """Return how many messages are repeated and how many skipped, for groups of users."""
     master = max(0, _number(case.master))
     first, end = case.slave_first or 0, case.slave_end or 0
     below = _missed_below(case) if case.key.kind == OFFSET else 0
@@ -179,6 +184,7 @@ def _missed_below(case: Case) -> int:
 
 
 def _extent(case: Case, max_lag: int) -> Ruling:
+    """Judge where a queue or the log begins and ends."""
     is_queue = case.key.kind == QUEUE
     end = case.slave or 0
     if is_queue and case.highest is None:
@@ -208,6 +214,7 @@ def _extent(case: Case, max_lag: int) -> Ruling:
 
 
 def _configuration(case: Case) -> tuple[str, ...]:
+    """Judge a topic, a group, or the version of a table."""
     kind, is_sure = case.key.kind, case.is_proven and case.is_steady
     if case.on_master and case.on_slave and case.master_text == case.slave_text:
         return ()

@@ -83,6 +83,11 @@ def sample(
 def _pair_samples(
     masters: Sequence[Snapshot], look: Sequence[Snapshot], skew_ms: int, *, is_first: bool
 ) -> Pairing:
+    """
+    Choose the slave's snapshot to judge, and the master's samples to judge it by.
+
+    :param look: snapshots of the slave, the newest first.
+    """
     newest = look[0]
     if newest.is_resting:
         window = masters[-1:] if masters[-1].is_resting else masters

@@ -16,6 +16,7 @@ from rmq_ha.ops.offsets.pairing import Pairing, is_right, pair
 
 
 def _member(name: str) -> str:
+    """Return the name of a field as a JSON member: `is_resting` becomes `resting`."""
     first, *others = name.removeprefix("is_").split("_")
     return first + "".join(map(str.capitalize, others))
 
@@ -124,6 +125,12 @@ def append_pairings(pairings: Sequence[Pairing], directory: str) -> None:
 
 
 class SnapshotFile(NamedTuple):
+    """
+    A snapshot in a history.
+
+    :ivar moment: when the snapshot began, in ms since the epoch.
+    :ivar role: `master` or `slave`.
+    """
     moment: int
     role: str
     path: str

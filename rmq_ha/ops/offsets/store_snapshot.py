@@ -110,6 +110,9 @@ class StoredReplica:
             ) from None
 
     def _snapshot(self) -> Snapshot:
+        """
+        Read the store once. A table that cannot be read becomes a fault, and its facts unknown.
+        """
         began = self._now_ms()
         seen = self._changes()
         store = self._open_store(self._place)
@@ -167,6 +170,13 @@ class StoredReplica:
         )
 
     def _read(self, name: str, data: bytes, read: Callable[[bytes], Iterable[Fact]]) -> list[Fact]:
+        """
+        Return the facts of a table.
+
+        :param name: name of the table's file.
+        :param read: makes facts of the file's content.
+        :raises CannotDecide: the table is damaged.
+        """
         try:
             return list(read(data))
         except (ProtocolViolation, ValueError, TypeError, AttributeError) as error:

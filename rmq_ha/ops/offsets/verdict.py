@@ -48,7 +48,7 @@ class PairVerdict:
 
 def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> PairVerdict:
     """
-    Judge every slave.
+    Judge every slave, and give one answer for all of them.
 
     :param past: number of violations that a history holds.
     """
@@ -145,11 +145,13 @@ def best_of(by_slave: Mapping[str, Forecast], limits: Limits) -> tuple[str, Fore
 
 
 def _badness(totals: Forecast, limits: Limits) -> tuple[bool, int, int]:
+    """Return the sort key of a slave: the best slave to fail over to has the least."""
     bad = bool(_reasons(totals, limits))
     return bad, totals.errors + totals.lost + totals.skipped, totals.repeats
 
 
 def _reasons(totals: Forecast, limits: Limits) -> list[str]:
+    """Return why a failover to a slave is not safe; empty: it is safe."""
     reasons = []
     if totals.errors:
         reasons.append("1 error" if totals.errors == 1 else f"{totals.errors} errors")
@@ -165,6 +167,7 @@ def _reasons(totals: Forecast, limits: Limits) -> list[str]:
 
 
 def _worst_of(slave: str, worst: Sequence[WorstGroup]) -> str:
+    """Return the words that name the worst group of a slave; empty: no group is harmed."""
     first = next((item for item in worst if item.slave == slave), None)
     if first is None:
         return ""
@@ -175,6 +178,7 @@ def _worst_of(slave: str, worst: Sequence[WorstGroup]) -> str:
 
 
 def head_findings(pairing: Pairing) -> list[Finding]:
+    """Return findings about a pair as a whole: roles, names and damage."""
     master, slave = pairing.masters[-1], pairing.slave
     heads = []
     if master.role is not None and is_slave(master):
@@ -197,6 +201,7 @@ def head_findings(pairing: Pairing) -> list[Finding]:
 
 
 def _head(code: str, snapshot: Snapshot, expected: str | None, actual: str | None) -> Finding:
+    """Return a finding about a whole snapshot."""
     meaning = MEANINGS[code]
     return Finding(
         str(meaning.severity),

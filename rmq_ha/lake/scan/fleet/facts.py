@@ -148,7 +148,11 @@ class ReplicaFacts(NamedTuple):
         return [f"{self.directory}/{file.name}" for file in self.state.files if file.kind == kind]
 
     def named(self, broker: str) -> "ReplicaFacts":
-        """Return the facts with the name of their broker; empty: it is as it is."""
+        """
+        Return facts with a fault under the name of their broker; all other facts as they are.
+
+        :param broker: the broker's name; empty: it is not known.
+        """
         if not self.fault or not broker:
             return self
         return self._replace(state=msgspec.structs.replace(self.state, broker=broker))
@@ -171,6 +175,7 @@ class ReplicaFacts(NamedTuple):
 
 
 def directory_of(to: str, broker: str, broker_id: int) -> str:
+    """Return the directory of a store's facts. Other characters in the broker's name become `_`."""
     name = "".join(char if char.isalnum() or char in "-_." else "_" for char in broker)
     return f"{to.rstrip('/')}/{name}-{broker_id}"
 
@@ -294,6 +299,11 @@ def _digest(data: bytes) -> str:
 
 
 def _read(directory: str, file: FactFile) -> Any:
+    """
+    Return a file of facts as an Arrow table.
+
+    :raises CannotDecide: the file is missing or damaged.
+    """
     path = f"{directory}/{file.name}"
     try:
         data = read_small(path)

@@ -249,6 +249,7 @@ def _judge_failover(
 def _add_log_comparison(
     result: BrokerVerdict, master: ReplicaFacts, slave: ReplicaFacts, patience: JudgingLimits
 ) -> BrokerVerdict:
+    """Return the verdict together with the comparison of a slave's log with its master's."""
     findings = list(result.findings)
     mine, theirs = master.state, slave.state
     names = mine.place, theirs.place
@@ -359,6 +360,12 @@ def _columns(replica: ReplicaFacts, low: int, high: int) -> tuple[Any, Any, Any]
 
 
 def _digest_finding(names: Sequence[str], span: tuple[int, int], why: str) -> Finding:
+    """
+    Return the finding for a window that differs.
+
+    :param names: places of the master's store and of the slave's store.
+    :param why: why the window itself was not compared.
+    """
     return finding(
         "DIGEST_DIFFERS",
         f"[{span[0]}, {span[1]}) of {names[0]} and {names[1]}; {why}.",

@@ -55,12 +55,13 @@ class ScanRequest(NamedTuple):
     """
     A store to be scanned.
 
+    :ivar to: the directory that has the facts of all brokers.
     :ivar broker_id: id of the broker; 0: the master.
     :ivar host: name of this machine.
     :ivar again: whether to scan from the beginning, and to ignore the facts of earlier scans.
     :ivar ids: whether to keep a hash of each message's id, 16 bytes a message.
     :ivar checks: `queues`, `index`: parts to be compared with the log, as a whole in each scan.
-    :ivar share: one window in this many of earlier scans is read again; 0: none.
+    :ivar share: a divisor: of the windows of earlier scans one in `share` is read again; 0: none.
     """
 
     at: StoreAt
@@ -81,7 +82,8 @@ def scan(
     """
     Read the new part of a store, and a share of the windows that were read before; keep the facts.
 
-    :param rest: called again and again with the number of bytes read; may wait.
+    :param rest: called after each part with the number of bytes that were read; it may wait, so
+        that no more than some bytes a second are read.
     :raises CannotDecide: there is no store, or facts cannot be read or written.
     :raises WrongUsage: the known facts have windows of another size, or are of another broker.
     """
@@ -142,8 +144,11 @@ def _read_again(
     rest: Callable[[int], None],
 ) -> tuple[Any, "_WindowContent"]:
     """
-    Read the windows again that have not been read for longest.
+    Read those windows of earlier scans again that have not been read for longest.
 
+    :param known: what the last scan left; None: nothing that can be used.
+    :param now: ms since the epoch, noted as the time of reading.
+    :param rest: see `scan`.
     :returns: the rows of the windows that were not read again, and the content of the others.
     """
     again = _WindowContent(asked, False, now)
@@ -172,6 +177,7 @@ def kept_windows(directory: str, known: State, log: Log) -> Any:
 
 
 def _oldest_look(tables: Sequence[tuple[str, bool, Any]]) -> int:
+    """Return when the window was read that has not been read for longest, in ms; 0: not known."""
     times = [table["readAt"] for kind, _, table in tables if kind == WINDOWS and table.num_rows]
     if not times or any(column.null_count for column in times):
         return 0
@@ -284,6 +290,12 @@ class _WindowContent:
                 self.findings += bodies(piece, Facts(piece), self._asked.at.uri)
 
     def read(self, log: Log, low: int, high: int, spans: Spans) -> None:
+        """
+        Read new windows: their digests, and the faults, sums and ids of the records in them.
+
+        :param low: physical offset at which the first window begins.
+        :param high: physical offset at which the last window ends.
+        """
         self._windows += [(*span, digest_of(log, *span), self._now) for span in spans]
         name = self._asked.at.uri
         for piece in log.pieces(low, high):
@@ -327,6 +339,7 @@ class _WindowContent:
         return [(kind, self._is_tail, table) for kind, table in tables.items()]
 
     def _sums_table(self) -> Any:
+        """Return the counts of records with a place in their queue, by queue and hour of birth."""
         if not self._sums:
             return SCHEMAS[SUMS].empty_table()
         every = pa.Table.from_batches(self._sums)

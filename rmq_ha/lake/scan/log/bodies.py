@@ -29,12 +29,18 @@ def joined(buffer: Any, starts: Ints, ends: Ints) -> Bytes:
 
 
 def joined_with_crcs(buffer: Any, starts: Ints, ends: Ints) -> tuple[Bytes, Any]:
+    """Return the bodies, one after the other, and the CRC-32 of each."""
     crcs: list[int] = []
     content = _copy_bodies(buffer, starts, ends, crcs)
     return content, np.array(crcs, np.uint32)
 
 
 def _copy_bodies(buffer: Any, starts: Ints, ends: Ints, crcs: list[int] | None) -> Bytes:
+    """
+    Return the bodies, one after the other.
+
+    :param crcs: gets the CRC-32 of each body; None: none is computed.
+    """
     content = np.empty(int((ends - starts).sum()), np.uint8)
     target: Any = content.data
     at = 0
@@ -48,6 +54,7 @@ def _copy_bodies(buffer: Any, starts: Ints, ends: Ints, crcs: list[int] | None) 
 
 
 def _views(buffer: Any, starts: Ints, ends: Ints) -> Any:
+    """Yield lists of views of the bodies, `_TOGETHER` bodies in each."""
     view, lows, highs = memoryview(buffer), starts.tolist(), ends.tolist()
     for at in range(0, len(lows), _TOGETHER):
         some = slice(at, at + _TOGETHER)

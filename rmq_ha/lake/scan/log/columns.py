@@ -80,7 +80,10 @@ class NotUtf8(ValueError):
 
 
 def take_bytes(data: Bytes, starts: Ints, lengths: Ints) -> tuple[Bytes, Ints]:
-    """Return short pieces joined, and where each begins, followed by the end."""
+    """
+    Copy short pieces one after the other. Return the bytes, and where each piece begins in them,
+    followed by their end.
+    """
     count = len(starts)
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -88,6 +91,7 @@ def take_bytes(data: Bytes, starts: Ints, lengths: Ints) -> tuple[Bytes, Ints]:
     if not total:
         return np.empty(0, np.uint8), offsets
     width = int(lengths.max())
+    # Pieces of about equal length are gathered by rows, others byte by byte, which is slower.
     if count * width <= 4 * total + 4096 and int(starts.max()) + width <= len(data):
         table = windows(data, starts, width)
         if count * width == total:
@@ -132,6 +136,7 @@ def strict_text(data: Bytes, starts: Ints, lengths: Ints) -> Any:
 
 
 def _make_unchecked(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
+    """Return texts of bytes that lie one after the other, without looking at the bytes."""
     bits = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
     return pa.StringArray.from_buffers(
         len(offsets) - 1, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content), bits
@@ -149,6 +154,7 @@ def _is_utf8(array: Any, content: Bytes) -> bool:
 
 
 def _make_repaired(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
+    """Return texts in which U+FFFD takes the place of bytes that are not UTF-8."""
     data = content.tobytes()
     texts: list[str | None] = [
         data[start:end].decode("utf-8", "replace") for start, end in pairwise(offsets.tolist())

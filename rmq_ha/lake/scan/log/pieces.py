@@ -92,6 +92,10 @@ def _side_by_side(data: Bytes, begins: Ints, lengths: Ints, width: int) -> tuple
 
 
 def _join_strings(buffer: Any, begins: Ints, ends: Ints) -> tuple[Bytes, Ints]:
+    """
+    Copy strings one after the other, with a cut before and after each. Return the bytes, and where
+    each string begins in them.
+    """
     cut = bytes((_CUT,))
     parts = slices(buffer, begins, ends)
     held = (cut, (cut + cut).join(parts), cut) if parts else ()
@@ -169,6 +173,7 @@ def _last_of_name(pieces: Pieces, rows: Ints, starts: Ints, name_ends: Ints, hea
     """Return for each piece whether no later piece of its record has the same name."""
     last = np.ones(len(rows), np.bool_)
     lengths = name_ends - starts
+    # A mark is a hash of record and name: pieces with one name in one record have equal marks.
     marks = heads & _MASKS[np.minimum(lengths, 8)]
     marks = (marks ^ lengths.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
     marks += rows.astype(np.uint64)
@@ -206,6 +211,7 @@ _MASKS = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
 
 
 def _slow_maps(pieces: Pieces) -> Any:
+    """Return all properties as an Arrow array of maps, one record after the other."""
     data = pieces.data.tobytes()
     rows = [
         list(decode_properties(data[start : start + length].decode("utf-8", "replace")).items())

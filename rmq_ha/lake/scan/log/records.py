@@ -180,15 +180,21 @@ class Records:
 
     @property
     def born_host(self) -> Any:
-        """Hosts as Arrow texts in the form of `str(Address)`."""
+        """`host:port` of each producer, as Arrow texts."""
         return self._hosts(self.positions + 48, self.shape.hosts & 1 != 0)
 
     @property
     def store_host(self) -> Any:
-        """Hosts as Arrow texts in the form of `str(Address)`."""
+        """`host:port` of the broker that stored each record, as Arrow texts."""
         return self._hosts(self._after_born + 8, self.shape.hosts & 2 != 0)
 
     def _hosts(self, at: Ints, is_v6: Flags) -> Any:
+        """
+        Return hosts as Arrow texts.
+
+        :param at: where each host begins in the buffer.
+        :param is_v6: which hosts are IPv6.
+        """
         rows = np.zeros(len(self), np.int32)
         names: list[str] = []
         if not is_v6.all():
@@ -290,6 +296,7 @@ class Records:
         return binary(joined(self.buffer, self.shape.body, self.shape.body_end), self.body_length)
 
     def _body_and_crc(self) -> tuple[Any, Any]:
+        """Return the columns `body` and `crcOk`, with one pass through the bodies."""
         if self._inflated_bodies or "_crcs" in self.__dict__:
             return self._body_column(), pa.array(self.crc_ok())
         shape = self.shape
@@ -303,6 +310,7 @@ class Records:
         return {row: body for row, body in bodies.items() if body is not None}
 
     def _compressed_rows(self) -> list[int]:
+        """Return the rows of records whose flag says that the body is compressed."""
         rows: list[int] = np.flatnonzero(self.stored_sys_flag & COMPRESSED).tolist()
         return rows
 
@@ -375,6 +383,7 @@ class Records:
             yield self.batch(columns, broker_name)
 
     def _with_bodies(self, start: int, stop: int, inflated: dict[int, bytes]) -> "Records":
+        """Return the records from `start` to `stop` with their decompressed bodies, by row."""
         part = self.select(slice(start, stop))
         part._inflated_bodies = inflated
         return part

@@ -112,6 +112,7 @@ def _first_bad(base: int, positions: Ints, shape: Shape) -> tuple[int, str] | No
 
 
 def _walk_entries(buffer: Any, base: int, start: int) -> RecordWalk:
+    """Find all records in a DLedger log, whose entries wrap them."""
     places, end = entry_chain(buffer, start)
     data, entries = as_bytes(buffer), np.array(places, np.int64)
     lengths = np.diff(entries, append=end) - ENTRY_HEADER_SIZE
@@ -144,6 +145,7 @@ def _numbers(heads: Bytes, at: int, dtype: str) -> Any:
 
 
 def _are_of_topic(data: Bytes, shape: Shape, topic: bytes) -> Flags:
+    """Return which records have this topic."""
     same: Flags = shape.fits & (shape.topic_end - shape.topic == len(topic))
     for index in np.flatnonzero(same):
         place = shape.topic[index]

@@ -36,7 +36,7 @@ class Item(NamedTuple):
 
 
 class Change(StrEnum):
-    """What happened to records of the master."""
+    """A kind of difference between the logs. The value is the code of its finding."""
 
     LOST = "RECORD_LOST"
     EXTRA = "RECORD_EXTRA"
@@ -47,9 +47,10 @@ class Change(StrEnum):
 
 class Step(NamedTuple):
     """
-    One change.
+    One difference between the logs.
 
-    :ivar master: the master's record; for `DUPLICATED` the one that was doubled; None for `EXTRA`.
+    :ivar master: the master's record; for `DUPLICATED` the record that was doubled; None for
+        `EXTRA`.
     :ivar slave: the slave's record; None for `LOST`.
     """
 
@@ -104,6 +105,9 @@ def align(
 
 
 class _Aligning:
+    """
+    Walks along both logs, side 0 (the master's) and side 1 (the slave's), and reads ahead on each.
+    """
     def __init__(
         self,
         master: Iterator[Item],
@@ -143,12 +147,19 @@ class _Aligning:
             self._part()
 
     def _fill(self, side: int, count: int) -> deque[Item]:
+        """
+        Read ahead on a side until `count` records wait there or its log ends; return all that wait.
+        """
         ahead = self._ahead[side]
         if len(ahead) < count:
             ahead.extend(islice(self._sources[side], count - len(ahead)))
         return ahead
 
     def _pass(self, item: Item) -> None:
+        """
+        Note a master's record that was walked over, so that a later copy of it counts as doubled.
+        Of many noted records the oldest ones are forgotten.
+        """
         self._past[item.identity] = item
         if len(self._past) > 2 * LOOK_AHEAD:
             for identity in list(islice(self._past, LOOK_AHEAD)):
@@ -170,6 +181,12 @@ class _Aligning:
             self._pass(item)
 
     def _explain(self, lost: list[Item], new: list[Item]) -> None:
+        """
+        Note the changes at one place of the logs.
+
+        :param lost: the master's records there.
+        :param new: the slave's records there.
+        """
         arrived = {item.identity: item for item in new}
         left = {item.identity for item in lost}
         for item in lost:
@@ -190,6 +207,10 @@ class _Aligning:
         self._steps.append(Step(change, master, slave))
 
     def _add_new(self, item: Item) -> None:
+        """
+        Note a record that only the slave has: doubled if the master had it shortly before, else
+        extra.
+        """
         original = self._past.get(item.identity)
         if original is None:
             self._add(Change.EXTRA, None, item)
@@ -203,6 +224,9 @@ class _Aligning:
 def _next_common(left: Sequence[Item], right: Sequence[Item]) -> tuple[int, int] | None:
     """
     Return how many records of each log come before the next place from which both continue alike.
+
+    Of several places the one is chosen before which the fewest records lie. None: there is no
+    place.
     """
     places: dict[bytes, int] = {}
     for number, item in enumerate(right):
@@ -220,12 +244,17 @@ def _next_common(left: Sequence[Item], right: Sequence[Item]) -> tuple[int, int]
 
 
 def _go_on(left: Sequence[Item], at: int, right: Sequence[Item], other: int) -> bool:
+    """
+    Return whether the next `_SURE` records, or all up to an end, are equal from these numbers on.
+    """
     pairs = zip(left[at : at + _SURE], right[other : other + _SURE], strict=False)
     return all(a.identity == b.identity for a, b in pairs)
 
 
 def _find_moves(steps: list[Step]) -> list[Step]:
-    """Replace a lost record that is new in another place by one that moved."""
+    """
+    Turn each pair of a lost record and a new record with the same content into one moved record.
+    """
     lost = {
         step.master.identity: step
         for step in steps

@@ -19,7 +19,12 @@ _WORD = 64
 
 
 class Anchor(NamedTuple):
-    """A run of records: its hash, and the place of its middle."""
+    """
+    A run of `RUN` records.
+
+    :ivar run: hash of the records' identities.
+    :ivar place: physical offset of the record in the middle.
+    """
 
     run: int
     place: int
@@ -46,16 +51,17 @@ def anchors_in(items: Iterable[Item], stop: int, every: int) -> Iterator[Anchor]
 
 def in_both(master: Iterable[Anchor], slave: Iterable[Anchor]) -> list[tuple[int, int]]:
     """
-    Return the places at which both logs have the same anchors, in the order of both logs.
+    Return the pairs of places (master, slave) at which both logs have the same anchors, in log
+    order.
 
     An anchor that one log has twice is ignored. If the logs have anchors in different orders, as
-    few as possible are left out so that the order is the same.
+    few as possible are left out so that the order is the same: the longest increasing subsequence.
     """
     places = _unique_runs(slave)
     pairs = sorted((at, places[run]) for run, at in _unique_runs(master).items() if run in places)
     ends: list[int] = []  # for chains of each length: the slave's lowest last place
-    last: list[int] = []
-    before: list[int] = []
+    last: list[int] = []  # for chains of each length: the number of the pair that ends it
+    before: list[int] = []  # for each pair: the number of the pair before it in its chain; -1: none
     for number, (_, at) in enumerate(pairs):
         length = bisect_left(ends, at)
         before.append(last[length - 1] if length else -1)
@@ -70,6 +76,7 @@ def in_both(master: Iterable[Anchor], slave: Iterable[Anchor]) -> list[tuple[int
 
 
 def _unique_runs(anchors: Iterable[Anchor]) -> dict[int, int]:
+    """Return the place of each run that occurs once, by the hash of the run."""
     anchors = list(anchors)
     times = Counter(run for run, _ in anchors)
     return {run: at for run, at in anchors if times[run] == 1}
@@ -77,9 +84,11 @@ def _unique_runs(anchors: Iterable[Anchor]) -> dict[int, int]:
 
 def cuts(pairs: Sequence[tuple[int, int]], start: int, step: int) -> Iterator[tuple[int, int]]:
     """
-    Yield some of these pairs, at least `step` bytes of one of the logs apart.
+    Yield some of these pairs, so that between two of them one of the logs has at least `step`
+    bytes.
 
-    :param start: where both logs begin.
+    :param pairs: result of `in_both`.
+    :param start: physical offset at which both logs begin.
     """
     at = other = start
     for mine, theirs in pairs:

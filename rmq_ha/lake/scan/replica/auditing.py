@@ -50,7 +50,7 @@ class Side:
         return Side, (self.name, self.store, self.log, self.dispatched)
 
     def queue(self, topic: str, queue_id: int) -> Queue:
-        """Return a queue, which is kept for the next stretch."""
+        """Return a queue of the store. It is kept, because the next stretch asks for it again."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             queue = self._queues[topic, queue_id] = self.store.queue(topic, queue_id)
@@ -63,7 +63,9 @@ class Side:
         return self._index
 
     def beginning_of(self, topic: str, queue_id: int) -> int:
-        """Return where in the log the present life of a queue begins."""
+        """
+        Return the physical offset at which the present life of a queue begins; 0: it is not known.
+        """
         if self._beginnings is None:
             try:
                 self._beginnings = queue_beginnings(self.store)
@@ -133,6 +135,12 @@ def audit(
 def _audit(
     sides: Sequence[Side], piece: Records, low: int, high: int, checks: frozenset[str], names: str
 ) -> AuditResult:
+    """
+    Check the records of one piece.
+
+    :param low: physical offset from which on the index is compared.
+    :param high: physical offset up to which the index is compared.
+    """
     facts = Facts(piece)
     findings = list(bodies(piece, facts, names)) if CRC in checks else []
     checked: list[QueueResult] = []
@@ -156,6 +164,11 @@ def _audit(
 def _index(
     sides: Sequence[Side], facts: Facts, low: int, high: int
 ) -> tuple[list[Finding], list[QueueResult], list[tuple[int, Counts]]]:
+    """
+    Compare the items of each side's index with those that the records require.
+
+    :returns: the last three fields of an `AuditResult`; the one for queues is empty.
+    """
     findings: list[Finding] = []
     counts = []
     items = required_items(facts) if any(side.index.files for side in sides) else b""
@@ -169,9 +182,10 @@ def _index(
 
 def look_up(facts: Facts, mine: QueueRows, check: UnitCheck, beginning: int) -> None:
     """
-    Look up the entries of the records of one queue.
+    Look in a queue for the entries that records require; `check` collects the faults.
 
-    :param beginning: older records belong to a topic that was deleted.
+    :param mine: the records of the queue.
+    :param beginning: physical offset; records before it belong to a topic that was deleted.
     """
     rows = mine.rows[facts.offsets[mine.rows] >= beginning]
     units = np.zeros(len(rows), UNITS)
@@ -207,7 +221,7 @@ def required_items(facts: Facts) -> bytes:
 
 
 def bodies(piece: Records, facts: Facts, name: str) -> Iterator[Finding]:
-    """Yield a finding for each body that does not fit its CRC."""
+    """Yield a finding for each body that does not fit its CRC, for the first `MOST` of a piece."""
     bad = np.flatnonzero(~piece.crc_ok())
     for row in bad[:MOST].tolist():
         record = piece.select(slice(row, row + 1))

@@ -71,6 +71,9 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
     """
     Compare the bytes of `[low, high)`, which both logs have.
 
+    The comparison goes on behind each record that differs. It ends early if the logs get out of
+    step, or after too many differences.
+
     :raises CannotDecide: a file vanished, or cannot be read.
     """
     findings: list[Finding] = []
@@ -144,6 +147,7 @@ def is_shifted(sides: Sides, place: Extent) -> bool:
 
 
 def _changed_record_finding(sides: Sides, place: Extent) -> Finding:
+    """Return the finding for a record that differs, where the logs are in step."""
     mine = _bytes(sides.master, place.start, place.size)
     theirs = _bytes(sides.slave, place.start, place.size)
     return _difference(sides, mine, theirs, place.start, shifted=False)
@@ -154,6 +158,12 @@ def _bytes(log: Log, offset: int, size: int) -> bytes:
 
 
 def _difference(sides: Sides, mine: bytes, theirs: bytes, offset: int, *, shifted: bool) -> Finding:
+    """
+    Return the finding for a record that differs. It names the store whose record is the damaged
+    one, and the slave if this cannot be told.
+
+    :param shifted: the logs are out of step, so the offsets in the records are not compared.
+    """
     difference = describe(mine, theirs, shifted=shifted)
     also = f", and also {', '.join(difference.others)}" if difference.others else ""
     witness = f" ({difference.verdict})" if difference.verdict else ""
@@ -217,7 +227,8 @@ class ReportedDifference(NamedTuple):
 
 def align_part(sides: Sides, part: LogPart, most: int) -> list[ReportedDifference]:
     """
-    Align the logs; where they are in step they are compared byte by byte.
+    Find the differences in a part: where the logs are in step byte by byte, elsewhere record by
+    record.
 
     :param most: number of differences after which it ends.
     :raises CannotDecide: a file vanished, or cannot be read.
@@ -251,10 +262,17 @@ def align_part(sides: Sides, part: LogPart, most: int) -> list[ReportedDifferenc
 
 
 def _context_start(log: Log, at: int) -> int:
+    """
+    Return where to begin reading, to know the records before `at`: at most `_BEFORE` bytes earlier,
+    and in the same file.
+    """
     return max(at - _BEFORE, log.row[max(0, log.number_at(at))].base)
 
 
 def _differences_of(sides: Sides, step: Step) -> Iterator[ReportedDifference]:
+    """
+    Yield the difference that a step of the alignment describes; none if the step is about gaps.
+    """
     master, slave = step.master, step.slave
     mine = _read(sides.master, master)
     theirs = _read(sides.slave, slave)
@@ -277,6 +295,7 @@ def _differences_of(sides: Sides, step: Step) -> Iterator[ReportedDifference]:
 
 
 def _read(log: Log, item: Item | None) -> bytes:
+    """Return the bytes of a record; empty: it is None, or cannot be read."""
     if item is None:
         return b""
     try:

@@ -39,6 +39,8 @@ class Difference(NamedTuple):
     How one record differs from the bytes in its place on the other side.
 
     :ivar field: the field's name in the data source.
+    :ivar expected: the master's value, for people.
+    :ivar actual: the slave's value, for people.
     :ivar others: further fields that differ.
     :ivar verdict: a text that says which side's body matches its CRC; empty: both do.
     """
@@ -104,6 +106,7 @@ def describe(master: bytes, slave: bytes, *, shifted: bool = False) -> Differenc
 
 
 def _decode(data: bytes) -> Record | None:
+    """Return the record that fills these bytes; None: they are no such record."""
     try:
         record = decode_record(data)
     except CorruptRecord:
@@ -112,6 +115,10 @@ def _decode(data: bytes) -> Record | None:
 
 
 def _fields(master: Record, slave: Record) -> list[tuple[str, Any, Any]]:
+    """
+    Return the fields to compare: name in the data source, the master's value and the slave's value.
+    Body and properties are listed only if they differ.
+    """
     pairs: list[tuple[str, Any, Any]] = [
         ("bodyCRC", master.body_crc, slave.body_crc),
         ("queueId", master.queue_id, slave.queue_id),
@@ -160,6 +167,7 @@ def _text(value: Any) -> str:
 
 
 def _witness(master: Record, slave: Record) -> str:
+    """Return a text that says whose body does not match its CRC; empty: both match."""
     right = [
         not record.body or body_crc(record.body) == record.body_crc for record in (master, slave)
     ]

@@ -59,8 +59,8 @@ def key_hashes(topics: Any, keys: Any) -> Ints:
 
 def _hashes(texts: Any) -> tuple[Any, Any, Any]:
     """
-    Return the hash of each text, and 31 to the power of its length, both mod 2^32; and which texts
-    were left out.
+    Return the hash of each text, and 31 to the power of its length, both mod 2^32; and flags of the
+    texts that were left out, because they are long or not ASCII.
     """
     starts, ends, data = _bytes_of(texts)
     lengths = ends - starts
@@ -72,6 +72,7 @@ def _hashes(texts: Any) -> tuple[Any, Any, Any]:
     order = np.argsort(lengths, kind="stable")[::-1]
     longest_first, begins = lengths[order], starts[order]
     hashes = np.zeros(len(order), np.uint64)
+    # One step for each position in the texts: the first `rows` texts are long enough to have it.
     for column in range(int(longest_first[0])):
         rows = int(np.searchsorted(-longest_first, -column))
         hashes[:rows] = hashes[:rows] * np.uint64(31) + data[begins[:rows] + column]
@@ -82,6 +83,9 @@ def _hashes(texts: Any) -> tuple[Any, Any, Any]:
 
 
 def _bytes_of(texts: Any) -> tuple[Ints, Ints, Any]:
+    """
+    Return where each text of an Arrow array starts and ends in the array's bytes, and these bytes.
+    """
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     held = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
@@ -107,4 +111,5 @@ def split_keys(keys: Any) -> tuple[Ints, Any]:
 
 
 def _plain(texts: Any) -> Any:
+    """Return an Arrow array in one piece."""
     return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts

@@ -42,7 +42,12 @@ class Parting(NamedTuple):
 
 
 class _SideRecords(NamedTuple):
-    """The records of one side. `at` maps the physical offset of each record to its bytes."""
+    """
+    The records of one side.
+
+    :ivar at: the bytes of each record, by physical offset.
+    :ivar is_sound: whether there are only records, without gaps, and each fits its CRC.
+    """
 
     at: dict[int, bytes]
     pieces: list[Records]
@@ -117,6 +122,7 @@ def _records_between(log: Log, low: int, high: int) -> _SideRecords:
 
 
 def _contents(seen: _SideRecords) -> set[bytes]:
+    """Return the identities of the records, which do not depend on their offsets."""
     return {identity_of(data) for data in seen.at.values()}
 
 

@@ -10,6 +10,7 @@ from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.offsets.findings import Finding
 
 _FILED = ("CQ_TAGS", "CQ_MISSING", "CQ_OFFSET", "CQ_DANGLING", "INDEX_HOLE", "INDEX_WRONG")
+"""Codes of findings about the entries that queues and index have for a record."""
 Sides = dict[str | None, list[Finding]]
 
 
@@ -33,6 +34,10 @@ def blamed_on_the_log(findings: Iterable[Finding], names: Sequence[str]) -> list
 
 
 def _is_in_both(sides: Sides, names: Sequence[str]) -> bool:
+    """
+    Return whether both sides have the same findings about a record, and its tag or its keys
+    changed.
+    """
     mine, theirs = (
         {(fault.code, fault.expected, fault.actual) for fault in sides.get(name, ())}
         for name in names
@@ -42,6 +47,7 @@ def _is_in_both(sides: Sides, names: Sequence[str]) -> bool:
 
 
 def _changed_record_finding(findings: Sequence[Finding]) -> Finding:
+    """Return one finding for a record in place of the findings of its entries on one side."""
     named = max(
         findings, key=lambda fault: (fault.msg_id is not None, fault.queue_offset is not None)
     )

@@ -133,6 +133,10 @@ class Shifts:
         return RegionAlignment(_findings_with_moves(told, sum(changes) > len(told)), regions)
 
     def _landmarks(self, regions: Iterable[Region]) -> Marks:
+        """
+        Pick landmarks in both logs, in regions of more than twice `split` bytes. Shorter ones are
+        one task each.
+        """
         tasks: list[Task] = []
         every = max(1, self._split // _LANDMARKS)
         for region in regions:
@@ -150,6 +154,7 @@ class Shifts:
         return marks
 
     def _parts(self, region: Region, marks: Marks) -> Iterator[LogPart]:
+        """Cut a region where both logs have the same landmarks, and yield its parts."""
         mine = [
             side[bisect_left(side, region.shift, key=_PLACE) : bisect_left(side, end, key=_PLACE)]
             for side, end in zip(marks, region.ends, strict=True)
@@ -163,10 +168,21 @@ class Shifts:
     def _align(
         self, numbers: Iterable[int], parts: Sequence[LogPart], *, tells: bool
     ) -> dict[int, TaskResult]:
+        """
+        Align parts by tasks, and return the result of each task by the number of its part.
+
+        :param tells: whether the results have the differences themselves, not only their number.
+        """
         tasks = [ShiftedPart(number, parts[number], _MOST, tells) for number in numbers]
         return self._run("where the logs are out of step", tasks, is_apart=True)
 
     def _run(self, label: str, tasks: Sequence[Task], *, is_apart: bool) -> dict[int, TaskResult]:
+        """
+        Run tasks, and return their results by number.
+
+        :param is_apart: whether the result of each task is needed by itself.
+        :raises CannotDecide: a task could not read a file.
+        """
         answers = dict(self._run_tasks(label, self._work, tasks, is_apart)) if tasks else {}
         for answer in answers.values():
             if answer.failed:
@@ -187,6 +203,8 @@ def _findings_with_moves(told: Sequence[ReportedDifference], is_cut: bool) -> li
     """
     Return the differences as findings. A record that is lost in one place and new in another
     becomes one finding of a record that moved.
+
+    :param is_cut: further differences were found, but not kept.
     """
     lost = {
         change.identity: change.finding for change in told if change.finding.code == Change.LOST

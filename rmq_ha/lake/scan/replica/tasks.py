@@ -139,6 +139,7 @@ class TaskResult(msgspec.Struct):
 
 
 def _add(sums: dict[Any, list[int]], rows: Iterable[tuple[Any, Sequence[int]]]) -> None:
+    """Add rows of numbers, number by number, to the sums of their keys."""
     for key, row in rows:
         had = sums.get(key)
         sums[key] = [*row] if had is None else [a + b for a, b in zip(had, row, strict=True)]
@@ -197,6 +198,11 @@ def vanished_error(error: OSError) -> CannotDecide:
 
 
 def _stretch(work: Work, stretch: Stretch, answer: TaskResult) -> None:
+    """
+    Compare the bytes of a stretch, and check its records.
+
+    If both sides have the same bytes, the records are decoded once for both sides.
+    """
     _, low, high, sides, compares = stretch
     groups: list[tuple[int, ...]] = [(side,) for side in sides]
     if compares:
@@ -222,7 +228,7 @@ def _stretch(work: Work, stretch: Stretch, answer: TaskResult) -> None:
 
 
 class Doubt(NamedTuple):
-    """A queue that has more entries than records that belong to it."""
+    """A queue with more entries than records; the task looks for entries without a record."""
 
     number: int
     side: int
@@ -287,6 +293,7 @@ class Landmarks(NamedTuple):
 
 
 def _pick(work: Work, task: Landmarks, answer: TaskResult) -> None:
+    """Pick the landmarks of a part."""
     log = work.sides[task.side].log
     anchors = anchors_in(log.items(task.low, log.stop), task.high, task.every)
     answer.anchors = [(task.side, *anchor) for anchor in anchors]

@@ -175,6 +175,10 @@ class _Verification:
             self._store_findings.append(parting_finding(parted, self._names[1]))
 
     def run(self) -> ReplicaComparison:
+        """
+        Do all steps of the comparison, in the order in which each needs the results of those before
+        it.
+        """
         survey = self._survey_stores()
         ends = survey.ends if QUEUES in self._settings.checks else {}
         queue_ends = [
@@ -216,6 +220,7 @@ class _Verification:
     # The stores by themselves
 
     def _survey_stores(self) -> TaskResult:
+        """Read queues and index files by themselves, to learn where the queues end."""
         tasks: list[Survey] = []
         for side, replica in enumerate(self._pair):
             low = max(replica.low, self._settings.start)
@@ -230,7 +235,16 @@ class _Verification:
         return self._run("queues and index", self._work([0, 0]), tasks)
 
     def _run(self, label: str, work: Work, tasks: Sequence[Task]) -> TaskResult:
-        """Run tasks; those that found errors in a store in use are run again."""
+        """
+        Run tasks, and return the sum of their results.
+
+        A broker has a store open while the file `abort` is there: the broker removes it at an
+        orderly end. If a store is open, errors may come from writes during the reading. So tasks
+        with errors run again after a pause, until there is no error, no log grows, or `_AGAIN`
+        rounds are over.
+
+        :raises CannotDecide: a task could not read a file.
+        """
         may_move = any(replica.store.abort for replica in self._pair)
         answers = dict(self._run_tasks(label, work, tasks, may_move)) if tasks else {}
         for _ in range(_AGAIN if may_move else 0):
@@ -256,12 +270,14 @@ class _Verification:
         return any(self._has_grown(side) for side in (0, 1))
 
     def _has_grown(self, side: int) -> bool:
+        """Open a store again, and return whether its log is longer than at the beginning."""
         at = (self._settings.master, self._settings.slave)[side]
         return opened(at, self._settings.index_sizes).high > self._pair[side].high
 
     # The log
 
     def _compare_logs(self, work: Work) -> TaskResult:
+        """Compare the logs, and check the records, stretch by stretch."""
         start = self._settings.start
         bases = [
             file.base
@@ -279,6 +295,7 @@ class _Verification:
     # The sums
 
     def _judge_tails(self, ends: Mapping[tuple[int, str, int], ScannedEnd]) -> None:
+        """Add findings about the ends of the logs; a log that still grows has none to judge."""
         for side, replica in enumerate(self._pair):
             if replica.store.abort and self._has_grown(side):
                 continue
@@ -298,6 +315,7 @@ class _Verification:
     def _queue_sums(
         self, ends: Mapping[tuple[int, str, int], ScannedEnd], sums: TaskResult
     ) -> dict[tuple[int, str, int], QueueSum]:
+        """Return the numbers of entries and records of each queue, by side, topic and queue id."""
         queues = {}
         for key in sorted({*ends, *sums.tallies}):
             end = ends.get(key, _NO_END)
@@ -351,6 +369,7 @@ class _Verification:
     def _check_doubtful_queues(
         self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]
     ) -> TaskResult:
+        """Look for entries without a record in queues that have more entries than records."""
         # Light queues have no records of their own: they always have a surplus, and so they come
         # last.
         doubted = sorted(
@@ -381,6 +400,9 @@ class _Verification:
                 yield from findings
 
     def _index_states(self, queue_ends: Sequence[int]) -> list[IndexState]:
+        """
+        Return the facts about each side's index files as a whole; none if the index is not checked.
+        """
         states = []
         for name, replica, end in zip(self._names, self._pair, queue_ends, strict=True):
             files, faults = replica.store.index_parts()
@@ -418,6 +440,7 @@ class _Verification:
     def _make_comparison(
         self, findings: Sequence[Finding], sums: TaskResult, queues: Sequence[QueueSum]
     ) -> ReplicaComparison:
+        """Count the findings, and put all results together."""
         low, high = self._common
         width = max(1, (high - low) // _POINTS)
         errors = [finding for finding in findings if finding.severity == Severity.ERROR]

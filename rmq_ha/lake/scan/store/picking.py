@@ -46,8 +46,11 @@ def pick_records(
 
 def _runs(starts: Ints, sizes: Ints, numbers: Ints) -> Iterator[tuple[slice, int, int, int]]:
     """
-    Yield the records that are fetched together: their slice, their file, and the bytes from where
-    to where.
+    Divide records that are sorted by offset into runs, each fetched with one read.
+
+    :param numbers: for each record the number of its file.
+    :returns: for each run its slice of the records, the number of its file, and the physical
+        offsets at which its bytes begin and end.
     """
     ends = np.maximum.accumulate(starts + sizes)
     is_cut = (starts[1:] > ends[:-1] + _NEAR) | (numbers[1:] != numbers[:-1])
@@ -62,6 +65,7 @@ def _runs(starts: Ints, sizes: Ints, numbers: Ints) -> Iterator[tuple[slice, int
 
 
 def _sound(data: Bytes, positions: Ints, offsets: Ints, sizes: Ints) -> Records:
+    """Return those of the records whose size, magic code, offset and parts are right."""
     good = fields(data, positions, ">i4") == sizes
     good &= fields(data, positions + 4, ">u4") == MESSAGE_MAGIC
     good &= fields(data, positions + 28, ">i8") == offsets

@@ -29,11 +29,11 @@ _BEYOND = 64 << 10
 
 class Split(NamedTuple):
     """
-    The records that start in `[lo, hi)`.
+    The records that start in `[lo, hi)`, physical offsets of one file.
 
     :ivar base: physical offset of the file's first byte.
+    :ivar stop: physical offset from which on no byte is read.
     :ivar end: physical offset of the file's end.
-    :ivar stop: bytes from there on are not read.
     """
 
     path: str
@@ -119,6 +119,7 @@ def pieces(
 
 
 def _reason(walked: RecordWalk) -> str:
+    """Return why a walk along the records stopped, for a `Gap`."""
     if walked.tail is ChainEnding.NOT_WRITTEN:
         return "zeros"
     return walked.reason or f"a record that claims {walked.needed} bytes, more than there are"
@@ -127,6 +128,7 @@ def _reason(walked: RecordWalk) -> str:
 def _batches_of_split(
     buffer: Any, position: int, walked: RecordWalk, split: Split
 ) -> Iterator[Records]:
+    """Yield the records that start in the split, at most `MAX_BATCH_ROWS` at a time."""
     begin = int(np.searchsorted(walked.positions, split.lo - position))
     end = int(np.searchsorted(walked.positions, split.hi - position))
     records = Records(buffer, position, walked.positions, walked.shape)

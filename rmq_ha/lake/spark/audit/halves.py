@@ -24,6 +24,7 @@ def is_needed() -> Column:
 
 
 def _is_commit() -> Column:
+    """Return the condition for messages of committed transactions, in the topics of consumers."""
     return F.col("sysFlag").bitwiseAND(F.lit(TRANSACTION_MASK)) == TRANSACTION_COMMIT
 
 

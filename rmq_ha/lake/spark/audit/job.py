@@ -79,6 +79,7 @@ class _Audit:
         self._delivered = self._ledgers.get("delivered")
 
     def result(self) -> JobResult:
+        """Judge the rows by all rules, and return the result."""
         asked, job = self._asked, self._job
         with job.progress("counting"):
             sums = persist_on_disk(reduction.sums_of(self._reduced))
@@ -128,10 +129,20 @@ class _Audit:
         return self._stored_rows() if self._packed is None else unpacked(self._packed)
 
     def _looked_up(self, some: DataFrame) -> DataFrame:
-        """:param some: some of `_rows`; they are kept, so that every rule sees the same rows."""
+        """
+        Return the rows. Rows that were read just now are written to disk, so that every rule sees
+        the same rows.
+
+        :param some: some of `_rows`.
+        """
         return some if self._packed is not None else frozen(some)
 
     def _ledger(self, uri: str, side: int) -> AuditLedger:
+        """
+        Read a ledger.
+
+        :param side: `PRODUCED` or `DELIVERED`.
+        """
         asked = self._asked
         scope = LedgerScope(asked.topics, asked.brokers, asked.from_ms, asked.to_ms)
         reading = LedgerReading(side, id_column_of(asked.key), asked.window_ms, scope)
@@ -139,8 +150,8 @@ class _Audit:
 
     def _reads_all(self) -> bool:
         """
-        Return whether the audit leaves out no message. Then a log that begins at 0 shows that
-        nothing was ever deleted.
+        Return whether the audit leaves out no message: it reads whole stores. Then a log that
+        begins at 0 shows that nothing was ever deleted.
         """
         asked = self._asked
         return not asked.topics and asked.from_ms is None and self._are_stores()
@@ -156,6 +167,12 @@ class _Audit:
         return all(isinstance(place, StorePlace) for place in self._asked.places)
 
     def _findings(self, sums: DataFrame, totals: Mapping[str, Any], edges: keys.Edges) -> DataFrame:
+        """
+        Return the findings of all rules as one frame.
+
+        :param sums: result of `reduction.sums_of`.
+        :param totals: result of `_totals`.
+        """
         partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
         # Over the wire rows come queue by queue, not in the order of the log.
         if self._are_stores():
@@ -198,13 +215,24 @@ class _Audit:
     def _compare(
         self, rows: DataFrame, count: int = 0, ids: DataFrame | None = None
     ) -> LedgerDifferences:
-        """:param ids: compare only what ledgers have of these ids."""
+        """
+        Compare rows of the log with the ledgers.
+
+        :param rows: packed rows.
+        :param count: about how many messages they are.
+        :param ids: compare only the ledgers' rows with these ids; None: all rows.
+        """
         given = [self._produced, self._delivered]
         if ids is not None:
             given = [None if ledger is None else ledger.select_ids(ids) for ledger in given]
         return compared(self._asked, rows, count, *given)
 
     def _duplicates(self, partitions: int) -> list[DataFrame]:
+        """
+        Return findings for ids that are stored more than once.
+
+        Without ledgers the hashes of all ids tell which records to read again.
+        """
         some = self._compared
         if self._packed is None:
             several = persist_on_disk(reduction.repeated_ids(self._reduced, partitions))
@@ -216,6 +244,7 @@ class _Audit:
         return [keys.duplicate_findings(copies) for copies in some.rows_if_any(ledger_compare.COPY)]
 
     def _by_id(self) -> list[DataFrame]:
+        """Return the findings of rules that judge each id by itself."""
         some = self._compared
         return [
             *map(keys.unproduced_findings, some.rows_if_any(ledger_compare.UNPRODUCED)),
@@ -227,6 +256,7 @@ class _Audit:
         ]
 
     def _changed_findings(self) -> list[DataFrame]:
+        """Return findings for bodies that differ from those that ledgers recorded."""
         findings = []
         for others in self._compared.rows_if_any(ledger_compare.UNLIKE):
             # The body may only be compressed: the record's CRC is then that of another body than
@@ -296,6 +326,7 @@ class _Audit:
         return findings, places
 
     def _of_timers(self, sums: DataFrame) -> list[DataFrame]:
+        """Return the findings about timer messages."""
         by_broker = sums.groupBy("brokerName").agg(F.max("mostMs").alias("newest"))
         newest = {row["brokerName"]: row["newest"] for row in by_broker.collect()}
         told = persist_on_disk(timers.timer_rows(self._job.engine(), self._asked))
@@ -303,12 +334,16 @@ class _Audit:
         return [] if judged.isEmpty() else timers.timer_findings(judged)
 
     def _delayed_with_copies(self) -> DataFrame:
+        """
+        Return the messages of the schedule topic, with the time of their copy in the target topic.
+        """
         delayed = persist_on_disk(delayed_rows(self._job.engine(), self._asked))
         ids = F.broadcast(delayed.select("id").distinct())
         rows = self._looked_up(self._rows.join(ids, "id", "left_semi"))
         return persist_on_disk(delays.with_copies(delayed, rows))
 
     def _undelivered_rows(self, copied: DataFrame, edges: keys.Edges) -> DataFrame:
+        """Return the delayed messages that should have been delivered, and were not."""
         asked, newest = self._asked, edges.newest_ms
         # A message that is due may be delivered after the end of the rows that were read.
         late = newest - max(asked.grace_ms, delays.LATE_MS)
@@ -326,6 +361,7 @@ class _Audit:
         return delays.early_findings(rows.join(brokers, "brokerName", "left_anti"))
 
     def _of_consumers(self, sums: DataFrame) -> list[DataFrame]:
+        """Return the findings about what groups were not given, or not in order."""
         asked, some = self._asked, self._compared
         taken = some.rows_of(ledger_compare.TAKEN)
         if taken is None:

@@ -59,7 +59,7 @@ def compared(
     Compare log and ledgers.
 
     :param rows: rows of the log, from `packed`.
-    :param count: about how many rows that are.
+    :param count: about how many messages these rows are; it decides how many tasks compare them.
     """
     sieve = LedgerComparison(
         asked.window_ms,

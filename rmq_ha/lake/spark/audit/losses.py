@@ -14,8 +14,8 @@ def with_places(lost: DataFrame, given: DataFrame | None, gaps: DataFrame) -> Da
 
     :param lost: rows of a ledger.
     :param given: the ledger of consumers, which has the places of delivered messages.
-    :param gaps: result of `queues.gaps`. If one message of a topic is missing and one is lost, they
-        are the same.
+    :param gaps: result of `queues.gaps`. If a topic lacks exactly one message, and exactly one of
+        its lost messages has no place, they are the same message.
     """
     if given is not None:
         told = given.where("reconsumeTimes = 0 and queueOffset is not null and topic is not null")
@@ -38,6 +38,7 @@ def with_places(lost: DataFrame, given: DataFrame | None, gaps: DataFrame) -> Da
 
 
 def _fill_places(rows: DataFrame, places: DataFrame) -> DataFrame:
+    """Fill in places where `rows` has none, from rows with equal values in the other columns."""
     by = [name for name in places.columns if name not in _PLACE]
     named = places.withColumnsRenamed({name: f"other_{name}" for name in _PLACE})
     return (
@@ -49,11 +50,12 @@ def _fill_places(rows: DataFrame, places: DataFrame) -> DataFrame:
 
 def known_in(gaps: DataFrame, losses: list[DataFrame]) -> DataFrame:
     """
-    Return for each gap how many of its messages other findings name: `life`, the queue and `known`.
+    Return the gaps, with the number `known` of missing messages that other findings name.
 
+    :param gaps: result of `queues.gaps`.
     :param losses: rows with `topic`, `queueId`, `queueOffset`. A message without an offset is
-        somewhere in its queue. If there are enough of them for all other missing messages of the
-        queue, all of these count as named.
+        somewhere in its queue. If there are enough such messages for all other missing messages of
+        the queue, all of the missing messages count as named.
     """
     every = reduce(DataFrame.unionByName, [rows.select("topic", *_PLACE) for rows in losses])
     inside = (

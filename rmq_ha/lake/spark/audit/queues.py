@@ -103,10 +103,12 @@ def queue_findings(judged: DataFrame, known: DataFrame | None = None) -> DataFra
 
 
 def _missing() -> Column:
+    """Return how many offsets are missing before a run."""
     return F.col("first") - F.col("covered") - 1
 
 
 def _lacks() -> Column:
+    """Return whether offsets are missing before a run."""
     return F.col("first") > F.col("covered") + 1
 
 
@@ -172,6 +174,7 @@ def _queue_restarted() -> Column:
 
 
 def _starts_life() -> Column:
+    """Return whether a run begins at offset 0 although the log has earlier records of the queue."""
     return (F.col("first") == 0) & F.col("before").isNotNull()
 
 

@@ -75,6 +75,11 @@ def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
 
 
 def _read(engine: Engine, options: SourceOptions, how: Reduction, asked: AuditRequest) -> DataFrame:
+    """
+    Have executors scan a store, and reduce the records of each split.
+
+    :param how: what is counted, and under which names.
+    """
     queues = OfflineQueues(options)
     queues.queues(options.subscription)
     of_each, has_tags = asked.has_ledgers, bool(asked.tags)
@@ -108,7 +113,12 @@ def _reduced_rows(rows: Any, how: Reduction) -> Iterator[Any]:
 
 
 def split_packed(every: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Return the packed messages of a reduction, and its other rows."""
+    """
+    Divide the rows of a reduction into two frames.
+
+    :returns: the messages themselves, many in each value of the column `data`; and the counts, runs
+        and ids, without `data`.
+    """
     is_packed = F.col("kind") == PACKED
     return every.where(is_packed).select("data"), every.where(~is_packed).drop("data")
 
@@ -118,8 +128,8 @@ def sums_of(reduced: DataFrame) -> DataFrame:
     Return counts by queue, window and class of latency.
 
     Columns: the queue, `inQueue`, `ordinary`, `window` (its start, ms), `latency` (from born to
-    stored, ms), `n`, `bytes`, `bad` (CRC), and least and greatest queue offset, place in the log
-    and time.
+    stored, ms), `sums` (number of rows that were added up), `n`, `bytes`, `bad` (CRC), and least
+    and greatest queue offset, place in the log and time.
     """
     return _added_up(reduced.where(F.col("kind") == SUMS), *_BY)
 
@@ -133,6 +143,7 @@ def queues_of(sums: DataFrame) -> list[Any]:
 
 
 def _added_up(rows: DataFrame, *by: str) -> DataFrame:
+    """Add up rows of counts that have equal values in the columns `by`."""
     return rows.groupBy(*by).agg(
         F.count(F.lit(1)).alias("sums"),
         *(F.sum(name).alias(name) for name in _ADDED),
@@ -143,8 +154,10 @@ def _added_up(rows: DataFrame, *by: str) -> DataFrame:
 
 def stamps_of(sums: DataFrame) -> dict[str, list[Stamps]]:
     """
-    Return by broker the store times and places of its messages, by minute of the store time: of the
-    oldest and of the newest minutes only.
+    Return by broker the times and places of its records, added up by minute of the store time.
+
+    Only the oldest and the newest `_MINUTES` minutes are returned: they show where the times that
+    can be trusted begin and end.
 
     :param sums: result of `sums_of`.
     """

@@ -13,6 +13,7 @@ from rmq_ha.ops.offsets.findings import Severity
 
 
 class Code(StrEnum):
+    """The codes of the audit's findings; docs/reference/spark-findings.md explains them."""
     LOST = "LOST"
     DELIVERED_LOST = "DELIVERED_LOST"
     GAP = "GAP"
@@ -61,5 +62,7 @@ SEVERITIES: dict[Code, Severity] = {
 
 
 def in_queue(sys_flag: Column) -> Column:
-    """Return `reducing.are_in_queue` for a column."""
+    """
+    Return the condition for records that have a place in their queue; see `reducing.are_in_queue`.
+    """
     return sys_flag.bitwiseAND(F.lit(TRANSACTION_PREPARED)) == 0

@@ -101,7 +101,12 @@ def sentence(text: str, **values: Column | str) -> Column:
 
 
 def earlier(*by: str, order: str) -> WindowSpec:
-    """Return a window of all rows of the same group before a row."""
+    """
+    Return a window of all rows of the same group whose `order` is less than that of the row.
+
+    :param by: columns that make a group.
+    :param order: a column of whole numbers.
+    """
     window = Window.partitionBy(*by).orderBy(order)
     return window.rangeBetween(Window.unboundedPreceding, -1)
 

@@ -80,8 +80,8 @@ class AuditRequest:
 
 def label_of(place: Place, places: Sequence[Place]) -> str:
     """
-    Return the value of the column `brokerName` for a place: with several stores, it tells them
-    apart.
+    Return the value of the column `brokerName` for a place: the URI of a store, if there are
+    several places to tell apart; otherwise empty.
     """
     return place.uri if len(places) > 1 and isinstance(place, StorePlace) else ""
 
@@ -156,6 +156,11 @@ def options_of(place: Place, asked: AuditRequest) -> dict[str, str]:
 def _of_place(
     engine: Engine, place: Place, asked: AuditRequest, further: Sequence[str]
 ) -> DataFrame:
+    """
+    Return the rows of `stored_rows` for one place.
+
+    :param further: columns to be added.
+    """
     options = options_of(place, asked)
     id_column = id_column_of(asked.key)
     names = [*_COLUMNS, id_column, "brokerName", *further]
@@ -243,6 +248,7 @@ def delayed_rows(engine: Engine, asked: AuditRequest) -> DataFrame:
 
 
 def _pattern(topics: Sequence[str]) -> str:
+    """Return a regular expression that matches these names; empty for no names."""
     return "|".join(map(re.escape, topics))
 
 

@@ -23,6 +23,7 @@ _TIMES = ("bornToStoredP50", "bornToStoredP99", "storedToDeliveredP50", "storedT
 
 
 def _window(ms: Column, window_ms: int) -> Column:
+    """Return the start of the window that a time belongs to, as the column `window`."""
     return (ms - ms % window_ms).alias("window")
 
 
@@ -175,6 +176,7 @@ def sections(windows: DataFrame, window_ms: int, *, ledgers: Collection[str]) ->
 
 
 def _topics_table(topics: list[Any]) -> Table:
+    """Return the table of the fifty topics with most messages."""
     largest = sorted(topics, key=lambda row: (-(row["stored"] or 0), row["topic"] or ""))[:50]
     names = ("topic", *_SUMS)
     return Table(
