@@ -9,6 +9,9 @@ from typing import Any
 
 
 def _method(name: str) -> Callable[..., "Expression"]:
+    """
+    Return a method of `Expression` that computes nothing: it returns an expression of its call.
+    """
     def call(self: "Expression", *given: Any) -> "Expression":
         return Expression(name, given, self)
 
@@ -17,11 +20,12 @@ def _method(name: str) -> Callable[..., "Expression"]:
 
 class Expression:
     """
-    An expression.
+    A call of a function or method on columns, which an engine computes later.
 
     :ivar name: name of a function of `pyspark.sql.functions`, or of a method of its `Column`.
     :ivar given: the arguments; some of them are expressions.
     :ivar owner: the expression whose method this is; None: this is a function.
+    :ivar named: the arguments that were given by name.
     """
 
     def __init__(

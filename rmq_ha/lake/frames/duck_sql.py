@@ -63,6 +63,7 @@ def name(text: str) -> str:
 
 
 def constant(value: Any) -> str:
+    """Return a value of Python as SQL."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -133,6 +134,7 @@ def expression(value: Column) -> str:
 
 
 def _function(value: Column) -> str:
+    """Return the SQL of a call of a function."""
     given = value.given
     special = _SPECIAL.get(value.name)
     if special is not None:
@@ -146,14 +148,17 @@ def _function(value: Column) -> str:
 
 
 def _narrow(value: Column, sql: str) -> str:
+    """Return the SQL with a cast to BIGINT, where DuckDB's result has a wider type than Spark's."""
     return f"CAST({sql} AS BIGINT)" if value.name in _WHOLE else sql
 
 
 def _case(given: Sequence[Any]) -> str:
+    """Return the SQL of `when(condition, value)`."""
     return f"CASE WHEN {value_of(given[0])} THEN {value_of(given[1])} END"
 
 
 def _case_again(owner: Column, given: Sequence[Any]) -> str:
+    """Return the SQL of a further `.when(condition, value)`."""
     further = f" WHEN {value_of(given[0])} THEN {value_of(given[1])} END"
     return expression(owner).removesuffix(" END") + further
 
@@ -173,12 +178,16 @@ def _concat_ws(given: Sequence[Any]) -> str:
 
 
 def _arrays_zip(given: Sequence[str]) -> str:
+    """
+    Return the SQL of an array of structs: the first elements of all arrays, the second ones, ...
+    """
     members = ", ".join(f"{name(part)} := {name(part)}[element]" for part in given)
     places = f"range(1, len({name(given[0])}) + 1)"
     return f"list_transform({places}, lambda element: struct_pack({members}))"
 
 
 def _function_over(owner: Column, given: Sequence[Any]) -> str:
+    """Return the SQL of a function over a window."""
     sql = _function(owner)
     if owner.name in ("first", "last"):
         ignores = " IGNORE NULLS" if owner.named.get("ignorenulls") else ""
@@ -200,6 +209,7 @@ def _window(window: WindowSpec) -> str:
 
 
 def _edge(at: int) -> str:
+    """Return the SQL of one end of a window: so many rows before (negative) or after the row."""
     if at == 0:
         return "CURRENT ROW"
     side = "PRECEDING" if at < 0 else "FOLLOWING"
@@ -208,6 +218,11 @@ def _edge(at: int) -> str:
 
 
 def _cast(how: str) -> Callable[[Column, Sequence[Any]], str]:
+    """
+    Return the translation of a cast.
+
+    :param how: `CAST`, or `TRY_CAST`, which makes null of a value that does not fit.
+    """
     return lambda owner, given: f"{how}({expression(owner)} AS {_TYPES[given[0]]})"
 
 

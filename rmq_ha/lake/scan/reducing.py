@@ -150,7 +150,10 @@ class Reduction(NamedTuple):
             yield from self._ids(seen, records.batch([id_column_of(self.key)]).column(0))
 
     def unreadable(self, records: Records) -> Iterator[Any]:
-        """Yield a row for each record whose body is not compressed, though its flag says so."""
+        """
+        Yield a row for each record whose flag says that zlib compressed the body, though it did
+        not.
+        """
         rows = records.unreadable_rows()
         if rows:
             some = records.select(np.array(rows))
@@ -187,9 +190,12 @@ class Reduction(NamedTuple):
         return records.select(mask)
 
     def _sums(self, seen: "_MessageColumns") -> Any:
+        """Return the rows of the kind SUMS, one for each queue, window and class of latency."""
         born, stored = seen.born, seen.stored
         windows, window = np.unique(windows_of(born, self.window_ms), return_inverse=True)
         latencies, latency = np.unique(latency_floors(stored - born), return_inverse=True)
+        # One number for each combination of queue, in_queue, window and latency: sorted by it, the
+        # messages of a row stand side by side, from each edge to the next.
         mixed = ((seen.queue * 2 + seen.in_queue) * len(windows) + window) * len(latencies)
         order = np.argsort(mixed + latency, kind="stable")
         edges = _starts((mixed + latency)[order])
@@ -215,6 +221,9 @@ class Reduction(NamedTuple):
         )
 
     def _runs(self, seen: "_MessageColumns") -> Iterator[Any]:
+        """
+        Yield the rows of the kind RUN, one for each stretch of consecutive offsets in a queue.
+        """
         rows = np.flatnonzero(seen.in_queue)
         if not len(rows):
             return
@@ -235,6 +244,11 @@ class Reduction(NamedTuple):
         )
 
     def _ids(self, seen: "_MessageColumns", ids: Any) -> Iterator[Any]:
+        """
+        Yield one row of the kind IDS for all messages that belong into their topic once.
+
+        :param ids: the ids of the messages, as Arrow texts.
+        """
         belong_once = seen.in_queue & seen.ordinary
         if ids.null_count:
             belong_once &= np.asarray(ids.is_valid())
@@ -249,7 +263,12 @@ class Reduction(NamedTuple):
         yield filled(row | dict(zip(("hashes", "places"), lists, strict=True)), SCHEMA)
 
     def _batch(self, kind: int, seen: "_MessageColumns", first: Any, **columns: Any) -> Any:
-        """:param first: for each row a record of its queue."""
+        """
+        Return rows of one kind.
+
+        :param first: for each row the number of a message whose queue is that of the row.
+        :param columns: the other columns of the rows.
+        """
         names = pa.array(seen.names, pa.string())
         row = {
             "kind": kind,
@@ -308,6 +327,7 @@ def _of_records(records: Records) -> _MessageColumns:
 
 
 def _starts(ordered: Any) -> Any:
+    """Return where in a sorted array each group of equal values starts."""
     return np.append(0, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1)
 
 

@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 class Stamps(NamedTuple):
     """
-    Store times (ms) and places of some messages of one broker, and how many messages these are.
+    Store times and places of some messages of one broker.
+
+    :ivar least_ms: the oldest store time, in ms.
+    :ivar most_ms: the newest store time, in ms.
+    :ivar least_place: the lowest physical offset.
+    :ivar most_place: the highest physical offset.
+    :ivar messages: how many messages these are.
     """
 
     least_ms: int
@@ -32,10 +38,19 @@ def trusted_times(stamps: Sequence[Stamps], grace_ms: int) -> tuple[int, int]:
 
 
 def _mirror(some: Stamps) -> Stamps:
+    """
+    Return stamps with times and places negated, so that the oldest time is found as the newest.
+    """
     return Stamps(-some.most_ms, -some.least_ms, -some.most_place, -some.least_place, some.messages)
 
 
 def _newest(stamps: Sequence[Stamps], grace_ms: int) -> int:
+    """
+    Return the newest store time that is not contradicted.
+
+    From the newest time on, stamps with neighbouring times are joined to a group. A group counts if
+    it has many messages, or the end of the log; otherwise it is passed over.
+    """
     few = max(1, sum(some.messages for some in stamps) // 100)
     end = max(some.most_place for some in stamps)
     rest = sorted(stamps, key=lambda some: some.most_ms)

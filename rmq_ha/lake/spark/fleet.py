@@ -90,6 +90,7 @@ def verify(
 def _row(
     replicas: Sequence[ReplicaFacts], patience: JudgingLimits, now_ms: int, twice: Collection[str]
 ) -> dict[str, Any]:
+    """Judge one broker, and return its row of `_ROWS`."""
     told = judge(replicas, Limits(), patience, now_ms, twice)
     findings = list(map(row_of, told.findings))
     own = {"safe": told.is_safe, "exitCode": int(told.outcome), "findings": findings}
@@ -120,12 +121,23 @@ def decided(rows: Sequence[Any], stores: int) -> tuple[Outcome, str]:
 def _read(
     engine: Engine, replicas: Sequence[ReplicaFacts], kind: str, file_as: str = ""
 ) -> DataFrame | None:
+    """
+    Read the facts of a kind of these stores; None: there are none.
+
+    :param file_as: a further column for the path of each row's file; empty: none.
+    """
     paths = [path for replica in replicas for path in replica.paths(kind)]
     return engine.parquet(paths, file_as) if paths else None
 
 
 def topics(engine: Engine, masters: Sequence[ReplicaFacts]) -> DataFrame:
-    """Return the messages of all brokers by topic and hour of birth."""
+    """
+    Return what the masters store, added up: messages, bytes, and bodies that do not fit their CRC.
+
+    Columns: `topic`, `hour` (when the messages were born), `messages`, `bytes`, `bad`.
+
+    :param masters: facts of one store of each broker, so that no message counts twice.
+    """
     sums = _read(engine, masters, SUMS)
     if sums is None:
         return engine.table(_TOPICS.empty_table())
@@ -138,11 +150,11 @@ def topics(engine: Engine, masters: Sequence[ReplicaFacts]) -> DataFrame:
 
 def duplicates(engine: Engine, masters: Sequence[ReplicaFacts]) -> DataFrame | None:
     """
-    Return ids that two messages of ordinary topics have, on one broker or on two; the first
-    thousand.
+    Return findings for ids that two messages of ordinary topics have, on one broker or on two: the
+    first thousand. None: no scan kept ids.
 
-    Two ids may have the same hash: with 4 thousand million messages this happens once in two
-    fleets.
+    Two ids may have the same hash: with 4 thousand million messages this happens in every second
+    fleet.
     """
     ids = _read(engine, masters, IDS, "file")
     if ids is None:

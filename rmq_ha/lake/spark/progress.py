@@ -35,6 +35,7 @@ Count = Callable[[], Tasks]
 
 
 def tasks_of(tracker: StatusTracker) -> Tasks:
+    """Return the numbers of the tasks of the stages that run now."""
     done = total = 0
     for stage_id in tracker.getActiveStageIds():
         stage = tracker.getStageInfo(stage_id)
@@ -105,6 +106,7 @@ def _counter_of(spark: SparkSession) -> Iterator[Count]:
 
 @contextmanager
 def _bar(console: Console, count: Count, label: str) -> Iterator[None]:
+    """Show a bar while the block runs."""
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
     bar = Progress(
         *columns, MofNCompleteColumn(), TimeElapsedColumn(), console=console, transient=True

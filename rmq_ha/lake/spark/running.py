@@ -67,6 +67,11 @@ class SparkOption(click.Option):
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
+    """
+    Parse the values of `--conf`.
+
+    :raises ValueError: a value has another form.
+    """
     conf = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -110,6 +115,11 @@ def _frame_option(
 
 
 def _options(*names_of_master: str) -> Callable[[F], F]:
+    """
+    Return a decorator that gives a command the options of all jobs.
+
+    :param names_of_master: names of the option for Spark's master.
+    """
     return combine_options(
         _frame_option(
             "--out",
@@ -302,6 +312,7 @@ def run_job(name: str, inputs: Mapping[str, str], body: Callable[[Job], JobResul
 
 
 class _JobRun:
+    """One run of a job: session, output and exit code."""
     def __init__(
         self, name: str, inputs: Mapping[str, str], frame: Frame, options: Options
     ) -> None:
@@ -354,6 +365,7 @@ class _JobRun:
         return Timings(self._started_at, start, blocking.seconds() - self._began - start)
 
     def _write_result(self, result: JobResult) -> Outcome:
+        """Write and print the result of a job, and return its outcome after `--strict`."""
         from rmq_ha.lake.spark.host.output import write_output
 
         assert self._job is not None
@@ -370,6 +382,11 @@ class _JobRun:
         return written.outcome
 
     def _write_refusal(self, outcome: Outcome, reason: str, error: BaseException) -> Outcome:
+        """
+        Print why a job has no result, and write this into its output directory.
+
+        :param error: the exception; its traceback is printed with `--verbose`.
+        """
         if self._options.verbose:
             click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
         if outcome is Outcome.USAGE:

@@ -378,10 +378,11 @@ def _compare_in_stores(
     names: Sequence[str], span: tuple[int, int], was_shifted: bool
 ) -> tuple[list[Finding], str, bool]:
     """
-    Return the findings of a window, or the reason why it cannot be compared here; and whether the
-    records after it are shifted.
+    Compare one window in the stores themselves.
 
-    :param was_shifted: the window before it ended shifted.
+    :param was_shifted: whether the records were shifted at the end of the window before it.
+    :returns: findings; if there are none, the reason: the window cannot be compared here, or both
+        sides have the same bytes by now; and whether the records after the window are shifted.
     """
     logs = []
     for place in names:

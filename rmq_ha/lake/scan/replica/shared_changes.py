@@ -35,8 +35,8 @@ def blamed_on_the_log(findings: Iterable[Finding], names: Sequence[str]) -> list
 
 def _is_in_both(sides: Sides, names: Sequence[str]) -> bool:
     """
-    Return whether both sides have the same findings about a record, and its tag or its keys
-    changed.
+    Return whether both sides have equal findings about a record, which show that its tag or a key
+    of it was changed.
     """
     mine, theirs = (
         {(fault.code, fault.expected, fault.actual) for fault in sides.get(name, ())}

@@ -95,6 +95,7 @@ def archive(job: Job, asked: ArchiveRequest) -> JobResult:
 
 
 def _source(asked: ArchiveRequest) -> dict[str, str]:
+    """Return the options of the data source for the messages to archive."""
     options = source_options(asked.place, asked.topics) | dict(asked.options)
     options.pop("scan", None)
     options["failOnDataLoss"] = "true"
@@ -186,6 +187,11 @@ def _with_day(rows: DataFrame) -> DataFrame:
 
 
 def _crc_findings(table: DataFrame, before: Offsets) -> list[Finding]:
+    """
+    Return findings for archived bodies that do not fit their CRC, for the newest `_SHOWN`.
+
+    :param before: offsets where this run began; messages before them were reported earlier.
+    """
     rows = table.where("not crcOk").select(
         "brokerName", "topic", "queueId", "queueOffset", "commitLogOffset", "msgId"
     )
@@ -215,6 +221,11 @@ def _answer(
     numbers: dict[str, Any],
     ends: tuple[Offsets, Offsets],
 ) -> JobResult:
+    """
+    Return the result of the job.
+
+    :param ends: offsets where the archive ended before the run, and after it.
+    """
     before, after = ends
     errors = [finding for finding in findings if finding.severity == Severity.ERROR]
     queues = sum(before.get(queue) != end for queue, end in after.items())

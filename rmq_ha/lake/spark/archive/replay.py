@@ -90,6 +90,7 @@ def replay(job: Job, asked: ReplayRequest) -> JobResult:
 
 
 def _choose_rows(table: DataFrame, asked: ReplayRequest) -> DataFrame:
+    """Return the archived messages of the wanted topic and time."""
     rows, stored = table.where(F.col("topic") == asked.topic), F.unix_millis("storeTimestamp")
     if asked.from_ms is not None:
         rows = rows.where(stored >= asked.from_ms)
@@ -97,6 +98,7 @@ def _choose_rows(table: DataFrame, asked: ReplayRequest) -> DataFrame:
 
 
 def _read_ids(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """Return the unique ids of the messages that the target topic has already."""
     rows = spark.read.format("rocketmq").schema("uniqKey string").options(**options).load()
     return rows.where("uniqKey is not null").distinct()
 

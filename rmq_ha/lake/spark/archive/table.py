@@ -27,6 +27,7 @@ def lasts_of(table: DataFrame, ends: Offsets) -> dict[QueueId, str]:
     Return a text that identifies the last archived message of each queue, for `was_replaced`.
 
     :param table: an archive's rows.
+    :param ends: for each queue the first offset that is not archived.
     """
     places = {(queue.topic, queue.queue_id, end - 1) for queue, end in ends.items()}
     if not places:
@@ -105,6 +106,13 @@ def joint(
 def _misfits(
     source: Queues, queue: QueueId, end: int, bounds: tuple[int, int], last: str
 ) -> Iterator[Finding]:
+    """
+    Yield a finding if a queue does not continue its archive.
+
+    :param end: offset where the archive of the queue ends.
+    :param bounds: where the queue begins and ends now.
+    :param last: result of `lasts_of` for the queue; empty: not known.
+    """
     first, stop = bounds
     if end < first:
         yield _error(

@@ -32,6 +32,7 @@ class Row(tuple[Any, ...]):
 
     @classmethod
     def make(cls, names: Sequence[str], values: Sequence[Any]) -> "Row":
+        """Return a row of these values, whose columns have these names."""
         row = cls(values)
         row.names = names
         return row
@@ -87,6 +88,7 @@ class Duck:
         return self._connection.sql(query).to_arrow_table()
 
     def ask(self, query: str) -> Any:
+        """Run a query now, and return DuckDB's result."""
         return self._connection.execute(query)
 
     def _new(self, kind: str, query: str) -> "DuckFrame":
@@ -114,6 +116,11 @@ class DuckFrame(DataFrame):
         return str(self._source)
 
     def _call_method(self, name: str, *given: Any, **named: Any) -> DataFrame:
+        """
+        Call the method `_NAME` of this class, and return the frame of its result.
+
+        Such a method returns the SQL of a query, whose rows are computed later, or a frame.
+        """
         own: Callable[..., Any] | None = getattr(self, f"_{name}", None)
         if own is None:
             raise NotImplementedError(f"the method {name} of a frame")
@@ -276,6 +283,7 @@ def _in_zone(schema: Any, zone: str | None) -> Any:
 
 
 def _kind_in(kind: Any, zone: str | None) -> Any:
+    """Return a type whose times are in a zone; None: in none."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp(kind.unit, zone)
     if pa.types.is_struct(kind):
@@ -308,6 +316,7 @@ def percentile(values: Sequence[int] | None, counts: Sequence[int], share: float
 
 
 def _value_at(known: Sequence[tuple[int, int]], place: int) -> int:
+    """Return the value at a place of a sorted list in which each value stands `number` times."""
     for value, number in known:
         place -= number
         if place < 0:

@@ -52,6 +52,9 @@ class SparkFrame(DataFrame):
         self.rows = rows
 
     def _call_method(self, name: str, *given: Any, **named: Any) -> DataFrame:
+        """
+        Call the method `_NAME` of this class if there is one, else Spark's method of that name.
+        """
         own: Callable[..., Rows] | None = getattr(self, f"_{name}", None)
         if own is not None:
             return SparkFrame(own(*given, **named))

@@ -22,10 +22,12 @@ class HadoopPlace:
         return f"{self._directory}/{name}"
 
     def begin(self) -> None:
+        """Create the directory, and remove the summary of an earlier run."""
         self._files.mkdirs(self._path(self._directory))
         self._files.delete(self._path(self._uri(SUMMARY)), False)
 
     def write(self, name: str, text: str) -> None:
+        """Write a file, which has another name until it is complete."""
         unfinished = self._path(self._uri(f".{name}.new"))
         stream = self._files.create(unfinished, True)
         stream.write(bytearray(text.encode("utf-8", "replace")))

@@ -66,6 +66,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Yield the places where Java may be: how each was found, and its directory."""
     for name in ("RMQ_HA_JAVA_HOME", "JAVA_HOME"):
         if environ.get(name):
             yield name, Path(environ[name])
@@ -75,6 +76,11 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _check(home: Path, source: str) -> Java:
+    """
+    Return the Java of a directory.
+
+    :raises _Unfit: there is none, or Spark cannot run on it.
+    """
     program = home / "bin" / "java"
     if not program.is_file():
         raise _Unfit(f"{source}: {home} has no bin/java")
@@ -95,6 +101,7 @@ def _check(home: Path, source: str) -> Java:
 
 
 def _release(home: Path) -> str:
+    """Return the text of Java's file `release`; empty: it cannot be read."""
     try:
         return (home / "release").read_text(errors="replace")
     except OSError:

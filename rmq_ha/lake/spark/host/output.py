@@ -216,6 +216,7 @@ def _local(out: str) -> Path | None:
 
 
 def _place(out: str, engine: Engine | None) -> Any:
+    """Return the output directory, on this machine or where the engine can write."""
     local = _local(out)
     if local is not None:
         return _LocalPlace(local)

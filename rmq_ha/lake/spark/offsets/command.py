@@ -112,6 +112,11 @@ def _verify_many_pairs(
 
 
 def _directory(history: str | None) -> str | None:
+    """
+    Return the directory of a history; None: no history was given.
+
+    :raises WrongUsage: the text does not name a history.
+    """
     if history is None:
         return None
     place = parse_place(history)

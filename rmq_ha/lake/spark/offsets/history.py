@@ -56,6 +56,7 @@ def read(engine: Engine, directory: str) -> DataFrame:
 
 
 def _rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    """Yield a row of `ROWS` for each fact of a snapshot."""
     about = {
         "place": snapshot.place,
         "broker": snapshot.broker,
@@ -177,7 +178,12 @@ def findings(offsets: DataFrame) -> DataFrame:
 
 
 class Trend(NamedTuple):
-    """How many messages a failover would have repeated, by moment and group."""
+    """
+    How many messages a failover would have repeated, over time.
+
+    :ivar moments: times in ms since the epoch, ascending.
+    :ivar groups: by group the number of messages at each moment; None: not known.
+    """
 
     moments: list[int]
     groups: dict[str, list[float | None]]
@@ -187,8 +193,14 @@ def trend(offsets: DataFrame, bucket_ms: int = 60_000, most: int = 8) -> Trend:
     """
     Return how the number of repeats changed over time.
 
-    :param bucket_ms: snapshots of a master and a slave within so many ms are compared.
-    :param most: how many groups are shown: those with most repeats.
+    Time is divided into buckets of `bucket_ms`, counted from the epoch. In each bucket the greatest
+    offset at the master is compared with the least one at a slave, queue by queue. So two snapshots
+    on both sides of a bucket's edge are not compared. Only the newest `most * 500` numbers are
+    returned.
+
+    :param offsets: result of `offsets_over_time`.
+    :param bucket_ms: width of a bucket in ms.
+    :param most: how many groups are shown: those with most repeats in total.
     """
     bucket: Column = F.floor(F.col("began") / bucket_ms) * bucket_ms
     behind = (

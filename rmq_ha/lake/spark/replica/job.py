@@ -37,6 +37,9 @@ def verify(job: "Job", settings: Settings) -> JobResult:
 
 
 def _on_executors(job: "Job") -> Run:
+    """
+    Return the function by which `verifying.verify` runs its tasks: it has the engine run them.
+    """
     def run_tasks(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
         with job.progress(label):
             rows = job.engine().spread(tasks, _work(work, is_apart), _ANSWERS).collect()

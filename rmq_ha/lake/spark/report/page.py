@@ -128,6 +128,7 @@ def _name(name: str) -> str:
 
 
 def _flat(numbers: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield numbers as label and value; a label of nested numbers names all levels."""
     for name, value in numbers.items():
         label = f"{prefix}{_name(str(name)) if not prefix else name}"
         if isinstance(value, Mapping):
@@ -157,6 +158,7 @@ def _place_labels(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _section(number: int, section: Table | Plot) -> dict[str, Any]:
+    """Return a section as the template takes it: a plot as SVG, or the rows of a table."""
     shown: dict[str, Any] = {"title": section.title, "note": section.note}
     if isinstance(section, Plot):
         try:

@@ -47,7 +47,7 @@ _REFERENCE = re.compile(r"(?:url\(#|href=\"#)([^)\"]+)")
 
 def svg(plot: Plot, number: int = 1) -> str:
     """
-    The plot as an `<svg>` element; the same plot gives the same text.
+    Return the plot as an `<svg>` element; the same plot gives the same text.
 
     :param number: number of the plot in its page, which makes identifiers unique.
     """
@@ -64,6 +64,7 @@ def svg(plot: Plot, number: int = 1) -> str:
 
 
 def _draw(axes: Any, plot: Plot) -> None:
+    """Draw a plot into axes of matplotlib."""
     series = list(plot.series.items())
     if plot.kind == "bar":
         _bars(axes, plot, series)
@@ -90,6 +91,7 @@ def _draw(axes: Any, plot: Plot) -> None:
 
 
 def _bars(axes: Any, plot: Plot, series: Sequence[tuple[str, Sequence[float | None]]]) -> None:
+    """Draw the series as bars, side by side at each label."""
     labels = [str(_clean(value)) for value in plot.x]
     width = 0.8 / max(1, len(series))
     for colour, (name, values) in enumerate(series):

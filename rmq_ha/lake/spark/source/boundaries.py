@@ -46,7 +46,10 @@ class Boundary:
     option: str = ""
 
     def offset_of(self, queue: QueueId) -> int | None:
-        """Return the number given for a queue; None: none was given."""
+        """
+        Return the number (offset or ms) given for a queue, by its broker's name or without it.
+        None: none was given.
+        """
         exact = self.by_queue.get(queue)
         return self.by_queue.get(queue._replace(broker="")) if exact is None else exact
 
@@ -192,6 +195,11 @@ _LEVELS = '{"topic":{"broker-a":{"0":23}}}'
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """
+    Return the members of a JSON object.
+
+    :raises ValueError: a key stands there twice.
+    """
     unique = dict(pairs)
     if len(unique) != len(pairs):
         raise ValueError("a key stands there twice")
@@ -199,4 +207,5 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_id(text: str) -> bool:
+    """Return whether a text is the number of a queue."""
     return text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 1 << 31

@@ -75,6 +75,13 @@ class WantedColumns:
 
 
 def _make_column(name: str, column: Any, kind: Any) -> Any:
+    """
+    Return a column in the form that the schema wants.
+
+    :param name: name in the schema.
+    :param column: the column of messages that it is made of.
+    :param kind: the wanted Arrow type.
+    """
     if name == "timestampType":
         return pa.array([_LOG_APPEND_TIME] * len(column), kind)
     if name == HEADERS:

@@ -149,7 +149,7 @@ class LiveQueues:
             return {queue: known[queue.queue_id] for queue in queues if queue.queue_id in known}
 
         ends = self._any_broker(queues[0], ask)
-        # The answer has only queues that can be written.
+        # The answer has only queues that can be written; the others are asked for one by one.
         return ends | {queue: self.ends(queue) for queue in queues if queue not in ends}
 
     def offset_at(self, queue: QueueId, ms: int) -> int | None:
@@ -250,6 +250,7 @@ class LiveQueues:
         return self._patiently(ask, f"the queues of {topic} cannot be found")
 
     def _topics(self, topics: Subscription) -> list[str]:
+        """Return the wanted topics among those that the servers know, sorted."""
         listed = self._patiently(self._routes.topics, "the topics cannot be listed")
         return sorted(topic for topic in listed if topics.wants_topic(topic))
 
@@ -272,9 +273,15 @@ class LiveQueues:
         return self._patiently(ask_one, f"{queue} cannot be asked for its offsets")
 
     def _patiently(self, call: Callable[[BlockingClient], T], what: str) -> T:
+        """
+        Call a function with the client, and again while no server answers; see `patiently`.
+
+        :param what: text that says what could not be done, for the error.
+        """
         return patiently(lambda: call(self._connect()), self._patience(), pause, what)
 
     def _patience(self) -> tuple[int, ...]:
+        """Return how many ms to wait before each retry."""
         return (self._options.retry_interval_ms,) * self._options.num_retries
 
     def _connect(self) -> BlockingClient:
@@ -284,6 +291,11 @@ class LiveQueues:
 
 
 def _offset(item: Any, name: str) -> int:
+    """
+    Return a number of a broker's answer; a negative one becomes 0.
+
+    :raises ProtocolViolation: the value is no number.
+    """
     value = item.get(name, 0) if isinstance(item, dict) else None
     if type(value) is not int:
         raise ProtocolViolation(f"{name} of a queue is {value!r}")

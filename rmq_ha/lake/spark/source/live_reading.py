@@ -50,6 +50,12 @@ class ReadOptions(NamedTuple):
 
 
 class Puller(Protocol):
+    """
+    A source of messages, which asks one of several brokers.
+
+    :ivar choice: the broker that is asked for each queue; if it is forgotten, any broker may be
+        asked.
+    """
     choice: BrokerChoice
 
     def pull(self, queue: MessageQueue, offset: int, count: int) -> PulledRecords:
@@ -98,6 +104,11 @@ class Reading:
         yield from self._decode(pieces, columns)
 
     def _decode(self, pieces: "list[Piece]", columns: Sequence[str]) -> Iterator[Any]:
+        """
+        Yield the records of some answers as Arrow batches.
+
+        :raises CannotDecide: an answer is damaged.
+        """
         if not pieces:
             return
         try:
@@ -107,10 +118,18 @@ class Reading:
             raise CannotDecide(f"{self._span.queue}: an answer is damaged: {error}") from None
 
     def _pieces(self) -> Iterator["Piece"]:
+        """
+        Pull until the end of the range, and yield the records of each answer.
+
+        An answer that lacks messages is asked for again, if another broker may have them.
+
+        :raises CannotDecide: messages are missing, and must not be skipped.
+        """
         offset, stop = self._span.start, self._span.stop
         short = 0
         while offset < stop:
             pulled = self._pull(offset)
+            # Where the next pull begins; `offset` itself if the broker has nothing from there on.
             following = max(offset, min(stop, pulled.next_begin_offset))
             if pulled.status is PullStatus.OFFSET_ILLEGAL:
                 following = max(offset, min(stop, pulled.min_offset))
@@ -132,6 +151,7 @@ class Reading:
             offset = following
 
     def _pull(self, offset: int) -> PulledRecords:
+        """Pull the next messages, with retries while no broker answers."""
         count = min(self._how.pull_size, self._span.stop - offset)
         return patiently(
             lambda: self._source.pull(self._queue, offset, count),
@@ -141,6 +161,11 @@ class Reading:
         )
 
     def _piece(self, pulled: PulledRecords) -> "Piece":
+        """
+        Find the records in an answer.
+
+        :raises CannotDecide: the answer is damaged.
+        """
         try:
             piece = piece_of(pulled.body)
             if not self._is_light:
@@ -171,6 +196,11 @@ class Reading:
         return None
 
     def _deleted(self, gap: tuple[int, int], pulled: PulledRecords) -> None:
+        """
+        Allow that the messages of a gap are missing, if the user does.
+
+        :raises CannotDecide: they may be on the master, or the user allows no loss.
+        """
         what = f"{self._span.queue}: the messages from {gap[0]} to {gap[1] - 1} are not there"
         if pulled.broker_id != MASTER_ID:
             raise CannotDecide(
@@ -195,6 +225,11 @@ class Reading:
         return True
 
     def _ends_early(self, offset: int, pulled: PulledRecords) -> None:
+        """
+        Allow that the queue ends before the range does, if the user does.
+
+        :raises CannotDecide: the master may have more, or the user allows no loss.
+        """
         what = f"{self._range_text(offset)} cannot be read: the queue ends at {pulled.max_offset}"
         if pulled.broker_id != MASTER_ID:
             raise CannotDecide(
@@ -208,6 +243,7 @@ class Reading:
             )
 
     def _range_text(self, offset: int) -> str:
+        """Return the text that names the part of the range from an offset on, for errors."""
         return f"{self._span.queue}: offsets {offset} to {self._span.stop - 1}"
 
 

@@ -97,6 +97,7 @@ class OneBroker:
         return route
 
     def _known_routes(self, client: BlockingClient) -> dict[str, TopicRoute]:
+        """Return the routes; they are asked for again when they are `ROUTES_FOR_MS` old."""
         if self._until < self._seconds():
             try:
                 self._routes = self._ask(client)
@@ -107,6 +108,7 @@ class OneBroker:
         return self._routes
 
     def _ask(self, client: BlockingClient) -> dict[str, TopicRoute]:
+        """Ask the broker for its name and topics, and return the routes that follow from them."""
         answer = client.call(self._address, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
         lines = (answer.body or b"").decode("utf-8", "replace").splitlines()
         settings = dict(line.partition("=")[::2] for line in lines)

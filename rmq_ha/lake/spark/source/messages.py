@@ -133,7 +133,14 @@ class FilePlan(NamedTuple):
 
 
 def _plan_files(queues: OfflineQueues, planner: Planner, options: SourceOptions) -> FilePlan | None:
-    """Return which parts of files are read; None: the queues are read instead."""
+    """
+    Return which parts of files are read; None: the queues are read instead.
+
+    With `scan=auto` queues are read if partitions are limited by messages; or if few messages are
+    wanted, and the queues reach the end of the log.
+
+    :raises CannotDecide: the store has a log without queues, and not all of it is wanted.
+    """
     is_whole = (
         options.start.kind is BoundaryKind.EARLIEST and options.end.kind is BoundaryKind.LATEST
     )
@@ -183,6 +190,7 @@ def _are_few(queues: OfflineQueues, ranges: list[QueueRange]) -> bool:
 def _splits(
     queues: OfflineQueues, options: SourceOptions, plan: FilePlan
 ) -> Iterator[SplitPartition]:
+    """Yield the parts of files that a plan needs, each as a partition."""
     store = queues.store
     start = max(store.min_offset(), plan.low)
     high = min(store.max_offset(), plan.high)
@@ -214,5 +222,6 @@ def _sound(queues: OfflineQueues, split: Split, options: SourceOptions) -> Itera
 
 
 def _tell(planner: Planner) -> None:
+    """Warn of the losses that `failOnDataLoss=false` allows."""
     for warning in planner.warnings:
         warn(f"failOnDataLoss=false: {warning}", stacklevel=2)

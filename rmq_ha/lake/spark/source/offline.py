@@ -151,6 +151,11 @@ class OfflineQueues:
             yield from records.tagged(options.tags).batches(columns, name, rows=options.batch_rows)
 
     def _records(self, span: QueueRange) -> Iterator[Records]:
+        """
+        Yield the records of a range, some at a time.
+
+        :raises CannotDecide: with `failOnDataLoss`: a message is not where its queue says.
+        """
         store = self.store
         queue = store.queue_alone(span.queue.topic, span.queue.queue_id)
         row = store.log_files()
@@ -176,6 +181,7 @@ class OfflineQueues:
             at += len(units)
 
     def _store_changed_error(self, span: QueueRange, at: int) -> CannotDecide:
+        """Return the error for a message that the broker has deleted since the read was planned."""
         return CannotDecide(
             f"{span.queue} of {self.store.uri} has no message {at} any more: the store changes"
             " while it is read (its broker deletes what is older than fileReservedTime). Read"
@@ -183,6 +189,13 @@ class OfflineQueues:
         )
 
     def _not_there(self, span: QueueRange, at: int, offsets: Any, records: Records) -> CannotDecide:
+        """
+        Return the error for records that are not where their queue says.
+
+        :param at: queue offset of the first wanted record.
+        :param offsets: where the wanted records should be in the log.
+        :param records: the records that were found.
+        """
         if span.queue.topic.startswith(LMQ_PREFIX):
             is_there = np.isin(offsets, records.physical_offset)
         else:
@@ -196,6 +209,12 @@ class OfflineQueues:
         )
 
     def _check_named(self, topics: Subscription, stored: set[str]) -> None:
+        """
+        Check that the store has the topics that the options name. A topic in the store's table
+        counts, even if it has no messages.
+
+        :raises CannotDecide: a topic is not known; the text suggests another name.
+        """
         missing = [name for name in topics.named or () if name not in stored]
         if not missing:
             return
@@ -272,6 +291,7 @@ class FileWanted:
         return (offsets >= low) & (offsets < high)
 
     def _span(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the wanted offsets of a queue, [from, to)."""
         if self._spans is not None:
             return self._spans.get((topic, queue_id), _NONE)
         is_wanted = self._topics.wants(QueueId(topic, self._broker, queue_id))

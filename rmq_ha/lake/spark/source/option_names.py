@@ -76,6 +76,11 @@ def is_of_catalog(given: Mapping[str, str]) -> bool:
 
 
 def _unknown(key: str, why: str | None, names: tuple[str, ...], aliases: Mapping[str, str]) -> str:
+    """
+    Return the text of the error for an unknown option.
+
+    :param why: why there is no such option; None: its name says nothing.
+    """
     if why is not None:
         return f"option {key}: {why}"
     spelt = {name.lower(): name for name in (*aliases, *names, *TLS_NAMES)}

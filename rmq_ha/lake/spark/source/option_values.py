@@ -81,6 +81,11 @@ def one_of(known: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str
 
 
 def _parse_value(kind: type, text: str) -> Any:
+    """
+    Parse a value of one of the types above.
+
+    :raises ValueError: the text is not valid.
+    """
     made = kind.parse(text)  # type: ignore[attr-defined]
     if made is None:
         raise ValueError(text)

@@ -228,6 +228,7 @@ def without_effect(given: Mapping[str, str]) -> list[str]:
 
 
 class _Switches(Struct):
+    """The two options that switch TLS on."""
     use_tls: bool | None = field(name="useTLS", default=None)
     enabled: bool | None = field(name="tls.enable", default=None)
 
@@ -261,6 +262,11 @@ def client_config(known: Mapping[str, str], timeout_ms: int) -> ClientConfig:
 
 
 def _check_place(known: dict[str, str]) -> None:
+    """
+    Check that exactly one place is named, with options that fit it.
+
+    :raises WrongUsage: it is not so.
+    """
     places = [name for name in ("path", "namesrv", "brokerAddr") if known.get(name)]
     if not places:
         raise WrongUsage(
@@ -284,6 +290,11 @@ def _check_place(known: dict[str, str]) -> None:
 
 
 def _check_scan(known: dict[str, str], streaming: bool) -> None:
+    """
+    Check that no option contradicts `scan=files`.
+
+    :raises WrongUsage: one does.
+    """
     if known.get("scan", "").lower() != "files":
         return
     if streaming:
@@ -296,6 +307,11 @@ def _check_scan(known: dict[str, str], streaming: bool) -> None:
 
 
 def _check_table(known: dict[str, str], table: str, streaming: bool) -> None:
+    """
+    Check that a read of a table has no options of messages.
+
+    :raises WrongUsage: it has one, or it is a stream.
+    """
     if streaming:
         raise WrongUsage(f"table={table} is read as a batch (spark.read); streams read messages")
     for name in _OF_MESSAGES:
@@ -304,6 +320,11 @@ def _check_table(known: dict[str, str], table: str, streaming: bool) -> None:
 
 
 def _boundaries(known: dict[str, str], streaming: bool) -> tuple[Boundary, Boundary]:
+    """
+    Return where the read begins and where it ends.
+
+    :raises WrongUsage: an option does not fit.
+    """
     if streaming:
         for name in _ENDS:
             if name in known:
@@ -319,6 +340,7 @@ def _boundaries(known: dict[str, str], streaming: bool) -> tuple[Boundary, Bound
 
 
 class _TimeOptions(Struct):
+    """The options that give one time for all queues."""
     starting: Moment = field(name="startingTimestamp", default=0)
     ending: Moment = field(name="endingTimestamp", default=0)
 
@@ -354,6 +376,12 @@ def _path(text: str | None) -> str | None:
 
 
 def _subscription(known: dict[str, str], *, required: bool) -> Subscription:
+    """
+    Return the wanted queues.
+
+    :param required: a read that chooses no topics is wrong.
+    :raises WrongUsage: no option, or several, choose topics, or the value does not fit.
+    """
     given = [name for name in ("subscribe", "subscribePattern", "assign") if name in known]
     if len(given) > 1:
         raise WrongUsage(f"{' and '.join(given)} both choose topics: give one of them")
@@ -379,6 +407,11 @@ def _subscription(known: dict[str, str], *, required: bool) -> Subscription:
 
 
 def _check_no_brokers(start: Boundary, end: Boundary, subscription: Subscription) -> None:
+    """
+    Check that no broker is named, for a store whose broker has no name.
+
+    :raises WrongUsage: a broker is named.
+    """
     named = {queue.broker for queue in (*start.by_queue, *end.by_queue)}
     named |= {queue.broker for queue in subscription.assigned or ()}
     if named - {""}:

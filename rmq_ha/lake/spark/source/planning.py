@@ -112,6 +112,11 @@ class Planner:
         return {EARLIEST_OFFSET: first, LATEST_OFFSET: end}.get(given, given)
 
     def _check(self, queues: Sequence[QueueId]) -> None:
+        """
+        Check that the boundaries fit the queues, and each other.
+
+        :raises WrongUsage: they do not.
+        """
         self._here = queues
         start, end = self._options.start, self._options.end
         for boundary in (start, end):
@@ -132,18 +137,30 @@ class Planner:
                 )
 
     def _span(self, queue: QueueId) -> Ends:
+        """
+        Return where a queue begins and ends; each queue is asked once, so that the plan fits
+        together.
+        """
         span = self._spans.get(queue)
         if span is None:
             span = self._spans[queue] = Ends(*self._queues.bounds(queue))
         return span
 
     def _lost(self, what: str) -> None:
+        """
+        Note a loss, if the user allows it.
+
+        :raises CannotDecide: the user allows none.
+        """
         if self._options.fail_on_data_loss:
             raise CannotDecide(what + _LOST)
         if what not in self.warnings:
             self.warnings.append(what)
 
     def _number(self, boundary: Boundary, queue: QueueId) -> int:
+        """
+        Return the number that a boundary has for a queue: an offset, or ms for boundaries in time.
+        """
         if boundary.kind is BoundaryKind.TIME:
             return boundary.ms
         if boundary.kind is BoundaryKind.GROUP:
@@ -202,6 +219,7 @@ def cut_at(ranges: Iterable[QueueRange], most: int) -> list[QueueRange]:
 
 
 def _divide(span: QueueRange, parts: int) -> list[QueueRange]:
+    """Cut a range into so many parts of about equal size."""
     size = span.stop - span.start
     edges = [span.start + size * at // parts for at in range(parts + 1)]
     return [QueueRange(span.queue, *edge) for edge in pairwise(edges)]

@@ -48,6 +48,11 @@ def make_stream_writer(
 
 
 def _check_options(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkOptions:
+    """
+    Parse the options of a write, and check the columns.
+
+    :raises WrongUsage: they do not fit.
+    """
     if overwrite:
         raise WrongUsage(
             "messages cannot be overwritten: write with mode('append') or outputMode('append')"
@@ -126,5 +131,6 @@ def send_rows(
 
 
 def _partition() -> int:
+    """Return the number of the part that this task writes."""
     context = TaskContext.get()
     return context.partitionId() if context else 0

@@ -170,6 +170,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
 
 
 def _are_pairs(kind: DataType) -> bool:
+    """Return whether a type has one of the two forms of properties."""
     if isinstance(kind, MapType):
         return (kind.keyType, kind.valueType) == (StringType(), StringType())
     return kind.simpleString() == KAFKA_COLUMNS[HEADERS].simpleString()

@@ -102,6 +102,11 @@ def messages_of(
 
 
 def _text(value: str | bytes | None, row: int, place: SinkTask) -> str | None:
+    """
+    Return a key as text.
+
+    :raises BadRow: it is not UTF-8.
+    """
     try:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:
@@ -112,6 +117,7 @@ def _text(value: str | bytes | None, row: int, place: SinkTask) -> str | None:
 
 
 def _fault(flag: int, delay: int) -> str:
+    """Return what is wrong with the numbers of a row; empty: nothing."""
     if not 0 <= delay <= _LEVELS:
         return f"delayLevel {delay}: it goes from 1 to {_LEVELS}"
     return "" if -_FLAGS <= flag < _FLAGS else f"flag {flag}: it has 32 bits"

@@ -57,11 +57,17 @@ class Outbox:
             self._flush(key)
 
     def _flush(self, key: _Key) -> None:
+        """Send the waiting messages of one topic and queue."""
         messages = self._waiting.pop(key)
         self._all_bytes -= self._bytes.pop(key)
         self._send(messages, key)
 
     def _send(self, messages: list[Message], key: _Key) -> None:
+        """
+        Send messages of one topic and queue in one request.
+
+        :raises NotSent: they could not be sent.
+        """
         topic, target = key
         try:
             queue = None if target is None else self._queue(topic, target)
@@ -77,6 +83,11 @@ class Outbox:
             ) from None
 
     def _check(self, results: list[SendResult]) -> None:
+        """
+        Check the brokers' answers, if the option `requireSendOk` is set.
+
+        :raises MQClientError: a message was not flushed or replicated in time.
+        """
         for result in results if self._options.require_send_ok else ():
             if result.send_status is not SendStatus.SEND_OK:
                 raise MQClientError(
@@ -102,6 +113,11 @@ class Outbox:
         return QueueTarget(queue.broker_name, queue.queue_id)
 
     def _queue(self, topic: str, target: QueueTarget) -> MessageQueue:
+        """
+        Return the queue that a row asked for.
+
+        :raises MQClientError: there is no such queue.
+        """
         queue = self._queues.get((topic, target))
         if queue is None:
             queues = self._client.publish_queues(topic)

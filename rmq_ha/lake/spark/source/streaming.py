@@ -108,7 +108,16 @@ class UnusableReader(InSentences, DataSourceStreamReader, SupportsTriggerAvailab
 
 
 class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches in one process; in others only `read` is called."""
+    """
+    Plans the batches of a stream in one process; in the processes of tasks only `read` is called.
+
+    :ivar _until: with the trigger `availableNow`: where the query ends; None: it has no end.
+    :ivar _begun: what `initialOffset` returned, until the first batch is planned.
+    :ivar _reported: where the queues ended when they were last asked.
+    :ivar _kept: the offsets that brokers keep for the group of `commitOffsets`.
+    :ivar _found: by queue the offset that belongs to the time where the read ends.
+    :ivar _told: the end that `latestOffset` returned last.
+    """
 
     def __init__(self, queues: Queues, options: SourceOptions, shape: WantedColumns) -> None:
         self._queues = queues
@@ -302,7 +311,17 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
             )
 
     def _news(self, begin: Offsets, bounds: Mapping[QueueId, Ends]) -> tuple[Offsets, Offsets]:
-        """Return the present place in each queue, and how many messages follow it."""
+        """
+        Return where the next batch begins in each queue, and how many messages follow there.
+
+        A queue that is new gets its first offset, and no messages yet: see the module's text.
+
+        :param begin: where the last batch ended.
+        :param bounds: where the queues begin and end now.
+        :returns: the places, to which the caller adds what the batch takes; and the numbers of
+            messages.
+        """
+        # `end` holds the places where the batch begins; `latestOffset` moves them to its end.
         end, sizes, tops = dict(begin), {}, self._tops(bounds)
         for queue, ends in bounds.items():
             top = tops[queue]
@@ -337,6 +356,11 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         return at
 
     def _lost(self, what: str) -> None:
+        """
+        Allow a loss, if the user does.
+
+        :raises CannotDecide: the user allows none.
+        """
         if self._options.fail_on_data_loss:
             raise CannotDecide(
                 f"{what}. With failOnDataLoss=false the query goes on behind them; or start a new"
@@ -344,6 +368,13 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
             )
 
     def _limit_end(self, end: Offsets, sizes: Offsets, limit: ReadLimit) -> Offsets:
+        """
+        Return how many messages of each queue the batch takes; none while too few are there.
+
+        :param end: where the batch begins in each queue.
+        :param sizes: how many messages follow there.
+        :param limit: the limit that Spark passed; the others are in the options.
+        """
         options, total = self._options, sum(sizes.values())
         least = limit.min_rows if isinstance(limit, ReadMinRows) else options.min_offsets
         is_early = now_ms() - self._last_batch_ms < options.max_trigger_delay_ms

@@ -59,6 +59,7 @@ class TableReader(InSentences, DataSourceReader):
                 yield asked if asked.schema.equals(target) else asked.cast(target)
 
     def _source(self) -> Any:
+        """Return the tables of the store, or of the brokers, that the options name."""
         if self._options.is_offline:
             from rmq_ha.lake.spark.source.tables_offline import StoreTables
 

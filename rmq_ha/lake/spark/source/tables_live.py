@@ -34,7 +34,11 @@ class BrokerToAsk(NamedTuple):
 
 
 class LiveBrokerTables:
-    """The tables of one broker, or of the masters that the name servers know."""
+    """
+    The tables of one broker, or of every broker name that the name servers know.
+
+    Of a name the broker with the lowest id is asked: the master, if it is registered.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -82,6 +86,10 @@ class LiveBrokerTables:
                 ) from None
 
     def _batches(self, client: BlockingClient, broker: BrokerToAsk, schema: Any) -> Iterator[Any]:
+        """
+        Yield the rows of one broker, as `batches` does; errors of the client are raised as they
+        are.
+        """
         table, topics = self._options.table, self._options.subscription
         if table in _CODES:
             body = _body(client, broker, _CODES[table])
@@ -100,6 +108,7 @@ class LiveBrokerTables:
         yield batch_of(rows, schema)
 
     def _queues(self, client: BlockingClient, broker: BrokerToAsk) -> Iterator[QueueId]:
+        """Yield the wanted queues of a broker, by its topics' configurations."""
         body = _body(client, broker, RequestCode.GET_ALL_TOPIC_CONFIG)
         subscription = self._options.subscription
         counts = {
@@ -120,6 +129,11 @@ def _body(client: BlockingClient, broker: BrokerToAsk, code: int, **ext: str) ->
 def _units_of(
     client: BlockingClient, broker: BrokerToAsk, queue: QueueId, start: int, stop: int
 ) -> Iterator[list[Row]]:
+    """
+    Yield the units of a consume queue as rows, `UNITS` at a time.
+
+    :raises CannotDecide: units were deleted meanwhile.
+    """
     ext = {"topic": queue.topic, "queueId": str(queue.queue_id)}
     while start < stop:
         ext |= {"index": str(start), "count": str(min(UNITS, stop - start))}
@@ -138,6 +152,7 @@ def _units_of(
 
 
 def _units(value: dict[str, Any]) -> list[Row]:
+    """Return the units in a broker's answer: physical offset, size, and hash of the tags."""
     return [
         (int(unit["physicOffset"]), int(unit["physicSize"]), int(unit["tagsCode"]))
         for unit in value.get("queueData") or ()

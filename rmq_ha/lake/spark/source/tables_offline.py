@@ -35,6 +35,7 @@ class IndexPart(NamedTuple):
 
 
 class StoreTables:
+    """The tables of a store. A part is the text of a file, some queues, or an `IndexPart`."""
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
@@ -73,6 +74,12 @@ class StoreTables:
         return [text]
 
     def batches(self, part: Any, schema: Any) -> Iterator[Any]:
+        """
+        Yield the rows of a part as Arrow batches.
+
+        :param part: one of the results of `parts`.
+        :raises CannotDecide: the part is damaged, or vanished.
+        """
         options = self._options
         table, broker = options.table, options.broker_name
         if isinstance(part, bytes):
@@ -98,6 +105,7 @@ class StoreTables:
                 yield QueueRange(queue, first, end)
 
     def _units(self, span: QueueRange, schema: Any) -> Iterator[Any]:
+        """Yield the units of a range of a queue."""
         topic, _, queue_id = span.queue
         queue = store_of(self._options).queue_alone(topic, queue_id)
         at = max(span.start, first_unit(queue))
@@ -119,6 +127,7 @@ class StoreTables:
             at += count
 
     def _index(self, part: IndexPart, schema: Any) -> Iterator[Any]:
+        """Yield the items of a part of an index file."""
         file = store_of(self._options).index_files()[part.at]
         name = file.path.rsplit("/", 1)[-1]
         for start in range(part.start, min(part.stop, file.count), ROWS):

@@ -73,6 +73,7 @@ def offsets_of_group(
 
 
 def _consumer_offsets(text: bytes) -> list[Row]:
+    """Return the rows of the table of offsets: group, topic, queue id, offset."""
     rows: list[Row] = []
     for name, queues in decode_offset_table(text).items():
         topic, _, group = name.partition("@")
