@@ -61,7 +61,14 @@ _Row = dict[str, Any]
 
 
 class LedgerSpan(NamedTuple):
-    """The rows of a group and a topic in a ledger: how many, and between which times."""
+    """
+    The rows of a group and a topic in a ledger.
+
+    :ivar topic: None: the rows name no topic.
+    :ivar rows: how many rows there are.
+    :ivar since: the earliest time of a row, in ms since the epoch; None: no row has a time.
+    :ivar until: the latest time of a row, in ms since the epoch.
+    """
 
     topic: str | None
     group: str

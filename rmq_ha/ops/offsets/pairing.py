@@ -1,5 +1,6 @@
 """
-Chooses the samples of the master that a slave's snapshot is compared with, and makes the cases.
+Chooses the samples of the master that a slave's snapshot is compared with, and makes a `Case` of
+each key.
 """
 
 from collections import defaultdict
@@ -193,10 +194,12 @@ def _case(
 
 class Forecast(NamedTuple):
     """
-    The effect of a failover to one slave, in messages.
+    The effect of a failover to one slave, in messages; see `Ruling`.
 
     :ivar delay_repeats: delayed messages that RocketMQ delivers again; rmq-ha looks each one up,
         and does not repeat it.
+    :ivar errors: number of faults of severity ERROR.
+    :ivar unsettled: number of differences that may be gone at a later look.
     """
 
     repeats: int = 0

@@ -10,6 +10,7 @@ from rmq_ha.ops.offsets.model import Snapshot
 from rmq_ha.ops.offsets.pairing import Pairing, caught_up, ends, is_right, pair
 
 _MANY_FACTS = 300_000
+"""From how many facts on only some of the master's samples are kept, to save memory."""
 _LOOKS = 5
 """How many snapshots of a slave are kept."""
 
@@ -108,6 +109,9 @@ def _right(
 
     The newest may be wrong where an older one is right: a running master writes its files every 5
     s, so a slave's copy may be younger than they are.
+
+    :param look: snapshots of the slave, the newest first.
+    :param is_right: judges a snapshot by the samples of the master.
     """
     return next((slave for slave in look if is_right(masters, slave)), None)
 

@@ -70,10 +70,12 @@ def summary_of(
 
 
 def to_json(summary: Mapping[str, Any]) -> str:
+    """Return the text of `summary.json`."""
     return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def version() -> str:
+    """Return the version of rmq-ha; `unknown` if it runs from a zip."""
     try:
         return metadata.version("rmq-ha")
     except metadata.PackageNotFoundError:  # runs from a zip given to spark-submit

@@ -12,6 +12,7 @@ from rmq_ha.ops.offsets.pairing import Forecast, Pairing, is_pair
 from rmq_ha.ops.offsets.snapshot_history import is_slave
 
 _GROUPS = 200
+"""How many of the worst groups a verdict has."""
 
 
 class Limits(NamedTuple):

@@ -116,6 +116,9 @@ def judge(
     Compare the slaves of one broker with its master.
 
     :param replicas: the replicas of the broker, its master first.
+    :param limits: how many messages a slave may lack or repeat.
+    :param patience: how old the facts may be, and options of the check.
+    :param now_ms: ms since the epoch.
     :param twice: result of `scanned_twice` for the whole fleet.
     """
     damage = {store.directory: _damage(store, patience) for store in replicas}

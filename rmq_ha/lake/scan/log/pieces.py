@@ -68,7 +68,9 @@ def pieces_of(buffer: Any, begins: Ints, ends: Ints) -> Pieces:
     is_first = np.zeros(len(cuts) + 1, np.bool_)
     is_first[numbers] = True
     is_first[-1] = True
-    opens = ~is_first[1:]  # the cut before a string's end, and those before it
+    # A cut opens a piece unless it is the last one of its string: the next cut, if any, then begins
+    # the next string.
+    opens = ~is_first[1:]
     starts = cuts[opens] + 1
     stops = cuts[np.flatnonzero(opens) + 1]
     counts = np.diff(numbers, append=len(cuts)) - 1

@@ -25,6 +25,7 @@ from rmq_ha.ops.checks.units import Delay, UnitCheck
 from rmq_ha.ops.offsets.findings import Finding
 
 MOST = 64
+"""How many bodies of one piece get a finding."""
 CRC, QUEUES, INDEX = "crc", "queues", "index"
 CHECKS = (CRC, QUEUES, INDEX)
 

@@ -80,6 +80,7 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
     renumbered: Counter[tuple[str | None, int | None]] = Counter()
     row: list[Finding] = []  # findings of adjacent records, up to `row_end`
     blank, seen, at, row_end = 0, 0, low, -1
+    # One turn for each window that is equal, or for each place that differs in a window.
     while at < high:
         end = min(high, at + sides.window, sides.master.end_at(at), sides.slave.end_at(at))
         different = first_difference(

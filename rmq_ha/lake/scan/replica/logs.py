@@ -36,10 +36,10 @@ class Extent(NamedTuple):
 
 class Log:
     """
-    The files of a log up to a bound that stays while the log grows. May be pickled.
+    The files of a log up to a bound, which stays while the log grows. It can be pickled for a task.
 
     :param row: the log's files, in order.
-    :param stop: the bound: bytes after it are not read.
+    :param stop: the bound, a physical offset: bytes from there on are not read.
     """
 
     def __init__(self, files: Files, row: Sequence[LogFile], stop: int) -> None:

@@ -28,8 +28,10 @@ class Settings(NamedTuple):
     """
     The settings of one run.
 
+    :ivar slave: the other store; the same place as `master`: one store is compared with itself.
     :ivar start: physical offset from which on logs are compared; 0: from their beginning.
     :ivar window: how many bytes are read at once.
+    :ivar split: how many bytes of the log one task reads at most.
     :ivar checks: some of `auditing.CHECKS`: further parts to be checked.
     :ivar index_sizes: `maxHashSlotNum` and `maxIndexNum` of both stores, if not the default.
     :ivar pause_ms: time to wait before a fault of a store in use is looked at again.
@@ -49,8 +51,8 @@ class OpenedStore(NamedTuple):
     """
     A store, and the part of its log that is read.
 
-    :ivar low: where its log begins.
-    :ivar high: where its last record ended when it was opened.
+    :ivar low: physical offset at which its log begins.
+    :ivar high: physical offset at which its last record ended when it was opened.
     """
 
     store: StoreDirectory
@@ -62,6 +64,11 @@ class OpenedStore(NamedTuple):
         return Log(self.store.files, self.store.log_files(), self.high)
 
     def side(self, name: str, dispatched: int) -> Side:
+        """
+        Return the store as a task reads it.
+
+        :param dispatched: a physical offset up to which the queues were built, at least.
+        """
         return Side(name, self.store, self.log, dispatched)
 
     @property

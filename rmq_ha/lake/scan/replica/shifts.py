@@ -21,6 +21,7 @@ from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.offsets.findings import Finding
 
 _MOST = 1000
+"""How many differences are reported of logs that are out of step."""
 _LANDMARKS = 8
 """How many landmarks are picked in the bytes of one task."""
 _PLACE = attrgetter("place")

@@ -33,6 +33,7 @@ The key of `TaskResult.records` for the records that were compared; the other ke
 of the sides.
 """
 _MOST_DELAYS = 1000
+"""How many different delays a result keeps; further ones are not counted."""
 
 
 class ScannedEnd(NamedTuple):

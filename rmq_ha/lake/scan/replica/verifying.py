@@ -56,13 +56,20 @@ from rmq_ha.ops.checks.verify import is_deleted, is_present, topics_of
 from rmq_ha.ops.offsets.findings import Finding, Severity
 
 _QUEUES_A_TASK = 200
+"""How many queues one task reads entry by entry."""
 _AGAIN = 3
+"""How often tasks with errors run again, if a store is open."""
 _MOST_AGAIN = 500
+"""How many tasks run again at most."""
 _MOST_DOUBTS = 500
+"""How many queues are searched for entries without a record."""
 _LIGHT = "%LMQ%"
+"""Prefix of light queues, whose entries point at messages of other queues."""
 _POINTS = 120
+"""Into how many parts the plot of errors divides the log."""
 _NO_END = ScannedEnd(0, -1, -1, -1)
 _NO_QUEUE = _NO_END, ("", -1)
+"""The end, topic and queue id of no queue: the store has none, or queues are not checked."""
 
 
 def run_here(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
@@ -77,11 +84,17 @@ class ReplicaComparison(NamedTuple):
     """
     The result of comparing two stores.
 
+    :ivar names: names of the master's store and of the slave's store in findings.
+    :ivar ranges: for each store the physical offsets at which its log begins and ends.
+    :ivar common: the part of the log that both have, and that was to be compared.
     :ivar findings: each finding once.
+    :ivar sums: the results of all tasks, added up.
     :ivar first: the difference between the logs that is nearest to the log's start.
     :ivar apart: number of findings that say that the logs differ.
+    :ivar errors: number of findings of severity ERROR.
     :ivar along: for the report's plot: physical offsets, and the number of errors from each up to
         the next.
+    :ivar is_alone: whether one store was compared with itself.
     """
 
     names: Sequence[str]
@@ -127,6 +140,7 @@ def verify(
     Compare two stores, or one with itself.
 
     :param run_tasks: runs the tasks.
+    :param note: tells the user what is being done.
     :param pause: waits for a number of ms before a store in use is checked again.
     :raises CannotDecide: a store cannot be read, or they have nothing in common.
     """

@@ -89,6 +89,8 @@ def pieces(
     is_sure = position == split.base
     torn: tuple[int, str] | None = None
     needed = 0
+    # `is_sure`: a record begins at `position`. `torn`: where records ended, and why: a gap lasts
+    # from there to the next record. `needed`: how many bytes the record at `position` claims.
     while position < limit and (position < split.hi or torn is not None):
         length = max(needed, min(window, split.hi - position + _BEYOND))
         length = min(window if torn is not None else length, limit - position)

@@ -145,8 +145,10 @@ def _commit(
     begun: tuple[Offsets, Mapping[QueueId, tuple[int, int]]],
 ) -> tuple[int, int, Offsets]:
     """
-    Archive into a table that keeps the offsets in its commits. Return the numbers of `_stream`, and
-    the last offsets.
+    Archive into a table that keeps the offsets in its commits, at most `most` messages in each.
+    Return the numbers of `_stream`, and the offsets where the archive ends then.
+
+    :param begun: where the archive ends now; and for each queue where to begin and to stop.
     """
     before, spans = begun
     now = before | {queue: begin for queue, (begin, _) in spans.items()}

@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # executors load this module, and have no click
     from rmq_ha.lake.spark.running import Job
 
 _PER_PARTITION = 500_000
+"""About how many messages one part of a search for repeated ids has."""
 
 
 def audit(job: "Job", asked: AuditRequest) -> JobResult:

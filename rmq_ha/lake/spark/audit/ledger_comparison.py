@@ -17,6 +17,7 @@ from rmq_ha.lake.spark.audit.shape import frozen, gathered
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest
 
 _PER_PART = 250_000
+"""About how many rows of log and ledgers one task compares."""
 
 
 @dataclass(frozen=True)

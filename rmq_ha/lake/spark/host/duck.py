@@ -78,7 +78,10 @@ class Duck:
         return self._new("TABLE", query)
 
     def registered(self, rows: Any) -> str:
-        """Give a name to an Arrow table. Its times are UTC, which SQL need not say."""
+        """
+        Make an Arrow table known to SQL, and return its name there. Its times, which are in UTC,
+        lose their zone.
+        """
         made = f"a{next(self._numbers)}"
         self._connection.register(made, rows.cast(_in_zone(rows.schema, None)))
         return made

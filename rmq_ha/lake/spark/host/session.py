@@ -84,7 +84,7 @@ class JobSession:
 
     def close(self, *, interrupted: bool = False) -> None:
         """
-        Release the session; one that existed before stays.
+        Release the session; a session that existed before stays.
 
         A local session ends with this process, in the background; a session on a cluster is stopped
         here.

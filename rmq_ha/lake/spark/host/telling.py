@@ -15,8 +15,10 @@ from rmq_ha.base.errors import CannotDecide, RmqHaError, WrongUsage
 
 class InSentences:
     """
-    Base of classes that workers call: an error that is raised on purpose names cause and next step
-    by itself.
+    Base of classes that workers of pyspark call.
+
+    An error that a public method raises on purpose is reported without a traceback, because its
+    text names the cause and the next step.
     """
 
     def __init_subclass__(cls) -> None:
