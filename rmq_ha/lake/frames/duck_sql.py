@@ -196,6 +196,7 @@ def _function_over(owner: Column, given: Sequence[Any]) -> str:
 
 
 def _window(window: WindowSpec) -> str:
+    """Return the SQL between the parentheses of OVER."""
     words = {"rowsBetween": "ROWS", "rangeBetween": "RANGE"}
     parts = []
     for method, given in window.calls:

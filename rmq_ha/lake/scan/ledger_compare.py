@@ -288,7 +288,16 @@ class LedgerComparison:
 
 
 class _Columns:
-    """Rows as columns of numpy: texts become numbers; a missing value is -1 or `_NONE`."""
+    """
+    Rows as columns of numpy: texts become numbers; a missing value is -1 or `_NONE`.
+
+    :ivar code: for each row the number of its id.
+    :ivar own: whether each row is a record that a producer sent and consumers can be given.
+    :ivar topics: the topics, whose numbers `topic` has.
+    :ivar times: how often consumers had sent the message of a delivery back.
+    :ivar is_rolled_back: whether each row says that its producer rolled the transaction back.
+    :ivar has_key: whether each row has a place in an order (`orderKey`).
+    """
 
     def __init__(self, rows: Any) -> None:
         self._rows = {name: rows[name].combine_chunks() for name in rows.column_names}
@@ -376,6 +385,7 @@ class _Columns:
         return {name: self._rows[name].take(pa.array(rows)) for name, _ in RECORD}
 
     def ledger_columns(self, rows: Any) -> dict[str, Any]:
+        """Return the columns that only ledgers fill, for these rows."""
         return {name: self._rows[name].take(pa.array(rows)) for name, _ in SAID}
 
 

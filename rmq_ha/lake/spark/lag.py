@@ -35,6 +35,7 @@ class LagListener(StreamingQueryListener):
         pass
 
     def onQueryProgress(self, event: Any) -> None:
+        """Set the metrics by a query's report of its progress."""
         progress = event.progress
         name = progress.name or str(progress.id)
         shown = self._shown.setdefault(str(progress.id), set())

@@ -84,6 +84,7 @@ class LiveReplica:
         )
 
     def _configuration(self) -> dict[str, str]:
+        """Return the broker's configuration, which it sends as lines of `key=value`."""
         answer = self._call(RemotingCommand(RequestCode.GET_BROKER_CONFIG))
         lines = (answer.body or b"").decode(errors="replace").splitlines()
         return {key: value for key, _, value in (line.partition("=") for line in lines)}
@@ -96,6 +97,7 @@ class LiveReplica:
         return configuration.get("brokerRole") != model.SLAVE_ROLE or _OURS in configuration
 
     def _tables(self, configuration: Mapping[str, str]) -> Iterator[Fact]:
+        """Yield the facts of groups and of consumer offsets."""
         groups = self._body(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         yield from model.group_facts(GroupTable.decode(groups))
         offsets = self._body(RequestCode.GET_ALL_CONSUMER_OFFSET)

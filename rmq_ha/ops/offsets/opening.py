@@ -61,6 +61,7 @@ def look_at_pair(
 
 
 def _is_same(place: Place, other: Place) -> bool:
+    """Return whether two places are the same store or broker."""
     if isinstance(place, StorePlace) and isinstance(other, StorePlace):
         return is_same_directory(str(place), str(other))
     return place == other

@@ -114,6 +114,11 @@ def addresses_of(listed: str, shown: str, *, single: bool = False) -> str:
 
 
 def _namesrv(text: str) -> NamesrvPlace:
+    """
+    Parse `namesrv://...`.
+
+    :raises WrongUsage: the text has another form.
+    """
     rest, _, query = text.removeprefix("namesrv://").partition("?")
     listed, _, name = rest.partition("/")
     addresses = addresses_of(listed, text)

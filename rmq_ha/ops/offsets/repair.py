@@ -175,6 +175,7 @@ def merged_delays(pairing: Pairing) -> bytes:
 
 
 def _delays(snapshot: Snapshot) -> dict[int, int]:
+    """Return the progress of the delay levels, by queue id (level - 1)."""
     return {fact.queue_id or 0: fact.value or 0 for fact in snapshot.facts if fact.kind == DELAY}
 
 

@@ -176,6 +176,7 @@ class Records:
 
     @property
     def _after_born(self) -> Ints:
+        """Where the store timestamp of each record begins in the buffer: after the born host."""
         return self.positions + 56 + 12 * (self.shape.hosts & 1)
 
     @property
@@ -273,6 +274,7 @@ class Records:
         return [row for row in rows.tolist() if not self._has_zlib_head(row)]
 
     def _has_zlib_head(self, row: int) -> bool:
+        """Return whether the body of a record begins as zlib's output does."""
         start, end = int(self.shape.body[row]), int(self.shape.body_end[row])
         head = bytes(self.buffer[start : min(start + 2, end)])
         return len(head) == 2 and head[0] & 15 == 8 and int.from_bytes(head) % 31 == 0

@@ -218,6 +218,12 @@ class _Aligning:
             self._add(Change.DUPLICATED, original, item)
 
     def _result(self, in_step: bool, complete: bool = True) -> Alignment:
+        """
+        Return the alignment up to here.
+
+        :param in_step: whether records stand in the same places from here on.
+        :param complete: whether the limit of changes was not reached.
+        """
         return Alignment(_find_moves(self._steps), self._end, in_step, complete)
 
 

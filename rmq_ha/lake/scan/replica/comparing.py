@@ -1,5 +1,8 @@
 """
 Compares two logs byte by byte, and says which records differ, and where the logs get out of step.
+
+Two logs are in step where equal records have equal physical offsets. A record that only one log has
+shifts all later records of that log: from there on the logs are out of step.
 """
 
 from collections import Counter
@@ -181,6 +184,7 @@ def _difference(sides: Sides, mine: bytes, theirs: bytes, offset: int, *, shifte
 
 
 def _record(data: bytes) -> Record | None:
+    """Return the record that these bytes begin with; None: it is damaged."""
     try:
         return decode_record(data)
     except CorruptRecord:

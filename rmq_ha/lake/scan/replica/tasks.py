@@ -91,6 +91,7 @@ class TaskResult(msgspec.Struct):
         )
 
     def add(self, other: "TaskResult") -> None:
+        """Add another result to this one."""
         self.findings += other.findings
         self.failed = self.failed or other.failed
         self.compared += other.compared
@@ -128,6 +129,10 @@ class TaskResult(msgspec.Struct):
         self._add_delay((side, delay.level, delay.delay), [*delay[2:]])
 
     def _add_delay(self, key: tuple[int, int, int], row: Sequence[int]) -> None:
+        """
+        Add messages with one delay to those that are known, if there are not too many different
+        delays.
+        """
         had = self.delays.get(key)
         if had is None:
             if len(self.delays) < _MOST_DELAYS:

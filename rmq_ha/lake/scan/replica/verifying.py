@@ -151,6 +151,14 @@ def verify(
 
 
 class _Verification:
+    """
+    One comparison: the stores and their common bounds, and the findings so far.
+
+    :ivar _store_findings: findings about whole stores, which no task made.
+    :ivar _compared: the part of the log that tasks compare: `_common` up to the parting, if there
+        is one.
+    :ivar _plan: start and end of each stretch that tasks compare, in order.
+    """
     def __init__(
         self,
         settings: Settings,
@@ -225,6 +233,11 @@ class _Verification:
         return self._make_comparison(findings, sums, list(queues.values()))
 
     def _work(self, queue_ends: Sequence[int]) -> Work:
+        """
+        Return what tasks share.
+
+        :param queue_ends: for each side the physical offset up to which its queues were built.
+        """
         sides = tuple(
             replica.side(name, min(end, replica.high))
             for name, replica, end in zip(self._names, self._pair, queue_ends, strict=True)
@@ -403,6 +416,7 @@ class _Verification:
         return shifts.aligned(self._plan, sums.apart, is_whole=is_whole)
 
     def _checkpoint_findings(self) -> Iterator[Finding]:
+        """Yield findings about the checkpoints; a log that still grows has none to judge."""
         for side, (name, replica) in enumerate(zip(self._names, self._pair, strict=True)):
             findings = list(
                 judge_checkpoint(

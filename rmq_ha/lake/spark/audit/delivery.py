@@ -133,6 +133,7 @@ def silent_findings(
 
 
 def _is_subscribed(tags: Mapping[str, Collection[str]]) -> Column:
+    """Return the condition for messages that a row's group wants, by their tags."""
     is_subscribed = F.lit(True)
     for group, names in tags.items():
         fits = F.coalesce(F.col("tags").isin(*names), F.lit(False))

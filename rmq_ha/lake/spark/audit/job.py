@@ -55,7 +55,18 @@ def audit(job: "Job", asked: AuditRequest) -> JobResult:
 
 
 class _Audit:
-    """One audit. The rows are read once and kept on disk, so that every rule sees the same rows."""
+    """
+    One audit. The rows are read once and kept on disk, so that every rule sees the same rows.
+
+    :ivar _whole: brokers whose log begins at 0 and is read as a whole, so that no message was
+        deleted.
+    :ivar _ends: where the consume queues of stores ended before the log was read.
+    :ivar _progress: how far delayed messages were delivered before the log was read.
+    :ivar _packed: the messages themselves, in packed form; None: stores without ledgers need only
+        sums.
+    :ivar _reduced: the sums, runs and ids of the messages.
+    :ivar _compared: the differences between log and ledgers.
+    """
 
     def __init__(self, job: "Job", asked: AuditRequest) -> None:
         self._job = job
@@ -165,6 +176,7 @@ class _Audit:
         return all(open_store(place.uri, damaged=True).min_offset() == 0 for place in places)
 
     def _are_stores(self) -> bool:
+        """Return whether all places are stores, so that no broker is asked."""
         return all(isinstance(place, StorePlace) for place in self._asked.places)
 
     def _findings(self, sums: DataFrame, totals: Mapping[str, Any], edges: keys.Edges) -> DataFrame:
@@ -376,6 +388,7 @@ class _Audit:
         ]
 
     def _numbers(self, totals: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the numbers for `summary.json`."""
         numbers = {
             "stored": totals["stored"],
             "bytes": totals["bytes"],

@@ -106,6 +106,7 @@ def lost_messages(absent: DataFrame) -> DataFrame:
 
 
 def _is_acknowledged() -> Column:
+    """Return the condition for rows whose producer was told that the message is stored."""
     status = F.col("status")
     return status.isNull() | status.isin(*STORED_STATUSES)
 

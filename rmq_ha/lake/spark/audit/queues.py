@@ -113,6 +113,7 @@ def _lacks() -> Column:
 
 
 def _gap() -> Column:
+    """Return the fault of a run before which offsets are missing that no other finding names."""
     missing = _missing() - F.coalesce("known", F.lit(0))
     return fault(
         Code.GAP,
@@ -131,6 +132,7 @@ def _gap() -> Column:
 
 
 def _offset_twice() -> Column:
+    """Return the fault of a run that begins with offsets which an earlier run has already."""
     return fault(
         Code.OFFSET_TWICE,
         (F.col("covered") >= 0) & (F.col("first") <= F.col("covered")),
@@ -146,6 +148,7 @@ def _offset_twice() -> Column:
 
 
 def _swapped_fault() -> Column:
+    """Return the fault of a run that lies in the log after later offsets of its queue."""
     is_fresh = F.col("covered").isNull() | (F.col("first") > F.col("covered"))
     is_back = F.col("before").isNotNull() & (F.col("first") <= F.col("before"))
     return fault(
@@ -162,6 +165,7 @@ def _swapped_fault() -> Column:
 
 
 def _queue_restarted() -> Column:
+    """Return the remark that a queue begins at 0 again."""
     return fault(
         Code.QUEUE_RESTARTED,
         _starts_life(),

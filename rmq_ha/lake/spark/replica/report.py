@@ -10,6 +10,7 @@ _MOST = 200
 
 
 def sections_of(told: ReplicaComparison) -> list[Table | Plot]:
+    """Return the sections of the report: the logs, errors along them, and the worst queues."""
     sections: list[Table | Plot] = [_logs(told)]
     if told.along:
         sections.append(

@@ -114,6 +114,7 @@ def cell(value: Any) -> str:
 
 
 def _visible(character: str) -> str:
+    """Return a character, or its escape if it is invisible or changes the text's direction."""
     if character in "\n\u00a0\u202f" or not unicodedata.category(character).startswith("C"):
         return character
     return f"\\u{ord(character):04x}"
@@ -173,6 +174,7 @@ def _section(number: int, section: Table | Plot) -> dict[str, Any]:
 
 @cache
 def _template() -> Template:
+    """Return the page's template, which is read once."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

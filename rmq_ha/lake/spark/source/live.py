@@ -349,6 +349,9 @@ class _BrokerPuller:
         return messages[0].store_timestamp if messages else -1
 
     def _pull(self, queue: MessageQueue, offset: int, count: int, expression: str) -> PulledRecords:
+        """
+        Pull messages that fit a tag expression, from the broker that answered last, or another one.
+        """
         addresses = self._where
         if not isinstance(addresses, dict):
             route = addresses.route(self._client, queue.topic)

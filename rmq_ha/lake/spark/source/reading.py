@@ -96,6 +96,10 @@ class Subscription:
         return self._names is None or topic in self._names
 
     def wants(self, queue: QueueId) -> bool:
+        """
+        Return whether a queue is wanted. A queue that was assigned without a broker is wanted of
+        each.
+        """
         if self.assigned is None:
             return self.wants_topic(queue.topic)
         return queue in self._queues or queue._replace(broker="") in self._queues

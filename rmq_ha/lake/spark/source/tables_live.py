@@ -123,6 +123,7 @@ class LiveBrokerTables:
 
 
 def _body(client: BlockingClient, broker: BrokerToAsk, code: int, **ext: str) -> bytes:
+    """Return the body of a broker's answer; empty: it has none."""
     return bytes(client.call(broker.address, RemotingCommand(code, ext)).body or b"")
 
 
