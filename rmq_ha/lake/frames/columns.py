@@ -12,6 +12,7 @@ def _method(name: str) -> Callable[..., "Expression"]:
     """
     Return a method of `Expression` that computes nothing: it returns an expression of its call.
     """
+
     def call(self: "Expression", *given: Any) -> "Expression":
         return Expression(name, given, self)
 

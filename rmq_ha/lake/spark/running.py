@@ -313,6 +313,7 @@ def run_job(name: str, inputs: Mapping[str, str], body: Callable[[Job], JobResul
 
 class _JobRun:
     """One run of a job: session, output and exit code."""
+
     def __init__(
         self, name: str, inputs: Mapping[str, str], frame: Frame, options: Options
     ) -> None:

@@ -131,6 +131,7 @@ class SnapshotFile(NamedTuple):
     :ivar moment: when the snapshot began, in ms since the epoch.
     :ivar role: `master` or `slave`.
     """
+
     moment: int
     role: str
     path: str

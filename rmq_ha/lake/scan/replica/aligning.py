@@ -108,6 +108,7 @@ class _Aligning:
     """
     Walks along both logs, side 0 (the master's) and side 1 (the slave's), and reads ahead on each.
     """
+
     def __init__(
         self,
         master: Iterator[Item],

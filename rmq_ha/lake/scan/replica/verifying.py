@@ -159,6 +159,7 @@ class _Verification:
         is one.
     :ivar _plan: start and end of each stretch that tasks compare, in order.
     """
+
     def __init__(
         self,
         settings: Settings,

@@ -30,6 +30,7 @@ class IndexEntries(NamedTuple):
 
 class StoredIndexFile(OfflineIndexFile):
     """An index file whose items are read as arrays."""
+
     def entries(self, start: int = 0, stop: int | None = None) -> IndexEntries:
         """
         Return the items of the file.

@@ -16,6 +16,7 @@ NATIVE_UNITS = UNITS.newbyteorder("=")
 
 class Queue(OfflineQueue):
     """A consume queue whose units are read as arrays."""
+
     def units(self, start: int, stop: int) -> Any:
         """
         Return the units of `[start, stop)`: a structured array `offset, size, tagsCode`.

@@ -14,6 +14,7 @@ from rmq_ha.ops.offsets.findings import Severity
 
 class Code(StrEnum):
     """The codes of the audit's findings; docs/reference/spark-findings.md explains them."""
+
     LOST = "LOST"
     DELIVERED_LOST = "DELIVERED_LOST"
     GAP = "GAP"

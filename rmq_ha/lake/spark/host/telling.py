@@ -30,6 +30,7 @@ class InSentences:
 
 def _hide_traces_of(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return the method, or generator, so that errors raised on purpose have no traceback."""
+
     def call(*given: Any, **named: Any) -> Any:
         with _without_trace():
             return method(*given, **named)

@@ -40,6 +40,7 @@ def _on_executors(job: "Job") -> Run:
     """
     Return the function by which `verifying.verify` runs its tasks: it has the engine run them.
     """
+
     def run_tasks(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
         with job.progress(label):
             rows = job.engine().spread(tasks, _work(work, is_apart), _ANSWERS).collect()

@@ -56,6 +56,7 @@ class Puller(Protocol):
     :ivar choice: the broker that is asked for each queue; if it is forgotten, any broker may be
         asked.
     """
+
     choice: BrokerChoice
 
     def pull(self, queue: MessageQueue, offset: int, count: int) -> PulledRecords:

@@ -229,6 +229,7 @@ def without_effect(given: Mapping[str, str]) -> list[str]:
 
 class _Switches(Struct):
     """The two options that switch TLS on."""
+
     use_tls: bool | None = field(name="useTLS", default=None)
     enabled: bool | None = field(name="tls.enable", default=None)
 
@@ -341,6 +342,7 @@ def _boundaries(known: dict[str, str], streaming: bool) -> tuple[Boundary, Bound
 
 class _TimeOptions(Struct):
     """The options that give one time for all queues."""
+
     starting: Moment = field(name="startingTimestamp", default=0)
     ending: Moment = field(name="endingTimestamp", default=0)
 

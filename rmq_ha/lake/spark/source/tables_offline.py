@@ -36,6 +36,7 @@ class IndexPart(NamedTuple):
 
 class StoreTables:
     """The tables of a store. A part is the text of a file, some queues, or an `IndexPart`."""
+
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
