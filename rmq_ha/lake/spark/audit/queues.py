@@ -108,7 +108,7 @@ def _missing() -> Column:
 
 
 def _lacks() -> Column:
-    """Return whether offsets are missing before a run."""
+    """Return the condition for runs before which offsets are missing."""
     return F.col("first") > F.col("covered") + 1
 
 
@@ -178,7 +178,10 @@ def _queue_restarted() -> Column:
 
 
 def _starts_life() -> Column:
-    """Return whether a run begins at offset 0 although the log has earlier records of the queue."""
+    """
+    Return the condition for runs that begin at offset 0 although the log has earlier records of the
+    queue.
+    """
     return (F.col("first") == 0) & F.col("before").isNotNull()
 
 

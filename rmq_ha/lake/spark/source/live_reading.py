@@ -124,7 +124,7 @@ class Reading:
 
         An answer that lacks messages is asked for again, if another broker may have them.
 
-        :raises CannotDecide: messages are missing, and must not be skipped.
+        :raises CannotDecide: messages are missing; see `_deleted` and `_ends_early`.
         """
         offset, stop = self._span.start, self._span.stop
         short = 0
@@ -198,9 +198,11 @@ class Reading:
 
     def _deleted(self, gap: tuple[int, int], pulled: PulledRecords) -> None:
         """
-        Allow that the messages of a gap are missing, if the user does.
+        Decide what to do about messages that the broker does not have: return to skip them.
 
-        :raises CannotDecide: they may be on the master, or the user allows no loss.
+        :param gap: the missing queue offsets, [from, to).
+        :raises CannotDecide: a slave answered, whose master may have the messages; or
+            `failOnDataLoss` is true.
         """
         what = f"{self._span.queue}: the messages from {gap[0]} to {gap[1] - 1} are not there"
         if pulled.broker_id != MASTER_ID:
@@ -227,9 +229,10 @@ class Reading:
 
     def _ends_early(self, offset: int, pulled: PulledRecords) -> None:
         """
-        Allow that the queue ends before the range does, if the user does.
+        Decide what to do about a queue that ends before the range does: return to end the read.
 
-        :raises CannotDecide: the master may have more, or the user allows no loss.
+        :raises CannotDecide: a slave answered, whose master may have more; or `failOnDataLoss` is
+            true.
         """
         what = f"{self._range_text(offset)} cannot be read: the queue ends at {pulled.max_offset}"
         if pulled.broker_id != MASTER_ID:

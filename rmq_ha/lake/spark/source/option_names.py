@@ -79,7 +79,9 @@ def _unknown(key: str, why: str | None, names: tuple[str, ...], aliases: Mapping
     """
     Return the text of the error for an unknown option.
 
-    :param why: why there is no such option; None: its name says nothing.
+    :param key: the option as the user spelt it.
+    :param why: what to use in its place, for options of other sources; None: a name like it is
+        suggested.
     """
     if why is not None:
         return f"option {key}: {why}"

@@ -82,7 +82,7 @@ def one_of(known: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str
 
 def _parse_value(kind: type, text: str) -> Any:
     """
-    Parse a value of one of the types above.
+    Parse a value of the types `Bytes` and `DurationMs`.
 
     :raises ValueError: the text is not valid.
     """

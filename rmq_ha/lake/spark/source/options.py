@@ -264,9 +264,9 @@ def client_config(known: Mapping[str, str], timeout_ms: int) -> ClientConfig:
 
 def _check_place(known: dict[str, str]) -> None:
     """
-    Check that exactly one place is named, with options that fit it.
+    Check that exactly one of `path`, `namesrv` and `brokerAddr` is given, with options that fit it.
 
-    :raises WrongUsage: it is not so.
+    :raises WrongUsage: none or several are given, or an option does not fit the place.
     """
     places = [name for name in ("path", "namesrv", "brokerAddr") if known.get(name)]
     if not places:
@@ -294,7 +294,7 @@ def _check_scan(known: dict[str, str], streaming: bool) -> None:
     """
     Check that no option contradicts `scan=files`.
 
-    :raises WrongUsage: one does.
+    :raises WrongUsage: the read is a stream, or limits the messages of a partition.
     """
     if known.get("scan", "").lower() != "files":
         return
@@ -309,9 +309,9 @@ def _check_scan(known: dict[str, str], streaming: bool) -> None:
 
 def _check_table(known: dict[str, str], table: str, streaming: bool) -> None:
     """
-    Check that a read of a table has no options of messages.
+    Check that a read of a table is a batch, and has no options for messages.
 
-    :raises WrongUsage: it has one, or it is a stream.
+    :raises WrongUsage: the read is a stream, or an option is for messages.
     """
     if streaming:
         raise WrongUsage(f"table={table} is read as a batch (spark.read); streams read messages")
@@ -379,10 +379,11 @@ def _path(text: str | None) -> str | None:
 
 def _subscription(known: dict[str, str], *, required: bool) -> Subscription:
     """
-    Return the wanted queues.
+    Return the wanted queues, by `subscribe`, `subscribePattern` or `assign`.
 
-    :param required: a read that chooses no topics is wrong.
-    :raises WrongUsage: no option, or several, choose topics, or the value does not fit.
+    :param required: one of these options has to be given.
+    :raises WrongUsage: several are given, none is given though one is required, or a value does not
+        fit.
     """
     given = [name for name in ("subscribe", "subscribePattern", "assign") if name in known]
     if len(given) > 1:
@@ -410,7 +411,7 @@ def _subscription(known: dict[str, str], *, required: bool) -> Subscription:
 
 def _check_no_brokers(start: Boundary, end: Boundary, subscription: Subscription) -> None:
     """
-    Check that no broker is named, for a store whose broker has no name.
+    Check that offsets and queues name no broker. It is called for a store without `brokerName`.
 
     :raises WrongUsage: a broker is named.
     """

@@ -115,7 +115,8 @@ class Planner:
         """
         Check that the boundaries fit the queues, and each other.
 
-        :raises WrongUsage: they do not.
+        :raises WrongUsage: a queue has no number, a number has no queue, or a read would begin
+            behind its end.
         """
         self._here = queues
         start, end = self._options.start, self._options.end
@@ -148,9 +149,10 @@ class Planner:
 
     def _lost(self, what: str) -> None:
         """
-        Note a loss, if the user allows it.
+        Add a warning that messages are lost.
 
-        :raises CannotDecide: the user allows none.
+        :param what: a sentence that says which messages are lost.
+        :raises CannotDecide: `failOnDataLoss` is true, so the loss is an error.
         """
         if self._options.fail_on_data_loss:
             raise CannotDecide(what + _LOST)

@@ -97,8 +97,8 @@ class Subscription:
 
     def wants(self, queue: QueueId) -> bool:
         """
-        Return whether a queue is wanted. A queue that was assigned without a broker is wanted of
-        each.
+        Return whether a queue is wanted. A queue that was assigned without a broker is wanted on
+        every broker.
         """
         if self.assigned is None:
             return self.wants_topic(queue.topic)

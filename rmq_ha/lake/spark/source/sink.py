@@ -51,7 +51,7 @@ def _check_options(options: Mapping[str, str], schema: StructType, overwrite: bo
     """
     Parse the options of a write, and check the columns.
 
-    :raises WrongUsage: they do not fit.
+    :raises WrongUsage: an option or a column does not fit, or messages would be overwritten.
     """
     if overwrite:
         raise WrongUsage(

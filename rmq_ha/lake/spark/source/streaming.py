@@ -357,9 +357,10 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
 
     def _lost(self, what: str) -> None:
         """
-        Allow a loss, if the user does.
+        Do nothing if `failOnDataLoss` is false: the query then goes on behind the lost messages.
 
-        :raises CannotDecide: the user allows none.
+        :param what: text that says which messages are lost.
+        :raises CannotDecide: `failOnDataLoss` is true.
         """
         if self._options.fail_on_data_loss:
             raise CannotDecide(
