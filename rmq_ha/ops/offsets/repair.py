@@ -46,7 +46,10 @@ def steps(pairing: Pairing, max_lag: int = 0) -> list[RepairStep]:
 
 
 def _step(pairing: Pairing, case: Case, code: str) -> tuple[int, RepairStep] | None:
-    """Return the step against a fault, after its rank: 0 is done first. None: no step helps."""
+    """
+    Return the step against a fault as (rank, step); steps of rank 0 are done first. None: no step
+    helps.
+    """
     slave = pairing.slave.place
     if code in ("QUEUE_AHEAD", "LOG_AHEAD"):
         return 0, RepairStep(

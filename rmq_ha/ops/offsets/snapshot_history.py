@@ -16,7 +16,10 @@ from rmq_ha.ops.offsets.pairing import Pairing, is_right, pair
 
 
 def _member(name: str) -> str:
-    """Return the name of a field as a JSON member: `is_resting` becomes `resting`."""
+    """
+    Return the name of a field as a JSON member: `is_resting` becomes `resting`, `broker_id`
+    `brokerId`.
+    """
     first, *others = name.removeprefix("is_").split("_")
     return first + "".join(map(str.capitalize, others))
 
