@@ -70,7 +70,12 @@ class IMessageStore(Interface):
         message_filter: Any,
     ) -> Any:
         """
-        :param message_filter: None, or an `IMessageFilter`.
+        Read messages of one queue, in order.
+
+        :param group: the consumer group that reads.
+        :param queue_offset: the number in the queue of the first message to read.
+        :param max_nums: most messages to return.
+        :param message_filter: an `IMessageFilter` that chooses the messages; None: all of them.
         :returns: a `GetMessageResult`, or None when the store cannot be read.
         """
 
@@ -158,8 +163,9 @@ class IAccessControl(IAccessValidator):
     """
 
     def start() -> None:
-        """Begin to watch for changes of the rules, as the broker serves. Not called if its start
-        fails.
+        """
+        Begin to watch for changes of the rules, because the broker serves now. This is not called
+        if the broker's start fails.
         """
 
     def stop() -> Any:

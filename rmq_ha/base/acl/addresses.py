@@ -2,8 +2,11 @@
 
 Spec: remoting.md, section 10.3.
 
-`127.0.0.1`, `10.0.0.1,10.0.0.2`, `10.0.0.{1,2,7}`, `10.0.1-5.*`, `10.0.*.*`, `*`; `fe80::*`,
-`1050::5:600:300c:{1,a}`, `1050::5:600:1-ff:*`. Each part of an address stands for itself.
+Examples: `127.0.0.1`, `10.0.0.1,10.0.0.2`, `10.0.0.{1,2,7}`, `10.0.1-5.*`, `10.0.*.*`, `*`;
+`fe80::*`, `1050::5:600:300c:{1,a}`, `1050::5:600:1-ff:*`.
+
+Each part of a pattern is compared with the part of the address in the same place. It is a number, a
+set in braces, a range with `-`, or `*` for every number. A comma separates patterns.
 """
 
 import re
@@ -35,7 +38,8 @@ class AddressPatterns:
         """
         Add a pattern, or several with commas between them; an empty text adds nothing.
 
-        :raises ValueError: a part is no pattern, which the message names; or there are too many.
+        :raises ValueError: a part is no pattern, and the message names the part; or there are more
+            than 10,000 patterns.
         """
         items = _items(text or "")
         if len(items) + len(self._patterns) > _MAX_PATTERNS:
@@ -123,7 +127,15 @@ def _v6_parts(text: str) -> list[str]:
 
 
 def _part(text: str, part: str, number: re.Pattern[str], base: int, highest: int) -> Part:
-    """Return the test for one part of a pattern."""
+    """
+    Return a function that says whether a number matches one part of a pattern.
+
+    :param text: the whole pattern, for the error.
+    :param number: matches the digits of one number.
+    :param base: 10 for IPv4, 16 for IPv6.
+    :param highest: the largest number that the part of an address can have.
+    :raises ValueError: the part is no number, set, range or `*`.
+    """
 
     def value(digits: str) -> int:
         digits = digits.strip()

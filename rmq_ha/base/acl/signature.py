@@ -23,8 +23,8 @@ _SHA256 = partial(sha256, usedforsecurity=False)
 _BLOCK = 64
 KNOWN_ORDERS = 256
 """
-Most sets of keys whose sorted order is remembered. Clients send the same few sets of keys again and
-again.
+The sorted order of at most this number of sets of keys is remembered. Clients send the same few
+sets of keys again and again.
 """
 _INNER, _OUTER = (
     bytes(byte ^ 0x36 for byte in range(256)),

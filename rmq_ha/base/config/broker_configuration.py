@@ -25,8 +25,8 @@ class BrokerConfiguration:
     :ivar controller: the controller of the embedded name server; read only with
         `enableControllerInNamesrv`.
     :ivar plugin_options: the keys with a dot: `<plugin name>.<key>` and `tls.` settings.
-    :ivar was_slave: whether, in controller mode, brokerRole is SLAVE, so the store is of a pair's
-        slave.
+    :ivar was_slave: in controller mode, whether the file says brokerRole=SLAVE. The broker was then
+        the slave of a pair before, and its store may lack messages.
     :ivar config_file: absolute path of the properties file; None without a file.
     """
 

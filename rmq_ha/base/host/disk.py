@@ -374,7 +374,7 @@ class RealDisk:
 
 
 def _stat(path: str) -> os.stat_result | None:
-    """Return owner and mode of a file; None if it does not exist."""
+    """Return what the file system knows of a file, such as its owner; None if it is missing."""
     try:
         return os.stat(path)
     except FileNotFoundError:
@@ -386,7 +386,11 @@ def _open_directory(path: str) -> int:
 
 
 def _sync_opened(entries: int) -> None:
-    """Bring the names in a directory to the disk, and close it."""
+    """
+    Bring the names in a directory to the disk, and close its descriptor.
+
+    :param entries: an open descriptor of the directory.
+    """
     try:
         os.fsync(entries)
     finally:

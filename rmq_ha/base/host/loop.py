@@ -1,4 +1,4 @@
-"""A reactor inside a running asyncio loop. The loop stays its owner's."""
+"""A reactor inside a running asyncio loop. It neither stops nor closes that loop."""
 
 from asyncio import AbstractEventLoop
 from typing import Any

@@ -7,7 +7,10 @@ from random import SystemRandom
 # could take a free port before its server listens.
 _FIRST, _LAST = 10_000, 32_000
 TAKEN = "it is in use by another process"
-"""The text of a server that cannot listen on a port, also when another process was quicker."""
+"""
+The words with which a server's output says that another process has its port. The process may have
+taken the port after `free_ports` found it.
+"""
 
 
 def free_ports(count: int) -> int:

@@ -42,11 +42,16 @@ TIMER_SRC = "TIMER_SRC"
 POP_CK = "POP_CK"
 """The receipt of a popped message; see `rmq_ha.base.wire.pop_receipt`. It is never stored."""
 POP_SRC = "POP_SRC"
-"""A property of rmq-ha: the lease whose end a copy in a retry topic or dead-letter topic is."""
+"""
+A property of rmq-ha, in copies of popped messages in retry topics and dead-letter topics: the lease
+that the copy ended.
+"""
 WRITTEN_BY_POPS = (POP_CK, POP_SRC)
-"""Properties that no message keeps that a client sends."""
+"""Properties that only a broker writes, for pops. It removes them from messages of clients."""
 FIRST_POP_TIME = "1ST_POP_TIME"
-"""When the message was popped for the first time, ms; in copies in retry topics."""
+"""
+In copies in retry topics: when the message was popped for the first time, in ms since the epoch.
+"""
 TIMER_ASKS = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 """The properties by which a client asks for a timer; the first one that is there counts."""
 

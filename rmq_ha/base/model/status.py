@@ -45,8 +45,9 @@ class PutMessageStatus(Enum):
 
 Decided = Callable[[PutMessageStatus, float], None]
 """
-Called once with the end of a wait and the clock's seconds, perhaps before the call that begins the
-wait returns.
+The type of a function that is called once, when a put has waited for a disk or a replica. It gets
+the resulting status and the time in seconds of the clock. The call may come before the function
+that begins the wait returns.
 """
 
 

@@ -16,7 +16,10 @@ from rmq_ha.base.remoting.quotas import Quotas
 from rmq_ha.base.seams import Soon
 
 _WINDOW_S = 0.05
-"""After this time used shares are forgotten, as turns are not counted while no peer uses much."""
+"""
+Seconds after which the used shares begin anew, as in a next turn, while no connection waits. Turns
+are not counted while no peer uses much.
+"""
 
 
 class ServedConnection(Protocol):
@@ -61,7 +64,10 @@ class Turns:
         self._periods = self.charging = int(self.quotas.is_any)
 
     def share(self, host: str, now: float) -> float:
-        """Return how many seconds a connection of an address may take now; wait if not above 0."""
+        """
+        Return for how many seconds a connection of an address may be served now. If the result is
+        not above 0, the connection has to wait.
+        """
         if now - self._since > _WINDOW_S and not self._waiting:
             self._begin(now)
         own, of_host = self._config.turn_millis, self._config.turn_millis_per_ip
@@ -125,7 +131,12 @@ class Turns:
             self.charging = self._periods if self.quotas.is_any else 0
 
     def _next(self) -> None:
-        """Serve waiting connections, one of each address in rotation, while its share lasts."""
+        """
+        Begin a turn: serve the waiting connections, one of each address in rotation, while the
+        share of the address lasts.
+        """
+        # `left` is how many connections of a host waited at the beginning of this turn. Connections
+        # that begin to wait meanwhile have to wait for the next turn.
         self._is_armed = False
         self._begin(self._clock.seconds())
         rounds = deque((host, len(waiting)) for host, waiting in self._waiting.items())

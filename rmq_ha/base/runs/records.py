@@ -163,11 +163,13 @@ def storable_topic(topic: str) -> bytes:
 
 def storage_fault(text: str, topic_bytes: bytes, stored: bytes) -> PutMessageStatus:
     """
-    Return why a message cannot be stored.
+    Return why a message cannot be stored: `PROPERTIES_SIZE_EXCEEDED` or `MESSAGE_ILLEGAL`.
 
-    Java's store checks the topic and counts characters; its encoder counts bytes.
+    Two parts of Java refuse messages. Its store checks the topic and counts the characters of the
+    properties: `MESSAGE_ILLEGAL`. Its encoder counts their bytes: `PROPERTIES_SIZE_EXCEEDED`.
 
-    :param topic_bytes: what `storable_topic` returned.
+    :param text: the properties.
+    :param topic_bytes: the result of `storable_topic`.
     :param stored: `text` in UTF-8.
 
     Spec: store.md, section 2.6.

@@ -13,8 +13,12 @@ from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.runs.maker import concat
 
 SLICE = 256
+"""Most records of a slice, which is the run that `PendingRuns.take` returns."""
 SLICE_WORK = 16384
-"""Most work of a slice; see `work_of`. A single record has at most twice as much."""
+"""
+Characters of KEYS (`Rows.work`) at which a slice ends. Its last record may exceed this number, by
+at most its own KEYS: less than twice this number.
+"""
 
 _MAX_PENDING = 16384
 _rows = itemgetter(2)
@@ -52,8 +56,8 @@ def by_name(
 
 class PendingRuns:
     """
-    The records that were appended and not dispatched yet. When there are too many, the dispatcher
-    reads the log instead.
+    The records that were appended and not dispatched yet. When too many records wait, new ones are
+    left out, and the dispatcher reads those from the log.
     """
 
     def __init__(self) -> None:
@@ -79,9 +83,11 @@ class PendingRuns:
 
     def take(self, position: int, end: int) -> Run | None:
         """
-        Take the records that begin exactly at a physical offset, one slice at most; None if none
-        begin there.
+        Remove the next slice of waiting records, and return it as one run; None if no waiting
+        record begins at `position`.
 
+        :param position: physical offset at which the first record of the slice begins. Records
+            before it are dropped, because they are dispatched already.
         :param end: physical offset; records that end after it are not taken.
         """
         runs = self._runs
@@ -91,7 +97,10 @@ class PendingRuns:
         while runs and runs[0].start == position:
             run = runs.popleft()
             size = len(run.rows)
+            # Two limits end a slice: `SLICE` records, and `SLICE_WORK` characters of KEYS.
             if run.end > end or count + size > SLICE or work + run.rows.work > SLICE_WORK:
+                # Only the first run of a slice is parted. A later run that does not fit stays
+                # whole, and begins the next slice.
                 fitting = 0 if taken else _fitting(run.rows, end)
                 if fitting < size:
                     if fitting:
@@ -112,7 +121,7 @@ class PendingRuns:
         return Run(start, position, concat(list(map(_rows, taken))))
 
     def _drop_before(self, position: int) -> None:
-        """Drop the records of the first run that were dispatched already."""
+        """Drop the records of the first run that begin before `position`."""
         run = self._runs.popleft()
         size = len(run.rows)
         dropped = sum([row[2] < position for row in run.rows])
@@ -122,7 +131,11 @@ class PendingRuns:
 
 
 def _fitting(rows: Rows, end: int) -> int:
-    """Return how many of the first records fit into a slice."""
+    """
+    Return how many of the first records fit into a slice.
+
+    :param end: physical offset; records that end after it do not fit.
+    """
     count = work = 0
     for row in rows.part(0, min(SLICE, len(rows))):
         if row[2] + row[3] > end or work >= SLICE_WORK:

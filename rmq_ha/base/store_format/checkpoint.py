@@ -7,26 +7,27 @@ offset  size  type   meaning
 0       8     int64  physicMsgTimestamp, ms: newest message of the flushed commit log
 8       8     int64  logicsMsgTimestamp, ms: newest message of the flushed queues
 16      8     int64  indexMsgTimestamp, ms: end of the last full index file
-24      8     int64  masterFlushedOffset of RocketMQ 5, which ours never knows: 0
-32      8     int64  confirmPhyOffset of RocketMQ 5: what lies below it in the log no election
-                     loses; 0: not known
+24      8     int64  masterFlushedOffset of RocketMQ 5; rmq-ha always writes 0
+32      8     int64  confirmPhyOffset of RocketMQ 5: no election loses the part of the log
+                     below this physical offset; 0: not known
 40      216          zero
-256     8     int64  ours: up to this physical offset the commit log is flushed; 0: not known
-264     4     uint32 ours: CRC-32 of the first number and this one; Java lets both stay, but
-                     changes the first one, and then this one counts for nothing
-268     8     int64  ours: up to this physical offset log, queues and index are whole on the disk,
-                     as the next two say; 0: not known
-276     8     int64  ours: the newest index file then, by the number that is its name; 0: none,
-                     -1: none was written to
-284     4     int32  ours: its items then
-288     4     uint32 ours: CRC-32 of Java's three numbers, ours from 268 on, and what tells this
-                     file from a copy of it
+256     8     int64  flushed offset: the log is flushed up to this physical offset; 0: not known
+264     4     uint32 CRC-32 of the numbers at 0 and 256. Java keeps the bytes from 256 on, but
+                     changes the number at 0. Then the flushed offset counts as not known.
+268     8     int64  whole offset: log, queues and index are complete on the disk up to this
+                     physical offset; 0: not known
+276     8     int64  the name of the index file that was the newest at the whole offset, as a
+                     number; 0: there was none; -1: no index was written
+284     4     int32  the number of items that this index file had then
+288     4     uint32 CRC-32 of the numbers at 0, 8 and 16, of those from 268 on, and of an id
+                     that a copy of this file does not have
 292     3804         zero
 ======  ====  =====  ==================================================================
 
-Big-endian. Ours once stood in the bytes from 24 to 36, and is read there where nothing is at 256.
-When Java has changed the first number since, what is left at 32 looks like a multiple of 4 GiB: no
-such confirmPhyOffset is believed.
+Big-endian. The numbers from 256 on are rmq-ha's own. Early versions of rmq-ha wrote the flushed
+offset and its CRC at 24 instead. They are read from there if those at 256 are not valid. If Java
+has changed the number at 0 since, the rest of them looks like a confirmPhyOffset that is a multiple
+of 4 GiB. So such a confirmPhyOffset counts as not known.
 
 Spec: store.md, section 5.1; controller.md, section 4.3.
 """

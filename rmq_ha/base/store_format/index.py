@@ -93,10 +93,13 @@ def put_entries(
     buffer: Any, slots: int, header: tuple[int, ...], entries: Sequence[Entry]
 ) -> tuple[int, int, int, int, int, int]:
     """
-    Insert entries, at least one, into a file of so many slots that has room for them.
+    Insert entries into an IndexFile, and return the new numbers of its header.
 
-    :param header: the header's numbers before.
-    :returns: those after, which the caller writes into the file.
+    :param buffer: the whole file, writable. It must have room for the entries.
+    :param slots: how many slots the file has.
+    :param header: the six numbers of the header before, as in `IndexHeader`.
+    :param entries: at least one.
+    :returns: the six numbers after, which the caller writes into the file.
     """
     begin, _, begin_offset, _, used, number = header
     if number == 1:

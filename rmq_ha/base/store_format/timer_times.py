@@ -4,8 +4,8 @@ Units of `rmq_sys_wheel_timer` hold the due time in place of a tag's hash: the t
 which no consumer may see the message. So the consume queue lists all timer messages, and no other
 file has to.
 
-Design: a TIMER_OUT_MS that is a multiple of 100 was written by Java, which rounds times down. An
-own one is exact, and never such a multiple.
+Java rounds the time in TIMER_OUT_MS down, so there it is a multiple of 100. The TIMER_OUT_MS that
+rmq-ha writes is exact, and never such a multiple. So a reader knows which program wrote the time.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,12 @@ from rmq_ha.base.model.properties import (
 )
 
 RECALL_BIT = 1 << 62
-"""Is set in the unit of a recall."""
+"""The bit that a queue unit's number has if the record is a recall."""
 ROLLED_BIT = 1 << 61
-"""Is set in the unit of a copy that was put again before its first record's file was deleted."""
+"""
+The bit that a queue unit's number has if the record is a rolled copy: a timer message that was
+stored again before the file of its first record was deleted.
+"""
 LEAST_DUE = 1 << 40
 """
 The earliest due time, in the year 2004. A smaller number in a unit is a tag's hash: Java built that
@@ -45,7 +48,12 @@ _MOST_DIGITS = 18
 
 
 def out_for(due_ms: int) -> int:
-    """Return the TIMER_OUT_MS of a message; its due time is one ms later, or two ms."""
+    """
+    Return the TIMER_OUT_MS with which a message is due at `due_ms`: one ms less.
+
+    If that number is a multiple of 100, the result is `due_ms` itself, and the message is due one
+    ms later.
+    """
     return due_ms if (due_ms - 1) % _JAVA_STEP_MS == 0 else due_ms - 1
 
 

@@ -15,8 +15,8 @@ from rmq_ha.base.wire.fastjson import RawJson
 
 REPLICATION_KEY = "rmqHaReplication"
 """
-A header field of rmq-ha. A request GET_BROKER_RUNTIME_INFO with it gets one key of this name more
-from a broker of rmq-ha: JSON about the pair. mqadmin sends no such field and sees no difference.
+A header field of rmq-ha. If a request GET_BROKER_RUNTIME_INFO has it, a broker of rmq-ha adds a key
+of this name to the answer: JSON about the pair. mqadmin sends no such field and sees no difference.
 """
 ASIDE = "stands_aside_for"
 """A key in that JSON: the address of the broker that took this broker's place, if one did."""

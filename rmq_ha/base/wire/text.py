@@ -19,26 +19,32 @@ _NOT_ASCII = re.compile("[^\x00-\x7f]")
 
 
 def quote(text: str) -> str:
-    """A JSON string: control characters escaped, all else raw, `/` left alone."""
+    """Return a text as a JSON string in which control characters are escaped, but `/` is not."""
     if _ODD(text) is None:
         return _encode(text).decode()
     return '"' + text.translate(_ESCAPES) + '"'
 
 
 def quote_all(texts: Mapping[str, str]) -> str:
-    """An object of names and strings, as `quote` writes each; at once where nothing is odd."""
+    """
+    Return names and texts as a JSON object, in which each is written as `quote` writes it. One call
+    of msgspec writes all of them, unless a text has a character that fastjson writes otherwise.
+    """
     if _ODD("".join([*texts, *texts.values()])) is None:
         return _encode(texts).decode()
     return "{" + ",".join([f"{quote(name)}:{quote(text)}" for name, text in texts.items()]) + "}"
 
 
 def quote_ascii(text: str) -> str:
-    """A JSON string in the "browser compatible" form: all but ASCII escaped, and `/` too."""
+    """
+    Return a text as a JSON string in fastjson's form "browser compatible": `/` and every character
+    beyond ASCII are escaped, too.
+    """
     return _NOT_ASCII.sub(_escape_units, quote(text).replace("/", "\\/"))
 
 
 def to_bytes(text: str) -> bytes:
-    """UTF-8, with `?` for what cannot be encoded (half of a surrogate pair), as Java does."""
+    """Return a text in UTF-8. As in Java, each lone half of a surrogate pair becomes `?`."""
     return text.encode("utf-8", "replace")
 
 

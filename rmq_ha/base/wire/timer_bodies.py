@@ -15,9 +15,9 @@ TIMERS = "timers"
 """A key in the JSON `REPLICATION_KEY`: the state of the timer messages, see `TimerFacts`."""
 DUE_WITHIN = "rmqHaDueWithin"
 """
-A header field of rmq-ha. A request GET_TIMER_METRICS with it gets a body with one member of this
-name more: for each bound in seconds, how many waiting messages are due by then. It counts no
-topics. Java's slaves send no such field and see no difference.
+A header field of rmq-ha. If a request GET_TIMER_METRICS has it, with any value, the body of the
+answer has a member of this name only: for each bound in seconds, how many waiting messages are due
+by then. It has no counts by topic. Java's slaves send no such field and see no difference.
 """
 
 

@@ -1,7 +1,8 @@
 """Names of RocketMQ versions by the ordinal that headers carry.
 
-The enum is regular: after the sixteen of 3.0.0, every release follows its snapshot; 3.0 goes up to
-patch 15, all others to 9, and 3.3 to 3.9 have no patch 0. The test compares with Java's list.
+Java's enum of versions is regular, so the names are computed. Sixteen names belong to 3.0.0. After
+them each version has two names: its snapshot, then its release. 3.0 goes up to patch 15 and all
+others to 9; 3.3 to 3.9 have no patch 0. A test compares the names with Java's list.
 
 Spec: remoting.md, section 1.5.
 """
@@ -33,7 +34,7 @@ def _patches(major: int, minor: int) -> range:
 
 @lru_cache(maxsize=1)
 def version_names() -> tuple[str, ...]:
-    """All names, by ordinal."""
+    """Return the names of all versions; the index of a name is its ordinal."""
     names = [f"V3_0_0_{suffix}" for suffix in _FIRST]
     for major in (3, 4, 5):
         for minor in range(10):
