@@ -140,8 +140,12 @@ async def show_times(
     session: Session, which: str = "", count: int = 10, topic: str = "", size: int = 128
 ) -> int | None:
     """
-    Show how long each server takes to answer and to store.
+    Show how long each name server and broker takes to answer, and each broker to store a message.
 
+    :param which: a broker's name or `host:port`, or a cluster; empty: all brokers.
+    :param count: how many requests each server gets.
+    :param topic: the topic to which messages are sent; empty: no message is sent.
+    :param size: bytes of each message.
     :returns: the exit code.
     """
     asker, brokers = await targets(session, which)
@@ -196,7 +200,13 @@ async def _producer(session: Session) -> Producer:
 async def _sends(
     session: Session, asker: Asker, producer: Producer, topic: str, size: int, names: set[str]
 ) -> list[tuple[list[Any], Callable[[], Awaitable[object]]]]:
-    """Return a send for each broker that has the topic, to the first of its queues."""
+    """
+    Return the first values of a row, and a function that sends one message, for each broker that
+    has the topic. The messages go to the broker's first queue of the topic.
+
+    :param size: bytes of each message.
+    :param names: the broker names that count; `{""}`: all.
+    """
     first: dict[str, MessageQueue] = {}
     for queue in subscribe_queues(topic, await asker.run(topic_route(topic))):
         if queue.broker_name in names or names == {""}:
@@ -218,7 +228,16 @@ async def _times(
     count: int,
     step: Callable[[], object],
 ) -> list[Any]:
-    """Return how many requests were made, how many failed, and how many ms the others took."""
+    """
+    Measure the requests to one server, one after the other.
+
+    :param about: the first values of the server's row: kind, name, address.
+    :param ask: makes one request, and waits for the answer.
+    :param count: how many requests to make. After a first request that fails, no other is made.
+    :param step: called after each request.
+    :returns: number of requests, number of failed ones, and shortest, mean and longest time in ms
+        of the others; None for a time if all failed.
+    """
     clock = session.host.clock
     took: list[float] = []
     failed = 0
@@ -286,7 +305,13 @@ def export(file: str, which: str, offsets: bool) -> None:
 async def cluster_document(
     session: Session, which: str = "", *, offsets: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the document, and a line for each broker that did not answer."""
+    """
+    Make the document that `cluster export` writes.
+
+    :param which: a broker's name or `host:port`, or a cluster; empty: all brokers.
+    :param offsets: whether the document has the offsets of consumer groups, too.
+    :returns: the document, and a line for each broker that did not answer.
+    """
     asker, brokers = await targets(session, which)
     entries = []
     problems = []

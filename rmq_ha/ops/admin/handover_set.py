@@ -114,7 +114,8 @@ async def elect(
 
     :param to: id of the broker to be elected; None: the smallest id of the others.
     :returns: the exit code.
-    :raises ChangeRefused: no other broker, or not this one, may be elected without losing messages.
+    :raises ChangeRefused: the broker `to`, or without `to` every other broker of the set, could not
+        be elected without a loss of messages.
     """
     current = await asker.run(leading(known))
     chosen = _choose(current, to)

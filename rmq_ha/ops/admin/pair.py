@@ -111,8 +111,8 @@ class RegisteredName(NamedTuple):
 
 async def registered(asker: Asker, broker_name: str) -> RegisteredName:
     """
-    Ask the name servers for a broker name. A failure of theirs is returned as `problem`, not
-    raised.
+    Ask the name servers which brokers have a name. If no name server answers, nothing is raised:
+    the result says so in `problem`.
     """
     try:
         info = await asker.run(cluster_info())
@@ -166,9 +166,11 @@ async def standings(
 
 class Lack(NamedTuple):
     """
-    Messages that one broker lacks in a queue, or a group's offset that it lacks.
+    Messages that one broker lacks in a queue, or a group's offset that is behind at this broker.
 
-    :ivar group: empty for the queue itself.
+    :ivar here: end of the queue, or the group's offset, at the broker that lacks something.
+    :ivar other: the same at the other broker.
+    :ivar group: the group whose offset is behind; empty: messages of the queue are missing.
     """
 
     topic: str
@@ -187,9 +189,11 @@ async def lacks(
     asker: Asker, here: str, other: str, step: Callable[[], object] | None = None
 ) -> list[Lack]:
     """
-    Return the messages that `here` lacks and `other` has, queue by queue, and then such offsets of
-    groups.
+    Return the messages that one broker lacks and another one has, with an item for each queue.
+    Items for groups follow: offsets that are behind those at the other broker.
 
+    :param here: address of the broker that may lack messages.
+    :param other: address of the other broker.
     :param step: called after each answer.
     :raises RemotingError: one of the brokers does not answer.
     """

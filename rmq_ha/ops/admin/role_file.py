@@ -57,7 +57,11 @@ class RoleFile:
             )
 
     def _must_be_of_a_broker(self) -> None:
-        """:raises ConfigurationError: keys of another server stand in the file."""
+        """
+        Check that the file has no keys that only name servers or controllers read.
+
+        :raises ConfigurationError: the file has such a key.
+        """
         if self.configuration.ours.enable_controller_in_namesrv:
             return  # the file has keys of a controller as well as its own
         keys = [item.key for item in properties.parse(self._text)]
@@ -123,7 +127,10 @@ class RoleFile:
 
 def must_be_a_brokers(path: str) -> None:
     """
-    :raises click.UsageError: the file is not the properties file of a broker of a classic pair.
+    Check an option of the command line that names a broker's properties file.
+
+    :raises click.UsageError: the file cannot be read, belongs to another server, or its broker
+        belongs to a DLedger group.
     """
     try:
         RoleFile(RealDisk(), path, real_surroundings("."))

@@ -1,4 +1,4 @@
-"""What the commands on a stopped store share: its lock, and its broker's properties file."""
+"""Locks the store of a stopped broker, and reads its properties file, for several commands."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

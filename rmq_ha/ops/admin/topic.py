@@ -229,9 +229,10 @@ async def change_topic(
 
 async def _must_have_type(asker: Asker, target: BrokerTarget, config: TopicConfig) -> None:
     """
-    Look whether a broker has kept the type of a topic; brokers of RocketMQ 4 drop it silently.
+    Check that a broker has kept the type of a topic; brokers of RocketMQ 4 drop it silently.
 
-    :raises ChangeRefused: it has not.
+    :param config: the topic as it was sent to the broker.
+    :raises ChangeRefused: the broker has not kept the type.
     """
     name = config.topic_name
     kept = (await asker.run(topic_configs(target.address))).get(name)

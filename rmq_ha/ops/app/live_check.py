@@ -1,4 +1,4 @@
-"""`--check --live`: judges by doctor's rules that need no running broker."""
+"""`--check --live`: applies those rules of `rmqha-admin doctor` that need no running broker."""
 
 from collections.abc import Sequence
 from typing import NoReturn

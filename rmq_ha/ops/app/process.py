@@ -1,4 +1,4 @@
-"""The end of a server process. twistd itself knows only two: by a signal, and a regular one."""
+"""The end of a server process: its exit code, and the signals that end it or reload its files."""
 
 import atexit
 import gc
@@ -16,7 +16,8 @@ def spare_what_is_there() -> None:
     Keep the garbage collector from visiting the objects that a start made, most of which stay for
     ever.
 
-    A full collection of them took 45 ms, whenever a request had made many objects.
+    Without this, each full collection took 45 ms. A collection ran whenever a request had made many
+    objects.
     """
     gc.freeze()
 
@@ -25,11 +26,11 @@ class ProcessEnd:
     """
     The exit code of a process that twistd runs, and SIGTERM as a regular end.
 
-    twistd gives a service that fails after the reactor started no way to a non-zero exit code, and
-    ends by killing itself with the signal that stopped it. A supervisor must see 1 for a failed
-    start and 0 for a stop that it asked for.
+    A service of twistd that fails after the reactor has started cannot set a non-zero exit code.
+    And a twistd that a signal stops kills itself with that signal. But a supervisor must see exit
+    code 1 for a failed start, and 0 for a stop that it asked for.
 
-    :param reactor: the running one.
+    :param reactor: the running reactor.
     """
 
     log = Logger()

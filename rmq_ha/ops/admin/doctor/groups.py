@@ -132,10 +132,11 @@ async def _old_end(
     asker: Asker, facts: ClusterFacts, broker: BrokerFacts, queue: QueueFacts, last_ms: int
 ) -> int | None:
     """
-    Return the offset of the first message that is younger than four fifths of its time to live.
+    Return the offset of the first message of a queue that is younger than four fifths of the time
+    for which the broker keeps messages; None: the broker refuses to tell.
 
-    :param last_ms: when the queue's last message was stored; 0: unknown. A broker that is asked for
-        a later moment would name the last message.
+    :param last_ms: when the queue's last message was stored, in ms since the epoch; 0: unknown. It
+        is needed because a broker that is asked for a later moment names the last message.
     """
     moment = facts.now_ms - round(broker.reserved_s * 1000 * OLD)
     if 0 < last_ms < moment:
@@ -225,12 +226,15 @@ async def look_at_unreadable(
     """
     Return the topics of a broker that have unread messages in queues that consumers may not read.
 
-    No answer lists such queues. So the queues are asked for that the topic's write queues, the
-    group's retry queues and committed offsets name. At a broker of rmq-ha one queue more of each
-    retry topic is asked for, because the group's number of retry queues may have been lowered
-    since. Java's brokers would create a queue if they were asked for it.
+    No answer of a broker lists such queues. So this function asks for the queues that other facts
+    name: the topic's number of write queues, the group's number of retry queues, and committed
+    offsets. Of each retry topic it asks for one more queue, because the group's number of retry
+    queues may have been lowered since. It does so only at brokers of rmq-ha: a Java broker creates
+    a queue that it is asked for.
 
     :param groups: the groups of this broker by name.
+    :param offsets: the committed offsets at this broker, by `topic@group` and queue id.
+    :param step: called after each answer.
     """
     readers: dict[str, list[Mapping[int, int]]] = {}
     for key, committed in offsets.items():

@@ -78,10 +78,11 @@ async def _look_at_controller(asker: Asker, address: str) -> Controller:
 
 def _sets_of(controller: str, names: list[str]) -> Asking[dict[str, ReplicasInfo]]:
     """
-    The sets that the leading controller knows.
+    Return the sets of brokers that the leading controller knows, by name.
 
-    :param names: names of sets; a controller of RocketMQ tells only of sets that are asked for by
-        name.
+    :param controller: address of that controller.
+    :param names: names of sets to ask for. A controller of RocketMQ tells only of these; a
+        controller of rmq-ha tells of all sets.
     """
     told = yield from _sets_named(controller, [])
     missing = [name for name in names if name not in told]

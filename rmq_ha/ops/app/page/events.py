@@ -37,8 +37,9 @@ class EventSeverity(StrEnum):
 
 _LOOKED_BACK = {EventKind.REFUSAL: 8, EventKind.LOG: 8}
 """
-How many events of a kind are compared to find a repeated one. Several refusals and log lines go on
-at the same time; events of other kinds have an order.
+How many of the last events a new event of a kind is compared with; 1 for kinds that are not here.
+Several refusals or log lines may recur in turns. An event of another kind is a repetition only if
+it is the same as the last event.
 """
 
 
@@ -48,7 +49,7 @@ class Event(Struct, frozen=True):
 
     :ivar number: counts from 1; a later event has a larger number.
     :ivar at_ms: ms since the epoch.
-    :ivar times: how often this event was repeated; `at_ms` is the time of the last repetition.
+    :ivar times: how often this event occurred; `at_ms` is the time of the last occurrence.
     """
 
     number: int
@@ -74,7 +75,12 @@ class Events:
     def add(
         self, at_ms: int, kind: EventKind, severity: EventSeverity, text: str, times: int = 1
     ) -> None:
-        """Add an event. One with the same text as a recent one only increases its count."""
+        """
+        Add an event. If it has the kind and text of a recent event, it takes the place of that
+        event: with a new number and time, and with the counts of both.
+
+        :param times: how often the event occurred.
+        """
         text = one_line(text)
         if len(text) > MOST_TEXT:
             text = f"{text[:MOST_TEXT]}..."

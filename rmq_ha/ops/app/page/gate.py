@@ -100,7 +100,8 @@ class Gate:
         """
         Check a signed challenge and begin a session.
 
-        :param account: access key of the signer; empty: the token signed it.
+        :param host: address of the client.
+        :param account: access key of the signer; empty: the challenge is signed with the token.
         :returns: the new session.
         :raises NotAllowed: the signature is not accepted.
         """

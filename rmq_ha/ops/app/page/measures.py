@@ -36,7 +36,11 @@ class MeasuredRate:
 
 
 class Quantile:
-    """A quantile of what was added to a histogram since the last look."""
+    """
+    Measures a quantile of the values that were added to a histogram since the last call.
+
+    :param share: the part of the values that lie below the quantile, 0 to 1.
+    """
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -44,8 +48,10 @@ class Quantile:
 
     def upper_limit(self, histogram: Histogram) -> float | None:
         """
-        Return the upper limit of the quantile's bucket; for the last bucket the largest limit;
-        None: nothing was added.
+        Return the upper limit of the bucket in which the quantile lies. For the last bucket, which
+        has no upper limit, the largest limit is returned.
+
+        :returns: None at the first call, and if nothing was added since the last call.
         """
         counts, before = list(histogram.counts), self._before
         self._before = counts

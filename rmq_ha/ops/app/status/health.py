@@ -27,12 +27,13 @@ class Health(NamedTuple):
 
 def follows_nobody(text: str, seconds: float | None, most: int, state: str = "") -> Health:
     """
-    Return the health of a broker that serves reads but gets no new messages. It is ready, because
-    consumers may have no other broker.
+    Return the health of a broker that serves reads but gets no new messages. It is ready for some
+    time, because consumers may have no other broker.
 
     :param text: describes the broker.
-    :param seconds: for how long it has been alone; None: not known.
-    :param most: slaveAloneSeconds: for how long it stays ready; 0: for ever.
+    :param seconds: for how many seconds the broker has been alone; None: not known.
+    :param most: slaveAloneSeconds: for how many seconds it stays ready; 0: for ever.
+    :param state: a further remark, for the reason in the result; empty: none.
     """
     since = "" if seconds is None else f" for {seconds:.0f} s"
     text = f"{text}{since} ({state})" if state else f"{text}{since}"

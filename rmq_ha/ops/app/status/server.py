@@ -110,7 +110,7 @@ class _ProcessMetrics:
 
     def constants(self) -> Mapping[str, str]:
         """
-        Return the label that tells which server of a process this is: `rmqha` or `rmqnamesrv`.
+        Return the label `server`, whose value is `rmqha`, `rmqnamesrv` or `rmqcontroller`.
         """
         return {"server": self._server}
 
@@ -134,7 +134,7 @@ class StatusServer:
 
     It listens before the server itself starts, so that /healthz can say why a start takes long.
 
-    :param name: name of the server: `rmqha` or `rmqnamesrv`.
+    :param name: name of the server: `rmqha`, `rmqnamesrv` or `rmqcontroller`.
     :param page: the page; None: no page.
     :param names: `metricsHostNames`.
     :ivar page: the page; None: no page.
