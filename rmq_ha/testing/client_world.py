@@ -1,12 +1,15 @@
 """A broker, a name server and clients in one process, on a clock that the test winds.
 
-world = ClientWorld(seed=1)
+A test looks like this; the sleep takes no real time::
 
-async def story():
-    async with world.connect() as client: ...
-        await asyncio.sleep(7200)
+    world = ClientWorld(seed=1)
 
-world.run(story())
+    async def story():
+        async with world.connect() as client:
+            ...
+            await asyncio.sleep(7200)
+
+    world.run(story())
 """
 
 from asyncio import Runner, events, get_running_loop, timeout
@@ -147,8 +150,13 @@ class ClientWorld:
         self, settings: ClientConfig | str, host: SimHost, options: Mapping[str, Any]
     ) -> ClientConfig:
         """
-        Return the settings of a client: name servers outside of this world are dropped, and offsets
-        are committed seldom, because hours of simulated time have to pass quickly.
+        Return the settings of a client, whose only name server is that of this world.
+
+        Unless `settings` is a `ClientConfig`, consumers commit their offsets seldom, because hours
+        of simulated time have to pass quickly.
+
+        :param settings: a `ClientConfig`, or the text of name servers, which is ignored.
+        :param options: further settings by name.
         """
         if isinstance(settings, str):
             settings = ClientConfig(persist_consumer_offset_interval_ms=_PERSIST_MS)
@@ -222,7 +230,10 @@ class ClientWorld:
         return [message for queue_id in queues for message in _read(broker.store, topic, queue_id)]
 
     def state(self) -> dict[str, str]:
-        """Return the role of each machine, and the end of its log."""
+        """
+        Return the state of each machine as a text, by its name: the role and the end of the log of
+        a broker, or `killed`; `runs` for all other machines.
+        """
         states = dict.fromkeys([*self.world.hosts], "runs")
         for name in filter(None, (self._master, self._slave)):
             broker = self._brokers.get(name)
@@ -255,7 +266,10 @@ class ClientWorld:
                 self.world.network.partition(self._master, name)
 
     def resume(self) -> None:
-        """Let a paused master go on; bytes that TCP kept arrive."""
+        """
+        Let a paused master go on; bytes that TCP kept arrive. Other faults of `world.network`, such
+        as cuts, end too.
+        """
         if self._is_paused:
             self._is_paused = False
             self.world.network.heal()

@@ -139,12 +139,12 @@ class SimCall:
         self._clock.forget(self)
 
     def reset(self, secondsFromNow: float) -> None:
-        """Fire that long from now; raises like `cancel`."""
+        """Fire after that number of seconds from now; raises the same as `cancel`."""
         self._check()
         self._move(self._clock.seconds() + secondsFromNow)
 
     def delay(self, secondsLater: float) -> None:
-        """Fire that much later than planned; raises like `cancel`."""
+        """Fire that number of seconds later than planned; raises the same as `cancel`."""
         self._check()
         self._move(self._time + secondsLater)
 

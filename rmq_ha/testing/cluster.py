@@ -54,7 +54,8 @@ def small_configuration(
 
 class StoreNode:
     """
-    A message store and its HA service on a simulated machine.
+    A message store and its HA service on a simulated machine. A life of it lasts from a start of
+    its process to the stop or crash of that process.
 
     :ivar boots: number of lives so far, which is the number of the present or last one.
     :ivar crashed: the lives that ended in a crash.
@@ -177,7 +178,11 @@ class StoreNode:
                 )
 
     def crash(self, power: bool) -> None:
-        """End this life at once."""
+        """
+        End this life at once.
+
+        :param power: whether the whole machine loses power; else only the process ends.
+        """
         self.crashed.add(self.life)
         self.is_indexed = False
         self.state = "down"

@@ -2,9 +2,10 @@
 A simulated disk that keeps written bytes apart from those that survive a power loss.
 
 Writes go to a page cache; `sync` makes a file's content durable. When the power fails, a seeded
-part of the 512-byte sectors that were written but not synced is lost, and one may be torn. Files
-that were created since the last sync of any file may be gone, and removed ones may come back, the
-latest first, as with a journaling file system; `replace` is durable when it returns.
+part of the 512-byte sectors that were written but not synced is lost, and some may be torn: only
+their beginning is kept. Files that were created since the last sync of any file may be gone, and
+removed ones may come back, the latest first, as with a journaling file system. `replace` and `move`
+are durable when they return.
 """
 
 import errno
@@ -45,8 +46,8 @@ class Inode:
 
     def lose_power(self, random: Random) -> int:
         """
-        Keep a random part of the bytes that were not synced; a sector may be torn if no later one
-        was kept.
+        Keep a random part of the sectors that were not synced. A sector may be torn if nothing of
+        the next unsynced sector was kept: then only its beginning is kept.
 
         :returns: how many sectors lost their latest content.
         """
@@ -287,16 +288,20 @@ class SimDisk:
 
     def check_names(self, path: str) -> None:
         """
-        Fail if the test has set a fault of the directory.
+        Fail if the test has set a fault for the call `names`, which opens the directory of a file
+        to sync it.
 
-        :raises NotNow: the directory of a file cannot be opened to sync it.
+        :raises NotNow: the test has set one.
         """
         number = self.fault("names", path)
         if number is not None:
             raise NotNow(f"cannot open {os.path.dirname(path)}: {os.strerror(number)}")
 
     def allocate(self, inode: Inode, position: int, size: int) -> int:
-        """Take pages for a range, and return how many bytes of it may be written."""
+        """
+        Take disk space for a range of a file, and return how many bytes of the range, from its
+        start on, may be written. On a full disk only ranges that have space already may be written.
+        """
         first, last = position // PAGE, (position + size - 1) // PAGE + 1
         if self.is_full:
             missing = inode.pages.find(0, first, last)
@@ -306,7 +311,11 @@ class SimDisk:
         return size
 
     def synced(self, durable: bytearray) -> None:
-        """Make files durable that were created or removed before a sync."""
+        """
+        Note a sync: no power loss undoes a creation or removal of a file before it any more.
+
+        :param durable: the content of the synced file, for the trace.
+        """
         self._journal.clear()
         self._replaced.clear()
         self._note(SYNC, durable)
@@ -497,7 +506,7 @@ class SimDisk:
         self._files[path] = inode
 
     def _restore_dirs(self, path: str) -> None:
-        """Put directories back that a removed file needs."""
+        """Make the directories again that a file which comes back needs."""
         while path not in self._dirs:
             self._dirs[path] = None
             path = os.path.dirname(path)

@@ -34,7 +34,11 @@ class World:
         return Random(f"{self.seed}/{name}")
 
     def add(self, name: str, skew_ms: int = 0) -> "SimHost":
-        """Set up a machine, running."""
+        """
+        Add a machine, which runs from now on.
+
+        :param skew_ms: how many ms its wall clock is ahead of the simulation's.
+        """
         host = SimHost(self, name, len(self.hosts) + 1, skew_ms)
         self.hosts[name] = host
         return host
@@ -68,6 +72,8 @@ class SimHost:
         """
         Set the wall clock forward or back; timers are not affected, because they run on the
         monotonic clock.
+
+        :param ms: how far forward, in ms; negative: back.
         """
         self.skew_ms += ms
 

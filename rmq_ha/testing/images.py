@@ -87,7 +87,11 @@ class LogImage:
 
 
 def parse_record(data: bytes, position: int, end: int) -> LogRecord | None:
-    """The record at a position, if a whole and sound one is there."""
+    """
+    Return the record at a position; None if no whole and sound record begins there.
+
+    :param end: position in `data` beyond which the record may not reach.
+    """
     try:
         size, magic, crc, queue_id, _, queue_offset, offset, flag, _ = _HEAD.unpack_from(
             data, position

@@ -26,7 +26,10 @@ from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.server.grpc.extra import missing_package
 
 PORTS = 4
-"""Number of ports of a broker: fast port, name server's, its own, and the one for replication."""
+"""
+Number of neighbouring ports of a broker, in this order: the fast port (`listenPort` - 2), the port
+of its name server, `listenPort`, and the port for replication.
+"""
 WAIT_SECONDS = 30.0
 _TRIES = 3
 """How often ports are chosen: another process may take the same free ports first."""
@@ -50,7 +53,10 @@ threading.Thread(target=leave, daemon=True).start()
 from twisted.scripts.twistd import run
 run()
 """
-"""Code that ends a server when its parent process is gone, however that ended."""
+"""
+The program of a server process. It runs twistd, and ends when the parent process is gone, in
+whatever way the parent ended.
+"""
 
 
 class ServerProcess:
@@ -78,7 +84,11 @@ class ServerProcess:
         return self.directory / f"output-{self._runs}.log"
 
     def begin(self, settings: str) -> None:
-        """Start the process; see `wait`."""
+        """
+        Start the process, and return before it serves; see `wait`.
+
+        :param settings: the text of its properties file.
+        """
         self._runs += 1
         (self.directory / "server.properties").write_text(settings)
         options = ("-n", "--pidfile=", self._plugin, "--config", "server.properties", "--ready")
@@ -119,7 +129,11 @@ class ServerProcess:
             self.process.send_signal(number)
 
     def end(self, number: int = SIGTERM) -> None:
-        """End the process, and wait for its end; one that does not stop is killed."""
+        """
+        End the process, and wait for its end. A process that does not end within 30 s is killed.
+
+        :param number: the signal that is sent.
+        """
         if self.process is None:
             return
         self.tell(SIGCONT)
@@ -317,7 +331,11 @@ class RealPair(Servers):
         self._is_paused = False
 
     def start_master(self) -> None:
-        """Start the killed master again in its former role."""
+        """
+        Start the killed master again as a SYNC_MASTER, and wait until its slave follows it.
+
+        :raises RuntimeError: the master does not start, or no slave follows it in time.
+        """
         self._master.begin(self.namesrv_addr, _MASTER)
         self.master.wait()
         self._wait_until(self._is_whole, "the slave does not follow its master")

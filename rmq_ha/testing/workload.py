@@ -225,7 +225,7 @@ class DirectProducer:
         store.put_many([message for _, message in pairs], _PutCallback(self, attempts))
 
     def many_done(self, attempts: list[Attempt], results: list[PutMessageResult]) -> None:
-        """Results of a `put_many`."""
+        """Take the results of one `put_many`, in the order of its attempts."""
         for attempt, result in zip(attempts, results, strict=True):
             self._settle(attempt, result.status, result.append)
 

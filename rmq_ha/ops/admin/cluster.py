@@ -234,7 +234,7 @@ async def _times(
     :param about: the first values of the server's row: kind, name, address.
     :param ask: makes one request, and waits for the answer.
     :param count: how many requests to make. After a first request that fails, no other is made.
-    :param step: called after each request.
+    :param step: called after each request, except after a first one that fails.
     :returns: number of requests, number of failed ones, and shortest, mean and longest time in ms
         of the others; None for a time if all failed.
     """

@@ -129,8 +129,8 @@ def must_be_a_brokers(path: str) -> None:
     """
     Check an option of the command line that names a broker's properties file.
 
-    :raises click.UsageError: the file cannot be read, belongs to another server, or its broker
-        belongs to a DLedger group.
+    :raises click.UsageError: the file cannot be read, is not valid, belongs to another server, or
+        its broker belongs to a DLedger group.
     """
     try:
         RoleFile(RealDisk(), path, real_surroundings("."))
