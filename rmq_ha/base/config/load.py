@@ -230,9 +230,11 @@ def _apply_role(
     configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     """
-    Make brokerRole and brokerId fit each other.
+    Make brokerRole and brokerId fit each other, unless an election decides the role.
 
     Spec: store.md, section 13.2.
+
+    :raises ConfigurationError: a SLAVE has no brokerId above 0, or no way to find its master.
     """
     broker, store = configuration.broker, configuration.store
     if is_dledger(configuration) or is_controlled(configuration):
@@ -275,9 +277,12 @@ def _apply_ports(
     configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     """
-    Set the port for slaves, and check that no port has two purposes.
+    Set the port for slaves, which is always listenPort + 1, and check that no port has two
+    purposes.
 
     Spec: store.md, section 13.2.
+
+    :raises ConfigurationError: a port has two purposes, or listenPort has no room beside it.
     """
     port = configuration.server.listen_port
     if not 3 <= port <= 65534:
@@ -308,7 +313,12 @@ def _apply_ports(
 
 
 def _check_duplicates(configuration: BrokerConfiguration, settings: Mapping[str, Setting]) -> None:
-    """Check that the index is on, in which the ids of stored messages are looked up."""
+    """
+    Check that the index of keys is on if duplicateWindowMillis is set: a broker looks up in it
+    whether it has stored the id of a message before.
+
+    :raises ConfigurationError: the index is off.
+    """
     if configuration.ours.duplicate_window_millis and not configuration.store.message_index_enable:
         raise settings["duplicateWindowMillis"].error(
             "ids are looked up in the index of keys, which is off: remove messageIndexEnable=false"
@@ -359,9 +369,14 @@ def _complete_acl(
     surroundings: Surroundings,
 ) -> None:
     """
-    Complete the settings of access control. A broker that was told to check access never runs open.
+    Check the settings of secrets, and complete those of access control: aclEnable=true chooses the
+    built-in plugin, and its directory is computed if it is missing.
 
     Spec: remoting.md, section 10.3.
+
+    :raises ConfigurationError: settings of secrets do not fit each other, or the directory of
+        plain_acl.yml is not known. A broker that shall check access never runs without access
+        control.
     """
     own = configuration.ours
     if own.ha_secret_file:
@@ -386,7 +401,13 @@ def _complete_acl(
 
 
 def _acl_directory(home: str | None, config_file: str | None) -> str:
-    """Return the directory of plain_acl.yml where aclDirectory is empty."""
+    """
+    Return the directory of plain_acl.yml if aclDirectory is empty.
+
+    :param home: rocketmqHome.
+    :param config_file: path of the properties file.
+    :raises ConfigurationError: both are missing.
+    """
     if home:
         return f"{home}/conf"
     if config_file:

@@ -120,7 +120,8 @@ async def _demote(change: RoleChange, broker_id: int | None) -> None:
 
 async def _new_master(change: RoleChange, own: PairMember) -> RegisteredName:
     """
-    Wait until the name servers know another master, and return what they know.
+    Wait until the name servers know another master, and return the brokers that they know. In a dry
+    run, or while this broker runs as a master, the name servers are asked only once.
 
     :raises ChangeRefused: no other master is registered.
     """
@@ -160,7 +161,8 @@ async def _verify(change: RoleChange, master: PairMember) -> PairMember:
     """
     Wait until the broker follows the new master and has its whole log.
 
-    :raises ChangeRefused: it does not follow in time.
+    :param master: the new master before the change. The log has to reach the end of its log then.
+    :raises ChangeRefused: the broker does not follow in time.
     """
     last: list[PairMember] = []
 

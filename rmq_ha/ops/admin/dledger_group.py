@@ -152,9 +152,10 @@ class GroupClient:
 
     async def _java(self, status: MemberStatus, metadata: MetadataResponse) -> None:
         """
-        Fill in the state of a member that runs Java: its refusals tell what its METADATA answer
-        does not.
+        Fill in the state of a member that runs Java. Its answer to METADATA lacks the term and the
+        ends of the ledger. They are in its refusals of two requests that it never accepts.
         """
+        # The term `_NEVER` is older than every term, so neither request changes the member.
         name = status.member
         status.kind = "Java"
         status.leader = metadata.leader_id

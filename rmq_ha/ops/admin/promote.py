@@ -131,9 +131,10 @@ def _now(own: PairMember) -> str:
 
 async def _look_at_old_master(change: RoleChange, own: PairMember, known: RegisteredName) -> None:
     """
-    Look at the registered master, and report what this slave lacks if it answers.
+    Look at the registered master. If it answers, report which messages this slave lacks; else
+    report what the slave itself knows.
 
-    :raises ChangeRefused: the old master answers.
+    :raises ChangeRefused: the old master answers, and the command is no dry run.
     """
     if own.is_master:
         return
@@ -177,7 +178,10 @@ async def _show_lacks(change: RoleChange, own: PairMember, old: PairMember) -> N
 
 
 async def _tell_unknown(change: RoleChange, own: PairMember) -> None:
-    """Report what is known of the dead master's messages, from what the slave tells."""
+    """
+    Report what this slave knows of its dead master: the end of its own log, when it last heard the
+    master, when it last copied the master's tables, and the offsets of groups.
+    """
     say = change.session.output.say
     link = own.link
     copied = own.replication.get("tables_seconds")
@@ -201,7 +205,12 @@ async def _tell_unknown(change: RoleChange, own: PairMember) -> None:
 
 
 async def _show_groups(change: RoleChange, own: PairMember, copied: float | None) -> None:
-    """Show which messages each group gets again from this broker, and which it would skip."""
+    """
+    Show which messages each group gets again from this broker, and which it would skip.
+
+    :param copied: for how many seconds the slave has not copied the offsets of its master; None: it
+        has not copied them since its start.
+    """
     output = change.session.output
     asker = await change.asker()
     with output.progress("comparing offsets of groups", None) as steps:
@@ -241,7 +250,9 @@ async def _look_at_other_slaves(
     """
     Compare this slave with the other slaves.
 
-    :raises ChangeRefused: another slave has more messages.
+    :param less: whether to warn only, and not refuse, if another slave has more messages.
+    :raises ChangeRefused: another slave has more messages, `less` is false, the command is no dry
+        run, and this broker is not the master already.
     """
     for number, address in sorted(known.addresses.items()):
         if number == MASTER_ID or address == change.file.address:
@@ -278,7 +289,8 @@ def _refuse_unfetched_tail(change: RoleChange, own: PairMember) -> None:
     """
     Check that the slave has fetched again all messages that it set aside when its log was damaged.
 
-    :raises ChangeRefused: messages are still missing, and the broker would not start as a master.
+    :raises ChangeRefused: messages are still missing, so the broker would not start as a master. In
+        a dry run, and with keepDamagedLog=false, there is a warning instead.
     """
     if own.role is None or own.is_master:
         return
@@ -308,7 +320,8 @@ async def _verify(change: RoleChange, before: PairMember) -> PairMember:
     """
     Wait until the broker is the master, and compare its log with that before the change.
 
-    :raises ChangeRefused: the broker is not the master, or has less than before.
+    :param before: the broker as it was before the change.
+    :raises ChangeRefused: the broker is not the master in time, or its log is shorter than before.
     """
     last: list[PairMember] = []
 

@@ -98,7 +98,14 @@ def look_at_machine(facts: ClusterFacts, session: Session, scope: DoctorScope) -
 
 
 async def look_at_names(facts: ClusterFacts, session: Session, scope: DoctorScope) -> Asker:
-    """Ask the name servers, and fill in which brokers are registered."""
+    """
+    Ask the name servers, and fill in which brokers are registered. If none is known, or only one
+    broker is asked for by its address, the facts get the addresses of these brokers instead.
+
+    :returns: a client for further requests.
+    :raises ConfigurationError: neither a name server nor an address was given.
+    :raises NothingFound: no registered broker or cluster has the name in `scope.which`.
+    """
     own = facts.local.address if facts.local else ""
     given = session.options.namesrv or (facts.local.name_servers if facts.local else "")
     if ":" in scope.which or not given:

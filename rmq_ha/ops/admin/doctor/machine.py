@@ -90,7 +90,8 @@ def look_at_store(
     facts: ClusterFacts, disk: Disk, path: str, own: BrokerConfiguration | None = None
 ) -> None:
     """
-    Look at a store; no file that a broker writes to is opened.
+    Look at a store, whose broker may run. Of its files only the tables are read, which a broker
+    replaces as a whole.
 
     :param own: the settings of the store's broker; None: only the directory is known, so the
         defaults hold.
