@@ -53,7 +53,8 @@ class PersistedTable:
 
     def load(self) -> None:
         """
-        Read the file, or its backup if it is missing or damaged; keep the defaults without both.
+        Read the file, or its backup if the file is missing or damaged. If there is no backup, the
+        defaults stay.
 
         :raises StoreError: the file is missing or damaged, and the backup is damaged.
         """

@@ -21,7 +21,10 @@ from rmq_ha.base.wire.json_header import decode_plain_header
 Answer = RemotingCommand | Deferred[RemotingCommand | None] | Deferred[RemotingCommand] | None
 Handler = Callable[[Channel, RemotingCommand], Answer]
 RunHandler = Callable[[Channel, Any, Sequence[RemotingCommand]], Any]
-"""Gets a `FrameRun`, and its requests if validators have decoded them; else none."""
+"""
+The type of the handler of runs. It gets the channel, a `FrameRun`, and the decoded requests of the
+run, which are missing if there are no validators.
+"""
 
 OTHER_CODES = -1
 _CODES = frozenset(map(int, ResponseCode))
@@ -68,6 +71,8 @@ class RequestDispatcher:
 
         :raises ProtocolViolation: a header cannot be read; the requests before it are served.
         """
+        # `valid` has the accepted requests from number `first` on, all of one account. They are
+        # served as one run as soon as a request comes that cannot join them.
         valid: list[RemotingCommand] = []
         account, first = "", 0
         frames = run.frames()
@@ -96,7 +101,13 @@ class RequestDispatcher:
     def _serve_run(
         self, channel: Channel, run: FrameRun, valid: Sequence[RemotingCommand] = ()
     ) -> None:
-        """:param valid: the requests of the run, if validators have seen them."""
+        """
+        Give a run to its handler, or without one each request to its own handler. If the handler of
+        runs raises, each request is answered with code 1.
+
+        :param valid: the requests of the run, if validators have decoded them; else empty.
+        :raises ProtocolViolation: a header cannot be read.
+        """
         try:
             if self.handle_run is None:
                 for frame in run.frames():

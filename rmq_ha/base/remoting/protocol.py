@@ -153,8 +153,15 @@ class RemotingProtocol(Protocol):
     # Frames
 
     def _handle(self, frames: list[Frame | FrameRun], now: float) -> None:
+        """
+        Put frames behind the backlog, and serve as much of it as this turn allows.
+
+        :param now: the clock's time, in seconds.
+        """
         backlog = self._backlog
         backlog.extend(frames)
+        # `_running`: a handler called this again, and the loop below goes on with the new frames.
+        # `_waits`: this connection has used its share, or an earlier request takes several turns.
         if self._running or self._waits:
             return
         channel, turns = self.channel, self._turns
@@ -180,6 +187,8 @@ class RemotingProtocol(Protocol):
             channel.uncork(now)
         if turns is not None:
             turns.note_turn(self.host, now - began)
+        # The rest waits: for a request that takes several turns, for the end of a quota's wait, or
+        # for the next turn because the share of this one is used up.
         if channel.held:
             self._waits = True
             self._stop_reading()

@@ -121,7 +121,7 @@ class SigningCalls:
     def invoke(
         self, address: str, command: RemotingCommand, timeout_ms: int
     ) -> "Deferred[RemotingCommand]":
-        """Ask and wait for the answer."""
+        """Send a signed copy of a request, and wait for the response; see `Calls.invoke`."""
         return self._calls.invoke(address, self._signer.sign(command, address), timeout_ms)
 
     def oneway(self, address: str, command: RemotingCommand) -> "Deferred[None]":

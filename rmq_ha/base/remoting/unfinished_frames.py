@@ -153,6 +153,8 @@ class UnfinishedFrames:
             self._begin(sender, frame, address, most)
             if waited and sender in address.reading:
                 sender.let_read()
+        # Three limits, one after the other: the frames of this address with the bytes that are
+        # still to come, its bytes that have arrived, and the bytes of all addresses.
         while address.waiting and address.size + address.due > most:
             self._drop(next(reversed(address.waiting)), PER_HOST, most, "the newest")
         while address.size > most:

@@ -42,8 +42,10 @@ _BEGINNING = re.compile(
     rb'[ \t\r\n]*\{[ \t\r\n]*"code"[ \t\r\n]*:[ \t\r\n]*(310|10)[ \t\r\n]*,'
 ).match
 _LONG = MAX_PROPERTIES_SIZE // 4 - 512
-"""Most characters of properties that surely fit together with CLUSTER and SENT_BY, even at the most
-bytes in UTF-8."""
+"""
+Properties with at most this number of characters are ordinary. They surely fit into a record beside
+CLUSTER and SENT_BY, even if each character takes 4 bytes in UTF-8.
+"""
 _WAIT_TRUE = f"\x02{WAIT}\x01true"
 _MANY_KEYS = 64
 _TRANSACTION = 0xC
@@ -57,8 +59,10 @@ _Send = tuple[
     str, int, bytes, None, None, int, int, int, int, int, str, str, str | None, str,
     int | None, bytes,
 ]  # fmt: skip
-"""A `Draft` without hosts, and with properties as the client sent them; then the opaque (None:
-one-way), and the header."""
+"""
+A decoded send: the 14 values of a `Draft`, but None in place of both hosts, and properties without
+those that the broker adds; then the opaque (None: one-way), and the bytes of the header.
+"""
 
 
 _opaque = itemgetter(14)
@@ -146,6 +150,9 @@ def cut(data: bytes, at: int, max_header: int) -> Sends | None:
     topics = dict[str, None]()
     decode: Callable[[bytes], Any]
     begin, limit = at, len(data)
+    # Each round takes one frame, and each `break` leaves a message that is not ordinary to the
+    # caller. `word` is the length of the header. Its highest byte, the kind of the header, is 0
+    # for JSON; any other kind makes `word` larger than `max_header`.
     while limit - at >= _WORDS_SIZE:
         length, word = _WORDS(data, at)
         header_at = at + _WORDS_SIZE

@@ -26,9 +26,15 @@ _CHECKPOINT = Struct(">7q")
 _BLANK_MAGIC = -875286124
 _PLAIN, _ROLL = 1, 2
 _WINDOW_MS = 172_800 * PRECISION_MS
-"""Java puts a message again that is due later than that: `timerRollWindowSlot`, the default."""
+"""
+A message that is due later than in this time waits in a nearer slot. Java then stores it again. This
+is the default of Java's `timerRollWindowSlot`.
+"""
 _OLDEST_MS = 6 * 24 * 3_600_000
-"""A start of Java reads the slots of the last 7 days."""
+"""
+Age of the oldest slot that gets a waiting message. A start of Java reads the slots of the last 7
+days, so it reads this one, too.
+"""
 
 
 class WaitingRecord(NamedTuple):
@@ -37,7 +43,8 @@ class WaitingRecord(NamedTuple):
 
     :ivar out_ms: its TIMER_OUT_MS.
     :ivar place: its physical offset.
-    :ivar topic: its real topic.
+    :ivar size: size of the record, in bytes.
+    :ivar topic: the topic to which the message goes when it is due.
     """
 
     out_ms: int
@@ -52,7 +59,8 @@ class JavaTimerFiles:
     The content of the files.
 
     :ivar log: the bytes of each file of the timer log, by its first position.
-    :ivar slots: the slots of the wheel, by their place in its file.
+    :ivar slots: the slots of the wheel, by their place in its file, in bytes.
+    :ivar checkpoint: the bytes of the checkpoint.
     """
 
     log: dict[int, bytes] = field(default_factory=dict)
@@ -61,7 +69,14 @@ class JavaTimerFiles:
 
 
 class _Chains:
-    """The timer log, and the first and the last unit of each slot."""
+    """
+    The timer log, and the chain of each slot.
+
+    :param write_ms: the time that each unit names as the time of its writing, ms since the epoch.
+    :ivar files: the bytes of each file of the timer log, by its first position.
+    :ivar slots: positions of the first and last unit, and number of units, by number of the slot.
+    :ivar end: position at which the next unit begins.
+    """
 
     def __init__(self, file_size: int, write_ms: int) -> None:
         self._file_size = file_size
@@ -103,7 +118,7 @@ def java_timer_files(
     file_size: int,
 ) -> JavaTimerFiles:
     """
-    Make the files with which a Java broker delivers what waits, and nothing else.
+    Make the files with which a Java broker delivers the waiting timer messages, and no others.
 
     :param waiting: the records that wait, in the order of the timer topic's queue.
     :param last: the last record of that queue if it does not wait any more. Java goes on to read
@@ -116,6 +131,9 @@ def java_timer_files(
     oldest, read_ms = write_ms - _OLDEST_MS, write_ms
     chains = _Chains(file_size, write_ms)
     for record in waiting:
+        # A record that is overdue by more than `_OLDEST_MS` goes into the slot of that time, which
+        # Java still reads. A record that is due beyond the window waits in a slot within it, from
+        # which Java puts it in again.
         slot_ms, magic = max(record.out_ms, oldest), _PLAIN
         beyond = slot_ms - write_ms - _WINDOW_MS
         if beyond >= 0:

@@ -25,7 +25,11 @@ class ReloadablePart(Protocol):
         """The files that this part has read."""
 
     def reload(self) -> None:
-        """:raises ConfigurationError: a value or a file is not valid; the old ones stay in use."""
+        """
+        Read all files of this part again, for later connections.
+
+        :raises ConfigurationError: a value or a file is not valid; the old ones stay in use.
+        """
 
 
 class TlsReload:
@@ -48,7 +52,10 @@ class TlsReload:
         self._watch = Periodic(host.clock, "watching TLS files", self._check, WATCH_SECONDS)
 
     def certificates(self) -> dict[tuple[str, str], int]:
-        """When the certificates in use end, in seconds since 1970: by setting, and by who it is."""
+        """
+        Return when the certificates in use end, in seconds since the epoch: by the setting that
+        names the file, and the names in the certificate.
+        """
         ends: dict[tuple[str, str], int] = {}
         for part in self._parts:
             for setting, certificate in getattr(part, "certificates", ()):

@@ -34,7 +34,8 @@ class Answers:
     """
     Answers the questions of all pages of one server.
 
-    A question that many pages ask at the same time is answered once a second.
+    The answers of overview, history and events are kept for a second, for all pages that ask the
+    same question.
     """
 
     def __init__(self, board: Board) -> None:
@@ -117,7 +118,8 @@ class Answers:
 
 def encoded(value: msgspec.Struct) -> bytes:
     """
-    Return a value as JSON, even if its texts cannot be encoded as UTF-8, as a peer's name may be.
+    Return a value as JSON. Texts that UTF-8 cannot encode are escaped: the name of a peer may have
+    half of a surrogate pair.
     """
     try:
         return msgspec.json.encode(value)
