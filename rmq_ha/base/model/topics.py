@@ -80,8 +80,8 @@ TRACE_DATA_PREFIX = "rmq_sys_TRACE_DATA_"
 
 HOLD_OTHERS = NOT_FOR_CLIENTS - {SELF_TEST_TOPIC}
 """
-Topics that hold messages of other topics until they are due, or notes on the outcome of
-transactions.
+Topics in which brokers keep messages of other topics, such as half messages and delayed ones, or
+notes of their own, such as those on transactions, timers and pops.
 """
 HOLD_TIMES = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 """Topics whose queue units hold times in place of tags' hashes."""
@@ -104,8 +104,8 @@ def is_of_rocketmq_5(topic: str) -> bool:
     """
     Return whether brokers of RocketMQ 5 keep pending work in this topic.
 
-    `TIMER_TOPIC` is one. A record there that no broker wrote stops all timers of a Java replica for
-    good.
+    `TIMER_TOPIC` is such a topic. If it gets a record that no broker wrote, all timers of a Java
+    replica stop for good.
     """
     return topic.startswith(SYSTEM_PREFIX) and not topic.startswith(TRACE_DATA_PREFIX)
 

@@ -25,7 +25,10 @@ UNSERVED = {
     "_SYS_MSG_PRIORITY_": "a priority",
     "__LITE_TOPIC": "a lite topic",
 }
-"""For each property that this broker does not serve, the service for which it asks."""
+"""
+The service for which each property asks. The services of `TIMERS` are served while timerWheelEnable
+is true, the others never.
+"""
 MARKS = ("TIMER_DEL", "_SYS_MSG_PRIORITY_", "__LITE_TOPIC")
 """Each of the names in `UNSERVED` contains one of these texts."""
 TIMERS = frozenset(name for name in UNSERVED if name.startswith("TIMER_"))

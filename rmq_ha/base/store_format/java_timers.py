@@ -27,8 +27,8 @@ _BLANK_MAGIC = -875286124
 _PLAIN, _ROLL = 1, 2
 _WINDOW_MS = 172_800 * PRECISION_MS
 """
-A message that is due later than in this time waits in a nearer slot. Java then stores it again. This
-is the default of Java's `timerRollWindowSlot`.
+A message that is due later than in this time waits in a nearer slot, after which Java stores it
+again. This is the default of Java's `timerRollWindowSlot`.
 """
 _OLDEST_MS = 6 * 24 * 3_600_000
 """

@@ -251,6 +251,6 @@ def _ignore(data: bytes) -> None:
 
 
 def address_text(address: IAddress) -> str:
-    """The address as `host:port`; the text of the address itself where it has no host or port."""
+    """Return an address as `host:port`, or as its own text if it has no host or port."""
     host, port = getattr(address, "host", None), getattr(address, "port", None)
     return str(address) if host is None or port is None else str(HostPort(host, port))

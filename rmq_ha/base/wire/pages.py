@@ -28,8 +28,8 @@ def page_of(
     most: int = PAGE_SIZE,
 ) -> tuple[dict[str, _V], dict[str, str]]:
     """
-    Return a page of a table: at least one entry, and as many more as together have at most `most`
-    parts.
+    Return a page of a table: as many entries as together have at most `most` parts, but at least
+    one entry if any is left.
 
     :param first: number of entries before the page, not negative.
     :param size_of: returns how many parts an entry has.

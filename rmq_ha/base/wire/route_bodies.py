@@ -151,8 +151,8 @@ class RegisterBrokerBody(msgspec.Struct):
         """
         Return the body of the request.
 
-        :param compressed: use the form that `compressedRegister` asks for, which has no `order`,
-            no `topicSysFlag` and no attributes: name servers of 4.9 refuse a topic with more.
+        :param compressed: use the zlib form that `compressedRegister` asks for. Its topics have no
+            `order`, no `topicSysFlag` and no attributes, because name servers of 4.9 refuse them.
         """
         if not compressed:
             return encode(
@@ -175,7 +175,8 @@ class RegisterBrokerBody(msgspec.Struct):
         """
         Decode the body of a request. No body means version (0, 0) and no topics.
 
-        :param version: version of the sender; old versions send only a topic table.
+        :param compressed: whether the body has the zlib form; see `encode`.
+        :param version: version of the sender; versions before 3.0.11 send only a topic table.
         :raises ProtocolViolation: the body has another form, or is larger than `limits` allow.
         """
         if not body:
@@ -311,8 +312,11 @@ class TopicRoute(AnswerBody):
 
 def wants_standard_json(version: int, ext: dict[str, str] | None) -> bool:
     """
-    Return whether the sender of a request for a route gets strict JSON: a new client, or one that
-    asks for it.
+    Return whether the sender of a request for a route gets strict JSON: a client of version 4.9.4
+    or later, or one that asks for it.
+
+    :param version: the version in the header of the request.
+    :param ext: the ext fields of the request.
     """
     asked = (ext or {}).get("acceptStandardJsonOnly", "")
     return version >= V4_9_4 or asked.lower() == "true"
