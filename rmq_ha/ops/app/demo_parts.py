@@ -50,7 +50,12 @@ mappedFileSizeCommitLog=67108864
 
 @contextmanager
 def broker(directory: Path, name: str, port: int, namesrv: int, role: str) -> Iterator[Any]:
-    """Run a broker like `server`, with the settings that all brokers of the demos have."""
+    """
+    Run a broker as `server` does, with the settings that all brokers of the demos have.
+
+    :param namesrv: port of the name server.
+    :param role: further lines of the properties file, such as those of the broker's role.
+    """
     text = COMMON.format(namesrv=namesrv, port=port, store=directory / name)
     with server(directory, name, "rmqha", text + role) as process_and_output:
         yield process_and_output
@@ -58,7 +63,14 @@ def broker(directory: Path, name: str, port: int, namesrv: int, role: str) -> It
 
 @contextmanager
 def server(directory: Path, name: str, plugin: str, text: str) -> Iterator[Any]:
-    """Run a process of `twistd`; it is killed at the end if it still runs."""
+    """
+    Run a process of `twistd` while the block runs; it is killed at the end if it still runs. The
+    block gets the process and the path of its output.
+
+    :param name: beginning of the names of its files.
+    :param plugin: the server's name in twistd.
+    :param text: the text of its properties file.
+    """
     (directory / f"{name}.properties").write_text(text)
     command = [sys.executable, "-m", "twisted.scripts.twistd"]
     twistd = Path(sys.executable).with_name("twistd")
@@ -97,7 +109,7 @@ class Story:
         Start brokers, send, and kill one; the name server runs already.
 
         :param base: the name server's port; the ports above it are free.
-        :returns: whether every acknowledged message is there.
+        :returns: whether the messages are as they should be; see `verdict`.
         """
         raise NotImplementedError
 
@@ -106,6 +118,8 @@ class Story:
         Play the story beside a name server.
 
         :param ports: how many ports the story needs.
+        :returns: the result of `play`.
+        :raises click.ClickException: there are not so many free ports side by side.
         """
         try:
             base = free_ports(ports)
@@ -226,9 +240,11 @@ class Story:
 
     async def verdict(self, who: str, address: str) -> bool:
         """
-        Read all messages back, and tell whether every acknowledged one is there.
+        Read all messages back, and print the result.
 
         :param who: name of the broker at that address, for people.
+        :returns: whether some messages were acknowledged, and all of these were read, each once and
+            in the order of its queue.
         """
         queues = [await self._read_queue(address, queue_id) for queue_id in range(QUEUES)]
         read_back = [number for queue in queues for number in queue]

@@ -29,7 +29,7 @@ def make_service(
     Read the configuration and build the service.
 
     :param program: the server's name in twistd, for messages.
-    :param load: a function of `rmq_ha.base.config.load`.
+    :param load: reads the configuration: `load_broker`, `load_namesrv` or `load_controller`.
     :param make_server: makes the server from host and configuration; it may import large modules.
     :raises SystemExit: the configuration does not fit (1), or `--check` was asked for.
     """

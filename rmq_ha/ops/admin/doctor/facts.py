@@ -55,8 +55,8 @@ class NameServer:
     One name server.
 
     :ivar problem: why the name server does not answer; None or empty: it answers.
-    :ivar refused: why it does not tell although it answers, for example because the port is a
-        broker's.
+    :ivar refused: why it does not say which brokers are registered although it answers, for example
+        because the port is a broker's.
     :ivar resolves: whether its host name stands for an address; true for an address.
     :ivar brokers: addresses by broker name and id.
     :ivar clusters: the cluster of each broker name.
@@ -150,7 +150,7 @@ class BrokerFacts:
     :ivar name: the name that it is registered with. `name`, `cluster` and `broker_id` are empty
         when only its address is known.
     :ivar problem: why it does not answer.
-    :ivar refused: why it does not tell although it answers.
+    :ivar refused: why it answers, but refuses to tell some or all of the facts below.
     :ivar took_ms: how long its answer took.
     :ivar clock_ahead_ms: how far its clock is ahead of this machine's; None: not known.
     :ivar config: the settings that it runs with.

@@ -33,8 +33,9 @@ class PairView:
 
     def health(self, name: str) -> Health:
         """
-        Return the health. A master is ready when it takes puts, a slave as long as it is not alone
-        for too long.
+        Return the health. A master is ready when it takes puts, or when puts are switched off by
+        brokerPermission. A slave is ready unless a fault keeps it from following its master, or it
+        has been alone for too long.
         """
         told = self._broker.journal.statistics()
         statistics = _of_pair(told)
@@ -76,7 +77,7 @@ class PairView:
 
 
 def _of_pair(statistics: JournalStatistics) -> ReplicationStatistics:
-    """Return the statistics as a pair's; the journal of a plugin may tell of no slaves."""
+    """Return the statistics of a pair; without slaves if a plugin's journal does not tell of any."""
     if isinstance(statistics, ReplicationStatistics):
         return statistics
     return ReplicationStatistics(waiting=statistics.waiting, refused=statistics.refused)

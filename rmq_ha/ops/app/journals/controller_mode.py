@@ -53,7 +53,8 @@ def set_health(
     name: str, statistics: SetStatistics, why_no_puts: str, most_alone: int = 0
 ) -> Health:
     """
-    Return the health. A master is ready when it takes puts, a slave when it can follow.
+    Return the health. A master is ready when it takes puts. A slave is ready when it follows its
+    master, or has been alone for a short time only; a fault, or no known master, makes it not ready.
 
     :param name: name of the broker.
     :param why_no_puts: why it takes no puts; empty: it takes puts.

@@ -76,8 +76,9 @@ def group_health(
     name: str, statistics: DLedgerStatistics, why_not_writable: str, most_alone: int = 0
 ) -> Health:
     """
-    Return the health. A leader is ready when it takes puts and commits them. The other members are
-    ready when they serve reads, have the leader's entries and can take more.
+    Return the health. A leader is ready when it takes puts and commits them. Another member is
+    ready when its entries do not differ from the leader's, its ledger takes entries, and it has not
+    been without a leader for too long.
 
     :param name: name of the broker.
     :param why_not_writable: why it takes no puts; empty: it takes puts.
