@@ -87,11 +87,14 @@ def merged(given: Values, on_line: Collection[str], context: Values, *, is_named
     Return the given options together with a context's: the command line wins over a context that
     was named there, which wins over the environment, which wins over the context in use.
 
-    An account and its secret come from one place, and the context in use adds nothing where other
-    name servers are given: its secret is for its own cluster.
+    An account and its secret come from one of these places together, and so do a certificate and
+    its key. The context in use adds nothing where other name servers are given: its secret is for
+    its own cluster.
 
     :param given: options from the command line or the environment.
     :param on_line: names of the given options that came from the command line.
+    :param context: the values of the context.
+    :param is_named: whether the context was named by an option; else it is the context in use.
     """
     if not is_named:
         if "namesrv" in given:

@@ -77,7 +77,7 @@ class PairView:
 
 
 def _of_pair(statistics: JournalStatistics) -> ReplicationStatistics:
-    """Return the statistics of a pair; without slaves if a plugin's journal does not tell of any."""
+    """Return the statistics of a pair; without slaves if a plugin's journal does not tell."""
     if isinstance(statistics, ReplicationStatistics):
         return statistics
     return ReplicationStatistics(waiting=statistics.waiting, refused=statistics.refused)

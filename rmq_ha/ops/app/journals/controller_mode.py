@@ -54,7 +54,8 @@ def set_health(
 ) -> Health:
     """
     Return the health. A master is ready when it takes puts. A slave is ready when it follows its
-    master, or has been alone for a short time only; a fault, or no known master, makes it not ready.
+    master, or has been alone for a short time only. With a fault, or without a known master, it is
+    not ready.
 
     :param name: name of the broker.
     :param why_no_puts: why it takes no puts; empty: it takes puts.
