@@ -59,7 +59,7 @@ def check_controller_port(plan: Sequence[PlannedPort], settings: Mapping[str, Se
     """
     Check that a controller's own port is not another port of its name server.
 
-    :raises ConfigurationError: it is.
+    :raises ConfigurationError: two ports are the same.
     """
     own = [planned.port for planned in plan if planned.purpose == CONTROLLER_PURPOSE]
     for planned in plan:

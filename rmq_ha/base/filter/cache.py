@@ -15,8 +15,9 @@ class SelectorCache:
     """
     Keeps the selectors that were used last, and remembers which texts do not compile.
 
-    :param capacity: most characters of all kept expressions together. A compiled expression takes
-        some tens of bytes for each character.
+    :param capacity: most characters of all kept expressions together, where each expression counts
+        64 characters more than it has. A compiled expression takes some tens of bytes for each
+        character.
     """
 
     def __init__(self, capacity: int = MAX_CHARACTERS) -> None:

@@ -236,7 +236,8 @@ def write_atomic(path: str, data: bytes) -> None:
 
 def put(place: str, data: bytes) -> None:
     """
-    Write a file at any place, completely or not at all.
+    Write a file at any place. On this machine the file is written completely or not at all; at
+    other places the file system decides.
 
     :raises OSError: the file could not be written.
     :raises rmq_ha.base.errors.CannotDecide: this program cannot open such a place.

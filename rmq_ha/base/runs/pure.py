@@ -43,8 +43,8 @@ _BEGINNING = re.compile(
 ).match
 _LONG = MAX_PROPERTIES_SIZE // 4 - 512
 """
-Properties with at most this number of characters are ordinary. They surely fit into a record beside
-CLUSTER and SENT_BY, even if each character takes 4 bytes in UTF-8.
+Properties with more characters than this are not ordinary. Shorter ones surely fit into a record
+beside CLUSTER and SENT_BY, even if each character takes 4 bytes in UTF-8.
 """
 _WAIT_TRUE = f"\x02{WAIT}\x01true"
 _MANY_KEYS = 64
