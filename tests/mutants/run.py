@@ -92,6 +92,7 @@ TESTS = {
     "server/dledger/": ["server/dledger"],
     "base/errors.py": ["client/test_errors.py", "base/filter", "server/replication", "base/tls"],
     "base/filter/": ["base/filter"],
+    "server/door.py": ["server/grpc/front", "server/broker"],
     "server/grpc/": ["server/grpc"],
     "server/pop/": ["server/pop"],
     "server/replication/": ["server/replication"],
@@ -104,6 +105,7 @@ TESTS = {
     "base/host/std_logging.py": ["client/test_std_logging.py"],
     "base/model/": ["base/model"],
     "server/namesrv/": ["server/namesrv"],
+    "ops/checks/": ["ops/checks", "lake/scan", "ops/admin/test_store.py"],
     "ops/offline/": [
         "ops/offline",
         "ops/admin/test_backup_command.py",

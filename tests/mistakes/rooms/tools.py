@@ -132,7 +132,7 @@ def handover_of_a_pair(bench: Bench) -> str:
 
 @TOOLS.add(
     "a script that deletes without --yes",
-    cause="nobody is there to ask",
+    cause="no terminal is there to answer",
     fix="--yes",
 )
 def unasked(bench: Bench) -> str:

@@ -7,8 +7,8 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import InvalidSelector, RequestRejected
 from rmq_ha.base.interfaces import IMessageFilter
 from rmq_ha.base.model.flags import PERM_READ
-from rmq_ha.base.model.subscription import SUB_ALL, TAG, TAG_TYPES, SubscriptionData
 from rmq_ha.base.model.pop_topics import retry_topic
+from rmq_ha.base.model.subscription import SUB_ALL, TAG, TAG_TYPES, SubscriptionData
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.model.topics import MAX_TOPIC_LENGTH, is_of_rocketmq_5
 from rmq_ha.base.wire.codes import ResponseCode
