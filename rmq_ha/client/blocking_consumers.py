@@ -191,8 +191,10 @@ class BlockingConsumer(_ThreadedConsumer[PushConsumer]):
 
         It waits for messages that other threads have taken, up to
         `await_termination_when_shutdown_ms`. Another member gets those that are not answered by
-        then, and the attempt does not count. Inside a loop, or in a signal handler of its thread,
-        this method returns at once: the consumer stops when the loop is done with its message.
+        then, and the attempt does not count. Messages that this thread took by `poll` and did not
+        answer are sent back, as after `reconsume_later`. Inside a loop, or in a signal handler of
+        its thread, this method returns at once: the consumer stops when the loop is done with its
+        message.
         """
         if this_thread() in self._looping:
             self._stops_later = True

@@ -62,9 +62,10 @@ class PopConfig(TimerConfig):
     pop_broker_dlq: bool = own_key(
         "popBrokerDlq",
         True,
-        "true: move a message into the dead-letter topic of its group after it was handed out "
-        "retryMaxTimes times without an acknowledgement. false, as RocketMQ 5: hand it out "
-        "again for ever.",
+        "true: move a message that nobody acknowledges into the dead-letter topic of its group "
+        "after retryMaxTimes retries, which follow the first delivery. In a group that pops in "
+        "order it "
+        "comes again for ever. false, as RocketMQ 5: it comes again for ever in every group.",
         mutable=True,
         same_in_set=True,
         needs=_POP,

@@ -44,6 +44,9 @@ class RowList(list[Row], Rows):
         return rows_of(self[first:end])
 
     def units(self) -> list[UnitRun] | None:
+        # A row holds place [2], size [3], tag code [4], queue offset [6] and sysFlag [9]. A queue
+        # here holds: first queue offset, units, start, end, next queue offset. Where the queue
+        # offsets of one queue have a gap, the rows go the general way, one after the other.
         queues: dict[QueueKey, list[Any]] = {}
         pack = UNIT.pack
         try:

@@ -29,7 +29,8 @@ class Run(NamedTuple):
     A part of the log.
 
     :ivar start: physical offset of the first byte.
-    :ivar end: physical offset after the last byte, which may be a blank's.
+    :ivar end: physical offset after the last byte. That byte may be of a blank, which fills the end
+        of a log file.
     :ivar rows: the rows of its records, in order; empty if it has none.
     """
 

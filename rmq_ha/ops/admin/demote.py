@@ -201,11 +201,12 @@ def _setaside_summary(said: Any) -> dict[str, Any]:
 
 def _show_set_aside(change: RoleChange, new: PairMember, began_ms: int) -> None:
     """
-    Show the folders of messages that were set aside since `began_ms`; the store is on this machine.
+    Show the folders of messages that were set aside since `began_ms`, or name the older folders.
+    The store is on this machine.
     """
     disk = change.session.host.disk
     folder = f"{new.root}/{FOLDER}"
-    set_aside = []
+    set_aside, earlier = [], []
     for name in disk.list_dir(folder):
         path = f"{folder}/{name}"
         try:
@@ -215,11 +216,18 @@ def _show_set_aside(change: RoleChange, new: PairMember, began_ms: int) -> None:
             continue
         if about["time"] >= began_ms:
             set_aside.append({"folder": path, **about})
+        else:
+            earlier.append(path)
     change.report["set_aside"] = set_aside
     for item in set_aside:
         topics = ", ".join(f"{topic}: {count}" for topic, count in item["topics"].items())
         change.session.output.say(
             f"{item['messages']} messages are set aside in {item['folder']} ({topics})"
         )
-    if not set_aside:
+    if earlier and not set_aside:
+        change.session.output.say(
+            "Nothing was set aside while this command ran. Folders of earlier times: "
+            + ", ".join(earlier)
+        )
+    elif not set_aside:
         change.session.output.say("It had no message that the master lacks")

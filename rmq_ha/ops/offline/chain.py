@@ -242,6 +242,11 @@ def _says(buffer: Any, at: int, offset: int) -> bool:
 
 
 def _may_begin(buffer: Any, base: int, position: int) -> bool:
+    """
+    Return whether a record may begin here: the next record, a blank or unwritten bytes follow it,
+    or its body has the stored CRC. A record that ends after the buffer cannot be checked so, and
+    may.
+    """
     size, limit = _PREFIX(buffer, position)[0], len(buffer)
     if not RECORD_OVERHEAD <= size <= MAX_RECORD_SIZE:
         return False
@@ -251,6 +256,7 @@ def _may_begin(buffer: Any, base: int, position: int) -> bool:
     cuts = _cuts(buffer, position, size)
     if cuts is None:
         return False
+    # Byte 28 of a record is its physical offset, byte 8 the CRC of its body.
     if limit - end < _LEAST_HEAD or _says(buffer, end + 28, base + end):
         return True
     if tail_at(buffer, end)[0] in (ChainEnding.BLANK, ChainEnding.NOT_WRITTEN):

@@ -31,7 +31,8 @@ class LiveReplica:
     """
     A running broker of which snapshots are taken.
 
-    :param call: sends a request to it; raises like `BlockingClient.call`.
+    :param call: sends a request to it. It raises BrokerRefused if the broker refuses, and
+        CannotDecide if the broker does not answer.
     :param place: the place as the user wrote it.
     """
 

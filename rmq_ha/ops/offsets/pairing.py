@@ -270,7 +270,10 @@ def is_pair(pairing: Pairing) -> bool:
 
 
 def ends(snapshot: Snapshot) -> dict[str, int]:
-    """Return the number of known queues by topic, for which the other side should be asked."""
+    """
+    Return by topic how many queues a side knows (the highest id + 1). The other side is then asked
+    for the ends of the same queues.
+    """
     numbers: dict[str, int] = {}
     for fact in snapshot.facts:
         if fact.kind == QUEUE and fact.topic is not None:

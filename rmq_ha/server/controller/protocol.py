@@ -240,8 +240,9 @@ class ControllerRequests:
 
     def replica_info(self, _: Channel, request: RemotingCommand) -> Answer:
         """
-        Answer GET_REPLICA_INFO (1004) with the master of a set, after earlier requests, since it
-        may begin a lease, and another election may be on its way.
+        Answer GET_REPLICA_INFO (1004) with the master of a set. The answer waits for the requests
+        before it: one of them may elect another master, and the answer may begin the master's
+        lease.
         """
         header = decode_header(GetReplicaInfoRequest, request.ext)
         return self._decide_in_order(

@@ -503,8 +503,11 @@ class DLedgerService:
         self, next_offset: int, start_offset: int, decided: Decided
     ) -> PutMessageStatus | None:
         """
-        Wait for a quorum. Call it in the turn of the append: the put's entry must be the ledger's
-        last.
+        Ask whether a quorum has stored the put's entry. Call it in the turn of the append, while
+        the put's entry is the ledger's last one; the offsets are not used.
+
+        :returns: SERVICE_NOT_AVAILABLE if this member does not lead; else None, and `decided` is
+            called later.
         """
         if self.node is None or self.node.role is not MemberRole.LEADER or self._is_stopped:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE

@@ -45,7 +45,10 @@ class CommittedLog(Protocol):
         """Return the end of the last committed entry."""
 
     def read(self, physical_offset: int, limit: int) -> bytes:
-        """Return bytes from an offset on, at most `limit`, and none after the end of that file."""
+        """
+        Return bytes from an offset on: at most `limit`, and none beyond the data file that holds
+        the offset.
+        """
 
 
 class LedgerTail:

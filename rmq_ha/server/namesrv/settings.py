@@ -23,7 +23,8 @@ from rmq_ha.base.wire.codes import ResponseCode
 
 class NamesrvSettings:
     """
-    Shows and changes both configuration objects, and keeps their file up to date.
+    Shows and changes the settings of the name server and of its network, and keeps their file up to
+    date.
 
     :ivar file: the properties file.
     :ivar unserved: the values that the file gives to keys without effect; they are only shown.

@@ -265,7 +265,7 @@ class Records:
     def unreadable_rows(self) -> list[int]:
         """
         Return the rows of records that no consumer can read: their sysFlag says that zlib
-        compressed the body, but zlib cannot decompress it.
+        compressed the body, but the body does not begin as zlib's output does.
         """
         flags = self.stored_sys_flag
         kind = flags & COMPRESSION_MASK

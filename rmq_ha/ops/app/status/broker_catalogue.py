@@ -312,8 +312,8 @@ BROKER = (
         "pop_dead_letters_total",
         _COUNTER,
         "messages",
-        "Counts messages that became dead letters, as no consumer acknowledged them in "
-        "retryMaxTimes deliveries (popBrokerDlq)",
+        "Counts messages that became dead letters, as no consumer acknowledged them after "
+        "retryMaxTimes retries (popBrokerDlq)",
     ),
     own_metric(
         "pop_dropped_total",

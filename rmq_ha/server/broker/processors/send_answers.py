@@ -153,6 +153,14 @@ def _why_illegal(header: SendHeader | None, body: bytes, configuration: BrokerCo
 
 
 def _why_batch(header: SendHeader, body: bytes, cluster: str, most: int) -> str | None:
+    """
+    Return why a batch is illegal; None if no reason is found.
+
+    :param cluster: the property with the cluster's name, which the broker adds to each message, as
+        the log has it: name, 0x01, value; 0x02 parts two properties.
+    :param most: `maxMessageSize`.
+    """
+    # Each message of a batch also gets the properties of the batch itself.
     common = encode_properties(decode_properties(header.properties)) + "\x02" + cluster
     total = 0
     try:

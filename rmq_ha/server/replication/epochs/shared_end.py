@@ -49,7 +49,8 @@ class SharedEnd:
 
     def note_leadership(self, replicated: int) -> None:
         """
-        Raise the offset while this broker leads and confirms more.
+        As the master, raise `offset` to the end of the log that is confirmed. A master that does
+        not wait for its slaves raises it only as far as a slave has reported.
 
         :param replicated: the highest offset that a slave has reported.
         """

@@ -71,8 +71,8 @@ class DeliveredCopies:
     """
     Finds copies of delayed messages in the queues of their real topics.
 
-    Each such queue is read once, a piece in each call, up to the end that it had when this object
-    was made.
+    Each part of such a queue that is needed is read once, a piece in each call, up to the end that
+    the queue had when this object was made.
 
     :param record_at: returns the record at a physical offset with a size; None if the log lacks it.
     """

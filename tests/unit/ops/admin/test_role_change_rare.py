@@ -387,6 +387,12 @@ def test_what_was_set_aside_is_named_with_its_place(pair: Pair) -> None:
     assert "It had nothing" not in text
     assert f"{root}/setaside/torn is not readable, so its messages are not counted" in error
     assert "older" not in text + error
+    # Typed once more, for example because the first attempt was interrupted.
+    pair.cluster.run(2)
+    code, text, _ = told(pair, "demote", "a")
+    assert code == 0
+    assert f"Folders of earlier times: {root}/setaside/" in text
+    assert "no message that the master lacks" not in text
 
 
 @pytest.mark.parametrize("how", [{"dry_run": True}, {"yes": False}])
