@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import StoreError
-from rmq_ha.base.model.message import BrokerMessage, Draft, Row, draft_of
+from rmq_ha.base.model.message import BrokerMessage, draft_of
 from rmq_ha.base.model.pop_topics import original_topic, retry_topic
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.model.topics import DLQ_PREFIX
@@ -25,8 +25,6 @@ from rmq_ha.server.pop.journal import PopJournal, PopStore, message_at
 from rmq_ha.server.pop.leases import QueueLeases
 from rmq_ha.server.pop.state import PopState, QueueName
 from rmq_ha.server.pop.terms import PopTerms
-from rmq_ha.server.store.log.append import DraftGroup
-from rmq_ha.server.store.settle import Others
 
 _MOST_MESSAGES = 200
 _MOST_BYTES = 1 << 20
@@ -321,23 +319,7 @@ class _Moves:
         if not self._copies:
             return {}
         drafts = [draft_of(copy) for copy in self._copies]
-        groups: list[DraftGroup] = []
-        terms = self._store.put_terms()
-        append = terms.append
-
-        def capture(drafts: Sequence[Draft], now_ms: int) -> DraftGroup:
-            group = append(drafts, now_ms)
-            groups.append(group)
-            return group
-
-        def settled(
-            status: PutMessageStatus, rows: Sequence[Row | None], others: Others, now: float
-        ) -> None:
-            if not groups:
-                groups.append(DraftGroup.refused(len(drafts), status))
-
-        self._store.put_drafts(drafts, False, settled, terms=terms._replace(append=capture))
-        return groups[0].faults
+        return self._store.put_drafts(drafts, False, lambda *_: None).faults
 
 
 def orphans(store: PopStore, journal: PopJournal, state: PopState) -> list[MoveEntry]:

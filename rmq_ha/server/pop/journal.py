@@ -15,9 +15,10 @@ from rmq_ha.base.store_format.consumequeue import FILLER_SIZE
 from rmq_ha.server.pop.entries import Entry
 from rmq_ha.server.pop.records import decode_entries
 from rmq_ha.server.store.journal import Cleaner, LogState
+from rmq_ha.server.store.log.append import DraftGroup
 from rmq_ha.server.store.log.dispatch import Dispatcher
 from rmq_ha.server.store.queues.table import ConsumeQueue, ConsumeQueueTable
-from rmq_ha.server.store.settle import Done, PutTerms
+from rmq_ha.server.store.settle import Done
 
 Unit = tuple[int, int, int]
 
@@ -59,16 +60,7 @@ class PopStore(Protocol):
 
     def is_in_disk(self, topic: str, queue_id: int, queue_offset: int) -> bool: ...
 
-    def put_terms(self) -> PutTerms: ...
-
-    def put_drafts(
-        self,
-        drafts: Sequence[Draft],
-        wait: bool,
-        done: Done,
-        began: float | None = None,
-        terms: PutTerms | None = None,
-    ) -> None: ...
+    def put_drafts(self, drafts: Sequence[Draft], wait: bool, done: Done) -> DraftGroup: ...
 
 
 class FollowedStore(Protocol):

@@ -187,25 +187,14 @@ class PopWriter:
 
     def _put(self, drafts: list[Draft], put: _JournalPut) -> DraftGroup:
         """Put drafts of records; return which of them the log took, before they are safe."""
-        groups: list[DraftGroup] = []
-        terms = self._store.put_terms()
-        append = terms.append
-
-        def capture(drafts: Sequence[Draft], now_ms: int) -> DraftGroup:
-            group = append(drafts, now_ms)
-            groups.append(group)
-            return group
 
         def settled(
             status: PutMessageStatus, rows: Sequence[Row | None], others: Others, now: float
         ) -> None:
             last = others.get(len(drafts) - 1, status)
-            if not groups:
-                groups.append(DraftGroup.refused(len(drafts), last))
             self._settled(put, last, is_stored=rows[-1] is not None)
 
-        self._store.put_drafts(drafts, True, settled, terms=terms._replace(append=capture))
-        return groups[0]
+        return self._store.put_drafts(drafts, True, settled)
 
     def _settled(self, put: _JournalPut, status: PutMessageStatus, *, is_stored: bool) -> None:
         if put not in self._puts:

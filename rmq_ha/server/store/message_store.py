@@ -359,13 +359,14 @@ class DefaultMessageStore(StoreMaintenance):
         done: Done,
         began: float | None = None,
         terms: PutTerms | None = None,
-    ) -> None:
+    ) -> DraftGroup:
         """
         Do what `put_many` does, for messages without a delay. This is the hot path.
 
         :param wait: whether to wait for flush and replication.
         :param began: the time in seconds, if the caller has just read the clock.
         :param terms: what `put_terms` returns now, if the caller knows it.
+        :returns: which drafts the log took. `done` says whether they are safe.
         """
         clock = self.host.clock
         ended = began = clock.seconds() if began is None else began
@@ -382,6 +383,7 @@ class DefaultMessageStore(StoreMaintenance):
         else:
             group = DraftGroup.refused(len(drafts), refusal)
         self._settler.settle_group(group, wait, done, began, ended, keeper)
+        return group
 
     def _was_slow(self, began: float, ended: float) -> None:
         """Refuse puts for a while if a write took too long."""
