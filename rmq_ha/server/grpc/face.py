@@ -19,7 +19,7 @@ from rmq_ha.server.grpc.wire.status import GrpcStatus
 
 
 class CallEnd(Enum):
-    """How a call ended."""
+    """Why a call ended; the values say it in words."""
 
     ANSWERED = "it was answered"
     CANCELLED = "the client cancelled it"

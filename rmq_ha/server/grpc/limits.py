@@ -56,7 +56,7 @@ class GrpcPort(Protocol):
         """The counters of the server."""
 
     def connected(self, protocol: Any) -> None:
-        """Note a new connection."""
+        """Count a new connection, and watch its answers that wait."""
 
     def disconnected(self, protocol: Any) -> None:
         """Note that a connection is gone."""

@@ -123,7 +123,7 @@ class GrpcProtocol(Protocol):
             self._serve(now)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """End all calls."""
+        """End all calls of this connection, as it is gone."""
         self._timer = rearm(self._clock, self._timer, None, self._look)
         self._inbox.clear()
         if self._frames is not None:

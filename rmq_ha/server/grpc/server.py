@@ -137,7 +137,7 @@ class GrpcServer:
     # Called by the protocols
 
     def connected(self, protocol: GrpcProtocol) -> None:
-        """Note a new connection."""
+        """Count a new connection, and watch its answers that wait."""
         self.counters.accepted += 1
         self._queued[protocol] = 0
 

@@ -45,7 +45,7 @@ _FROM_MAX = 1
 
 
 class _PoppedQueue(NamedTuple):
-    """See `ConsumeHooks.deliver`."""
+    """Names the group and the queue of delivered messages to the hooks of plugins."""
 
     group: str
     topic: str

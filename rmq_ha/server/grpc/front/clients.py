@@ -93,7 +93,7 @@ class DoorClient(DoorProducer):
         stream.send(messages.TelemetryCommand(recover_orphaned_transaction_command=command))
 
     def close(self) -> None:
-        """Forget the client."""
+        """Remove the client from the table of clients."""
         self._forget(self)
 
     def end_streams(self) -> None:
@@ -128,7 +128,7 @@ class ClientTable:
         return len(self._clients)
 
     def all(self) -> Iterable[DoorClient]:
-        """Return all clients."""
+        """Return the clients that the table has now."""
         return self._clients.values()
 
     def find(self, account: str, client_id: str) -> DoorClient | None:

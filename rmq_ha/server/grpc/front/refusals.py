@@ -42,7 +42,7 @@ class FrontRefusal(RmqHaError):
 
 
 def status_of(code: AnswerCode, text: str = OK_TEXT) -> Any:
-    """Return a `Status`."""
+    """Return the message `Status` of RocketMQ 5's service, with a code and a text for people."""
     return messages.Status(code=code, message=text)
 
 

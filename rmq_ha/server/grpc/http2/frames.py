@@ -31,7 +31,7 @@ _TWO_WORDS = Struct(">II")
 
 
 class Http2Setting(IntEnum):
-    """Identifiers in SETTINGS."""
+    """The settings that a SETTINGS frame may have (RFC 9113, section 6.5.2)."""
 
     HEADER_TABLE_SIZE = 1
     ENABLE_PUSH = 2

@@ -80,7 +80,7 @@ class TransactionSource(IntEnum):
 
 
 class QueuePermission(IntEnum):
-    """`Permission`."""
+    """What clients may do with a queue. The service calls this enumeration `Permission`."""
 
     PERMISSION_UNSPECIFIED = 0
     NONE = 1
@@ -130,7 +130,7 @@ class ClientType(IntEnum):
 
 
 class BodyEncoding(IntEnum):
-    """`Encoding`."""
+    """How a body is compressed. The service calls this enumeration `Encoding`."""
 
     ENCODING_UNSPECIFIED = 0
     IDENTITY = 1
@@ -138,7 +138,7 @@ class BodyEncoding(IntEnum):
 
 
 class SdkLanguage(IntEnum):
-    """`Language`."""
+    """The language of a client's SDK. The service calls this enumeration `Language`."""
 
     LANGUAGE_UNSPECIFIED = 0
     JAVA = 1
