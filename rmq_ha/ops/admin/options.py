@@ -64,6 +64,17 @@ def combine_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return give
 
 
+def broker_file_option(help_text: str) -> Callable[[F], F]:
+    """Return the option `--config`, which names the properties file of a broker of this machine."""
+    return click.option(
+        "--config",
+        "-c",
+        required=True,
+        type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+        help=help_text,
+    )
+
+
 on_option = click.option(
     "--on",
     "which",

@@ -11,7 +11,7 @@ from twisted.internet.task import deferLater
 from rmq_ha.base.host.command import run_command
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.ops.admin.confirm import is_wanted, sure_options
-from rmq_ha.ops.admin.options import combine_options
+from rmq_ha.ops.admin.options import broker_file_option, combine_options
 from rmq_ha.ops.admin.pair import PairMember, RegisteredName, look_at, registered
 from rmq_ha.ops.admin.role_file import LineChange, RoleFile
 from rmq_ha.ops.admin.session import ChangeRefused, Session
@@ -41,13 +41,7 @@ class ChangeOptions:
 
 change_options = combine_options(
     sure_options,
-    click.option(
-        "--config",
-        "-c",
-        required=True,
-        type=click.Path(exists=True, dir_okay=False, resolve_path=True),
-        help="The broker's properties file, on the broker's machine.",
-    ),
+    broker_file_option("The broker's properties file, on the broker's machine."),
     click.option(
         "--restart",
         default="",

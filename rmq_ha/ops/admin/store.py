@@ -15,7 +15,7 @@ from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.client.rules.messages import message_of
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.message_text import message_line, message_values
-from rmq_ha.ops.admin.options import common_options
+from rmq_ha.ops.admin.options import broker_file_option, common_options
 from rmq_ha.ops.admin.session import FAILED, ChangeRefused, Session, run
 from rmq_ha.ops.admin.store_access import load_configuration, locked
 from rmq_ha.ops.admin.store_export import export_timer
@@ -208,13 +208,7 @@ def dump_records(
 
 
 @store.command()
-@click.option(
-    "--config",
-    "-c",
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
-    help="The broker's properties file. It names the store and the sizes of its files.",
-)
+@broker_file_option("The broker's properties file. It names the store and the sizes of its files.")
 @click.option(
     "--part",
     "parts",

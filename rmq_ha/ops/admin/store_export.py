@@ -23,7 +23,7 @@ from rmq_ha.base.store_format.timer_times import ms_in
 from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.base.wire import fastjson
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
-from rmq_ha.ops.admin.options import common_options
+from rmq_ha.ops.admin.options import broker_file_option, common_options
 from rmq_ha.ops.admin.session import ChangeRefused, Session, run
 from rmq_ha.ops.admin.store_access import load_configuration, locked
 from rmq_ha.server.store.log.layout import store_root
@@ -40,13 +40,7 @@ _MOST_S = 600.0
 
 
 @click.command(name="export-timer")
-@click.option(
-    "--config",
-    "-c",
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
-    help="The broker's properties file. It names the store.",
-)
+@broker_file_option("The broker's properties file. It names the store.")
 @click.option(
     "--timer-log-size",
     type=click.IntRange(min=1024),

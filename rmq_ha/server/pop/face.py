@@ -18,6 +18,8 @@ from typing import NamedTuple, Protocol
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.interfaces import IMessageFilter
+from rmq_ha.base.model.pop_topics import TopicKind
+from rmq_ha.base.wire.pop_receipt import PopReceipt
 
 POP_REVIVE_QUEUE = 0
 """The reviveQid of receipts: Java's number of a journal queue, of which rmq-ha has only one."""
@@ -114,6 +116,23 @@ class PopAnswer(NamedTuple):
     revive_queue: int = POP_REVIVE_QUEUE
     rest: int = 0
     parts: Sequence[PopPart] = ()
+
+    def receipt_of(self, part: PopPart, kind: TopicKind, broker_name: str) -> PopReceipt:
+        """
+        Return the receipt that all messages of one queue have in common. Each message adds its own
+        queue offset.
+
+        :param part: the messages of that queue.
+        """
+        return PopReceipt(
+            part.start,
+            self.pop_ms,
+            self.invisible_ms,
+            self.revive_queue,
+            kind.value,
+            broker_name,
+            part.queue_id,
+        )
 
 
 class Receipt(NamedTuple):

@@ -8,15 +8,15 @@ shifts all later records of that log: from there on the logs are out of step.
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rmq_ha.base.errors import CannotDecide, CorruptRecord
-from rmq_ha.base.model.properties import UNIQ_KEY
 from rmq_ha.base.store_format.commitlog import Record, decode_record
 from rmq_ha.lake.scan.replica.aligning import Change, Item, Step, align
 from rmq_ha.lake.scan.replica.differing import describe, first_difference
 from rmq_ha.lake.scan.replica.logs import ByteOwner, Extent, Log
 from rmq_ha.ops.checks.codes import finding
+from rmq_ha.ops.checks.found_records import columns_of
 from rmq_ha.ops.offsets.findings import Finding
 
 MORE = "MORE_DIFFERENCES"
@@ -179,7 +179,7 @@ def _difference(sides: Sides, mine: bytes, theirs: bytes, offset: int, *, shifte
         physical_offset=offset,
         expected=f"{difference.field} {difference.expected}",
         actual=f"{difference.field} {difference.actual}",
-        **_message_columns(_record(mine) or _record(theirs)),
+        **columns_of(_record(mine) or _record(theirs)),
     )
 
 
@@ -189,18 +189,6 @@ def _record(data: bytes) -> Record | None:
         return decode_record(data)
     except CorruptRecord:
         return None
-
-
-def _message_columns(record: Record | None) -> dict[str, Any]:
-    """Return the columns of a finding that name a message."""
-    if record is None:
-        return {}
-    return {
-        "topic": record.topic,
-        "queue_id": record.queue_id,
-        "queue_offset": record.queue_offset,
-        "msg_id": record.properties.get(UNIQ_KEY) or record.msg_id,
-    }
 
 
 class LogPart(NamedTuple):
@@ -293,7 +281,7 @@ def _differences_of(sides: Sides, step: Step) -> Iterator[ReportedDifference]:
         physical_offset=master.offset if master is not None else slave and slave.offset,
         expected=f"at offset {master.offset}" if master is not None else "no such message",
         actual=f"at offset {slave.offset}" if slave is not None else "nowhere near",
-        **_message_columns(record),
+        **columns_of(record),
     )
     alone = {Change.LOST: master}.get(step.change, None if step.change is Change.MOVED else slave)
     yield ReportedDifference(difference, alone.identity if alone is not None else b"")

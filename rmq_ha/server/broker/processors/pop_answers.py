@@ -17,7 +17,7 @@ from rmq_ha.base.wire.pop_places import (
     order_count_info,
     start_offset_info,
 )
-from rmq_ha.base.wire.pop_receipt import ORDERLY_QUEUE, PopReceipt
+from rmq_ha.base.wire.pop_receipt import ORDERLY_QUEUE
 from rmq_ha.server.door import PopOutcome
 from rmq_ha.server.pop.face import PopAnswer, PopPart
 
@@ -82,7 +82,7 @@ class PopAnswers:
         for, and with the receipt of each.
         """
         topic = header.topic.encode()
-        first = receipt_of(answer, part, kind, self._broker_name)
+        first = answer.receipt_of(part, kind, self._broker_name)
         rewritten = []
         for offset, record in zip(part.offsets, part.records, strict=True):
             receipt = first._replace(offset=offset).encode().encode()
@@ -91,21 +91,3 @@ class PopAnswers:
             except CorruptRecord:
                 rewritten.append(record)
         return rewritten
-
-
-def receipt_of(answer: PopAnswer, part: PopPart, kind: TopicKind, broker_name: str) -> PopReceipt:
-    """
-    Return the receipt that all messages of one queue in an answer have in common. Each message adds
-    its own queue offset.
-
-    :param part: the messages of that queue.
-    """
-    return PopReceipt(
-        part.start,
-        answer.pop_ms,
-        answer.invisible_ms,
-        answer.revive_queue,
-        kind.value,
-        broker_name,
-        part.queue_id,
-    )

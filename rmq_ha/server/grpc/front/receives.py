@@ -137,22 +137,13 @@ def popped_messages(
     """
     for part in answer.parts:
         kind = TopicKind.NORMAL if part.topic == topic else kind_of(part.topic)
+        first = answer.receipt_of(part, kind, broker_name)
         for offset, data in zip(part.offsets, part.records, strict=True):
             try:
                 record = decode_record(data)
             except CorruptRecord:
                 continue  # it comes again, and becomes a dead letter in the end
-            receipt = PopReceipt(
-                part.start,
-                answer.pop_ms,
-                answer.invisible_ms,
-                answer.revive_queue,
-                kind.value,
-                broker_name,
-                part.queue_id,
-                offset,
-                record.physical_offset,
-            )
+            receipt = first._replace(offset=offset, commit_log_offset=record.physical_offset)
             message = stored_message(record, resource)
             system = message.system_properties
             system.receipt_handle = receipt.encode()
