@@ -35,7 +35,6 @@ class AskedAttempts(Attempts):
         self._asking: dict[tuple[Abilities, str], list[Deferred[None]]] = {}
 
     def ask_first(self, send: Send, now: float) -> None:
-        """See `Attempts.ask_first`."""
         send.started = now
         try:
             queue = send.queue = self._choose(send)

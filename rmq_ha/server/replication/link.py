@@ -103,7 +103,6 @@ class MasterLink(ABC, Generic[R]):
         self._timer = rearm(clock, self._timer, clock.seconds() + seconds, self._connect)
 
     def lost(self, connection: ReplicaProtocol[R], error: Exception | None, why: str) -> None:
-        """See `ReplicaOwner`."""
         self.connection = None
         if self._is_running:
             self._alone.begin()

@@ -38,7 +38,6 @@ class ClassicJournal(LocalJournal):
         self.replicated_by(self.service)
 
     def attach(self, store: JournalStoreContext) -> None:
-        """See `Journal`."""
         super().attach(store)
         host, configuration, directory = store.host, store.configuration, self.log.directories[0]
         tail = TailOfStore(

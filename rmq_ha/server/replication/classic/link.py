@@ -279,7 +279,6 @@ class ClassicLink(MasterLink[ClassicReplica]):
     def lost(
         self, connection: ReplicaProtocol[ClassicReplica], error: Exception | None, why: str
     ) -> None:
-        """See `ReplicaOwner`."""
         self._is_followed = False
         if connection.replica.frames:
             self._heard = connection.replica.last_read

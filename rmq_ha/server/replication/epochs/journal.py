@@ -46,12 +46,10 @@ class EpochJournal(LocalJournal):
         return ConfirmedTail(self.log)
 
     def attach(self, store: JournalStoreContext) -> None:
-        """See `Journal`."""
         super().attach(store)
         self.log.subscribe(self._note)
 
     def join(self, broker: JournalBrokerContext) -> None:
-        """See `Journal`."""
         self.service.attach(
             broker.calls, self, broker.tables(), broker.set_master_address, broker.masters
         )
@@ -96,11 +94,9 @@ class EpochJournal(LocalJournal):
         return [listener.tls, listener.secrets]
 
     def why_no_puts(self) -> str:
-        """See `Journal`."""
         return self.service.why_no_puts()
 
     def why_not_kept(self) -> str:
-        """See `Journal`."""
         return self.service.why_not_kept()
 
     @property

@@ -203,7 +203,6 @@ class EpochLink(MasterLink[EpochReplica]):
     def lost(
         self, connection: ReplicaProtocol[EpochReplica], error: Exception | None, why: str
     ) -> None:
-        """See `ReplicaOwner`."""
         connection.replica.closed()
         has_no_end = connection.replica.is_comparing
         self._asks_where_log_begins = has_no_end or isinstance(error, NothingInCommon)

@@ -172,7 +172,6 @@ class MasterRole:
     def slave_reported(
         self, connection: FeedProtocol[EpochFeed], reports: list[Report], now: float
     ) -> None:
-        """See `FeedOwner`."""
         for report in reports:
             if self.state is not None and connection.is_open:
                 self.state.reported(connection, report, now)
@@ -199,7 +198,6 @@ class MasterRole:
     def slave_left(
         self, connection: FeedProtocol[EpochFeed], error: ReplicationError | None, why: str
     ) -> None:
-        """See `FeedOwner`."""
         self._feeds.remove(connection)
         broker_id = connection.feed.broker_id
         tell = self.log.debug if connection.feed.is_stranded else self.log.info

@@ -172,7 +172,6 @@ class AutoSwitchHAService:
     # ------------------------------------------------------------ decisions
 
     def decided(self, decision: Decision) -> None:
-        """See `RoleOwner`."""
         if isinstance(decision, Adopt):
             self.master.adopt(decision)
             return
@@ -237,7 +236,6 @@ class AutoSwitchHAService:
 
     @property
     def epoch(self) -> int | None:
-        """See `Electorate`."""
         return 0 if self.controllers is None else self.controllers.manager.epoch
 
     @property
@@ -264,16 +262,13 @@ class AutoSwitchHAService:
         self._log.admits = admitted
 
     def why_not_stored(self) -> str:
-        """See `FullMaster`."""
         return "" if self.master.state is None else self._context.broker.journal.why_not_stored()
 
     def complete(self) -> frozenset[int]:
-        """See `FullMaster`."""
         return self.master.complete()
 
     @property
     def controller(self) -> str | None:
-        """See `FullMaster`."""
         return None if self.controllers is None else self.controllers.manager.leader
 
     def why_no_puts(self) -> str:

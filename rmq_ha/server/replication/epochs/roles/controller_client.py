@@ -140,7 +140,6 @@ class ControllerClient:
             self._drain()
 
     def beat(self) -> None:
-        """See `ReplicasManager.beat`."""
         if self._is_running:
             self.manager.beat(self._now())
             self._drain()
