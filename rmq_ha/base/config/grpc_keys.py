@@ -19,8 +19,8 @@ class GrpcConfig(PopConfig):
     grpc_server_port: int = key_of_5(
         "grpcServerPort",
         0,
-        "port for clients of RocketMQ 5, which speak gRPC; 0: closed. Needs the packages of "
-        "rmq-ha[grpc]. RocketMQ 5's proxy: 8081",
+        "port for clients of RocketMQ 5, which speak gRPC; it may be listenPort. 0: closed. Needs "
+        "the packages of rmq-ha[grpc]. RocketMQ 5's proxy: 8081",
         most=MOST_PORT,
         local=Local.LISTENS,
     )

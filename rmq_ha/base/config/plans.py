@@ -9,6 +9,7 @@ from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.config.ports import (
     CONTROLLER_PURPOSE,
     GRPC_PURPOSE,
+    SHARED_PURPOSE,
     PlannedPort,
     metrics_port,
 )
@@ -36,8 +37,9 @@ def embeds_namesrv(configuration: BrokerConfiguration) -> bool:
 def port_plan(configuration: BrokerConfiguration) -> list[PlannedPort]:
     """Return every port that a broker takes."""
     port = configuration.server.listen_port
+    grpc = configuration.ours.grpc_server_port
     plan = [
-        PlannedPort(port, "clients (listenPort)"),
+        PlannedPort(port, SHARED_PURPOSE if grpc == port else "clients (listenPort)"),
         PlannedPort(port - 2, "clients' fast port, no pulls (listenPort - 2)"),
     ]
     if is_dledger(configuration):
@@ -49,7 +51,7 @@ def port_plan(configuration: BrokerConfiguration) -> list[PlannedPort]:
         plan.append(PlannedPort(embedded, "embedded name server (embeddedNamesrvPort)"))
     if configuration.ours.enable_controller_in_namesrv:
         plan.append(_controller_port(configuration.controller))
-    if grpc := configuration.ours.grpc_server_port:
+    if grpc not in (0, port):
         plan.append(PlannedPort(grpc, GRPC_PURPOSE))
     return plan + metrics_port(configuration.ours.metrics_port)
 

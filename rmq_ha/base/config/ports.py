@@ -7,6 +7,7 @@ from rmq_ha.base.config.settings import Setting
 
 CONTROLLER_PURPOSE = "brokers, tools and the other controllers (controllerDLegerPeers)"
 GRPC_PURPOSE = "clients of RocketMQ 5 (grpcServerPort)"
+SHARED_PURPOSE = "clients, and clients of RocketMQ 5 (listenPort, grpcServerPort)"
 METRICS_PURPOSE = "metrics and health (metricsPort)"
 
 
@@ -43,7 +44,7 @@ def check_metrics_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setti
 
 def check_grpc_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setting]) -> None:
     """
-    Check that grpcServerPort is not another port of the broker.
+    Check that grpcServerPort is listenPort, or no other port of the broker.
 
     :raises ConfigurationError: two ports are the same.
     """
@@ -51,7 +52,7 @@ def check_grpc_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setting]
     for planned in plan:
         if planned.port in own and planned.purpose not in (GRPC_PURPOSE, METRICS_PURPOSE):
             raise settings["grpcServerPort"].error(
-                f"this port is for {planned.purpose}; set another, such as 8081"
+                f"this port is for {planned.purpose}; set another, such as 8081, or listenPort's"
             )
 
 

@@ -5,11 +5,12 @@ Spec: remoting.md, sections 1.2, 1.6, 1.10 and 1.11.
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IProtocol, IPushProducer, IReactorTime
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -21,8 +22,8 @@ from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.turns import Turns
 from rmq_ha.base.remoting.unfinished_frames import UnfinishedFrames
-from rmq_ha.base.timing.timer import LastTurn
-from rmq_ha.base.tls.first_byte import FirstByte
+from rmq_ha.base.timing.timer import LastTurn, rearm
+from rmq_ha.base.tls.first_byte import HTTP2, HTTP2_FIRST, FirstByte
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.tls.transport import TlsTransport
 from rmq_ha.base.wire.command import FLAG_RESPONSE
@@ -379,10 +380,13 @@ class PeerLimits(NamedTuple):
 
 
 _NO_LIMITS = PeerLimits()
+BuildHttp2 = Callable[[], IProtocol]
 
 
 class ServerProtocol(RemotingProtocol):
-    """The accepting end, which tells TLS from plain connections by the first byte."""
+    """
+    The accepting end. The first byte tells TLS from plain connections, and HTTP/2 from remoting.
+    """
 
     def __init__(
         self,
@@ -392,10 +396,13 @@ class ServerProtocol(RemotingProtocol):
         connected: "dict[ServerProtocol, None]",
         tls: "ServerTls | None" = None,
         limits: PeerLimits = _NO_LIMITS,
+        build_http2: BuildHttp2 | None = None,
     ) -> None:
         """
-        :param connected: contains this protocol while it is connected.
+        :param connected: contains this protocol while it serves a connection of remoting.
         :param tls: TLS settings of the port; None to accept plain connections only.
+        :param build_http2: makes the protocol that serves this connection if its client speaks
+            HTTP/2; None to serve remoting only.
         """
         super().__init__(clock, dispatcher, idle, accepts=True)
         self._refusals, frames, self._turns = limits
@@ -407,12 +414,14 @@ class ServerProtocol(RemotingProtocol):
         self._connected = connected
         self._rules = tls
         self._tls: TlsTransport | None = None
+        self._build_http2 = build_http2
+        self._http2: IProtocol | None = None
 
     def connectionMade(self) -> None:
         """Wait for the first byte."""
         super().connectionMade()
         self._connected[self] = None
-        if self._rules is not None:
+        if self._rules is not None or self._build_http2 is not None:
             # An attribute of the instance: later chunks go straight to the method.
             self.dataReceived = self._first_data  # type: ignore[method-assign]
 
@@ -423,28 +432,58 @@ class ServerProtocol(RemotingProtocol):
             reason = tls.connection_lost(reason)
             if not tls.is_secured and not tls.has_failed and self.channel.is_open:
                 self._tell(TlsRefused(reason.getErrorMessage()))
+        if self._http2 is not None:
+            self._http2.connectionLost(reason)
         super().connectionLost(reason)
 
     def _first_data(self, data: bytes) -> None:
         del self.__dict__["dataReceived"]
-        assert self._rules is not None
-        verdict = self._rules.judge(data[0])
+        rules = self._rules
+        verdict = FirstByte.PLAIN if rules is None else rules.judge(data[0])
         if verdict is FirstByte.PLAIN:
-            self.dataReceived(data)
+            self._choose(self.transport, data)
         elif verdict is FirstByte.START_TLS:
-            self._start_tls(self._rules).receive_data(data)
+            assert rules is not None
+            self._start_tls(rules).receive_data(data)
         else:
-            self._violated(TlsRefused(self._rules.refusal(data[0])))
+            assert rules is not None
+            self._violated(TlsRefused(rules.refusal(data[0])))
+
+    def _choose(self, transport: Any, data: bytes) -> None:
+        """
+        Serve the first bytes within TLS, or of a plain connection: HTTP/2 or remoting.
+
+        Later bytes go straight to the method that serves them.
+        """
+        deliver: Callable[[bytes], object] = super().dataReceived
+        if data[0] == HTTP2_FIRST and self._build_http2 is not None and self.channel.is_open:
+            deliver = self._hand_over(transport, self._build_http2())
+        if self._tls is not None:
+            self._tls.deliver_to(deliver)
+        deliver(data)
+
+    def _hand_over(self, transport: Any, http2: IProtocol) -> Callable[[bytes], object]:
+        """Leave the connection to the protocol of HTTP/2, and return the method for its bytes."""
+        self._http2 = http2
+        self._connected.pop(self, None)
+        self._idle_timer = rearm(self._clock, self._idle_timer, None, self._check_idle)
+        transport.unregisterProducer()
+        http2.makeConnection(transport)
+        if self._tls is None:
+            self.dataReceived = http2.dataReceived  # type: ignore[method-assign]
+        return http2.dataReceived
 
     def _start_tls(self, rules: "ServerTls") -> TlsTransport:
         tls = self._tls = TlsTransport(
             self.transport,
-            rules.session(),
+            rules.session((HTTP2,) if self._build_http2 is not None else ()),
             self._clock,
             secured=self._secured,
             deliver=self.dataReceived,
             failed=self._tls_failed,
         )
+        if self._build_http2 is not None:
+            tls.deliver_to(partial(self._choose, tls))
         self.channel.goes_through(tls)
         self.dataReceived = tls.receive_data  # type: ignore[method-assign]
         return tls
@@ -460,7 +499,10 @@ class ServerProtocol(RemotingProtocol):
             )
 
     def _tls_failed(self, reason: str) -> None:
-        self._violated(TlsRefused(reason))
+        if self._http2 is not None:
+            self.transport.abortConnection()
+        else:
+            self._violated(TlsRefused(reason))
 
     def _tell(self, violation: RmqHaError) -> None:
         """Log a violation, at most once a minute for each host and reason."""

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
-from rmq_ha.base.remoting.protocol import PeerLimits, ServerProtocol
+from rmq_ha.base.remoting.protocol import BuildHttp2, PeerLimits, ServerProtocol
 from rmq_ha.base.remoting.turns import Turns
 from rmq_ha.base.remoting.unfinished_frames import UnfinishedFrames
 from rmq_ha.base.seams import Host
@@ -30,6 +30,8 @@ class RemotingServer:
     :ivar channels: the channels of the open connections.
     :ivar accepted: how many connections were accepted so far.
     :ivar frames: counts and limits the bytes of unfinished frames.
+    :ivar build_http2: makes the protocol of a connection whose client speaks HTTP/2 on a port of
+        this server. That protocol's maker closes such connections. None to serve remoting only.
     """
 
     log = Logger()
@@ -62,6 +64,7 @@ class RemotingServer:
         self._ports: list[IListeningPort] = []
         self._protocols: dict[ServerProtocol, None] = {}
         self.accepted = 0
+        self.build_http2: BuildHttp2 | None = None
 
     @property
     def channels(self) -> list[Channel]:
@@ -107,6 +110,7 @@ class RemotingServer:
             self._protocols,
             self._tls,
             PeerLimits(self._refusals, self.frames, self.turns),
+            self.build_http2,
         )
 
     def _listening(self, port: IListeningPort) -> IListeningPort:

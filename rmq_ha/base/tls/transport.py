@@ -130,6 +130,10 @@ class TlsTransport:
             return Failure(closed)  # type: ignore[no-untyped-call]
         return reason
 
+    def deliver_to(self, deliver: Callable[[bytes], object]) -> None:
+        """Have another function called with decrypted data from now on."""
+        self._deliver = deliver
+
     # ITransport
 
     def write(self, data: bytes) -> None:

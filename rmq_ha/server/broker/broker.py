@@ -524,7 +524,10 @@ class Broker:
             self._undo.append((f"port {port}", remoting.stop))
         if self.grpc is not None:
             self._undo.append(("gRPC port", self.grpc.stop))
-            await self.grpc.listen(interface)
+            if self.configuration.ours.grpc_server_port == server:
+                self.grpc.share(self.main_server)
+            else:
+                await self.grpc.listen(interface)
         self._undo.append(("held pulls", self.hold.stop))
         self._undo.append(("held pops", self.pop_holds.stop))
         self._undo.append(("notifications", self.notifier.stop))

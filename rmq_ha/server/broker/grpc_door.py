@@ -21,6 +21,7 @@ from rmq_ha.base.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.base.model.message import Address
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.remoting.protocol import PeerLimits
+from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.seams import Host
 from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.timing.periodic import Periodic
@@ -110,6 +111,7 @@ class BrokerDoor:
         self.server: Any = server.GrpcServer(
             broker.host, configuration.ours, self.service.methods(), tls, limits
         )
+        self._shared: RemotingServer | None = None
         self._expiry = Periodic(broker.host.clock, "gRPC client expiry", self._expire, EXPIRY_S)
 
     def listen(self, interface: str) -> "Deferred[Any]":
@@ -124,9 +126,17 @@ class BrokerDoor:
         )
         return listening
 
+    def share(self, remoting: RemotingServer) -> None:
+        """Accept clients on the ports of a server for remoting, instead of a port of its own."""
+        self._expiry.start()
+        self._shared = remoting
+        remoting.build_http2 = self.server.build_plain
+
     async def stop(self) -> None:
-        """Let open calls end, and close the port."""
+        """Let open calls end, and accept no more clients."""
         await self._expiry.stop()
+        if self._shared is not None:
+            self._shared.build_http2 = None
         for client in list(self.service.clients.all()):
             client.end_streams()
         await self.server.stop()

@@ -15,6 +15,7 @@ from rmq_ha.base.config.grpc_keys import GrpcConfig
 from rmq_ha.base.remoting.protocol import PeerLimits
 from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.ends import TlsDoor
+from rmq_ha.base.tls.first_byte import HTTP2
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.tls.server import AlpnTls, ServerTls
 from rmq_ha.server.grpc.calls import GrpcConnection
@@ -24,7 +25,6 @@ from rmq_ha.server.grpc.protocol import GrpcProtocol, Timing
 from rmq_ha.server.grpc.wire.table import SERVICE
 
 FIRST_BYTE_S = 20.0
-ALPN = (b"h2",)
 
 
 class GrpcDoor(TlsDoor):
@@ -124,11 +124,11 @@ class GrpcServer:
     def build(self) -> IProtocol:
         """Make the protocol of a new connection."""
         if self._tls is None:
-            return self._build_plain()
+            return self.build_plain()
         return GrpcDoor(
             self._host.clock,
-            self._build_plain,
-            AlpnTls(self._tls, ALPN),
+            self.build_plain,
+            AlpnTls(self._tls, (HTTP2,)),
             self._refusals,
             FIRST_BYTE_S,
             self._doors,
@@ -164,7 +164,8 @@ class GrpcServer:
             text = f"more than {most} bytes wait until clients read (grpcMaxQueuedBytes)"
             slowest.close_for(QUEUED_IN_ALL, text)
 
-    def _build_plain(self) -> GrpcProtocol:
+    def build_plain(self) -> GrpcProtocol:
+        """Make the protocol of a new connection on which TLS, if any, is served already."""
         config = self._config
         most = CallLimits(config.grpc_max_inbound_message_size, config.grpc_max_queued_bytes // 2)
         return GrpcProtocol(
