@@ -151,7 +151,8 @@ def test_people_are_told_what_was_found_what_to_do_and_what_was_not_looked_at() 
     facts.groups = [GroupFacts(name="g")]
     assert shown(facts, []).splitlines() == [
         "",
-        f"nothing to do; {len(RULES)} rules looked at 2 name servers, 2 brokers and 1 group",
+        f"nothing to do: 0 errors, 0 warnings; {len(RULES)} rules looked at 2 name servers, "
+        "2 brokers and 1 group",
     ]
     facts.not_looked = [NotLooked("this", "of that")]
     fault = DoctorFinding("error", "a-code", "broker", "is bad", "mend it")
@@ -168,5 +169,5 @@ def test_people_are_told_what_was_found_what_to_do_and_what_was_not_looked_at() 
         "not looked at, because",
         "  this: of that",
         "",
-        "2 errors; 7 rules looked at 2 name servers, 2 brokers and 1 group",
+        "2 errors, 0 warnings; 7 rules looked at 2 name servers, 2 brokers and 1 group",
     ]
