@@ -23,6 +23,7 @@ from rmq_ha.ops.admin.role_change import (
 )
 from rmq_ha.ops.admin.role_file import RoleFile, must_be_a_brokers
 from rmq_ha.ops.admin.session import ChangeRefused, Session, run
+from rmq_ha.ops.admin.setaside import summary_of
 from rmq_ha.server.store.log.setaside import ABOUT, FOLDER
 
 
@@ -190,15 +191,6 @@ async def _verify(change: RoleChange, master: PairMember) -> PairMember:
     raise ChangeRefused(f"not done: the file {change.file.path} makes it a slave, but {why}")
 
 
-def _setaside_summary(said: Any) -> dict[str, Any]:
-    """
-    Read the summary that `log/setaside.py` wrote. A summary of another shape raises an error that
-    `read_body` handles.
-    """
-    topics = {str(topic): int(count) for topic, count in said["topics"].items()}
-    return {**said, "time": int(said["time"]), "messages": int(said["messages"]), "topics": topics}
-
-
 def _show_set_aside(change: RoleChange, new: PairMember, began_ms: int) -> None:
     """
     Show the folders of messages that were set aside since `began_ms`, or name the older folders.
@@ -210,7 +202,7 @@ def _show_set_aside(change: RoleChange, new: PairMember, began_ms: int) -> None:
     for name in disk.list_dir(folder):
         path = f"{folder}/{name}"
         try:
-            about = read_body(disk.read_bytes(f"{path}/{ABOUT}"), _setaside_summary)
+            about = read_body(disk.read_bytes(f"{path}/{ABOUT}"), summary_of)
         except (OSError, ProtocolViolation):
             change.session.output.note(f"{path} is not readable, so its messages are not counted")
             continue

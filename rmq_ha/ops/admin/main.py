@@ -55,6 +55,10 @@ COMMANDS = {
     ),
     "snapshot": Lazy("rmq_ha.ops.admin.snapshot:snapshot", "Keep a broker's offsets."),
     "message": Lazy("rmq_ha.ops.admin.message:message", "Messages by id, key, place; traces."),
+    "setaside": Lazy(
+        "rmq_ha.ops.admin.setaside:setaside",
+        "Messages that were set aside: list, show, resend.",
+    ),
     "store": Lazy("rmq_ha.ops.admin.store:store", "A stopped store: verify, dump, repair."),
     "context": Lazy("rmq_ha.ops.admin.context:context", "Clusters by name, with their keys."),
     "completion": Lazy("rmq_ha.ops.admin.completion:completion", "For bash, zsh or fish."),

@@ -280,8 +280,9 @@ RULES = (
         "set-aside-left",
         DoctorSeverity.NOTE,
         "a store has folders with messages that its broker gave up",
-        "`about.json` in each folder says why, and how many messages of which topic; delete the "
-        "folders that nobody needs",
+        "`rmqha-admin setaside list --store <storePathRootDir>` says why, and how many messages of "
+        "which topic; `setaside resend FOLDER` sends them again; delete the folders that nobody "
+        "needs",
         _set_aside,
     ),
     Rule(

@@ -270,8 +270,9 @@ RULES = (
         "tail-set-aside",
         DoctorSeverity.WARNING,
         "messages that only this broker had were set aside: no consumer gets them",
-        "look into `<storePathRootDir>/setaside`; `about.json` says how many messages of which "
-        "topic are there; delete the folder when nobody needs it any more",
+        "on its machine `rmqha-admin setaside list --store <storePathRootDir>` says how many "
+        "messages of which topic are there, and `setaside resend FOLDER` sends them again; delete "
+        "the folder when nobody needs it any more",
         _set_aside,
     ),
     Rule(

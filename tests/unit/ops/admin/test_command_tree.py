@@ -108,6 +108,8 @@ TABLE = {
     "kv list": looks(),
     "kv set": changes("k v"),
     "lag": looks(),
+    "message copy": changes("ID --to T -t T", is_long=False),
+    "message resend": changes("ID -t T", is_long=False),
     "message show": looks(),
     "message trace": looks(),
     "namesrv config get": looks(),
@@ -117,6 +119,9 @@ TABLE = {
     "reset-offset": changes("T -g g --to latest"),
     "restore": Row(Kind.ADDS, True),
     "route": looks(is_long=False),
+    "setaside list": looks(is_long=False),
+    "setaside resend": changes("DIR"),
+    "setaside show": looks(),
     "snapshot": Row(Kind.OWN, True),
     "stats": looks(),
     "store dump": looks(),
@@ -137,7 +142,7 @@ TABLE = {
     "verify-offsets": looks(),
     "verify-replica": looks(),
 }
-SHOWS_ITSELF = {"store dump", "consume", "tail", "top"}
+SHOWS_ITSELF = {"setaside show", "store dump", "consume", "tail", "top"}
 """What they do is what comes out, line by line."""
 
 
@@ -187,7 +192,8 @@ def test_what_changes_something_asks_and_can_be_scripted(name: str, tmp_path: Pa
     assert {"--yes", "--dry-run"} <= options_of(name)
     path = tmp_path / "broker.properties"
     path.write_text("brokerName=b\n")
-    words = [str(path) if word == "FILE" else word for word in TABLE[name].line.split()]
+    places = {"FILE": str(path), "DIR": str(tmp_path)}
+    words = [places.get(word, word) for word in TABLE[name].line.split()]
     contexts = ["--context-file", str(tmp_path / "contexts.json"), "-n", "127.0.0.1:1"]
     made = CliRunner().invoke(main, ["context", "add", "c", "--yes", *contexts])
     assert made.exit_code == 0, made.output

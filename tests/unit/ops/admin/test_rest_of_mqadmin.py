@@ -36,7 +36,8 @@ from rmq_ha.ops.admin import (
     topic,
 )
 from rmq_ha.ops.admin.main import main
-from rmq_ha.ops.admin.message import Spot, at_spot, show_trace
+from rmq_ha.ops.admin.message import show_trace
+from rmq_ha.ops.admin.message_lookup import Spot, at_spot
 from rmq_ha.ops.admin.options import Options
 from rmq_ha.ops.admin.output import Output
 from rmq_ha.ops.admin.points_in_time import PointInTime

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.ops.admin import topic
 from rmq_ha.ops.admin.main import main
-from rmq_ha.ops.admin.message import Spot, at_spot
+from rmq_ha.ops.admin.message_lookup import Spot, at_spot
 from rmq_ha.ops.admin.session import FAILED, NOT_FOUND, USAGE, Session
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.admin_kit import say
