@@ -36,6 +36,7 @@ from rmq_ha.base.wire.pop_places import (
     parse_start_offsets,
 )
 from rmq_ha.base.wire.pop_receipt import PopReceipt
+from rmq_ha.base.wire.pop_reports import InFlightReport
 from rmq_ha.base.wire.recall_handle import RecallHandle
 from rmq_ha.base.wire.route_bodies import (
     ClusterInfo,
@@ -257,6 +258,12 @@ body(
     "timer_counts",
     '{"rmqHaDueWithin":{"0":1,"60":2},"timingCount":{"T":{"count":2,"timeStamp":1}}}',
     TimerCounts.decode,
+)
+body(
+    "in_flight",
+    '{"rmqHaInFlight":"leading","nowMs":7,"leftOut":0,"moves":[{"topic":"T","again":1}],'
+    '"queues":[{"topic":"T","queueId":0,"inFlight":1,"committed":3,"next":4,"end":5}]}',
+    InFlightReport.decode,
 )
 body(
     "route",

@@ -74,11 +74,17 @@ class TopicStatsTable(AnswerBody):
 
 
 class ConsumeOffset(msgspec.Struct, rename="camel", frozen=True):
-    """The progress of a group in one queue (B11); the time is in ms."""
+    """
+    The progress of a group in one queue (B11); the time is in ms.
+
+    :ivar pull_offset: `consumer_offset` plus the number of messages that are out with consumers who
+        pop. RocketMQ 5 calls the difference "Inflight". None for a group that pulls.
+    """
 
     broker_offset: int
     consumer_offset: int
     last_timestamp: int
+    pull_offset: int | None = None
 
 
 class ConsumeStats(AnswerBody):

@@ -13,6 +13,7 @@ from rmq_ha.base.wire.bodies import MessageQueue, decode_queue_table
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.fastjson import parse
+from rmq_ha.base.wire.pop_reports import IN_FLIGHT, InFlightReport
 from rmq_ha.client.lookup.asking import Ask, Asking, expect, expect_any
 from rmq_ha.client.lookup.lookups import (
     addresses_in,
@@ -38,12 +39,15 @@ class QueueLag(NamedTuple):
     :ivar consumer_offset: the offset of the next message that the group has not consumed.
     :ivar last_timestamp: when the last consumed message was stored, in ms since the epoch; 0 if not
         known.
+    :ivar in_flight: messages that are out with consumers who pop; None for a group that pulls, or
+        if the broker does not tell.
     """
 
     queue: MessageQueue
     broker_offset: int
     consumer_offset: int
     last_timestamp: int
+    in_flight: int | None = None
 
     @property
     def lag(self) -> int:
@@ -91,6 +95,20 @@ def consume_stats(group: str, topic: str = "") -> Asking[GroupLag]:
     return GroupLag(sorted(queues, key=lambda item: item.queue), tps)
 
 
+def in_flight(address: str, group: str, topic: str = "") -> Asking[InFlightReport]:
+    """
+    Ask a broker which messages are out with a group.
+
+    :param topic: the topic; empty for all topics of the group.
+    :returns: for a broker of RocketMQ a report with an empty `state`.
+    :raises BrokerRefused: the broker refuses.
+    :raises RemotingError: the broker does not answer.
+    """
+    ext = {"consumerGroup": group, "topic": topic, IN_FLIGHT: "true"}
+    response = yield from expect(Ask(RemotingCommand(RequestCode.GET_CONSUME_STATS, ext), address))
+    return InFlightReport.decode(response.body or b"{}")
+
+
 def _brokers_of(group: str, topic: str) -> Asking[list[dict[int, str]]]:
     """Return the brokers of the group's retry topic; else those of the topic; else all brokers."""
     for name in (RETRY_PREFIX + group, topic):
@@ -107,11 +125,13 @@ def _brokers_of(group: str, topic: str) -> Asking[list[dict[int, str]]]:
 
 def _lag(queue: MessageQueue, item: Any) -> QueueLag:
     try:
+        committed, popped = int(item["consumerOffset"]), item.get("pullOffset")
         return QueueLag(
             queue,
             int(item["brokerOffset"]),
-            int(item["consumerOffset"]),
+            committed,
             int(item.get("lastTimestamp", 0)),
+            None if popped is None else max(0, int(popped) - committed),
         )
     except (TypeError, KeyError, ValueError, AttributeError):
         raise ProtocolViolation(f"the offsets of {queue} have an unexpected form") from None

@@ -33,6 +33,7 @@ from rmq_ha.client.lookup.running_info import RunningInfo, running_info
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.ops.admin.clone import clone
 from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
+from rmq_ha.ops.admin.inflight import inflight
 from rmq_ha.ops.admin.options import combine_options, common_options, on_option
 from rmq_ha.ops.admin.session import NO_ANSWER, ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import BrokerTarget, first_of_each, masters, targets
@@ -165,6 +166,7 @@ async def _settings_and_members(
 
 
 group.add_command(clone)
+group.add_command(inflight)
 
 
 @group.command()

@@ -13,7 +13,16 @@ from rmq_ha.ops.admin.points_in_time import PointInTime, WhenType
 from rmq_ha.ops.admin.session import FAILED, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import first_of_each, targets
 
-LAG_COLUMNS = ("topic", "broker", "queue", "broker_offset", "consumer_offset", "lag", "last")
+LAG_COLUMNS = (
+    "topic",
+    "broker",
+    "queue",
+    "broker_offset",
+    "consumer_offset",
+    "lag",
+    "in_flight",
+    "last",
+)
 MOVED_COLUMNS = ("broker", "queue", "before", "after")
 
 
@@ -30,6 +39,9 @@ MOVED_COLUMNS = ("broker", "queue", "before", "after")
 def lag(group: str, topic: str, fail_above: int | None) -> None:
     """
     Show how many messages of each queue GROUP has not consumed yet.
+
+    If the group pops, `in_flight` is the number of those that consumers have now; `group inflight`
+    shows more of them.
 
     Exit code 3: the group has no offsets at any broker.
     """
@@ -63,6 +75,7 @@ def show_lag(session: Session, group: str, group_lag: GroupLag) -> None:
             item.broker_offset,
             item.consumer_offset,
             item.lag,
+            item.in_flight,
             time_text(item.last_timestamp) if item.last_timestamp else None,
         ]
         for item in group_lag.queues

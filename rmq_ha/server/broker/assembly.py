@@ -25,6 +25,7 @@ from rmq_ha.server.broker.processors.consume_tables import ConsumeTables
 from rmq_ha.server.broker.processors.consumers import ConsumerProcessor
 from rmq_ha.server.broker.processors.end_transaction import EndTransactionProcessor
 from rmq_ha.server.broker.processors.locks import LockProcessor
+from rmq_ha.server.broker.processors.pop_reports import PopReports
 from rmq_ha.server.broker.processors.query import QueryProcessor
 from rmq_ha.server.broker.processors.relays import RelayProcessor
 from rmq_ha.server.broker.processors.reply import ReplyMessageProcessor
@@ -223,6 +224,7 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
         consumers=broker.consumers,
         consumer_offsets=offsets,
         broker_name=broker.identity.broker_name,
+        out_of=broker.pops.out_of if broker.pops.is_enabled else lambda *_: None,
     )
     return [
         AdminAclProcessor(
@@ -247,6 +249,7 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
             tables=broker.tables,
             stats=broker.stats,
             consume_tables=consume_tables,
+            pop_reports=PopReports(broker.pops, store, broker.host.clock, broker.host.now_ms),
             configuration=configuration,
             register_topic=broker.registration.register_topic,
             deleted=partial(_group_deleted, broker),

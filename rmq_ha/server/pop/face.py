@@ -11,7 +11,7 @@ is the retry topic, and not the topic that the consumer names.
 Spec: pop.md, sections 2 and 13.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
@@ -20,6 +20,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.base.interfaces import IMessageFilter
 from rmq_ha.base.model.pop_topics import TopicKind
 from rmq_ha.base.wire.pop_receipt import PopReceipt
+from rmq_ha.server.pop.tallies import GroupTopic, PopTally
 
 POP_REVIVE_QUEUE = 0
 """The reviveQid of receipts: Java's number of a journal queue, of which rmq-ha has only one."""
@@ -52,6 +53,7 @@ class PopWish(NamedTuple):
     :ivar is_orderly: whether a queue gives its next messages only when none before them is out.
     :ivar attempt_id: the client's name for an attempt of an orderly pop. A repeated attempt gets
         the same messages.
+    :ivar client: the client's address as `ip:port`, to show it; empty if it is not known.
     """
 
     group: str
@@ -61,6 +63,7 @@ class PopWish(NamedTuple):
     from_max: bool = False
     is_orderly: bool = False
     attempt_id: str = ""
+    client: str = ""
 
 
 class PopPart(NamedTuple):
@@ -188,6 +191,10 @@ class QueueInFlight(NamedTuple):
     :ivar oldest_pop_ms: `pop_ms` of the oldest lease; 0 without one.
     :ivar first_due_ms: when the first lease ends, by the clock of the master that gave it; 0
         without one.
+    :ivar oldest_offset: queue offset of the first message of the oldest lease.
+    :ivar times: how often orderly pops handed that message out before.
+    :ivar client: address of the client that has it; empty: not known, for example because another
+        broker was the master then.
     """
 
     group: str
@@ -199,6 +206,27 @@ class QueueInFlight(NamedTuple):
     oldest_pop_ms: int
     first_due_ms: int
     is_orderly: bool
+    oldest_offset: int = 0
+    times: int = 0
+    client: str = ""
+
+    @property
+    def acked_ahead(self) -> int:
+        """Number of messages that are consumed, although one before them is not."""
+        return self.next - self.committed - self.out
+
+
+class GroupOut(NamedTuple):
+    """
+    The messages of a topic and its retry topics that are out with a group.
+
+    :ivar out: number of messages.
+    :ivar first_pop_ms: the least lease name among the first message of each queue that is not
+        consumed; 0 if none is out.
+    """
+
+    out: int
+    first_pop_ms: int
 
 
 class LeaseView(NamedTuple):
@@ -343,8 +371,22 @@ class Pops(Protocol):
     def next_offset(self, group: str, topic: str, queue_id: int) -> int:
         """Return the first queue offset that was never handed out, where PEEK_MESSAGE begins."""
 
-    def in_flight(self, group: str, topic: str = "") -> Sequence[QueueInFlight]:
-        """Return a summary of each queue that a group pops; of all topics if `topic` is empty."""
+    def in_flight(self, group: str, topic: str = "") -> Iterator[QueueInFlight]:
+        """
+        Yield a summary of each queue that a group pops; of all topics if `topic` is empty.
+
+        :param topic: the topic whose queue has the messages. The caller may take the items in
+            several turns.
+        """
+
+    def out_of(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return how many messages of a queue are out; None if the group does not pop it."""
+
+    def out_by_group(self) -> Mapping[GroupTopic, GroupOut]:
+        """Return what is out, by group and the topic that consumers name; only what is not 0."""
+
+    def tallies(self) -> Mapping[GroupTopic, PopTally]:
+        """Return counts since the start, by group and the topic that consumers name."""
 
     def leases(
         self, group: str, topic: str, queue_id: int, first: int, most: int

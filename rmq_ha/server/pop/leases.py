@@ -299,15 +299,17 @@ class QueueLeases:
             if self._dues[place]:
                 yield base + place, self._pops[place], self._dues[place]
 
-    def extremes(self) -> tuple[int, int]:
+    def oldest(self) -> tuple[int, int, int]:
         """
-        Return the least lease name and the first due time of all messages that are out; two zeros
-        if none is out.
+        Return the least lease name of all messages that are out, the first queue offset with it,
+        and the first due time of all; three zeros if none is out.
         """
         if not self.out:
-            return 0, 0
-        pairs = [(pop_ms, due) for _, pop_ms, due in self.leases()]
-        return min(pairs)[0], min([due for _, due in pairs])
+            return 0, 0, 0
+        pops = self._pops[self._head :]
+        least = min(filter(None, pops))
+        first_due = min(filter(None, self._dues[self._head :]))
+        return least, self.committed + pops.index(least), first_due
 
     # Images
 

@@ -38,6 +38,7 @@ from rmq_ha.server.pop.entries import (
 from rmq_ha.server.pop.face import (
     ORDERLY_REVIVE_QUEUE,
     POP_REVIVE_QUEUE,
+    GroupOut,
     LeaseChange,
     LeaseStatus,
     LeaseView,
@@ -57,6 +58,7 @@ from rmq_ha.server.pop.look import QueueLook, look, look_in_order
 from rmq_ha.server.pop.replica import PopReplica
 from rmq_ha.server.pop.snapshots import PopSnapshots
 from rmq_ha.server.pop.state import PopState, QueueName
+from rmq_ha.server.pop.tallies import GroupTopic, PopTallies, PopTally
 from rmq_ha.server.pop.terms import PopTerms
 from rmq_ha.server.pop.writer import Keeping, PopWriter
 
@@ -103,6 +105,7 @@ class PopService:
         self._images: Iterator[None] | None = None
         self._popped = self._acked = self._changes = self._stale = 0
         self._retried = self._dead = self._gone = 0
+        self._tallies = PopTallies()
 
     def follow(self, store: FollowedStore) -> None:
         """
@@ -285,8 +288,13 @@ class PopService:
         state = self._replica.state
         if state is None or self._ends is None:
             return 0
+        known = state.names.get(getattr(entry, "name", -1))
         count = state.apply(entry)
         self._writer.add(entry)
+        if isinstance(entry, MoveEntry) and known is not None:
+            self._tallies.moved(known, entry.reason, count)
+        elif isinstance(entry, DropEntry) and known is not None:
+            self._tallies.forget(known)
         if isinstance(entry, (PopEntry, AckEntry, MoveEntry, SkipEntry, ResetEntry)):
             self._changed.add((entry.name, entry.queue_id))
         return count
@@ -448,6 +456,8 @@ class PopService:
             return seen._replace(part=None)
         due_ms = pop_ms + wish.invisible_ms
         ends.leased(key, part.offsets, due_ms, wish.invisible_ms)
+        again = len(part.counts)
+        self._tallies.popped(state, key, pop_ms, part.offsets, again, wish.client)
         return seen
 
     def _look(
@@ -594,6 +604,7 @@ class PopService:
             pop_ms, revive_queue = max(now, leases.last_pop_ms + 1), POP_REVIVE_QUEUE
             due_ms = pop_ms + invisible_ms
         self._enter(ChangeEntry(*key, offset, receipt.pop_ms, pop_ms, due_ms))
+        self._tallies.renamed(key, offset, receipt.pop_ms, pop_ms)
         self._changes += 1
         ends.leased(key, [offset], due_ms, invisible_ms)
         done: Deferred[LeaseChange] = Deferred()
@@ -701,27 +712,51 @@ class PopService:
             return leases.next
         return max(0, self._terms.offset(group, topic, queue_id))
 
-    def in_flight(self, group: str, topic: str = "") -> Sequence[QueueInFlight]:
+    def in_flight(self, group: str, topic: str = "") -> Iterator[QueueInFlight]:
         state = self._replica.state
-        views: list[QueueInFlight] = []
-        for name in [] if state is None else state.names_of(group, topic or None):
-            known = state.names[name][1] if state is not None else ""
-            for queue_id, leases in [] if state is None else state.queues_of(name):
-                oldest, first_due = leases.extremes()
-                views.append(
-                    QueueInFlight(
-                        group,
-                        known,
-                        queue_id,
-                        leases.committed,
-                        leases.next,
-                        leases.out,
-                        oldest,
-                        first_due,
-                        leases.is_orderly,
-                    )
-                )
-        return views
+        if state is None:
+            return
+        names = {name: state.names[name][1] for name in state.names_of(group, topic or None)}
+        for key in sorted(key for key in state.queues if key[0] in names):
+            leases = state.queues.get(key)
+            if leases is None:  # dropped since the caller took the last item
+                continue
+            oldest, offset, first_due = leases.oldest()
+            yield QueueInFlight(
+                group,
+                names[key[0]],
+                key[1],
+                leases.committed,
+                leases.next,
+                leases.out,
+                oldest,
+                first_due,
+                leases.is_orderly,
+                offset,
+                leases.counts.get(offset, 0),
+                self._tallies.client_of(key, oldest) if oldest else "",
+            )
+
+    def out_of(self, group: str, topic: str, queue_id: int) -> int | None:
+        state = self._replica.state
+        leases = None if state is None else state.find(group, topic, queue_id)
+        return None if leases is None else leases.out
+
+    def out_by_group(self) -> Mapping[GroupTopic, GroupOut]:
+        state = self._replica.state
+        totals: dict[GroupTopic, GroupOut] = {}
+        for (name, _), leases in () if state is None else state.queues.items():
+            lease = leases.lease(leases.committed) if leases.out else None
+            if state is None or lease is None:
+                continue
+            group, topic = state.names[name]
+            pair = group, original_topic(group, topic)
+            before = totals.get(pair, GroupOut(0, lease[0]))
+            totals[pair] = GroupOut(before.out + leases.out, min(before.first_pop_ms, lease[0]))
+        return totals
+
+    def tallies(self) -> Mapping[GroupTopic, PopTally]:
+        return self._tallies.counts
 
     def leases(
         self, group: str, topic: str, queue_id: int, first: int, most: int

@@ -356,10 +356,10 @@ RULES = (
         "no-master",
         DoctorSeverity.ERROR,
         "a brokerName has no master: consumers read from its slaves, producers cannot send",
-        "first look at the old master's machine (docs/failover.md, step 1). If the master's process "
-        "ended and the machine did not, start the master again. If the machine lost power or its "
-        "disk, or you do not know, do not start it first: type `rmqha-admin promote` on the machine "
-        "of the slave with the longest log, then `rmqha-admin demote` on the old machine",
+        "first look at the old master's machine (docs/failover.md, step 1). If the master's "
+        "process ended and the machine did not, start the master again. If the machine lost power "
+        "or its disk, or you do not know, do not start it first: type `rmqha-admin promote` on the "
+        "machine of the slave with the longest log, then `rmqha-admin demote` on the old machine",
         _no_master,
     ),
     Rule(

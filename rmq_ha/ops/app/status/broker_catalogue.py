@@ -329,6 +329,48 @@ BROKER = (
         "more",
     ),
     own_metric(
+        "pop_group_messages_out",
+        _GAUGE,
+        "messages",
+        "Shows how many popped messages of a topic and its retry topics are out with a group",
+        "consumer_group",
+        "topic",
+    ),
+    own_metric(
+        "pop_group_oldest_seconds",
+        _GAUGE,
+        "seconds",
+        "Shows since when the first message that the group has not acknowledged is out; a consumer "
+        "that prolongs its time begins anew",
+        "consumer_group",
+        "topic",
+    ),
+    own_metric(
+        "pop_group_redeliveries_total",
+        _COUNTER,
+        "messages",
+        "Counts messages that were handed out to the group again",
+        "consumer_group",
+        "topic",
+    ),
+    own_metric(
+        "pop_group_retries_total",
+        _COUNTER,
+        "messages",
+        "Counts messages that came due without an acknowledgement of the group and were copied "
+        "into its retry topic",
+        "consumer_group",
+        "topic",
+    ),
+    own_metric(
+        "pop_group_dead_letters_total",
+        _COUNTER,
+        "messages",
+        "Counts messages that became dead letters of the group",
+        "consumer_group",
+        "topic",
+    ),
+    own_metric(
         "pop_journal_behind_bytes",
         _GAUGE,
         "bytes",

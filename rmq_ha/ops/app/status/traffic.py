@@ -1,6 +1,7 @@
 """Metrics of messages put and read, by topic and group, with a limited number of series."""
 
 from collections import Counter
+from collections.abc import Mapping
 from heapq import nlargest
 from typing import Any
 
@@ -9,6 +10,8 @@ from rmq_ha.base.wire.versions import version_name
 from rmq_ha.ops.app.status.lags import GroupLags, lag_of
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.server.broker.stat_items import StatsItem
+from rmq_ha.server.pop.face import GroupOut
+from rmq_ha.server.pop.tallies import GroupTopic, PopTally
 
 MOST_CLIENT_KINDS = 50
 OTHERS = "(other)"
@@ -36,6 +39,8 @@ class Traffic:
         self._collect_groups(samples)
         self._collect_lags(samples)
         self._collect_clients(samples)
+        if self._broker.pops.is_enabled:
+            self._collect_pops(samples)
 
     def _busiest(self, table: str) -> list[tuple[Any, StatsItem]]:
         items = self._broker.stats.tables[table].items()
@@ -108,6 +113,23 @@ class Traffic:
             )
         samples.add("rmqha_series_left_out", max(0, len(table) - len(lags)), of="groups")
 
+    def _collect_pops(self, samples: Samples) -> None:
+        """Add the groups with most messages out, and those whose messages came again most often."""
+        pops, now_ms = self._broker.pops, self._broker.host.now_ms()
+        out, tallies = pops.out_by_group(), pops.tallies()
+        pairs = {*out, *tallies}
+        chosen = nlargest(self._limit, pairs, key=lambda pair: _weight(out, tallies, pair))
+        for pair in sorted(chosen):
+            labels = {"consumer_group": pair[0], "topic": pair[1]}
+            now, tally = out.get(pair), tallies.get(pair, PopTally())
+            oldest_s = 0.0 if now is None else max(0, now_ms - now.first_pop_ms) / 1000
+            samples.add("rmqha_pop_group_messages_out", 0 if now is None else now.out, **labels)
+            samples.add("rmqha_pop_group_oldest_seconds", oldest_s, **labels)
+            samples.add("rmqha_pop_group_redeliveries_total", tally.again, **labels)
+            samples.add("rmqha_pop_group_retries_total", tally.retried, **labels)
+            samples.add("rmqha_pop_group_dead_letters_total", tally.dead, **labels)
+        samples.add("rmqha_series_left_out", len(pairs) - len(chosen), of="pops")
+
     def _collect_clients(self, samples: Samples) -> None:
         producers, consumers = self._broker.producers, self._broker.consumers
         kinds: Counter[tuple[str, ...]] = Counter()
@@ -128,6 +150,12 @@ class Traffic:
                 version=version,
                 consume_mode=mode,
             )
+
+
+def _weight(
+    out: Mapping[GroupTopic, GroupOut], tallies: Mapping[GroupTopic, PopTally], pair: GroupTopic
+) -> tuple[int, int]:
+    return out.get(pair, GroupOut(0, 0)).out, sum(tallies.get(pair, PopTally()))
 
 
 def _kind(client: Any) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from rmq_ha.base.wire.bodies import MessageQueue, read_as
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.members import to_members
+from rmq_ha.base.wire.pop_reports import IN_FLIGHT
 from rmq_ha.base.wire.stat_bodies import (
     Connection,
     ConsumeOffset,
@@ -34,7 +35,8 @@ from rmq_ha.server.broker.processors.admin_topics import (
     refuse_on_slave,
 )
 from rmq_ha.server.broker.processors.consume_tables import ConsumeTables
-from rmq_ha.server.broker.processors.fields import Handler
+from rmq_ha.server.broker.processors.fields import Answer, Handler
+from rmq_ha.server.broker.processors.pop_reports import PopReports
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 from rmq_ha.server.broker.tables.clients import ClientChannelInfo
@@ -68,6 +70,7 @@ class AdminGroupsProcessor:
         tables: BrokerTables,
         stats: BrokerStats,
         consume_tables: ConsumeTables,
+        pop_reports: PopReports,
         configuration: BrokerConfiguration,
         register_topic: Callable[[TopicConfig], "Deferred[None]"],
         deleted: Callable[[str], None],
@@ -81,6 +84,7 @@ class AdminGroupsProcessor:
         self._consumer_offsets = tables.consumer_offsets
         self._stats = stats
         self._consume_tables = consume_tables
+        self._pop_reports = pop_reports
         self._configuration = configuration
 
     def routes(self) -> dict[int, Handler]:
@@ -192,12 +196,16 @@ class AdminGroupsProcessor:
         body = ProducerConnection([_connection(client) for client in clients])
         return request.response(body=body.encode())
 
-    def consume_stats(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+    def consume_stats(self, channel: Channel, request: RemotingCommand) -> Answer:
         """
         Answer GET_CONSUME_STATS (208) for each read queue; the table of an unknown group is empty.
+
+        With the header field `IN_FLIGHT`, answer with the messages that are out instead.
         """
         header = fields.header(request)
         group, topic = header.get("consumerGroup", ""), header.get("topic", "")
+        if IN_FLIGHT in header:
+            return self._pop_reports.answer(channel, request, group, topic)
         table: dict[MessageQueue, ConsumeOffset] = {}
         tps = 0.0
         for config in self._consume_tables.topics_of(group, [topic] if topic.strip() else None):

@@ -3,7 +3,7 @@
 Spec: remoting.md, section 7.5.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from rmq_ha.base.model.topic_config import TopicConfig
@@ -27,7 +27,12 @@ class QueueStoreTimes(Protocol):
 
 
 class ConsumeTables:
-    """Combines the ends of queues with committed offsets."""
+    """
+    Combines the ends of queues with committed offsets.
+
+    :param out_of: returns how many messages of a queue are out with a group, by group, topic and
+        queue id; None if the group does not pop the queue.
+    """
 
     def __init__(
         self,
@@ -37,12 +42,14 @@ class ConsumeTables:
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
         broker_name: str,
+        out_of: Callable[[str, str, int], int | None],
     ) -> None:
         self._store = store
         self._topics = topics
         self._consumers = consumers
         self._consumer_offsets = consumer_offsets
         self._broker_name = broker_name
+        self._out_of = out_of
 
     def topics_by_group(self) -> Mapping[str, Iterable[str]]:
         """Return the topics on which each group has committed offsets."""
@@ -70,8 +77,8 @@ class ConsumeTables:
         self, config: TopicConfig, group: str, queue_nums: int
     ) -> dict[MessageQueue, ConsumeOffset]:
         """
-        Return for each queue of a topic its end, the group's offset, and the time of the message
-        before that offset.
+        Return for each queue of a topic its end, the group's offset, the time of the message before
+        that offset, and how many messages are out.
 
         :param queue_nums: how many queues, from queue id 0 on.
         """
@@ -83,7 +90,11 @@ class ConsumeTables:
             last_ms = 0
             if offset > 0:
                 last_ms = max(0, self._store.store_timestamp_at(topic, queue_id, offset - 1))
+            out = self._out_of(group, topic, queue_id)
             table[MessageQueue(topic, self._broker_name, queue_id)] = ConsumeOffset(
-                max(0, self._store.max_offset_in_queue(topic, queue_id)), offset, last_ms
+                max(0, self._store.max_offset_in_queue(topic, queue_id)),
+                offset,
+                last_ms,
+                None if out is None else offset + out,
             )
         return table

@@ -222,6 +222,7 @@ class PopRequest:
             header.init_mode == _FROM_MAX,
             header.order,
             header.attempt_id or "",
+            self._channel.remote_text,
         )
         try:
             self._parts.hurry()

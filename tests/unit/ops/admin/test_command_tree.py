@@ -129,6 +129,7 @@ TABLE = {
     "store repair": changes("--config FILE"),
     "store verify": looks(),
     "tail": looks(),
+    "group inflight": looks("G"),
     "timer status": looks(),
     "timer topics": looks(),
     "top": looks(),

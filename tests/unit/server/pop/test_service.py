@@ -136,7 +136,7 @@ def test_a_copy_whose_record_a_crash_took_is_not_made_twice(one: OneStore) -> No
     copy = copy_for(decode_record(data), RETRY, source)
     one.store.put_drafts([draft_of(copy)], False, lambda *result: None)
     one.crash()
-    assert one.pops.in_flight("G", "T")[0].out == 1
+    assert next(one.pops.in_flight("G", "T")).out == 1
     one.run(7.0)
     assert sorted(one.keys(one.pop())) == ["m0", "m1"]
     assert one.count(RETRY) == 2
@@ -261,7 +261,7 @@ def test_refused_puts_lose_nothing_that_was_applied(one: OneStore) -> None:
     assert one.ack(answer, 0) is LeaseStatus.DONE
     one.crash()
     assert one.ack(answer, 0) is LeaseStatus.DONE
-    assert one.pops.in_flight("G", "T")[0].out == 1
+    assert next(one.pops.in_flight("G", "T")).out == 1
 
 
 def test_a_turn_is_one_small_record(one: OneStore) -> None:
@@ -289,4 +289,4 @@ def test_images_let_old_log_files_go(one: OneStore) -> None:
     assert not one.pops.releases(end)
     one.run(1.0)
     assert one.pops.releases(end)
-    assert one.pops.in_flight("G", "T")[0].out == 31
+    assert next(one.pops.in_flight("G", "T")).out == 31
