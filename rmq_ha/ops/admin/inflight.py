@@ -79,7 +79,7 @@ async def show_in_flight(session: Session, group: str, topic: str = "") -> int |
     :raises NothingFound: the group pops nothing at any broker.
     """
     asker, brokers = await targets(session)
-    found: list[BrokerReport] = []
+    reports: list[BrokerReport] = []
     problems: list[str] = []
     silent: list[str] = []
     for target in session.output.track("asking brokers", first_of_each(brokers)):
@@ -93,17 +93,17 @@ async def show_in_flight(session: Session, group: str, topic: str = "") -> int |
             silent.append(f"{target.address}: {_why_silent(report.state)}")
             continue
         clients = {item.client_address: item.client_id for item in members.connections}
-        found.append(BrokerReport(target, report, clients))
-    rows = [_row(item, queue) for item in found for queue in item.report.queues]
+        reports.append(BrokerReport(target, report, clients))
+    rows = [_row(item, queue) for item in reports for queue in item.report.queues]
     moves = [
         [move.topic, item.target.name, move.again, move.retried, move.dead, move.gone]
-        for item in found
+        for item in reports
         for move in item.report.moves
     ]
     if not rows and not moves and not problems:
         where = f" from {topic}" if topic else ""
         raise NothingFound(_reasons(f"the group {group} pops nothing{where}", silent))
-    _show(session, group, rows, moves, [*problems, *_notes(found)])
+    _show(session, group, rows, moves, [*problems, *_notes(reports)])
     return NO_ANSWER if problems else None
 
 
@@ -153,10 +153,10 @@ def _row(item: BrokerReport, queue: QueueOut) -> list[Any]:
     ]
 
 
-def _notes(found: Iterable[BrokerReport]) -> list[str]:
+def _notes(reports: Iterable[BrokerReport]) -> list[str]:
     return [
         f"{item.target.address}: {item.report.left_out} queues more are not shown"
-        for item in found
+        for item in reports
         if item.report.left_out
     ]
 

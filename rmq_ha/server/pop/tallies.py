@@ -77,10 +77,10 @@ class PopTallies:
 
     def renamed(self, key: QueueName, offset: int, old_pop_ms: int, pop_ms: int) -> None:
         """Note that a lease of one message has a new name: its client stays the same."""
-        found = self._clients.get((key, old_pop_ms))
-        if found is not None:
-            self._clients[key, pop_ms] = offset, found[1]
-            if found[0] == offset and pop_ms != old_pop_ms:
+        place = self._clients.get((key, old_pop_ms))
+        if place is not None:
+            self._clients[key, pop_ms] = offset, place[1]
+            if place[0] == offset and pop_ms != old_pop_ms:
                 del self._clients[key, old_pop_ms]
 
     def client_of(self, key: QueueName, pop_ms: int) -> str:

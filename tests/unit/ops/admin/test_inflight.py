@@ -17,6 +17,8 @@ from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
 from rmq_ha.ops.admin import inflight, offsets
 from rmq_ha.ops.admin.session import NO_ANSWER, NOT_FOUND
+from rmq_ha.ops.app.status.broker import BrokerStatus
+from rmq_ha.ops.app.status.server import SubjectCollector
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.admin_kit import Said, say
 
@@ -117,6 +119,30 @@ def test_moves_redeliveries_and_dead_letters_are_counted_by_topic() -> None:
     assert moves == told
     assert shown(made, "T").json["moves"] == [told]
     assert shown(made, "U").code == NOT_FOUND
+    numbers = scraped(made)
+    names = ("messages_out", "redeliveries_total", "retries_total", "dead_letters_total")
+    assert [numbers[f"rmqha_pop_group_{name}", "G", "T"] for name in names] == [0, 1, 1, 1]
+
+
+def test_the_metrics_of_a_group_tell_for_how_long_its_first_message_is_out() -> None:
+    made = PoppedCluster()
+    made.send(3)
+    made.pop(2)
+    made.run(40)
+    made.pop(1)
+    numbers = scraped(made)
+    assert numbers["rmqha_pop_group_messages_out", "G", "T"] == 3
+    assert 39 < numbers["rmqha_pop_group_oldest_seconds", "G", "T"] < 43
+
+
+def scraped(made: PoppedCluster) -> dict[tuple[str, str, str], float]:
+    """The metrics of groups that pop, by name, group and topic."""
+    return {
+        (sample.name, sample.labels["consumer_group"], sample.labels["topic"]): sample.value
+        for family in SubjectCollector(BrokerStatus(made.brokers["one"])).collect()
+        for sample in family.samples
+        if sample.name.startswith("rmqha_pop_group_")
+    }
 
 
 def test_brokers_that_cannot_tell_are_named() -> None:
