@@ -98,10 +98,15 @@ class Book:
 
 
 class Route:
-    """The master of the topic, as the name server knows it."""
+    """
+    The master of a topic, as the name server knows it.
 
-    def __init__(self, namesrv: str) -> None:
-        self._namesrv = namesrv
+    :ivar broker_name: its name; empty until `master` has returned.
+    """
+
+    def __init__(self, namesrv: str, topic: str = TOPIC) -> None:
+        self._namesrv, self._topic = namesrv, topic
+        self.broker_name = ""
 
     def master(self) -> str:
         """
@@ -110,11 +115,12 @@ class Route:
         :raises OSError: the name server knows no master now.
         """
         with Wire(self._namesrv, 5) as wire:
-            (answer,) = wire.exchange([route_request(TOPIC)])
+            (answer,) = wire.exchange([route_request(self._topic)])
         if answer.code == 0:
             for broker in fastjson.parse(answer.body or b"{}").get("brokerDatas", ()):
                 address = broker["brokerAddrs"].get("0") or broker["brokerAddrs"].get(0)
                 if address:
+                    self.broker_name = str(broker["brokerName"])
                     return str(address)
         raise ConnectionError("the name server knows no master")
 

@@ -40,9 +40,20 @@ class TimerRig(Rig):
     Its brokers have timers, and files of a usual size.
 
     Its ports are none that tests take, which would take one while its broker is down.
+
+    :param settings: what the brokers have instead of timers.
+    :param ports: where free ports are looked for.
     """
 
-    _bases = itertools.cycle(range(6200, 11_800, 8))
+    def __init__(
+        self,
+        directory: Path,
+        settings: dict[str, Any] = TIMERS,
+        ports: range = range(6200, 11_800, 8),
+    ) -> None:
+        super().__init__(directory)
+        self.settings = {**settings, **SIZES}
+        self._bases = itertools.cycle(ports)
 
     def ports(self, count: int = 4) -> int:
         for base in itertools.islice(self._bases, 700):
@@ -57,7 +68,7 @@ class TimerRig(Rig):
         raise RuntimeError("no free ports")
 
     def broker(self, conf: str, name: str, **options: Any) -> Server:
-        return super().broker(conf, name, **{**TIMERS, **SIZES, **options})
+        return super().broker(conf, name, **{**self.settings, **options})
 
 
 class TimerBrokers(ABC):
@@ -136,10 +147,12 @@ class TimerPair(TimerBrokers):
 
 
 class _SetWithTimers(ControlledPair):
-    """Java's brokers have timers, too."""
+    """Java's brokers have the settings of the rig, too."""
+
+    rig: TimerRig
 
     def boot(self, name: str) -> None:
-        self.settings = {**TIMERS, **SIZES}
+        self.settings = dict(self.rig.settings)
         if self.kinds[name] == "java":
             self.settings["mappedFileSizeTimerLog"] = 64 << 20
         super().boot(name)
@@ -152,7 +165,7 @@ class TimerSet(TimerBrokers):
     :param makes: of the first, of the second and of the controller.
     """
 
-    def __init__(self, rig: Rig, makes: tuple[str, str, str]) -> None:
+    def __init__(self, rig: TimerRig, makes: tuple[str, str, str]) -> None:
         self._pair = _SetWithTimers(rig, *makes)
         self._killed = ""
         self._has_java = "java" in makes[:2]

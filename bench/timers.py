@@ -26,53 +26,27 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from timer_judge import HEAD, Fault, Verdict, judge, machine
+from ordeals import KINDS, OWN, Ordeal, made
+from timer_judge import HEAD, Verdict, judge, machine
 from timer_load import QUEUES, TOPIC, Book, Reader, Route, Sender, all_deliveries
-from timer_sets import READY_S, TimerBrokers, TimerGroup, TimerPair, TimerRig, TimerSet
+from timer_sets import TimerBrokers, TimerRig
 
-from tests.interop.rig import Rig, missing
+from tests.interop.rig import missing
 from tests.interop.test_controller import missing as missing_5
-from tests.interop.wire import Refused
 
-KINDS = {
-    "pair": "a classic pair of ours",
-    "set": "two brokers of ours, our controller",
-    "group": "a DLedger group of ours",
-    "java-set": "two brokers of Java 5.3.3, their controller",
-    "mixed-set": "a broker of ours and one of Java 5.3.3, our controller",
-}
-OWN = ("pair", "set", "group")
 CONNECTIONS = 2
 SHORT = {"rate": 200.0, "waiting": 2000, "kills": 4, "hand_overs": 2}
 _AFTER_S = 8.0
 """So long after the last due time the judge looks: Java is a second late, or more."""
 
 
-def made(kind: str, rig: Rig, random: Random) -> TimerBrokers:
-    """Start the brokers of a kind."""
-    if kind == "pair":
-        return TimerPair(rig, random)
-    if kind == "group":
-        return TimerGroup(rig, random)
-    return TimerSet(
-        rig,
-        {
-            "set": ("ours", "ours", "ours"),
-            "java-set": ("java", "java", "java"),
-            "mixed-set": ("ours", "java", "ours"),
-        }[kind],
-    )
-
-
-class Ordeal:
-    """One set of brokers, its load, and the faults."""
+class TimerOrdeal(Ordeal):
+    """One set of brokers with timer messages."""
 
     def __init__(self, kind: str, options: argparse.Namespace, directory: Path) -> None:
-        self.kind, self._options = kind, options
-        self._random = Random(f"{options.seed}/{kind}")
         self._rig = TimerRig(directory)
         self._book = Book()
-        self._faults: list[Fault] = []
+        super().__init__(kind, options, self._book)
 
     def run(self) -> Verdict:
         """From the start of the brokers to the verdict."""
@@ -95,65 +69,26 @@ class Ordeal:
             workers = [*senders, *(Reader(self._book, route, number) for number in range(QUEUES))]
             for worker in workers:
                 worker.start()
-            self._say(f"{options.waiting} messages begin to wait: {1.2 * lead_s:.0f} s")
+            self.say(f"{options.waiting} messages begin to wait: {1.2 * lead_s:.0f} s")
             time.sleep(1.2 * lead_s)
             waiting = self._book.waiting()
-            self._deal(brokers)
+            self.deal(brokers)
             for sender in senders:
                 sender.stop()
             self._settle(brokers)
             for worker in workers[len(senders) :]:
                 worker.stop()
             found = all_deliveries(brokers.master().address)
-            return judge(self.kind, self._book, found, self._faults, waiting)
+            return judge(self.kind, self._book, found, self.faults, waiting)
         finally:
             self._rig.close()
-
-    def _deal(self, brokers: TimerBrokers) -> None:
-        """Kill and hand over, in an order by chance."""
-        order = ["kill"] * self._options.kills + ["hand over"] * self._options.hand_overs
-        self._random.shuffle(order)
-        for number, name in enumerate(order, 1):
-            time.sleep(self._random.uniform(1.0, self._options.pause))
-            began = time.time()
-            words = brokers.kill() if name == "kill" else brokers.hand_over()
-            if name == "kill":
-                brokers.mend()
-            else:
-                self._until_mended(brokers)
-            self._until_acknowledged(began)
-            ended = self._book.acknowledged_at
-            self._faults.append(Fault(name == "kill", began * 1000, ended * 1000, words))
-            self._say(f"{number} of {len(order)}: {words}; {time.time() - began:.1f} s")
-
-    def _until_mended(self, brokers: TimerBrokers) -> None:
-        deadline = time.monotonic() + READY_S
-        while True:
-            try:
-                brokers.mend()
-                return
-            except (OSError, Refused, StopIteration):
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
-
-    def _until_acknowledged(self, began: float) -> None:
-        """Wait until a send that was answered after the fault, and after all members are back."""
-        mended, deadline = max(began, time.time()), time.monotonic() + READY_S
-        while self._book.acknowledged_at < mended:
-            if time.monotonic() > deadline:
-                raise RuntimeError("no message is acknowledged after a fault")
-            time.sleep(0.05)
 
     def _settle(self, brokers: TimerBrokers) -> None:
         """Wait until the last message is due, and a while."""
         brokers.mend()
         last = max(self._book.dues) / 1000
-        self._say(f"the last message is due in {max(0.0, last - time.time()):.0f} s")
+        self.say(f"the last message is due in {max(0.0, last - time.time()):.0f} s")
         time.sleep(max(0.0, last - time.time()) + self._options.after)
-
-    def _say(self, text: str) -> None:
-        print(f"{time.strftime('%X')} {self.kind}: {text}", file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -187,7 +122,7 @@ def main() -> None:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     for kind in kinds:
         with tempfile.TemporaryDirectory(prefix=f"timers-{kind}-", dir=options.work) as directory:
-            verdicts.append(Ordeal(kind, options, Path(directory)).run())
+            verdicts.append(TimerOrdeal(kind, options, Path(directory)).run())
         lines = [machine(), "", *HEAD, *(verdict.row for verdict in verdicts), ""]
         lines += [line for verdict in verdicts for line in verdict.notes]
         options.out.write_text("\n".join(lines) + "\n")
