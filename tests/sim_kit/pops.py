@@ -582,6 +582,20 @@ class PopStorm:
         for node in self.nodes:
             self._boot(node)
         self.world.clock.run_while(lambda: self.master() is None, 60)
+        if self.kind == PAIR:
+            self._replace_strange_slave()
+
+    def _replace_strange_slave(self) -> None:
+        """Let a slave whose log is no part of its master's, and so does not follow, begin anew."""
+        master, slave = self.cluster.master, self.cluster.slave
+        if master.open_store is None or slave.state != "running":
+            return
+        own, other = slave.log_image(), master.log_image()
+        begin = max(own.start, other.start)
+        if own.slice(begin, own.end) != other.slice(begin, min(own.end, other.end)):
+            self.cluster.crash(slave.host.name, power=False)
+            self.cluster._replace(slave.host.name)
+            self.cluster.restart(slave.host.name)
 
     # What must hold
 
