@@ -677,7 +677,9 @@ def test_riddles_are_found(source: str, names: set[str]) -> None:
     assert set(riddles(ast.parse(source))) == names
 
 
-FACES_FOR_ASYNCIO = words("LitePullConsumer Producer PullConsumer PushConsumer TransactionProducer")
+FACES_FOR_ASYNCIO = words(
+    "LitePullConsumer Producer PullConsumer PushConsumer SimpleConsumer TransactionProducer"
+)
 """Classes of `rmq_ha.client`: their counterparts in `rmq_ha.client.aio` have the same names."""
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rmq_ha.client.blocking import BlockingClient as BlockingClient
     from rmq_ha.client.blocking_consumers import BlockingConsumer as BlockingConsumer
     from rmq_ha.client.blocking_consumers import BlockingPullConsumer as BlockingPullConsumer
+    from rmq_ha.client.blocking_simple import BlockingSimpleConsumer as BlockingSimpleConsumer
     from rmq_ha.client.blocking_transactions import (
         BlockingTransactionListener as BlockingTransactionListener,
     )
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from rmq_ha.client.consume.pull_api import Filter as Filter
     from rmq_ha.client.consume.pull_consumer import PullConsumer as PullConsumer
     from rmq_ha.client.consume.push_consumer import PushConsumer as PushConsumer
+    from rmq_ha.client.consume.simple_consumer import SimpleConsumer as SimpleConsumer
     from rmq_ha.client.rebalance.consistent_hash import (
         AllocateConsistentHash as AllocateConsistentHash,
     )
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from rmq_ha.client.rules.consumer_settings import MessageModel as MessageModel
     from rmq_ha.client.rules.consumer_settings import PullConsumerConfig as PullConsumerConfig
     from rmq_ha.client.rules.consumer_settings import PushConsumerConfig as PushConsumerConfig
+    from rmq_ha.client.rules.consumer_settings import SimpleConsumerConfig as SimpleConsumerConfig
     from rmq_ha.client.rules.errors import BatchFailed as BatchFailed
     from rmq_ha.client.rules.errors import BrokerRefused as BrokerRefused
     from rmq_ha.client.rules.errors import DuplicatesPossible as DuplicatesPossible
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
     from rmq_ha.client.rules.errors import NoRoute as NoRoute
     from rmq_ha.client.rules.errors import NoTimers as NoTimers
     from rmq_ha.client.rules.errors import NotStarted as NotStarted
+    from rmq_ha.client.rules.errors import ReceiptExpired as ReceiptExpired
     from rmq_ha.client.rules.errors import RequestTimeout as RequestTimeout
     from rmq_ha.client.rules.errors import SendFailed as SendFailed
     from rmq_ha.client.rules.errors import SendTimeout as SendTimeout
@@ -125,16 +129,17 @@ else:
     _NAMES = {
         "rmq_ha.client.blocking": "BlockingClient",
         "rmq_ha.client.blocking_consumers": "BlockingConsumer BlockingPullConsumer",
+        "rmq_ha.client.blocking_simple": "BlockingSimpleConsumer",
         "rmq_ha.client.blocking_transactions": "BlockingTransactionListener"
         " BlockingTransactionProducer",
         "rmq_ha.client.connecting": "connect",
         "rmq_ha.client.consume.consume_service": "ConsumeHook ConsumeMessageContext",
         "rmq_ha.client.consume.consume_tracing": "ConsumeTracer",
         "rmq_ha.client.rules.consumer_settings": "ConsumeFromWhere LitePullConsumerConfig"
-        " MessageModel PullConsumerConfig PushConsumerConfig",
+        " MessageModel PullConsumerConfig PushConsumerConfig SimpleConsumerConfig",
         "rmq_ha.client.rules.errors": "BatchFailed BrokerRefused DuplicatesPossible"
         " ForkedClient IllegalMessage MQClientError NoMaster NoNameServer NoRoute NoTimers"
-        " NotStarted RequestTimeout SendFailed SendTimeout TooManyInFlight",
+        " NotStarted ReceiptExpired RequestTimeout SendFailed SendTimeout TooManyInFlight",
         "rmq_ha.client.connection.hooks": "Delivery DeliveryHook SendContext SendHook",
         "rmq_ha.client.connection.instance": "ClientInstance",
         "rmq_ha.client.rules.listening": "ConcurrentListener ConsumeConcurrentlyContext"
@@ -147,6 +152,7 @@ else:
         "rmq_ha.client.consume.pull_api": "Filter",
         "rmq_ha.client.consume.pull_consumer": "PullConsumer",
         "rmq_ha.client.consume.push_consumer": "PushConsumer",
+        "rmq_ha.client.consume.simple_consumer": "SimpleConsumer",
         "rmq_ha.client.rules.queue_choice": "Selector select_by_hash",
         "rmq_ha.client.rebalance.consistent_hash": "AllocateConsistentHash",
         "rmq_ha.client.rebalance.machine_rooms": "AllocateByMachineRoom AllocateMachineRoomNearby",
@@ -171,9 +177,9 @@ else:
         " BlockingConsumer ClientConfig MQClientError",
         "Modules": "aio blocking",
         "Settings": "ProducerConfig PushConsumerConfig LitePullConsumerConfig"
-        " PullConsumerConfig Credentials ConsumeFromWhere MessageModel",
-        "Other consumers, and the client below": "LitePullConsumer PullConsumer"
-        " BlockingPullConsumer ClientInstance",
+        " PullConsumerConfig SimpleConsumerConfig Credentials ConsumeFromWhere MessageModel",
+        "Other consumers, and the client below": "SimpleConsumer LitePullConsumer PullConsumer"
+        " BlockingSimpleConsumer BlockingPullConsumer ClientInstance",
         "Transactions": "TransactionProducer TransactionListener LocalTransactionState"
         " TransactionSendResult BlockingTransactionProducer"
         " BlockingTransactionListener",
@@ -191,7 +197,7 @@ else:
         " ConsumeMessageContext Tracer ConsumeTracer",
         "Errors": "BatchFailed BrokerRefused ConfigurationError DuplicatesPossible"
         " ForkedClient IllegalMessage NoMaster NoNameServer NoRoute NoTimers NotStarted"
-        " RemotingConnectError RemotingError RemotingTimeout RequestTimeout"
+        " ReceiptExpired RemotingConnectError RemotingError RemotingTimeout RequestTimeout"
         " RmqHaError SendFailed SendTimeout TooManyInFlight",
     }
     __all__ = [name for names in _GROUPS.values() for name in names.split()]

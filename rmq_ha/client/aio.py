@@ -22,12 +22,24 @@ from rmq_ha.base.host.real import make_host
 from rmq_ha.base.host.std_logging import begin_logging
 from rmq_ha.base.seams import Host
 from rmq_ha.base.wire.route_bodies import TopicRoute
-from rmq_ha.client.aio_pull import Futures, Life, LitePullConsumer, PullConsumer, as_future
+from rmq_ha.client.aio_pull import (
+    Futures,
+    Life,
+    LitePullConsumer,
+    PullConsumer,
+    SimpleConsumer,
+    as_future,
+)
 from rmq_ha.client.aio_push import PushConsumer
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.connection.hooks import DeliveryHook, SendHook
 from rmq_ha.client.connection.instance import ClientInstance
-from rmq_ha.client.consume import lite_pull_consumer, pull_consumer, push_consumer
+from rmq_ha.client.consume import (
+    lite_pull_consumer,
+    pull_consumer,
+    push_consumer,
+    simple_consumer,
+)
 from rmq_ha.client.consume.consume_service import ConsumeHook
 from rmq_ha.client.consume.offsets import OffsetStore
 from rmq_ha.client.consume.pull_api import Filter
@@ -37,6 +49,7 @@ from rmq_ha.client.rules.consumer_settings import (
     LitePullConsumerConfig,
     PullConsumerConfig,
     PushConsumerConfig,
+    SimpleConsumerConfig,
 )
 from rmq_ha.client.rules.listening import Listener
 from rmq_ha.client.rules.messages import Message, MessageExt
@@ -45,6 +58,7 @@ from rmq_ha.client.rules.options import (
     LitePullConsumerOptions,
     ProducerOptions,
     PushConsumerOptions,
+    SimpleConsumerOptions,
     client_settings,
 )
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
@@ -57,6 +71,7 @@ __all__ = [
     "Producer",
     "PullConsumer",
     "PushConsumer",
+    "SimpleConsumer",
     "TransactionProducer",
     "connect",
 ]
@@ -92,7 +107,9 @@ class Client:
             begin_logging()
         self._reactor = LoopReactor(self.loop) if host is None else None
         self._futures = Futures(self.loop)
-        self._parts: list[Producer | PushConsumer | LitePullConsumer | PullConsumer] = []
+        self._parts: list[
+            Producer | PushConsumer | LitePullConsumer | PullConsumer | SimpleConsumer
+        ] = []
         try:
             self.instance = ClientInstance(host or make_host(self._reactor), settings)
         except BaseException:
@@ -237,6 +254,22 @@ class Client:
             filters=filters,
         )
         consumer = PullConsumer(self._futures, made)
+        self._parts.append(consumer)
+        return consumer
+
+    def simple_consumer(
+        self,
+        consumer_group: str,
+        config: SimpleConsumerConfig | None = None,
+        **options: Unpack[SimpleConsumerOptions],
+    ) -> SimpleConsumer:
+        """
+        Make a simple consumer. Subscribe to topics, start it, and call `receive`.
+
+        :param options: settings of `SimpleConsumerConfig`; they override those of `config`.
+        """
+        made = simple_consumer.SimpleConsumer(self.instance, consumer_group, config, **options)
+        consumer = SimpleConsumer(self._futures, made)
         self._parts.append(consumer)
         return consumer
 

@@ -1,4 +1,4 @@
-"""Pull and lite pull consumers for asyncio; `rmq_ha.client.aio.Client` makes them."""
+"""Simple, pull and lite pull consumers for asyncio; `rmq_ha.client.aio.Client` makes them."""
 
 from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop, Future, wait
@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from rmq_ha.base.model.subscription import SUB_ALL
 from rmq_ha.base.wire.bodies import MessageQueue
-from rmq_ha.client.consume import lite_pull_consumer, pull_consumer
+from rmq_ha.client.consume import lite_pull_consumer, pull_consumer, simple_consumer
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.subscriptions import MessageSelector
 
@@ -269,4 +269,51 @@ class PullConsumer(Life):
     search_offset = as_future(
         pull_consumer.PullConsumer.search_offset,
         "Ask the broker for the offset that belongs to a time, `timestamp` in ms since the epoch.",
+    )
+
+
+class SimpleConsumer(Life):
+    """
+    A `rmq_ha.client.SimpleConsumer` for asyncio, with futures in the place of Deferreds.
+
+    :ivar deferred: the consumer with Deferreds.
+    """
+
+    def __init__(self, futures: Futures, deferred: simple_consumer.SimpleConsumer) -> None:
+        self.deferred = deferred
+        self._futures = futures
+
+    async def start(self) -> None:
+        """Join the group; `receive` may be called from now on."""
+        await self._futures.make(self.deferred.start())
+
+    async def stop(self) -> None:
+        """Leave the group; messages that are out come again when their time is over."""
+        await self._futures.make(self.deferred.stop())
+
+    def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
+        """Receive messages of a topic, or change which of them."""
+        self.deferred.subscribe(topic, expression)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Receive no more messages of a topic."""
+        self.deferred.unsubscribe(topic)
+
+    receive = as_future(
+        simple_consumer.SimpleConsumer.receive,
+        "Return messages that are only yours for a time; none if none come in `await_duration`.",
+    )
+
+    ack = as_future(
+        simple_consumer.SimpleConsumer.ack, "Answer that a message is consumed, for ever."
+    )
+
+    ack_all = as_future(
+        simple_consumer.SimpleConsumer.ack_all,
+        "Answer that messages are consumed, by one request to each broker.",
+    )
+
+    change_invisible_duration = as_future(
+        simple_consumer.SimpleConsumer.change_invisible_duration,
+        "Have a message come again at another time, counted from now.",
     )

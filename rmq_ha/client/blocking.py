@@ -63,6 +63,7 @@ from rmq_ha.client.send.send_asking import SendAsking, ThreadTimes
 if TYPE_CHECKING:
     from rmq_ha.client.blocking_consumers import BlockingConsumer as BlockingConsumer
     from rmq_ha.client.blocking_consumers import BlockingPullConsumer as BlockingPullConsumer
+    from rmq_ha.client.blocking_simple import BlockingSimpleConsumer as BlockingSimpleConsumer
     from rmq_ha.client.blocking_transactions import (
         BlockingTransactionListener as BlockingTransactionListener,
     )
@@ -75,7 +76,10 @@ else:
         """Import members of groups on demand, as their event loop needs Twisted."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = "blocking_transactions" if "Transaction" in name else "blocking_consumers"
+        if name == "BlockingSimpleConsumer":
+            home = "blocking_simple"
+        else:
+            home = "blocking_transactions" if "Transaction" in name else "blocking_consumers"
         return getattr(import_module(f"rmq_ha.client.{home}"), name)
 
 
@@ -83,6 +87,7 @@ __all__ = [
     "BlockingClient",
     "BlockingConsumer",
     "BlockingPullConsumer",
+    "BlockingSimpleConsumer",
     "BlockingTransactionListener",
     "BlockingTransactionProducer",
 ]

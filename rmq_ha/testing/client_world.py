@@ -305,7 +305,7 @@ class ClientWorld:
         configuration.broker.namesrv_addr = self.namesrv_addr
         configuration.broker.default_topic_queue_nums = _QUEUES
         configuration.ours.duplicate_window_millis = self._window_ms
-        configuration.ours.timer_wheel_enable = True
+        configuration.ours.timer_wheel_enable = configuration.ours.pop_enable = True
         broker = self._brokers[name] = Broker(host.seams, configuration)
         broker.start().addErrback(lambda why: self.world.clock.fail(f"{name} does not start", why))
 

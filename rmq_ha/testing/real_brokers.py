@@ -43,6 +43,7 @@ maxHashSlotNum=10000
 maxIndexNum=40000
 defaultTopicQueueNums=4
 timerWheelEnable=true
+popEnable=true
 """
 _BESIDE_US = """\
 import os, threading

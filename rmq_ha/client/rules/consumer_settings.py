@@ -4,7 +4,7 @@ Spec: remoting.md, sections 11.3 to 11.5.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import NamedTuple
 
@@ -262,3 +262,53 @@ class LitePullConsumerConfig(PullConsumerConfig):
         check_ranges(self, ranges)
         self.beginning.time_ms(0)
         return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimpleConsumerConfig:
+    """
+    Settings of a simple consumer; `await_duration` has the name of RocketMQ 5's SDKs.
+
+    :ivar await_duration: how long `receive` waits for a first message.
+    :ivar order: whether the messages of a queue come in their order: those behind a message that is
+        not acknowledged wait for it.
+    :ivar consume_from_where: where a group begins that has no offset; by time is not possible.
+    :ivar ack_timeout_ms: how long to repeat an acknowledgement or a change that no master answers,
+        in ms. A fail-over should be over by then.
+    """
+
+    await_duration: timedelta = timedelta(seconds=20)
+    order: bool = False
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    ack_timeout_ms: int = 30_000
+
+    def checked(self) -> "SimpleConsumerConfig":
+        """
+        Return these settings after a check.
+
+        :raises ConfigurationError: a setting is out of its range.
+        """
+        milliseconds(self.await_duration, "await_duration")
+        check_ranges(self, {"ack_timeout_ms": (1, 1 << 31)})
+        if self.consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+            raise ConfigurationError(
+                "consume_from_where: brokers begin pops at the first or at the last message only;"
+                " for a time set the group's offsets by rmqha-admin before"
+            )
+        return self
+
+
+def milliseconds(duration: timedelta, name: str) -> int:
+    """
+    Return a duration in ms.
+
+    :param name: the setting or parameter, for the error.
+    :raises ConfigurationError: it is no timedelta, or negative.
+    """
+    if not isinstance(duration, timedelta):
+        raise ConfigurationError(
+            f"{name} is {duration}: give a timedelta, for example timedelta(seconds=30)"
+        )
+    if duration < timedelta(0):
+        raise ConfigurationError(f"{name} is {duration}: it must not be negative")
+    return duration // timedelta(milliseconds=1)

@@ -102,6 +102,30 @@ class BrokerRefused(MQClientError):
         self.retriable = code in _PASSING or (is_error and _NO_QUORUM in self.remark)
 
 
+class ReceiptExpired(BrokerRefused):
+    """
+    The lease of a popped message has ended: it was not acknowledged, and no other time was set.
+
+    Somebody may have got the message again already, or it goes to the dead letters, or an earlier
+    attempt of the same change has given it another receipt.
+
+    :ivar msg_id: the message's id.
+    """
+
+    def __init__(self, msg_id: str, remark: str | None, address: str) -> None:
+        MQClientError.__init__(
+            self,
+            f"{address} knows no current lease of {msg_id} ({remark or 'without a reason'}): expect"
+            " the message again, take a longer invisible_duration for receive(), or call"
+            " change_invisible_duration() before the time is over",
+        )
+        self.msg_id = msg_id
+        self.code = ResponseCode.NO_MESSAGE
+        self.remark = remark or ""
+        self.address = address
+        self.is_access = self.retriable = False
+
+
 class SendFailed(MQClientError):
     """
     All attempts to send a message have failed; the message may be stored nevertheless.

@@ -5,6 +5,7 @@ Each class here has the settings of the dataclass that its docstring names; a te
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from datetime import timedelta
 from difflib import get_close_matches
 from ssl import SSLContext
 from typing import Any, TypedDict, TypeVar
@@ -124,6 +125,15 @@ class LitePullConsumerOptions(PullConsumerOptions, total=False):
     pull_threshold_for_all: int
     consume_max_span: int
     poll_timeout_ms: int
+
+
+class SimpleConsumerOptions(TypedDict, total=False):
+    """Settings of a simple consumer; see `SimpleConsumerConfig`."""
+
+    await_duration: timedelta
+    order: bool
+    consume_from_where: ConsumeFromWhere
+    ack_timeout_ms: int
 
 
 class BlockingClientOptions(ClientOptions, ProducerOptions, total=False):

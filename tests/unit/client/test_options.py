@@ -23,6 +23,7 @@ from rmq_ha.client import (
     PullConsumerConfig,
     PushConsumer,
     PushConsumerConfig,
+    SimpleConsumerConfig,
 )
 from rmq_ha.client.aio import connect
 from rmq_ha.client.rules import options
@@ -35,6 +36,7 @@ PAIRS: list[tuple[Any, Any]] = [
     (PushConsumerConfig, options.PushConsumerOptions),
     (PullConsumerConfig, options.PullConsumerOptions),
     (LitePullConsumerConfig, options.LitePullConsumerOptions),
+    (SimpleConsumerConfig, options.SimpleConsumerOptions),
 ]
 CONFIGS = [config for config, _ in PAIRS]
 DURATION = ("interval", "timeout", "millis", "mills", "backoff", "idle", "suspend_max_time")
