@@ -27,6 +27,7 @@ from rmq_ha.client import (
 )
 from rmq_ha.client.aio import connect
 from rmq_ha.client.rules import options
+from rmq_ha.client.rules.old_spellings import old_names
 from rmq_ha.testing.client_world import ClientWorld
 
 NOBODY = "127.0.0.1:1"
@@ -61,7 +62,7 @@ def test_every_duration_says_its_unit(config: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "old"), [(config, old) for config in CONFIGS for old in config._old_spellings]
+    ("config", "old"), [(config, old) for config in CONFIGS for old in old_names(config)]
 )
 def test_an_old_name_is_taken_and_read_with_a_warning_that_names_the_new_one(
     config: Any, old: str
