@@ -17,9 +17,9 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.pop_receipt import PopReceipt
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.lookup.pops import (
-    Leased,
+    MessageLease,
     Pop,
-    Popped,
+    PopResult,
     ack_request,
     batch_ack_request,
     change_request,
@@ -42,7 +42,7 @@ class BatchItem(NamedTuple):
     """
 
     topic: str
-    lease: Leased
+    lease: MessageLease
     msg_id: str
 
 
@@ -61,7 +61,7 @@ class PopApi:
         self._clock = instance.host.clock
         self._timeout_ms = instance.settings.mq_client_api_timeout_ms
 
-    async def pop(self, pop: Pop) -> Popped:
+    async def pop(self, pop: Pop) -> PopResult:
         """
         Ask a master for messages, once.
 
@@ -76,7 +76,7 @@ class PopApi:
         response = await self._instance.invoke(address, request, pop.poll_ms + self._timeout_ms)
         return read_popped(response, self._group, pop, address)
 
-    async def ack(self, topic: str, lease: Leased, msg_id: str, within_ms: int) -> None:
+    async def ack(self, topic: str, lease: MessageLease, msg_id: str, within_ms: int) -> None:
         """
         Acknowledge a message. A repeated acknowledgement changes nothing at the broker, so one
         without an answer is repeated, and goes to the new master after a fail-over.
@@ -118,7 +118,7 @@ class PopApi:
             raise expired
 
     async def change(
-        self, topic: str, lease: Leased, invisible_ms: int, msg_id: str, within_ms: int
+        self, topic: str, lease: MessageLease, invisible_ms: int, msg_id: str, within_ms: int
     ) -> PopReceipt:
         """
         Let a lease end at another time, and return the receipt that replaces the old one. Raises

@@ -21,7 +21,7 @@ from rmq_ha.base.wire.bodies import ConsumerData, MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.consume.group_member import GroupMember
 from rmq_ha.client.consume.pop_api import BatchItem, PopApi
-from rmq_ha.client.lookup.pops import ALL_QUEUES, MOST_POPPED, Leased, Pop, lease_of
+from rmq_ha.client.lookup.pops import ALL_QUEUES, MOST_POPPED, MessageLease, Pop, lease_of
 from rmq_ha.client.rules.consumer_settings import (
     ConsumeFromWhere,
     MessageModel,
@@ -268,7 +268,7 @@ class SimpleConsumer:
             raise NotStarted(f"{self!r}: it was stopped while receive() waited")
         return result
 
-    def _lease(self, message: MessageExt) -> tuple[str, Leased]:
+    def _lease(self, message: MessageExt) -> tuple[str, MessageLease]:
         self._member.must_run()
         topic = self._member.wrap(message.topic)
         lease = lease_of(message, self._member.group, topic)
@@ -290,7 +290,7 @@ class SimpleConsumer:
             raise failed
 
     async def _change(
-        self, message: MessageExt, topic: str, lease: Leased, invisible_ms: int
+        self, message: MessageExt, topic: str, lease: MessageLease, invisible_ms: int
     ) -> None:
         within_ms = self.config.ack_timeout_ms
         receipt = await self._api.change(topic, lease, invisible_ms, message.msg_id, within_ms)

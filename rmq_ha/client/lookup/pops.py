@@ -63,7 +63,7 @@ class Pop:
     attempt_id: str = ""
 
 
-class Popped(NamedTuple):
+class PopResult(NamedTuple):
     """
     The answer to a pop.
 
@@ -74,7 +74,7 @@ class Popped(NamedTuple):
     is_full: bool = False
 
 
-class Leased(NamedTuple):
+class MessageLease(NamedTuple):
     """
     The lease of a message, as acknowledgements name it.
 
@@ -104,7 +104,7 @@ def pop_request(group: str, pop: Pop, now_ms: int) -> RemotingCommand:
     return RemotingCommand(RequestCode.POP_MESSAGE, header.ext())
 
 
-def read_popped(response: RemotingCommand, group: str, pop: Pop, address: str) -> Popped:
+def read_popped(response: RemotingCommand, group: str, pop: Pop, address: str) -> PopResult:
     """
     Read a broker's answer to a pop. Each message gets its receipt as the property `POP_CK`, and
     has the topic that the group subscribed to.
@@ -114,9 +114,9 @@ def read_popped(response: RemotingCommand, group: str, pop: Pop, address: str) -
     :raises ProtocolViolation: the receipts cannot be built from the answer.
     """
     if response.code == ResponseCode.POLLING_FULL:
-        return Popped([], is_full=True)
+        return PopResult([], is_full=True)
     if response.code in _NOTHING:
-        return Popped([])
+        return PopResult([])
     if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         raise BrokerRefused(response.code, f"{response.remark or ''}; {_NO_POPS}", address)
     if response.code:
@@ -127,7 +127,7 @@ def read_popped(response: RemotingCommand, group: str, pop: Pop, address: str) -
         raise ProtocolViolation(f"the answer to a pop: {error.remark}") from None
     messages = decode_messages(response.body or b"", pop.broker_name)
     _Receipts(header, pop.broker_name, group).give(messages)
-    return Popped(messages)
+    return PopResult(messages)
 
 
 class _Receipts:
@@ -190,7 +190,7 @@ class _Receipts:
                 message.reconsume_times = count
 
 
-def lease_of(message: MessageExt, group: str, topic: str) -> Leased | None:
+def lease_of(message: MessageExt, group: str, topic: str) -> MessageLease | None:
     """
     Return the lease of a popped message; None if the message was not popped.
 
@@ -200,10 +200,10 @@ def lease_of(message: MessageExt, group: str, topic: str) -> Leased | None:
         receipt = PopReceipt.parse(message.properties.get(POP_CK, ""))
     except RequestRejected:
         return None
-    return Leased(real_topic(group, topic, receipt.kind), receipt)
+    return MessageLease(real_topic(group, topic, receipt.kind), receipt)
 
 
-def ack_request(group: str, lease: Leased) -> RemotingCommand:
+def ack_request(group: str, lease: MessageLease) -> RemotingCommand:
     receipt = lease.receipt
     header = AckHeader(
         group,
@@ -247,7 +247,7 @@ def batch_ack_request(
     return RemotingCommand(RequestCode.BATCH_ACK_MESSAGE, None, batch.encode())
 
 
-def change_request(group: str, lease: Leased, invisible_ms: int) -> RemotingCommand:
+def change_request(group: str, lease: MessageLease, invisible_ms: int) -> RemotingCommand:
     receipt = lease.receipt
     header = ChangeInvisibleHeader(
         group,
