@@ -11,7 +11,7 @@ from rmq_ha.base.model.topics import RETRY_PREFIX
 from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
-from rmq_ha.client.consume.group_member import GroupMember
+from rmq_ha.client.consume.consumer_member import ConsumerMember
 from rmq_ha.client.consume.offsets import (
     LocalFileOffsetStore,
     OffsetStore,
@@ -27,7 +27,7 @@ FIRST_PERSIST_SECONDS = 10.0
 _LOCAL_DIR = ".rocketmq_offsets"
 
 
-class ConsumerBase(GroupMember):
+class ConsumerBase(ConsumerMember):
     """
     A member of a group that reads queues by offsets.
 

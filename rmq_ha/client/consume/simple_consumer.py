@@ -19,7 +19,7 @@ from rmq_ha.base.model.subscription import SUB_ALL
 from rmq_ha.base.model.topics import topic_fault
 from rmq_ha.base.wire.bodies import ConsumerData, MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
-from rmq_ha.client.consume.group_member import GroupMember
+from rmq_ha.client.consume.consumer_member import ConsumerMember
 from rmq_ha.client.consume.pop_api import BatchItem, PopApi
 from rmq_ha.client.lookup.pops import ALL_QUEUES, MOST_POPPED, MessageLease, Pop, lease_of
 from rmq_ha.client.rules.consumer_settings import (
@@ -75,7 +75,7 @@ class SimpleConsumer:
         """
         self.config = settings_of(SimpleConsumerConfig, config, options).checked()
         self._instance = instance
-        self._member = GroupMember(instance, consumer_group)
+        self._member = ConsumerMember(instance, consumer_group)
         self._api = PopApi(instance, self._member.group)
         self._subscriptions = Subscriptions()
         self._turn = 0

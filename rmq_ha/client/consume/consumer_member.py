@@ -1,4 +1,4 @@
-"""GroupMember: the group, the topics and the life of a consumer of any kind.
+"""ConsumerMember: the group, the topics and the life of a consumer of any kind.
 
 Spec: remoting.md, sections 11.2 and 11.3.
 """
@@ -17,7 +17,7 @@ from rmq_ha.client.rules.namespaces import unwrap, wrap
 _DEFAULT_GROUP = "DEFAULT_CONSUMER"
 
 
-class GroupMember:
+class ConsumerMember:
     """
     One client's member of a consumer group.
 
