@@ -20,6 +20,13 @@ of this name to the answer: JSON about the pair. mqadmin sends no such field and
 """
 ASIDE = "stands_aside_for"
 """A key in that JSON: the address of the broker that took this broker's place, if one did."""
+HALF = "open_half_offsets"
+"""
+A key in that JSON: for each half queue the offsets of the first half messages that nobody has
+ended. It is missing at slaves, and at a master before its first check of transactions.
+"""
+MOST_HALF_OFFSETS = 1000
+"""Most offsets of one queue in `HALF`."""
 PROMOTIONS = "promotions"
 """
 A key in that JSON, for brokers of classic pairs: how many promotions of the pair the broker knows.

@@ -24,7 +24,10 @@ COMMANDS = {
     "connections": Lazy("rmq_ha.ops.admin.connections:connections", "Who is connected."),
     "dlq": Lazy("rmq_ha.ops.admin.dlq:dlq", "Dead letters: list, show, resend."),
     "ha": Lazy("rmq_ha.ops.admin.ha:ha", "Masters and slaves: status."),
-    "timer": Lazy("rmq_ha.ops.admin.timer:timer", "Timer messages that wait: by time, by topic."),
+    "timer": Lazy("rmq_ha.ops.admin.timer:timer", "What waits: by time, by topic, by level."),
+    "transaction": Lazy(
+        "rmq_ha.ops.admin.transaction:transaction", "Half messages that nobody has ended."
+    ),
     "backup": Lazy("rmq_ha.ops.admin.backup:backup", "Copy a store while its broker runs."),
     "restore": Lazy("rmq_ha.ops.admin.backup:restore_command", "Make a store of a backup."),
     "init": Lazy("rmq_ha.ops.admin.init:init", "Write the files of a new pair, group, controller."),

@@ -17,6 +17,7 @@ from rmq_ha.ops.admin.message_text import time_text
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import BrokerTarget, first_of_each, targets
+from rmq_ha.ops.admin.timer_levels import levels
 
 COLUMNS = (
     "broker",
@@ -64,7 +65,13 @@ class TimersOfBroker(NamedTuple):
 @click.group()
 @common_options
 def timer() -> None:
-    """Show the timer messages that wait (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)."""
+    """
+    Show the messages that wait for their time: timer messages (TIMER_DELAY_SEC, TIMER_DELAY_MS,
+    TIMER_DELIVER_MS), and messages with a delay level (DELAY).
+    """
+
+
+timer.add_command(levels)
 
 
 @timer.command()

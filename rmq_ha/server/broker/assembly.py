@@ -281,6 +281,7 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
                     broker.promotions,
                 ),
                 partial(_missing_groups, broker),
+                broker.transaction_checks.open_half_offsets,
             ),
         ),
     ]

@@ -8,7 +8,9 @@ from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.model.histogram import Histogram
+from rmq_ha.base.model.printable import counted
 from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.model.topics import HALF_TOPIC
 from rmq_ha.base.wire.command import VERSION
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.ops.admin.doctor.timers import LATE_S as TIMER_LATE_S
@@ -47,6 +49,8 @@ _FULL = 0.75
 Share of the disk from which on the page warns; files are deleted at `diskSpaceCleanForciblyRatio`.
 """
 _LAG_S = 5.0
+_HALF_OLD_S = 300.0
+"""Age from which on the page warns of an open half message; brokers ask about it each minute."""
 
 
 class BrokerBoard(Board):
@@ -172,6 +176,10 @@ class BrokerBoard(Board):
         }
         if broker.store.timers.is_enabled:
             numbers["timers"] = broker.store.timers.waiting
+        half = broker.transaction_checks.open_transactions()
+        if half is not None and (half.number or broker.topics.get(HALF_TOPIC)):
+            numbers["half"] = half.number
+        numbers["delayed"] = self._status.delayed_total()
         connections = broker.host.connections
         if connections is not None and connections.places is not None:
             numbers["places"] = connections.places
@@ -256,7 +264,20 @@ class BrokerBoard(Board):
             hint = f"messages are refused from {disk.refuses_at:.0%} on"
             tone = Tone.ERROR if disk.used >= disk.refuses_at else Tone.WARN
             notices.append(PageNotice(tone, text, hint))
-        return [*notices, *self._of_timers(), *self._of_dead()]
+        return [*notices, *self._of_timers(), *self._of_transactions(), *self._of_dead()]
+
+    def _of_transactions(self) -> list[PageNotice]:
+        half = self._broker.transaction_checks.open_transactions()
+        if half is None or not half.number:
+            return []
+        age_s = (self.host.now_ms() - half.born_ms) / 1000
+        if age_s <= _HALF_OLD_S:
+            return []
+        text = (
+            f"{counted(half.number, 'half message')} in doubt, the oldest for {age_s:.0f} s: no "
+            f"producer of {half.group or '(no group)'} ends its transaction"
+        )
+        return [PageNotice(Tone.WARN, text, "rmqha-admin transaction status")]
 
     def _of_timers(self) -> list[PageNotice]:
         report = self._broker.store.timers.report()

@@ -1,6 +1,7 @@
 """A broker's metrics and health, read from it when somebody asks."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from rmq_ha.base.model.status import PutMessageStatus
@@ -218,16 +219,30 @@ class BrokerStatus:
             samples.add("rmqha_slave_sync_failures_total", copy.failures, table=table)
 
     def _collect_delayed(self, samples: Samples) -> None:
-        store, delivered = self._broker.store, self._broker.delay_offset_table()
+        store = self._broker.store
         if store.timers.is_enabled:
             samples.add("rmqha_timer_messages", store.timers.waiting)
             samples.add("rmqha_timer_overdue_seconds", store.timers.overdue_ms() / 1000)
+        for level, waiting in self._waiting_by_level():
+            samples.add("rmqha_delayed_messages", waiting, level=level)
+        half = self._broker.transaction_checks.open_transactions()
+        if half is not None:
+            age_ms = max(0, self._broker.host.now_ms() - half.born_ms) if half.number else 0
+            samples.add("rmqha_half_messages", half.number)
+            samples.add("rmqha_half_message_age_seconds", age_ms / 1000)
+
+    def delayed_total(self) -> int:
+        """Return how many messages with a delay level wait for their time."""
+        return sum(waiting for _, waiting in self._waiting_by_level())
+
+    def _waiting_by_level(self) -> Iterator[tuple[int, int]]:
+        """Yield each delay level that ever had a message, and how many of its messages wait."""
+        store, delivered = self._broker.store, self._broker.delay_offset_table()
         for level in sorted({*store.schedule.levels, *delivered}):
             end = store.max_offset_in_queue(SCHEDULE_TOPIC, level - 1)
             first = store.min_offset_in_queue(SCHEDULE_TOPIC, level - 1)
             if end or level in delivered:  # the first delivery of a level may be yet to come
-                waiting = max(0, end - max(first, delivered.get(level, 0)))
-                samples.add("rmqha_delayed_messages", waiting, level=level)
+                yield level, max(0, end - max(first, delivered.get(level, 0)))
 
     def _collect_exporter(self, samples: Samples) -> None:
         broker, store = self._broker, self._broker.store

@@ -398,6 +398,19 @@ BROKER = (
         "master keeps up",
     ),
     own_metric(
+        "half_messages",
+        _GAUGE,
+        "messages",
+        "Shows how many half messages are open: their producers have not ended the transactions; a "
+        "master shows it from its first check of transactions on",
+    ),
+    own_metric(
+        "half_message_age_seconds",
+        _GAUGE,
+        "seconds",
+        "Shows how long ago the producer made the oldest open half message",
+    ),
+    own_metric(
         "registration_failures_total",
         _COUNTER,
         "attempts",

@@ -5,6 +5,7 @@ Memory has the fate of every half message from some physical offset on; `lookup`
 earlier ones in the op queue. The first that claims a half message settles its transaction.
 """
 
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -78,6 +79,33 @@ class _HalfQueue:
         """
         return self.start + len(self.fates) - offset <= self.window // 2
 
+    def open_from(self, low: int, high: int) -> tuple[int, int]:
+        """
+        Return how many half messages of a part of the queue are open, and the offset of the first;
+        `high` if none is.
+        """
+        if low >= high:
+            return 0, high
+        start = min(max(self.start, low), high)
+        end = max(start, min(self.start + len(self.fates), high))
+        begin, stop = start - self.start, end - self.start
+        count = (start - low) + self.fates.count(0, begin, stop) + (high - end)
+        if start > low:
+            return count, low
+        first = self.fates.find(0, begin, stop)
+        return count, end if first < 0 else self.start + first
+
+    def open_offsets(self, low: int, high: int) -> Iterator[int]:
+        """Yield the queue offsets of open half messages in a part of the queue."""
+        start = min(max(self.start, low), high)
+        end = max(start, min(self.start + len(self.fates), high))
+        yield from range(low, start)
+        at = self.fates.find(0, start - self.start, end - self.start)
+        while at >= 0:
+            yield self.start + at
+            at = self.fates.find(0, at + 1, end - self.start)
+        yield from range(end, high)
+
     def fate(self, offset: int) -> HalfMessageFate:
         index = offset - self.start
         return (
@@ -142,6 +170,17 @@ class Fates:
     def fate_of(self, queue_id: int, queue_offset: int) -> HalfMessageFate:
         """Return the fate of a known half message; OPEN unless another one was noted."""
         return self._queue(queue_id).fate(queue_offset)
+
+    def open_from(self, queue_id: int, low: int, high: int) -> tuple[int, int]:
+        """
+        Return how many half messages from one queue offset to another are OPEN as far as memory
+        knows, and the offset of the first of them; `high` if none is.
+        """
+        return self._queue(queue_id).open_from(low, high)
+
+    def open_offsets(self, queue_id: int, low: int, high: int) -> Iterator[int]:
+        """Yield the queue offsets that `open_from` counts; look at no more than are needed."""
+        return self._queue(queue_id).open_offsets(low, high)
 
     def copy_of(self, half: Record) -> HalfPlace | None:
         """

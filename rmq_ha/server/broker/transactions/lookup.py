@@ -79,6 +79,13 @@ class HalfMessages:
             self._fates.note_copy(half, copy)
         self._fates.release(half)
 
+    def half_at(self, queue_id: int, queue_offset: int) -> Record | None:
+        """Return the half message at a queue offset; None if it cannot be read now."""
+        result = self._store.get_message(GROUP, HALF_TOPIC, queue_id, queue_offset, 1, None)
+        if result is None or result.status is not GetMessageStatus.FOUND:
+            return None
+        return self._decode(result.messages[0])
+
     async def _successor(self, half: Record) -> Record | None:
         """
         Return the half message that represents this one: itself if it is open or was given up, its

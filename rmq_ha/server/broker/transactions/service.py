@@ -3,8 +3,8 @@
 Spec: store.md, section 11.3.
 """
 
-from itertools import takewhile
-from typing import Any
+from itertools import islice, takewhile
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall
@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.interfaces import IMessageStore
 from rmq_ha.base.model.message import BrokerMessage, PutMessageResult
+from rmq_ha.base.model.properties import PGROUP, REAL_TOPIC
 from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.base.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.base.seams import Times
@@ -37,6 +38,22 @@ from rmq_ha.server.store.message_store import DefaultMessageStore
 
 _SLICES_AT_ONCE = 16
 _ILLEGAL = PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
+
+
+class OpenTransactions(NamedTuple):
+    """
+    The half messages that nobody has ended.
+
+    :ivar number: how many they are.
+    :ivar born_ms: when the producer made the first of them, ms since the epoch; 0 if there is none.
+    :ivar group: the producer group of the first of them.
+    :ivar topic: the topic that the first of them is meant for.
+    """
+
+    number: int = 0
+    born_ms: int = 0
+    group: str = ""
+    topic: str = ""
 
 
 class TransactionalMessageCheckService:
@@ -72,7 +89,7 @@ class TransactionalMessageCheckService:
         self._timer: IDelayedCall | None = None
         self._is_started = False
         self._running: Deferred[None] | None = None
-        self.rounds = 0
+        self.rounds = self._rounds_before = 0
         self._fates = Fates()
         self._progress = CheckProgress(offsets, self._is_safe)
         self.halves = HalfMessages(
@@ -101,6 +118,7 @@ class TransactionalMessageCheckService:
         """Begin rounds, the first one an interval from now."""
         if not self._is_started:
             self._is_started = True
+            self._rounds_before = self.rounds
             self._fates.begin(self._store.log.max_offset)
             self._progress.begin()
             if self._is_dispatched():
@@ -123,6 +141,51 @@ class TransactionalMessageCheckService:
         done: Deferred[None] = Deferred()
         self._running.chainDeferred(done)
         return done
+
+    def open_transactions(self) -> OpenTransactions | None:
+        """
+        Return the open half messages; the first of each queue is read.
+
+        None before the end of the first round of a master, which learns from the op messages what
+        earlier masters settled; and on a broker that checks nothing.
+        """
+        if not self._is_started or self.rounds <= self._rounds_before:
+            return None
+        total, oldest = 0, OpenTransactions()
+        for queue_id in self._queues():
+            low, high = self._open_part(queue_id)
+            count, first = self._fates.open_from(queue_id, low, high)
+            total += count
+            half = self.halves.half_at(queue_id, first) if count else None
+            if half is not None and (not oldest.born_ms or half.born_timestamp < oldest.born_ms):
+                named = half.properties
+                group, topic = named.get(PGROUP, ""), named.get(REAL_TOPIC, "")
+                oldest = OpenTransactions(0, half.born_timestamp, group, topic)
+        return oldest._replace(number=total)
+
+    def open_half_offsets(self, most: int) -> dict[int, list[int]] | None:
+        """
+        Return the queue offsets of open half messages by queue, the first ones of each.
+
+        :param most: how many of each queue at most.
+        :returns: None where `open_transactions` does.
+        """
+        if self.open_transactions() is None:
+            return None
+        return {
+            queue_id: list(
+                islice(self._fates.open_offsets(queue_id, *self._open_part(queue_id)), most)
+            )
+            for queue_id in self._queues()
+        }
+
+    def _open_part(self, queue_id: int) -> tuple[int, int]:
+        """Return the part of a half queue that rounds have not passed: first offset and end."""
+        low = max(
+            self._progress.query(HALF_TOPIC, queue_id),
+            self._store.min_offset_in_queue(HALF_TOPIC, queue_id),
+        )
+        return low, self._store.max_offset_in_queue(HALF_TOPIC, queue_id)
 
     def _arm(self) -> None:
         interval = self._configuration.broker.transaction_check_interval / 1000

@@ -12,6 +12,7 @@ from rmq_ha.ops.app.page.broker import BrokerBoard
 from rmq_ha.ops.app.page.values import DiskUse, MemberRow, Tone
 from rmq_ha.ops.app.page.watch import GONE
 from rmq_ha.ops.app.status.health import Health
+from rmq_ha.server.broker.transactions.service import OpenTransactions
 from rmq_ha.server.store.timer.reports import TimerReport, TimerWork
 
 EMPTY, SOUND = DiskUse(0.1, 0.9), Health(True, "")
@@ -32,8 +33,34 @@ def notices(
         watch=SimpleNamespace(members=list(members)),
         _of_dead=list,
         _of_timers=list,
+        _of_transactions=list,
     )
     return [(item.tone, item.text) for item in BrokerBoard._notices(board, disk)]
+
+
+@pytest.mark.parametrize(
+    ("half", "found"),
+    [
+        (None, ""),
+        (OpenTransactions(), ""),
+        (OpenTransactions(2, 1_000_000 - 300_000, "makers", "T"), ""),
+        (
+            OpenTransactions(2, 1_000_000 - 301_000, "makers", "T"),
+            "2 half messages in doubt, the oldest for 301 s: no producer of makers ends its",
+        ),
+    ],
+)
+def test_half_messages_that_nobody_ends_are_named(
+    half: OpenTransactions | None, found: str
+) -> None:
+    checks = SimpleNamespace(open_transactions=lambda: half)
+    board: Any = SimpleNamespace(
+        _broker=SimpleNamespace(transaction_checks=checks),
+        host=SimpleNamespace(now_ms=lambda: 1_000_000),
+    )
+    told = [item.text for item in BrokerBoard._of_transactions(board)]
+    assert len(told) == bool(found)
+    assert "".join(told).startswith(found)
 
 
 def member(role: str = "slave", state: str = "following", **more: Any) -> MemberRow:

@@ -38,6 +38,8 @@ WHERE_THERE_IS_ANY = {
     "rmqha_held_pops",
     "rmqha_kernel_faults_total",
     "rmqha_negative_answers_total",
+    "rmqha_half_message_age_seconds",
+    "rmqha_half_messages",
     "rmqha_open_connections",
     "rmqha_pop_acks_total",
     "rmqha_pop_changes_total",
