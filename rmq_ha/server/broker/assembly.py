@@ -102,6 +102,8 @@ class BrokerParts(Protocol):
     transaction_checks: TransactionalMessageCheckService
     config_file: PropertiesFile
 
+    def drain_clients(self) -> None: ...
+
     @property
     def pops(self) -> Pops: ...
 
@@ -211,6 +213,7 @@ def role_keeper(broker: BrokerParts) -> RoleKeeper:
         transaction_checks=broker.transaction_checks,
         slave_synchronize=broker.slave_synchronize,
         registration=broker.registration,
+        drain_clients=broker.drain_clients,
     )
     return make_role_keeper(broker.host.clock, broker.configuration, parts, broker.journal.role)
 

@@ -178,6 +178,11 @@ class Broker:
         """The broker's identity for name servers, with its present brokerId."""
         return self._identity._replace(broker_id=self.configuration.broker.broker_id)
 
+    def drain_clients(self) -> None:
+        """Have the clients of the gRPC port leave their connections, if there is such a port."""
+        if self.grpc is not None:
+            self.grpc.drain()
+
     # ------------------------------------------------------------ building
 
     def _make_tables(self) -> None:

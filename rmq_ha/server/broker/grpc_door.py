@@ -132,11 +132,22 @@ class BrokerDoor:
         self._shared = remoting
         remoting.build_http2 = self.server.build_plain
 
+    def drain(self) -> None:
+        """
+        Have all clients leave their connections, because this broker is not the master any more.
+
+        New connections are accepted: a slave answers questions for routes.
+        """
+        self.server.drain()
+        for client in list(self.service.clients.all()):
+            client.reconnect()
+
     async def stop(self) -> None:
         """Let open calls end, and accept no more clients."""
         await self._expiry.stop()
         if self._shared is not None:
             self._shared.build_http2 = None
+        self.drain()
         for client in list(self.service.clients.all()):
             client.end_streams()
         await self.server.stop()

@@ -4,6 +4,7 @@ Spec: dledger.md, chapter 16.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from twisted.logger import Logger
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import StoreError
+from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topics import HALF_TOPIC
 from rmq_ha.base.remoting.audit import OwnActs
@@ -60,7 +62,12 @@ class RoleKeeper(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleParts:
-    """The parts of a broker that depend on its role."""
+    """
+    The parts of a broker that depend on its role.
+
+    :ivar drain_clients: has the clients of the gRPC port leave their connections. Called when the
+        master has become a slave, and its held receives are answered.
+    """
 
     store: DefaultMessageStore
     topics: TopicConfigManager
@@ -69,6 +76,7 @@ class RoleParts:
     transaction_checks: TransactionalMessageCheckService
     slave_synchronize: SlaveSynchronize
     registration: Registration
+    drain_clients: Callable[[], object]
 
 
 def make_role_keeper(
@@ -302,9 +310,12 @@ class RoleSwitch:
         parts = self._parts
         self._refuse_puts()
         slave_id = self._group.slave_id
+        was_master = self._configuration.broker.broker_id == MASTER_ID
         self._identify(slave_id)
         for state in parts.store.log_states:
             state.stop()
+        if was_master:
+            parts.drain_clients()
         await parts.store.schedule.stop()
         try:
             parts.delay_offsets.load()

@@ -92,7 +92,10 @@ class GrpcServer:
         return listening.addCallback(self._note_port)
 
     def drain(self) -> None:
-        """Tell all clients to open no more calls on their connections."""
+        """
+        Tell all clients by GOAWAY to open no more calls on their connections. Each connection is
+        closed when its open calls have ended.
+        """
         for protocol in list(self._queued):
             protocol.leave()
 

@@ -23,6 +23,9 @@ MOST_CLIENTS = 50_000
 MOST_TOPICS = 1000
 """Most topics that one client may name in its settings."""
 
+RECONNECTING = frozenset({"JAVA", "HTTP"})
+"""Languages whose SDKs know `reconnect_endpoints_command`. Node's SDK names its language HTTP."""
+
 ClientKey = tuple[str, str]
 """Account and client id. The account is in it so that nobody gets the transactions of another
 account by using a client id of that account."""
@@ -95,6 +98,19 @@ class DoorClient(DoorProducer):
     def close(self) -> None:
         """Remove the client from the table of clients."""
         self._forget(self)
+
+    def reconnect(self) -> None:
+        """
+        Have the client open a new connection, if its SDK knows the command, and end its streams.
+
+        The streams of other SDKs stay open: Python's opens a new one only after some 5 minutes.
+        """
+        if self.identity.language not in RECONNECTING:
+            return
+        command = messages.ReconnectEndpointsCommand(nonce=self.identity.client_id)
+        for stream in list(self._streams):
+            stream.send(messages.TelemetryCommand(reconnect_endpoints_command=command))
+            stream.finish()
 
     def end_streams(self) -> None:
         """End the client's streams; a client that still runs opens a new one."""

@@ -67,6 +67,7 @@ class Rig:
                 synchronize=lambda: self.note("copy"),
             ),
             registration=self.registration,
+            drain_clients=lambda: self.note("clients leave"),
         )
         self.slave_id = 3
         self.switch = RoleSwitch(self.clock, self.configuration, parts, self)
@@ -119,6 +120,19 @@ def test_a_follower_is_a_slave_and_looks_for_its_master_at_once(is_file_lost: bo
     assert rig.configuration.store.broker_role is BrokerRole.SLAVE
     rig.clock.pump([0.3, 1.0, 3.0, 7.0, 60.0])
     assert rig.take() == ["register", "copy"] * 4
+
+
+def test_only_the_clients_of_a_former_master_leave() -> None:
+    """Held receives are answered by the states of the log, which stop before."""
+    rig = started()
+    rig.leading = 5
+    rig.switch.lead(5)
+    rig.take()
+    rig.switch.follow()
+    done = rig.take()
+    assert done.index("timers off") < done.index("clients leave") < done.index("copying on")
+    rig.switch.follow()
+    assert "clients leave" not in rig.take()
 
 
 def test_a_leader_is_the_master_once_all_is_committed_and_dispatched() -> None:

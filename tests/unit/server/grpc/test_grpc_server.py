@@ -205,6 +205,29 @@ def test_a_stop_waits_for_open_calls():
     assert visitor.is_lost
 
 
+def test_a_server_that_drains_ends_its_connections_and_accepts_new_ones():
+    place = Place()
+    place.front.waits = True
+    visitor, idle = place.visit(), place.visit()
+    visitor.call("SendMessage", request_of("A"))
+    place.run(1)
+    place.server.drain()
+    place.run(1)
+    assert idle.is_lost
+    assert visitor.client.goaway is not None
+    assert not visitor.is_lost
+    place.front.answers[0].callback(answer_to(place.front.sent[0]))
+    place.run(1)
+    assert visitor.is_lost
+    assert list(visitor.client.answers.values())[0].status == 0
+    later = place.visit()
+    stream = later.call("SendMessage", request_of("B"))
+    place.run(1)
+    place.front.answers[1].callback(answer_to(place.front.sent[1]))
+    place.run(1)
+    assert later.status(stream) == 0
+
+
 def test_a_stop_waits_no_longer_than_it_may():
     place = Place()
     place.front.waits = True

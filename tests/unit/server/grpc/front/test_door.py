@@ -161,8 +161,7 @@ def test_a_message_is_delivered_when_it_is_due_unless_it_is_recalled(door: DoorB
     assert (version, topic, broker) == ("v1", "Delay", "broker-a")
     request = messages.RecallMessageRequest(recall_handle=handles[1])
     request.topic.name = "Delay"
-    door.run(0.1)  # a queue has to have the message
-    answer = door.unary("RecallMessage", request)
+    answer = door.unary("RecallMessage", request)  # waits until a queue has the message
     assert code_of(answer) == "OK"
     assert answer.message_id == recalled.system_properties.message_id
     door.run(20)
@@ -281,6 +280,19 @@ def test_nobody_is_asked_who_went_away(door: DoorBroker) -> None:
 def producers(door: DoorBroker) -> dict[str, list[Any]]:
     answer = door.call(RemotingCommand(RequestCode.GET_ALL_PRODUCER_INFO))
     return dict(ProducerTable.decode(answer.body or b"{}").data)
+
+
+@pytest.mark.parametrize(
+    ("language", "knows"), [("JAVA", True), ("HTTP", True), ("PYTHON", False), ("RUST", False)]
+)
+def test_clients_of_a_former_master_are_told_to_reconnect(
+    door: DoorBroker, language: str, knows: bool
+) -> None:
+    stream = door.producer("Normal", **{"x-mq-language": language})
+    door.broker.drain_clients()
+    commands = [item.WhichOneof("command") for item in stream.sent]
+    assert commands == ["settings", *["reconnect_endpoints_command"] * knows]
+    assert stream.is_open is not knows
 
 
 def test_a_producer_is_listed_until_it_is_not_heard_of(door: DoorBroker) -> None:
