@@ -219,7 +219,7 @@ def test_a_server_that_drains_ends_its_connections_and_accepts_new_ones():
     place.front.answers[0].callback(answer_to(place.front.sent[0]))
     place.run(1)
     assert visitor.is_lost
-    assert list(visitor.client.answers.values())[0].status == 0
+    assert next(iter(visitor.client.answers.values())).status == 0
     later = place.visit()
     stream = later.call("SendMessage", request_of("B"))
     place.run(1)
