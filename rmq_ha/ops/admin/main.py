@@ -35,6 +35,7 @@ COMMANDS = {
     "demote": Lazy("rmq_ha.ops.admin.demote:demote", "Bring a pair's old master back as a slave."),
     "handover": Lazy("rmq_ha.ops.admin.handover:handover", "Have a group's leader hand over."),
     "doctor": Lazy("rmq_ha.ops.admin.doctor.command:doctor", "What is wrong, why, what to do."),
+    "bundle": Lazy("rmq_ha.ops.admin.bundle:bundle", "One archive for support, without secrets."),
     "dledger": Lazy("rmq_ha.ops.admin.dledger:dledger", "A DLedger group: its members, who leads."),
     "verify-offsets": Lazy(
         "rmq_ha.lake.spark.offsets.command:plain_verify_offsets",

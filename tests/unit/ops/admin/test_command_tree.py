@@ -70,6 +70,7 @@ TABLE = {
     "acl white": changes("10.1.1.1"),
     "audit-messages": looks(),
     "backup": Row(Kind.OWN, True),
+    "bundle": Row(Kind.OWN, True),
     "broker clean": changes("b files"),
     "broker config get": looks(),
     "broker config set": changes("b fileReservedTime=12"),
