@@ -19,6 +19,7 @@ class Flag(Enum):
     QUEUES_BEHIND = "queues behind the log"
     DISK_FULL = "disk full"
     ANOTHER_MASTER = "another master"
+    HANDING_OVER = "handing over"
 
 
 class RunningFlags:
@@ -55,8 +56,10 @@ class RunningFlags:
 
     @property
     def may_be_closed_cleanly(self) -> bool:
-        """Whether the data on the disk is sound; a full disk and another master do not count."""
-        return self._reasons.keys() <= {Flag.DISK_FULL, Flag.ANOTHER_MASTER}
+        """Whether the data on the disk is sound; a full disk, another master and a hand-over do not
+        count.
+        """
+        return self._reasons.keys() <= {Flag.DISK_FULL, Flag.ANOTHER_MASTER, Flag.HANDING_OVER}
 
     @property
     def reasons(self) -> list[str]:

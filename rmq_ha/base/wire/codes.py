@@ -112,6 +112,9 @@ class RequestCode(IntEnum):
     NOTIFICATION = 200054
     POLLING_INFO = 200055
     BATCH_ACK_MESSAGE = 200151
+    # Codes of rmq-ha, far from those of RocketMQ.
+    HAND_OVER_PAIR = 290001
+    TAKE_OVER_PAIR = 290002
 
 
 class ResponseCode(IntEnum):

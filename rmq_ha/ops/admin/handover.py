@@ -1,6 +1,6 @@
 """
-`rmqha-admin handover`: has the leader of a DLedger group, or the master of a set in controller
-mode, hand over.
+`rmqha-admin handover`: has the leader of a DLedger group, or the master of a classic pair or of a
+set in controller mode, hand over.
 """
 
 from typing import Any
@@ -14,16 +14,13 @@ from rmq_ha.client.lookup.brokers import broker_config
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.dledger import NamedGroup, client_of, group_options, known_group, show_members
 from rmq_ha.ops.admin.dledger_group import GroupRefused, MemberStatus, leader_of
+from rmq_ha.ops.admin.handover_pair import exchange_roles
 from rmq_ha.ops.admin.handover_set import elect, set_of
 from rmq_ha.ops.admin.options import common_options, refuse_given
-from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, ChangeRefused, NothingFound, Session, run
+from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import targets
 
-_CLASSIC = (
-    "{which} is in no DLedger group and in no controller mode, where who leads can hand over:"
-    " `rmqha-admin promote` on the slave's machine makes the slave the master, then `rmqha-admin"
-    " demote` brings the old master back as a slave (docs/failover.md)"
-)
+_CLASSIC = "{which} is in no DLedger group; for a classic pair, type rmqha-admin handover BROKER"
 
 
 @click.command()
@@ -39,11 +36,12 @@ _CLASSIC = (
 @common_options
 def handover(which: str, to: str | None, yes: bool, dry_run: bool, **named: Any) -> None:
     """
-    Give the lead of a DLedger group, or of a pair with a controller, to another member, for example
-    before a machine is taken down.
+    Give the lead of a DLedger group, or of a pair, to another member, for example before a machine
+    is taken down. Both brokers have to run.
 
-    BROKER names the group, or --group with --peers, or --config. For about a second
-    no message is taken. A classic pair has `promote` and `demote` instead.
+    BROKER names the group or pair; a group may also be named by --group with --peers, or by
+    --config. For about a second no message is taken. If the master of a classic pair is dead, use
+    `promote` instead.
 
     Exit code 0: the other member leads; 1: it does not lead; 4: too few members answer.
     """
@@ -70,10 +68,10 @@ def handover(which: str, to: str | None, yes: bool, dry_run: bool, **named: Any)
 
 async def give_over_of(session: Session, which: str, to: str | None, **sure: bool) -> int | None:
     """
-    Hand over in the DLedger group or controlled set that the configuration of broker `which` names.
+    Hand over in the DLedger group, the controlled set or the classic pair that the configuration of
+    broker `which` names.
 
     :returns: the exit code.
-    :raises ChangeRefused: the broker belongs to neither.
     :raises NothingFound: there is no such broker.
     """
     asker, brokers = await targets(session, which)
@@ -87,7 +85,7 @@ async def give_over_of(session: Session, which: str, to: str | None, **sure: boo
         if (controlled := set_of(config)) is not None:
             return await elect(session, Asker(await session.direct()), controlled, to, **sure)
         if config.get("enableDLegerCommitLog") != "true":
-            raise ChangeRefused(_CLASSIC.format(which=which))
+            return await exchange_roles(session, config.get("brokerName", ""), to, **sure)
         known = NamedGroup(config["dLegerGroup"], parse_peers(config["dLegerPeers"]))
         return await give_over(session, known, to, **sure)
     raise problem or NothingFound(f"no broker is called {which}")

@@ -33,7 +33,7 @@ COMMANDS = {
     "init": Lazy("rmq_ha.ops.admin.init:init", "Write the files of a new pair, group, controller."),
     "promote": Lazy("rmq_ha.ops.admin.promote:promote", "Make a pair's slave its master."),
     "demote": Lazy("rmq_ha.ops.admin.demote:demote", "Bring a pair's old master back as a slave."),
-    "handover": Lazy("rmq_ha.ops.admin.handover:handover", "Have a group's leader hand over."),
+    "handover": Lazy("rmq_ha.ops.admin.handover:handover", "Have a master or leader hand over."),
     "doctor": Lazy("rmq_ha.ops.admin.doctor.command:doctor", "What is wrong, why, what to do."),
     "bundle": Lazy("rmq_ha.ops.admin.bundle:bundle", "One archive for support, without secrets."),
     "dledger": Lazy("rmq_ha.ops.admin.dledger:dledger", "A DLedger group: its members, who leads."),

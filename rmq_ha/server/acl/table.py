@@ -350,4 +350,6 @@ TABLE: Mapping[int, tuple[AccessNeed, ...]] = {
     RequestCode.GET_BROKER_HA_STATUS: _ADMIN,
     RequestCode.GET_BROKER_EPOCH_CACHE: _ADMIN,
     RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _ADMIN,
+    RequestCode.HAND_OVER_PAIR: _ADMIN,
+    RequestCode.TAKE_OVER_PAIR: _ADMIN,
 }

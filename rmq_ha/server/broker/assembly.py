@@ -13,6 +13,7 @@ from rmq_ha.base.wire.stat_bodies import ASIDE, GRPC_DOOR, PROMOTIONS
 from rmq_ha.server.broker.door_routes import door_address
 from rmq_ha.server.broker.frame_limits import FrameLimits
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
+from rmq_ha.server.broker.pair_handover import HandoverParts, PairHandover
 from rmq_ha.server.broker.processors.admin_acl import AdminAclProcessor
 from rmq_ha.server.broker.processors.admin_cleaning import AdminCleaningProcessor
 from rmq_ha.server.broker.processors.admin_config import AdminConfigProcessor, MoreRuntimeInfo
@@ -91,6 +92,7 @@ class BrokerParts(Protocol):
     timer_sends: TimerSends
     end_transactions: EndTransactionProcessor
     timer_requests: TimerProcessor
+    pair_handover: PairHandover
     send_backs: SendBackProcessor
     access_controls: list[Any]
     registration: Registration
@@ -174,6 +176,7 @@ def admin_processors(broker: BrokerParts) -> list[Processor]:
         broker.send_backs,
         broker.end_transactions,
         broker.timer_requests,
+        broker.pair_handover,
         QueryProcessor(store=store, config=configuration.store, clock=host.clock),
         ConsumerProcessor(
             store=store,
@@ -205,7 +208,26 @@ def transaction_checks(broker: BrokerParts) -> TransactionalMessageCheckService:
 
 def role_keeper(broker: BrokerParts) -> RoleKeeper:
     """Build the keeper of the broker's role, which makes the broker a slave or a master."""
-    parts = RoleParts(
+    parts = _role_parts(broker)
+    return make_role_keeper(broker.host.clock, broker.configuration, parts, broker.journal.role)
+
+
+def pair_handover(broker: BrokerParts) -> PairHandover:
+    """Build the part that exchanges the roles of a classic pair while both brokers run."""
+    used = HandoverParts(
+        role=_role_parts(broker),
+        pair=broker.journal.role.pair,
+        api=broker.outer_api,
+        standing=broker.standing,
+        promotions=broker.promotions,
+        file=broker.config_file,
+        boot_ms=broker.store.statistics.boot_ms,
+    )
+    return PairHandover(broker.host.clock, broker.configuration, used)
+
+
+def _role_parts(broker: BrokerParts) -> RoleParts:
+    return RoleParts(
         store=broker.store,
         topics=broker.topics,
         delay_offsets=broker.delay_offsets,
@@ -215,7 +237,6 @@ def role_keeper(broker: BrokerParts) -> RoleKeeper:
         registration=broker.registration,
         drain_clients=broker.drain_clients,
     )
-    return make_role_keeper(broker.host.clock, broker.configuration, parts, broker.journal.role)
 
 
 def _table_processors(broker: BrokerParts) -> list[Processor]:

@@ -52,6 +52,7 @@ def acts(topic: Find, group: Find) -> dict[int, Describe]:
         RequestCode.CONSUME_MESSAGE_DIRECTLY: by_header(
             "had consumed again", "message", "msgId", "consumerGroup", "clientId"
         ),
+        RequestCode.HAND_OVER_PAIR: by_header("handed over to", "broker", "to"),
         RequestCode.RESUME_CHECK_HALF_MESSAGE: by_header("revived", "half message", "msgId"),
         RequestCode.UPDATE_BROKER_CONFIG: changed_configuration,
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: by_header(

@@ -57,6 +57,7 @@ from rmq_ha.base.wire.bodies import decode_delay_offsets
 from rmq_ha.server.broker.assembly import (
     admin_processors,
     end_transactions,
+    pair_handover,
     role_keeper,
     send_backs,
     timer_requests,
@@ -404,6 +405,7 @@ class Broker:
         self.end_transactions = end_transactions(self)
         self.timer_requests = timer_requests(self)
         self.send_backs = send_backs(self)
+        self.pair_handover = pair_handover(self)
         self.sends = SendMessageProcessor(
             configuration,
             self.store,
@@ -542,6 +544,7 @@ class Broker:
         self._undo.append(("transaction checks", self.transaction_checks.stop))
         self._undo.append(("role changes", self.role_keeper.stop))
         self.role_keeper.start()
+        self._undo.append(("hand-overs", self.pair_handover.stop))
         for control in self.access_controls:
             self._undo.append(("access control", control.stop))
             control.start()

@@ -202,6 +202,18 @@ class BrokerOuterAPI:
         door = read_body(table.get(REPLICATION_KEY, "{}").encode(), dict).get(GRPC_DOOR)
         return door if isinstance(door, str) else ""
 
+    async def pair_step(
+        self, address: str, ext: Mapping[str, str], timeout_ms: int
+    ) -> dict[str, str]:
+        """
+        Ask the other broker of a pair about a hand-over (TAKE_OVER_PAIR).
+
+        :raises RemotingError: no answer, or an answer other than success.
+        """
+        command = RemotingCommand(RequestCode.TAKE_OVER_PAIR, dict(ext))
+        response = await self._invoke(address, command, timeout_ms)
+        return dict(response.ext or {})
+
     async def standing_of(self, address: str) -> ToldStanding:
         """
         Return a broker's report on its role; all fields are None if it refuses to tell.

@@ -157,6 +157,16 @@ class Registration:
             self._new_master.start()
         return Deferred.fromCoroutine(self._register_all())
 
+    def watch_for_master(self, is_wanted: bool) -> None:
+        """
+        Ask name servers every few seconds for another master, while this slave follows none; or
+        stop asking. For a broker of a classic pair whose role changes while it runs.
+        """
+        if is_wanted and not self._is_stopped:
+            self._new_master.start()
+        else:
+            self._new_master.stop()
+
     def stop(self) -> "Deferred[None]":
         """
         Register no more, and unregister at every name server.

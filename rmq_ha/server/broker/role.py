@@ -96,6 +96,67 @@ def make_role_keeper(
     return made
 
 
+class RoleSteps:
+    """
+    Changes the parts of a running broker from one role to the other, in the order of RocketMQ's
+    `changeToSlave` and `changeToMaster`.
+    """
+
+    log = Logger()
+
+    def __init__(self, configuration: BrokerConfiguration, parts: RoleParts) -> None:
+        self._configuration = configuration
+        self._parts = parts
+
+    async def change_to_slave(self, broker_id: int) -> None:
+        """
+        Stop all work of a master, and begin to copy the tables of the new one.
+
+        The caller has set `brokerRole` before, so that no message is put meanwhile.
+        """
+        parts = self._parts
+        was_master = self._configuration.broker.broker_id == MASTER_ID
+        self._identify(broker_id)
+        for state in parts.store.log_states:
+            state.stop()
+        if was_master:
+            parts.drain_clients()
+        await parts.store.schedule.stop()
+        try:
+            parts.delay_offsets.load()
+        except StoreError as error:
+            self.log.warn("no delay offsets before the first copy: {error}", error=error)
+        parts.slave_synchronize.start()
+        parts.registration.register_all()
+        self.log.info("this broker is a slave now, brokerId {broker_id}", broker_id=broker_id)
+
+    def change_to_master(self, role: BrokerRole, admit_puts: Callable[[], None]) -> None:
+        """
+        Begin all work of a master.
+
+        :param role: SYNC_MASTER or ASYNC_MASTER.
+        :param admit_puts: allows puts; called when queues and tables are those of a master.
+        """
+        parts = self._parts
+        parts.store.renumber()
+        parts.slave_synchronize.stop()
+        parts.client_offsets.became_master(parts.store.log.max_offset)
+        parts.topics.create_in_send_back(HALF_TOPIC)
+        parts.store.schedule.start()
+        parts.transaction_checks.start()
+        self._identify(MASTER_ID)
+        self._configuration.store.broker_role = role
+        admit_puts()
+        for state in parts.store.log_states:
+            state.start()
+        parts.registration.register_all()
+
+    def _identify(self, broker_id: int) -> None:
+        self._configuration.broker.broker_id = broker_id
+        registration = self._parts.registration
+        registration.identity = registration.identity._replace(broker_id=broker_id)
+
+
 class LastingRole:
     """Gives a broker the role in its configuration until its next start."""
 
@@ -155,6 +216,7 @@ class RoleSwitch:
         self._configuration = configuration
         self._parts = parts
         self._group = group
+        self._steps = RoleSteps(configuration, parts)
         self._audit = OwnActs()
         self._wanted: deque[tuple[bool, int]] = deque()
         self._running: Deferred[None] | None = None
@@ -304,55 +366,22 @@ class RoleSwitch:
             waiting, self._pause = self._pause[1], None
             waiting.callback(None)
 
-    # The steps, in the order of RocketMQ's changeToSlave and changeToMaster
-
     async def _change_to_slave(self) -> None:
-        parts = self._parts
         self._refuse_puts()
         slave_id = self._group.slave_id
-        was_master = self._configuration.broker.broker_id == MASTER_ID
-        self._identify(slave_id)
-        for state in parts.store.log_states:
-            state.stop()
-        if was_master:
-            parts.drain_clients()
-        await parts.store.schedule.stop()
-        try:
-            parts.delay_offsets.load()
-        except StoreError as error:
-            self.log.warn("no delay offsets before the first copy: {error}", error=error)
-        parts.slave_synchronize.start()
-        parts.registration.register_all()
-        self.log.info("this broker is a slave now, brokerId {broker_id}", broker_id=slave_id)
+        await self._steps.change_to_slave(slave_id)
         self._tell("slave", brokerId=slave_id)
         self._look_for_master(MASTER_LOOKS_S)
-        await parts.transaction_checks.stop()  # a round under way ends at its next put
+        await self._parts.transaction_checks.stop()  # a round under way ends at its next put
 
     def _change_to_master(self, term: int) -> None:
-        parts = self._parts
         self._stop_looking()
-        parts.store.renumber()
-        parts.slave_synchronize.stop()
-        parts.client_offsets.became_master(parts.store.log.max_offset)
-        parts.topics.create_in_send_back(HALF_TOPIC)
-        parts.store.schedule.start()
-        parts.transaction_checks.start()
-        self._identify(0)
-        self._configuration.store.broker_role = BrokerRole.SYNC_MASTER
-        self._group.admit_puts(True)
-        for state in parts.store.log_states:
-            state.start()
-        parts.registration.register_all()
+        self._steps.change_to_master(BrokerRole.SYNC_MASTER, lambda: self._group.admit_puts(True))
         self.log.info("this broker is the master now, by term {term}", term=term)
         self._tell("master", term=term)
 
     def _tell(self, role: str, **details: int) -> None:
         self._audit.tell("became", role, self._configuration.broker.broker_name or "", **details)
-
-    def _identify(self, broker_id: int) -> None:
-        self._configuration.broker.broker_id = broker_id
-        registration = self._parts.registration
-        registration.identity = registration.identity._replace(broker_id=broker_id)
 
     # A slave's master
 

@@ -188,6 +188,22 @@ class SlaveSynchronize:
         running.chainDeferred(done)
         return done
 
+    async def fetch_all(self, master: str) -> bool:
+        """
+        Fetch all tables once, also while the master sends them itself; the last copy before this
+        broker takes over.
+
+        :returns: whether each table was copied and is on the disk.
+        """
+        is_copied = True
+        for kind in self._kinds:
+            try:
+                is_copied = await kind.copy(master) and is_copied
+            except (RemotingError, ProtocolViolation, StoreError) as error:
+                self._failed(kind, master, error)
+                is_copied = False
+        return is_copied
+
     def _passed(self, result: object, running: "Deferred[None]") -> None:
         self._running = None
         if isinstance(result, Failure):

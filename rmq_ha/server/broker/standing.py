@@ -22,10 +22,12 @@ class Standing:
 
     :param flags: flags of the store; one of them refuses puts while this broker stands aside.
     :ivar successor: address of the broker for which this one stands aside; empty if there is none.
+    :ivar leaves_for: address of the slave to which this master hands over now; else empty.
     """
 
     def __init__(self, journal: Journal, flags: RunningFlags) -> None:
         self.successor = ""
+        self.leaves_for = ""
         self._journal = journal
         self._flags = flags
 
@@ -94,6 +96,8 @@ class Standing:
         """
         if self.successor:
             return f"{self.successor} is the master of this brokerName"
+        if self.leaves_for:
+            return f"it hands over to {self.leaves_for}"
         group = self._group
         if group is None or self._journal.role.is_slave or group.is_sure_to_lead:
             return ""

@@ -83,12 +83,13 @@ class Succession:
     @property
     def is_needed(self) -> bool:
         """
-        Whether this broker is the master of a classic pair, and the configuration does not allow
-        two masters.
+        Whether this broker is the master of a classic pair, does not hand over now, and may not be
+        a master beside another one.
         """
         broker, store = self._configuration.broker, self._configuration.store
         return (
             not self._configuration.ours.start_beside_another_master
+            and not self.standing.leaves_for
             and not self.standing.is_elected
             and store.broker_role is not BrokerRole.SLAVE
             and broker.broker_id == MASTER_ID

@@ -100,6 +100,27 @@ class RoleObserver(Protocol):
         """
 
 
+class PairReplication(Protocol):
+    """The replication of a classic pair, which can change its direction while the broker runs."""
+
+    @property
+    def is_following(self) -> bool:
+        """Whether this slave's log is equal to its master's, up to the end of its own."""
+
+    def replicated_offset(self) -> int:
+        """Return the highest offset up to which a connected slave has proven its log; 0: none."""
+
+    def follow(self) -> None:
+        """Copy the log of the master that name servers tell, from now on."""
+
+    def lead(self) -> "Deferred[None]":
+        """
+        Copy the log of no master any more.
+
+        :returns: fires when no more byte of the former master can come; never fails.
+        """
+
+
 class Role:
     """
     A broker's role, master or slave: fixed by the configuration, or valid until the next election.
@@ -107,6 +128,7 @@ class Role:
     This object has no copy of the role: it reads `brokerRole` of the configuration, as Java does.
 
     :ivar electorate: the elections; None if the configuration fixes the role.
+    :ivar pair: the replication of a classic pair; None with another kind of journal.
     :ivar may_begin: whether a master delivers and numbers messages from its start on, without being
         elected first.
     """
@@ -115,6 +137,7 @@ class Role:
         self._config = config
         self._observer: RoleObserver | None = None
         self.electorate = electorate
+        self.pair: PairReplication | None = None
         self.may_begin = electorate is None
 
     @property

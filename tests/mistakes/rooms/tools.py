@@ -121,9 +121,9 @@ def demote_first(bench: Bench) -> str:
 
 
 @TOOLS.add(
-    "handover of a classic pair",
-    cause="no controller",
-    fix="promote",
+    "handover of a master without a slave",
+    cause="has no slave",
+    fix="start one first",
 )
 def handover_of_a_pair(bench: Bench) -> str:
     bench.broker()

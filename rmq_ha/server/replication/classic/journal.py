@@ -36,6 +36,7 @@ class ClassicJournal(LocalJournal):
         super().__init__(log or make_commit_log(host.disk, store), store)
         self.service = HAService(host, configuration, self.log)
         self.replicated_by(self.service)
+        self.role.pair = self.service
 
     def attach(self, store: JournalStoreContext) -> None:
         super().attach(store)

@@ -5,7 +5,7 @@ Spec: ha.md, sections 4 to 9 and 18.
 
 from math import inf
 
-from twisted.internet.defer import Deferred, TimeoutError
+from twisted.internet.defer import Deferred, TimeoutError, succeed
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
@@ -73,10 +73,18 @@ class HAService:
         self._stopping: Deferred[None] | None = None
         self._link: ClassicLink | None = None
         self._has_fixed_address = False
+        self._tail = TailOfStore()
         if configuration.store.broker_role is BrokerRole.SLAVE:
-            connector = self.listener.connector()
-            self._link = ClassicLink(host, configuration, log, connector, self._note_cut)
+            self._link = self._make_link()
             self._fix_address(configuration.store.ha_master_address)
+
+    def _make_link(self) -> ClassicLink:
+        connector = self.listener.connector()
+        link = ClassicLink(
+            self._host, self._configuration, self._commit_log, connector, self._note_cut
+        )
+        link.tail = self._tail
+        return link
 
     def _fix_address(self, address: str | None) -> None:
         if self._link is None or address is None or len(address) < MIN_ADDRESS_SIZE:
@@ -89,12 +97,24 @@ class HAService:
 
     def attach_tail(self, tail: TailOfStore) -> None:
         """
-        Give the link of a slave the calls that set the end of its store aside.
-
-        Without effect on a broker that has no link to a master.
+        Give the link to a master the calls that set the end of its store aside. A master gets such
+        a link when it hands over.
         """
+        self._tail = tail
         if self._link is not None:
             self._link.tail = tail
+
+    def follow(self) -> None:
+        """See `PairReplication`. A configured address of a master counts no more."""
+        self._has_fixed_address = False
+        if self._link is None:
+            self._link = self._make_link()
+            self._link.start()
+
+    def lead(self) -> "Deferred[None]":
+        """See `PairReplication`."""
+        link, self._link = self._link, None
+        return succeed(None) if link is None else link.stop()
 
     def start(self) -> "Deferred[None]":
         """

@@ -155,7 +155,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Typist:
 
 def test_a_group_is_named_by_a_broker_or_by_options(typed: Typist) -> None:
     told = typed("handover one --yes")
-    assert (told.code, "one is in no DLedger group" in told.err) == (FAILED, True)
+    assert (told.code, "one has no slave to hand over to" in told.err) == (NOT_FOUND, True)
     told = typed("handover three --yes")
     assert told.code == NOT_FOUND
     told = typed("handover --yes")

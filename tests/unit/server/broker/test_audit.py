@@ -135,6 +135,7 @@ def test_what_is_refused_is_told_once_in_ten_seconds(broker: Guarded, lines: lis
 def test_every_code_that_changes_something_is_there() -> None:
     """Those that the table of permissions gives to admins and that are no questions."""
     changing = {17, 25, 50, 51, 53, 200, 207, 215, 222, 306, 309, 314, 316, 323, 329, 401}
+    changing.add(RequestCode.HAND_OVER_PAIR)
     assert set(map(int, acts({}.get, {}.get))) == changing
     assert set(map(int, ACTS)) == {100, 102, 205, 216, 318, 327}
 

@@ -34,6 +34,7 @@ class TwoMasters(SimCluster):
         host = self.world.add("asker")
         self.asker = RemotingClient(host.seams, NettyClientConfig())
         self.now_ms = host.now_ms
+        self.asker_clock = host.seams.clock
 
     def add(self, name: str, role: BrokerRole = MASTER, **changes: dict[str, Any]) -> Any:
         number = 1 if role is BrokerRole.SLAVE else 0
