@@ -21,6 +21,8 @@ from rmq_ha.client.consume.consume_service import (
     directly_result,
     fate_of,
 )
+from rmq_ha.client.consume.pop_ends import PopEnds
+from rmq_ha.client.rules.lease_queue import LeaseQueue
 from rmq_ha.client.rules.listening import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.process_queue import ProcessQueue
@@ -37,6 +39,8 @@ class ConsumeConcurrently:
     Shows a listener the pulled messages, in at most `consume_concurrency` calls at a time.
 
     The flow control of the queues bounds how many messages wait for a call.
+
+    :ivar pop_ends: ends the leases of popped messages; None in a consumer that only pulls.
     """
 
     log = Logger()
@@ -51,6 +55,7 @@ class ConsumeConcurrently:
         self._waiting: deque[tuple[ProcessQueue, MessageQueue, list[MessageExt]]] = deque()
         self._again: set[IDelayedCall] = set()
         self._turn: IDelayedCall | None = None
+        self.pop_ends: PopEnds | None = None
         self._working = False
         self._stopped = False
 
@@ -88,12 +93,18 @@ class ConsumeConcurrently:
         :returns: None, since nothing has to be waited for: results of calls that still run for a
             dropped queue are ignored.
         """
+        self.take_waiting(process_queue)
+        return None
+
+    def take_waiting(self, process_queue: ProcessQueue) -> list[MessageExt]:
+        """Forget the messages of a queue that wait for a call, and return them."""
         waiting = self._waiting
-        kept = [item for item in waiting if item[0] is not process_queue]
-        if len(kept) != len(waiting):  # while a listener hangs, they would pile up
+        taken = [item[2] for item in waiting if item[0] is process_queue]
+        if taken:  # while a listener hangs, they would pile up
+            kept = [item for item in waiting if item[0] is not process_queue]
             waiting.clear()
             waiting.extend(kept)
-        return None
+        return [message for messages in taken for message in messages]
 
     def owned(self, queues: "Mapping[MessageQueue, ProcessQueue]") -> None:
         """Do nothing: queues that are consumed concurrently have no locks to renew."""
@@ -135,6 +146,10 @@ class ConsumeConcurrently:
                 process_queue, queue, messages = waiting.popleft()
                 if process_queue.dropped:
                     continue
+                if isinstance(process_queue, LeaseQueue):
+                    messages = process_queue.still_leased(messages, self._steady_ms())
+                    if not messages:
+                        continue
                 left -= 1
                 context = ConsumeConcurrentlyContext(queue)
                 call = ListenerCall(process_queue, queue, messages, context, self._steady_ms())
@@ -151,7 +166,12 @@ class ConsumeConcurrently:
     def _answered(self, call: ListenerCall, status: Any) -> None:
         messages, context = call.messages, call.context
         failed = messages[max(0, context.ack_index + 1) :] if status is SUCCESS else messages
-        if call.process_queue.dropped:
+        if isinstance(call.process_queue, LeaseQueue):
+            assert self.pop_ends is not None
+            level = context.delay_level_when_next_consume
+            self.pop_ends.answered(call.process_queue, messages, failed, level)
+            self._end_call(call)
+        elif call.process_queue.dropped:
             self.log.debug(
                 "{queue} is not this consumer's any more: its result is void", queue=call.queue
             )

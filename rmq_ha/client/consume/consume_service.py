@@ -13,6 +13,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rmq_ha.base.model.pop_topics import original_topic
 from rmq_ha.base.model.properties import RETRY_TOPIC
 from rmq_ha.base.model.topics import DLQ_PREFIX, RETRY_PREFIX
 from rmq_ha.base.wire.bodies import MessageQueue
@@ -190,7 +191,7 @@ class Caller:
         """
         self.running[call] = None
         call.process_queue.last_consume_ms = call.started_ms
-        if self._namespace or call.queue.topic == self._retry_topic:
+        if self._namespace or call.queue.topic[0] == "%":
             for message in call.messages:
                 self._make_visible(message)
         try:
@@ -353,6 +354,8 @@ class Caller:
         topic = message.topic
         if topic == self._retry_topic:
             topic = message.properties.get(RETRY_TOPIC, topic)
+        if topic.startswith(RETRY_PREFIX):  # it was out when a group turned from pops to pulls
+            topic = original_topic(self._parts.group, topic)
         if self._namespace:
             topic = unwrap(self._namespace, topic)
         message.topic = topic

@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.pop_topics import retry_topic
 from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.model.subscription import SUB_ALL, TAG_TYPES
 from rmq_ha.base.model.topics import RETRY_PREFIX, topic_fault
@@ -18,16 +19,18 @@ from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.wire.bodies import ConsumerData, MessageQueue
 from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.consume.broker_assignments import BrokerAssignments
 from rmq_ha.client.consume.consume_concurrently import ConsumeConcurrently
 from rmq_ha.client.consume.consume_orderly import ConsumeOrderly
 from rmq_ha.client.consume.consume_service import ConsumeHook, ConsumeParts
 from rmq_ha.client.consume.consumer_base import ConsumerBase
 from rmq_ha.client.consume.offsets import OffsetStore
+from rmq_ha.client.consume.pop_places import PopPlaces
 from rmq_ha.client.consume.pull_api import Filter, PullApi
 from rmq_ha.client.consume.push_queues import PushQueues, Service
 from rmq_ha.client.consume.rebalancer import Rebalancer
 from rmq_ha.client.consume.send_back import SendBack
-from rmq_ha.client.rebalance.strategies import AllocateStrategy
+from rmq_ha.client.rebalance.strategies import AllocateAveragely, AllocateStrategy
 from rmq_ha.client.rules.consume_stats import ConsumeRates
 from rmq_ha.client.rules.consumer_settings import DEFAULT_MAX_RECONSUME_TIMES, PushConsumerConfig
 from rmq_ha.client.rules.errors import MQClientError
@@ -38,6 +41,8 @@ from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions
 
 _CLEAN_SECONDS = 60.0
 """Longest interval between two searches for calls that take longer than `consume_timeout_ms`."""
+
+_STRATEGIES_OF_BROKERS = ("AVG", "AVG_BY_CIRCLE")
 
 
 class PushConsumer:
@@ -74,6 +79,12 @@ class PushConsumer:
         :raises ConfigurationError: a setting, or the group's name, is not valid.
         """
         self.config = settings_of(PushConsumerConfig, config, options).checked()
+        name = "AVG" if strategy is None else strategy.name
+        if not self.config.client_rebalance and name not in _STRATEGIES_OF_BROKERS:
+            raise ConfigurationError(
+                f"client_rebalance=False: brokers do not know the strategy {name}, but"
+                f" {' and '.join(_STRATEGIES_OF_BROKERS)}"
+            )
         self._base = ConsumerBase(instance, consumer_group, self.config, offset_store)
         self._instance = instance
         self._strategy = strategy
@@ -86,6 +97,7 @@ class PushConsumer:
             self._base, self.config, self._subscriptions, self._api, self._stats, self._rebalance
         )
         self._base.queues_to_persist = self._queues.owned
+        self._pops = PopPlaces(self._base, self.config, self._subscriptions, self._stats)
         self._listener: Listener | None = None
         self._orderly = False
         self._service: Service | None = None
@@ -138,6 +150,8 @@ class PushConsumer:
         """Stop consuming a topic; the next rebalance gives its queues up."""
         topic = self._base.wrap(topic)
         self._subscriptions.remove(topic)
+        self._pops.assign(topic, ())
+        self._pull_retries(topic, is_pulled=False)
         self._stats.forget(topic)
         self._base.unwatch(topic)
         if self.is_running:
@@ -169,11 +183,11 @@ class PushConsumer:
 
     def suspend(self) -> None:
         """Stop pulling until `resume`; cached messages are still consumed."""
-        self._queues.is_paused = True
+        self._queues.is_paused = self._pops.is_paused = True
 
     def resume(self) -> None:
         """Go on pulling after `suspend`, within a second."""
-        self._queues.is_paused = False
+        self._queues.is_paused = self._pops.is_paused = False
 
     def max_offset(self, queue: MessageQueue) -> "Deferred[int]":
         """
@@ -183,8 +197,12 @@ class PushConsumer:
         return Deferred.fromCoroutine(self._base.calls.max_offset(self._base.wrap_queue(queue)))
 
     def assignment(self) -> list[MessageQueue]:
-        """Return the queues that this member has now, with topics as the application knows them."""
-        return sorted(self._base.unwrap_queue(queue) for queue in self._queues.process_queues())
+        """
+        Return the queues that this member has now, with topics as the application knows them. The
+        queue id -1 stands for all queues of a broker, which the member pops.
+        """
+        queues = [*self._queues.process_queues(), *self._pops.queues()]
+        return sorted(self._base.unwrap_queue(queue) for queue in queues)
 
     # Life
 
@@ -204,6 +222,13 @@ class PushConsumer:
                 ConfigurationError(
                     f"{self.consumer_group} subscribes to no topic: call subscribe(topic) before"
                     " start()"
+                )
+            )
+        if self._orderly and not self.config.client_rebalance:
+            return fail(
+                ConfigurationError(
+                    "an orderly listener needs client_rebalance=True, as a group that pops gets no"
+                    " order; SimpleConsumer(order=True) pops in order"
                 )
             )
         try:
@@ -267,6 +292,8 @@ class PushConsumer:
         )
         self._service = service
         self._queues.use(service)
+        if isinstance(service, ConsumeConcurrently):
+            self._pops.use(service, parts.send_back)
         service.start()
         between_s = min(config.consume_timeout_ms / 1000, _CLEAN_SECONDS)
         clock = self._instance.host.clock
@@ -275,6 +302,48 @@ class PushConsumer:
         )
         self._cleaning.start()
         self._rebalancer = base.rebalancer(self._strategy, self._queues)
+        self._rebalancer.assignments = self._assignments()
+
+    def _assignments(self) -> BrokerAssignments | None:
+        if self.config.client_rebalance:
+            return None
+        base, strategy = self._base, self._strategy or AllocateAveragely()
+        return BrokerAssignments(
+            self._instance, base.calls, base.group, strategy.name, self._use_assignment
+        )
+
+    def _use_assignment(
+        self, topic: str, pulls: Sequence[MessageQueue], pops: Sequence[MessageQueue]
+    ) -> None:
+        """
+        Pop these places of a topic. While the topic is pulled, so are the retry topics of its pops,
+        by which messages come again that were out when the mode changed.
+        """
+        if topic not in self._subscriptions:
+            return
+        if self._pops.assign(topic, pops):
+            self.log.info(
+                "{group} {mode} {topic} now",
+                group=self._base.group,
+                mode="pops" if pops else "pulls",
+                topic=topic,
+            )
+        if (pulls or pops) and not topic.startswith(RETRY_PREFIX):
+            self._pull_retries(topic, is_pulled=not pops)
+
+    def _pull_retries(self, topic: str, *, is_pulled: bool) -> None:
+        for is_v2 in (False, True):
+            retries = retry_topic(self._base.group, topic, v2=is_v2)
+            if self.config.client_rebalance or is_pulled == (retries in self._subscriptions):
+                continue
+            if is_pulled:
+                self._base.watch(retries)
+                self._subscriptions.add(retries, SUB_ALL, self._now_ms())
+            else:
+                self._base.unwatch(retries)
+                self._subscriptions.remove(retries)
+            self._queues.tell()
+            self._rebalance()
 
     async def _check_expressions(self) -> None:
         for subscription in self._subscriptions.all():
@@ -288,6 +357,7 @@ class PushConsumer:
         if not base.stops():
             return
         self._queues.stop_pulling()
+        self._pops.stop_popping()
         self._instance.forget_route_change(self._route_changed)
         if self._rebalancer is not None:
             await self._rebalancer.stop()
@@ -295,6 +365,7 @@ class PushConsumer:
             self._cleaning.stop()
         if self._service is not None:
             await self._service.stop(self.config.await_termination_when_shutdown_ms)
+        await self._pops.finish(self.config.await_termination_when_shutdown_ms)
         await base.halt()
         await self._queues.release()
         if self._instance.consumers.get(base.group) is self:

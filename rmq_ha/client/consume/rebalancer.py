@@ -18,6 +18,7 @@ from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.queue_calls import GroupMembers, QueueCalls
+from rmq_ha.client.consume.broker_assignments import BrokerAssignments
 from rmq_ha.client.rebalance.changes import compare, group_by_topic, share_of
 from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.rules.errors import NoRoute
@@ -79,6 +80,7 @@ class Rebalancer:
     :param group: the consumer group, with its namespace.
     :param clustering: whether members share the queues; else every member gets all queues.
     :param interval_ms: time between two rebalances, in ms.
+    :ivar assignments: has brokers share the queues out; None if members do it.
     """
 
     log = Logger()
@@ -95,6 +97,7 @@ class Rebalancer:
         interval_ms: int,
     ) -> None:
         self.strategy = strategy
+        self.assignments: BrokerAssignments | None = None
         self._instance = instance
         self._calls = calls
         self._group = group
@@ -215,7 +218,7 @@ class Rebalancer:
         try:
             route = await self._instance.route(topic)
             queues = subscribe_queues(topic, route)
-            share = await self._share(topic, queues)
+            share, pops = await self._shares(topic, queues)
         except NoRoute as error:
             if not topic.startswith(RETRY_PREFIX):
                 self._is_unrouted = True
@@ -236,6 +239,8 @@ class Rebalancer:
         # Give up first, so that the queue's next owner waits for as short a time as possible.
         for queue in [*step.removed, *stuck]:
             await owner.give_up(queue)
+        if self.assignments is not None:
+            self.assignments.assign(topic, share, pops)
         added = [*step.added, *stuck]
         results = await DeferredList(
             [Deferred.fromCoroutine(owner.take(queue)) for queue in added], consumeErrors=True
@@ -257,6 +262,18 @@ class Rebalancer:
             owner.share_changed(topic, queues, share)
             self._changed_topics.add(topic)
         return taken == len(added)
+
+    async def _shares(
+        self, topic: str, queues: Sequence[MessageQueue]
+    ) -> tuple[Sequence[MessageQueue] | None, Sequence[MessageQueue]]:
+        """Return what `_share` returns, and the places of the topic that this member pops."""
+        if self.assignments is not None:
+            assigned = await self.assignments.of_topic(topic)
+            if assigned is not None:
+                return assigned
+            if not self.assignments.is_unknown:
+                return None, ()
+        return await self._share(topic, queues), ()
 
     async def _share(
         self, topic: str, queues: Sequence[MessageQueue]

@@ -128,6 +128,13 @@ class PushConsumerConfig(ConsumerConfig):
     :ivar consume_timeout_ms: after this time with the listener, in ms, a message is given back and
         the call is cancelled.
     :ivar await_termination_when_shutdown_ms: how long `stop()` waits for running calls, in ms.
+    :ivar client_rebalance: whether the members share out the queues. If False, brokers do, and say
+        of each topic whether it is pulled or popped (`mqadmin setConsumeMode`).
+    :ivar pop_invisible_time_ms: how long a popped message is only this member's, in ms; longer than
+        the listener takes for it and those before it.
+    :ivar pop_batch_nums: most messages of one pop.
+    :ivar pop_threshold_for_queue: with more popped messages of one queue that are not answered, or
+        of one broker, the member pops no more there.
     """
 
     consume_concurrency: int = 20
@@ -142,6 +149,10 @@ class PushConsumerConfig(ConsumerConfig):
     suspend_current_queue_time_ms: int = 1000
     consume_timeout_ms: int = _CONSUME_TIMEOUT_MS
     await_termination_when_shutdown_ms: int = 10_000
+    client_rebalance: bool = True
+    pop_invisible_time_ms: int = 60_000
+    pop_batch_nums: int = 32
+    pop_threshold_for_queue: int = 96
 
     def limits(self, queues_of_topic: int, *, orderly: bool) -> FlowLimits:
         """
@@ -172,8 +183,15 @@ class PushConsumerConfig(ConsumerConfig):
             "pull_interval_ms": (0, 65535),
             "pull_batch_size": (1, 1024),
             "consume_timeout_ms": (1, _MINUTE_MS << 31),
+            "pop_invisible_time_ms": (5000, 5 * _MINUTE_MS),
+            "pop_batch_nums": (1, 32),
+            "pop_threshold_for_queue": (1, 65535),
         }
         check_ranges(self, ranges)
+        if not (self.client_rebalance or self.is_clustering):
+            raise ConfigurationError(
+                "client_rebalance=False: brokers share out the queues of CLUSTERING groups only"
+            )
         self.beginning.time_ms(0)
         return self
 

@@ -105,6 +105,10 @@ class PushConsumerOptions(ConsumerOptions, total=False):
     suspend_current_queue_time_ms: int
     consume_timeout_ms: int
     await_termination_when_shutdown_ms: int
+    client_rebalance: bool
+    pop_invisible_time_ms: int
+    pop_batch_nums: int
+    pop_threshold_for_queue: int
 
 
 class PullConsumerOptions(ConsumerOptions, total=False):

@@ -76,7 +76,7 @@ class PopProcessors(NamedTuple):
 def pop_processors(broker: BrokerParts, holds: PopHolds, deliveries: ConsumeHooks) -> PopProcessors:
     """Build the processors of all requests of pop consumption."""
     configuration, store, pops = broker.configuration, broker.store, broker.pops
-    checks = PopChecks(configuration, broker.tables)
+    checks = PopChecks(configuration, broker.tables, broker.request_modes)
     parts = PopParts(
         pops=pops,
         checks=checks,

@@ -138,6 +138,7 @@ class PopMessageProcessor:
         checks.count(header.max_msg_nums)
         topic = checks.readable_topic(header.topic, header.queue_id, channel.remote_text)
         checks.group(header.consumer_group)
+        checks.mode(header.consumer_group, header.topic)
         checks.invisible_time(header.invisible_time)
         if not header.order:
             checks.retry_name(header.consumer_group, header.topic)
@@ -208,6 +209,9 @@ class PopRequest:
 
     def _look(self, *, is_last: bool) -> None:
         header = self._header
+        if self._parts.checks.is_pulled(header.consumer_group, header.topic):
+            self._answer(EMPTY)  # the mode has changed while the pop was held
+            return
         wish = PopWish(
             header.consumer_group,
             self._parts.queues.queues_of(

@@ -15,6 +15,7 @@ from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.server.broker.filters import SelectorFilter
 from rmq_ha.server.broker.pop_hold import ALL_QUEUES
 from rmq_ha.server.broker.tables.broker_tables import BrokerTables
+from rmq_ha.server.broker.tables.request_modes import PULL, RequestModes
 from rmq_ha.server.store.reading.tag_filter import TagFilter
 
 MAX_POP_MESSAGES = 32
@@ -24,12 +25,15 @@ MAX_POP_MESSAGES = 32
 class PopChecks:
     """Refuses pops and acknowledgements that this broker cannot serve."""
 
-    def __init__(self, configuration: BrokerConfiguration, tables: BrokerTables) -> None:
+    def __init__(
+        self, configuration: BrokerConfiguration, tables: BrokerTables, modes: RequestModes
+    ) -> None:
         self._broker = configuration.broker
         self._ours = configuration.ours
         self._topics = tables.topics
         self._groups = tables.groups
         self._filters = tables.consumer_filters
+        self._modes = modes
 
     def broker_is_readable(self, what: str) -> None:
         """:raises RequestRejected: brokerPermission forbids reading."""
@@ -105,6 +109,24 @@ class PopChecks:
         if not config.consume_enable:
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}"
+            )
+
+    def is_pulled(self, group: str, topic: str) -> bool:
+        """Whether an operator has set that a group pulls a topic."""
+        mode = self._modes.get(topic, group)
+        return mode is not None and mode.mode == PULL
+
+    def mode(self, group: str, topic: str) -> None:
+        """
+        Check that an operator did not set that a group pulls a topic. Its members still pop for
+        some seconds after such a change. If that was served, the group would have two offsets.
+
+        :raises RequestRejected: the group pulls the topic.
+        """
+        if self.is_pulled(group, topic):
+            raise RequestRejected(
+                ResponseCode.NO_PERMISSION,
+                f"{group} pulls {topic}: mqadmin setConsumeMode -m POP lets it pop",
             )
 
     def retry_name(self, group: str, topic: str) -> None:

@@ -147,6 +147,26 @@ def test_a_group_turned_to_pull_goes_on_at_what_it_consumed(broker: PopBroker) -
     assert broker.pop().bodies == [b"d"]
 
 
+def test_members_that_still_pop_after_the_change_do_not_hold_the_offset_back(
+    broker: PopBroker,
+) -> None:
+    """Clients ask for their mode every 20 s, and a pop of before may be held for 15 s."""
+    broker.put("a")
+    broker.ack(broker.pop().receipts[b"a"])
+    held = broker.ask_pop(poll_time=15_000)
+    assert set_mode(broker, "PULL", topic=TOPIC).code == 0
+    broker.put("b")
+    broker.run(1)
+    assert broker.pop().code == ResponseCode.NO_PERMISSION
+    codes: list[int] = []
+    held.addCallback(lambda popped: codes.append(popped.code))
+    broker.run(20)
+    assert codes == [ResponseCode.POLLING_TIMEOUT]
+    commit = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": "2"}
+    assert broker.call(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, commit)).code == 0
+    assert broker.offset() == 2
+
+
 def test_recorded_answers_to_the_same_questions() -> None:
     """RocketMQ's own, but for the name of the client that sent no heartbeat."""
     broker = PopBroker().start()
