@@ -60,6 +60,7 @@ class Diary:
         self.got: list[Got] = []
         self.acked: list[Got] = []
         self.unacked: list[Got] = []
+        self.unsure: set[str] = set()
         self.recalled: set[str] = set()
         self.faults: Counter[str] = Counter()
         self.sent_at = self.got_at = 0.0
@@ -111,7 +112,7 @@ class Program:
                 if line.startswith("{"):
                     self._read(json.loads(line))
             self._process.wait()
-            self._settle(was_acked=False)
+            self._end_of_run()
             time.sleep(_AGAIN_S)
 
     def _read(self, row: dict[str, Any]) -> None:
@@ -120,7 +121,7 @@ class Program:
             diary.sent[row["messageId"]] = diary.sent_at = now
         elif event == "failed":
             diary.failed += 1
-            diary.faults[f"{row.get('error')}: {str(row.get('text'))[:60]}"] += 1
+            diary.faults[f"{row.get('error')}: {' '.join(str(row.get('text')).split())[:90]}"] += 1
         elif event == "got":
             self._settle(was_acked=True)
             order = (int(row["tag"] or 0), int(row["i"]))
@@ -131,6 +132,12 @@ class Program:
             self._settle(was_acked=False)
         elif event == "recalled":
             diary.recalled.add(row["messageId"])
+
+    def _end_of_run(self) -> None:
+        """Nobody knows whether the last message of a run was acknowledged."""
+        if self._last is not None:
+            self._diary.unsure.add(self._last.message_id)
+        self._last = None
 
     def _settle(self, *, was_acked: bool) -> None:
         """Note the end of the last message: a driver says only which acknowledgement failed."""
@@ -176,7 +183,7 @@ def judge(
         if kind != "recall":
             lost += [key for key in diary.sent if key not in came]
             again += [key for key, count in acked.items() if count > copies[key]]
-            open_ones += [key for key in came if key not in acked]
+            open_ones += [key for key in came if key not in acked and key not in diary.unsure]
         undone += [key for key in diary.recalled if key in came]
         before: dict[str, float] = {}
         for got in diary.got:
