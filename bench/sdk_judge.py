@@ -124,8 +124,8 @@ class Program:
             diary.faults[f"{row.get('error')}: {' '.join(str(row.get('text')).split())[:90]}"] += 1
         elif event == "got":
             self._settle(was_acked=True)
-            order = (int(row["tag"] or 0), int(row["i"]))
-            self._last = Got(row["messageId"], order, row["group"] or "", row["attempt"], now)
+            order = (int(row.get("tag") or 0), int(row["i"]))
+            self._last = Got(row["messageId"], order, row.get("group") or "", row["attempt"], now)
             diary.got.append(self._last)
             diary.got_at = now
         elif event == "ackFailed":

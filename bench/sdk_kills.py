@@ -5,8 +5,10 @@
 
 For each SDK, programs of the rig `../shared/peerg` send to a topic without order, and to one with
 message groups; others receive and acknowledge; Python, Java and Node also recall every second of
-some delayed messages. All name both brokers (`a:port;b:port`). Then the master is killed by
-`kill -9`, again and again. After each kill every SDK has to send and receive once more.
+some delayed messages (`--recalls`). Python's and Java's programs name both brokers
+(`a:port;b:port`). Node's SDK 1.0.8 and Rust's 5.0.0 take one address: that of a relay, which
+connects to the first broker that runs, as an address of a load balancer does. Then the master is
+killed by `kill -9`, again and again. After each kill every SDK has to send and receive once more.
 
 `pair` is a SYNC_MASTER with its slave; after each second kill the slave is started as the master,
 after the others the killed master starts again. `set` is two brokers and a controller; after each
@@ -17,11 +19,13 @@ Exits with 1 if a promise was broken.
 from __future__ import annotations
 
 import argparse
-import itertools
+import contextlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from random import Random
@@ -31,12 +35,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sdk_judge import HEAD, PEERG, QUEUES, SDKS, Diary, Program, Verdict, copies_of, judge
 from timer_judge import machine
-from timer_sets import READY_S, TimerPair, TimerRig, TimerSet
+from timer_sets import READY_S, TIMERS, TimerPair, TimerRig, TimerSet
 
 from tests.interop.rig import Server
 
 GRPC_PORT = 2
 """A broker's gRPC port is so far above its `listenPort`."""
+RELAY_PORT = 48_599
+ONE_ADDRESS = ("node", "rust")
+"""SDKs that cannot be given two addresses."""
 ADMIN = str(Path(sys.executable).with_name("rmqha-admin"))
 CALM_S = 20.0
 """A message that was not acknowledged comes again within so many seconds."""
@@ -46,15 +53,57 @@ SETTLE_S = 120.0
 class KillRig(TimerRig):
     """Its brokers serve pops and gRPC, and use none of the ports of other benchmarks."""
 
-    _bases = itertools.cycle(range(48_600, 49_400, 8))
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, {**TIMERS, "popEnable": "true"}, range(48_600, 49_400, 8))
 
     def ports(self, count: int = 4) -> int:
         return super().ports(max(count, 4 + GRPC_PORT))
 
     def broker(self, conf: str, name: str, **options: Any) -> Server:
         port = options.pop("port", None) or self.ports() + 2
-        served = {"popEnable": "true", "grpcServerPort": port + GRPC_PORT}
-        return super().broker(conf, name, port=port, **served, **options)
+        options["grpcServerPort"] = port + GRPC_PORT
+        return super().broker(conf, name, port=port, **options)
+
+
+class Relay(threading.Thread):
+    """Passes connections on to the first of some addresses that accepts."""
+
+    def __init__(self, port: int, targets: list[int]) -> None:
+        super().__init__(daemon=True)
+        self._listening = socket.create_server(("127.0.0.1", port))
+        self._targets = targets
+
+    def run(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            server = self._connected()
+            if server is None:
+                client.close()
+                continue
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
+
+    def _connected(self) -> socket.socket | None:
+        for port in self._targets:
+            with contextlib.suppress(OSError):
+                return socket.create_connection(("127.0.0.1", port), 2)
+        return None
+
+    @staticmethod
+    def _copy(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Accept no more."""
+        self._listening.close()
 
 
 class KillPair(TimerPair):
@@ -90,6 +139,7 @@ class Ordeal:
         self._diaries: dict[str, dict[str, Diary]] = {}
         self._producers: list[Program] = []
         self._consumers: list[Program] = []
+        self._relay: Relay | None = None
         self._kills = 0
         self._waits: list[float] = []
 
@@ -105,13 +155,18 @@ class Ordeal:
         finally:
             for program in [*self._producers, *self._consumers]:
                 program.stop()
+            if self._relay is not None:
+                self._relay.close()
             self._rig.close()
 
     def _begin(self) -> None:
-        namesrv, endpoints = self._brokers.namesrv, self._endpoints()
+        namesrv, ports = self._brokers.namesrv, self._ports()
+        both = ";".join(f"127.0.0.1:{port}" for port in ports)
+        self._relay = Relay(RELAY_PORT, ports)
+        self._relay.start()
         for sdk in self._options.sdks.split(","):
             topics = {"plain": "NORMAL", "fifo": "FIFO", "recall": "DELAY"}
-            if sdk == "rust":
+            if sdk == "rust" or not self._options.recalls:
                 del topics["recall"]
             self._diaries[sdk] = {kind: Diary() for kind in topics}
             for kind, type_ in topics.items():
@@ -122,19 +177,21 @@ class Ordeal:
                 self._admin("group", "create", f"g-{topic}", is_orderly, "-n", namesrv)
         time.sleep(3.0)  # the slave has the tables
         for sdk, diaries in self._diaries.items():
+            endpoints = f"127.0.0.1:{RELAY_PORT}" if sdk in ONE_ADDRESS else both
             for kind, diary in diaries.items():
-                both = [("recall", self._producers)] if kind == "recall" else []
-                both = both or [("simple", self._consumers), ("produce", self._producers)]
-                for command, programs in both:
+                works = [("simple", self._consumers), ("produce", self._producers)]
+                if kind == "recall":
+                    works = [("recall", self._producers)]
+                for command, programs in works:
                     topic = f"{sdk}-{kind}"
                     programs.append(Program(sdk, command, topic, endpoints, diary))
 
     def _admin(self, *words: str) -> None:
         subprocess.run([ADMIN, *words], check=True, capture_output=True, timeout=60)
 
-    def _endpoints(self) -> str:
-        ports = [int(item.address.rpartition(":")[2]) for item in self._brokers.servers()]
-        return ";".join(f"127.0.0.1:{port + GRPC_PORT}" for port in ports)
+    def _ports(self) -> list[int]:
+        addresses = [item.address for item in self._brokers.servers()]
+        return [int(address.rpartition(":")[2]) + GRPC_PORT for address in addresses]
 
     def _fault(self) -> None:
         time.sleep(self._random.uniform(0.5, self._options.pause))
@@ -203,6 +260,7 @@ def main() -> None:
     parser.add_argument("--sdks", default=",".join(SDKS), help=f"of {', '.join(SDKS)}")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=600, help="for each kind, at most")
+    parser.add_argument("--recalls", action="store_true", help="recall delayed messages, too")
     parser.add_argument("--hand-overs", action="store_true", help="elections instead of kills")
     parser.add_argument("--pause", type=float, default=5.0, help="most seconds between two faults")
     parser.add_argument("--seed", type=int, default=1)
