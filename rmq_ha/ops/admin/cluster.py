@@ -29,6 +29,7 @@ from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.settings import ProducerConfig, name_servers
 from rmq_ha.client.send.producer import Producer
 from rmq_ha.ops.admin.broker import rate
+from rmq_ha.ops.admin.cluster_import import import_
 from rmq_ha.ops.admin.message_text import time_text
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.output import Output
@@ -42,7 +43,10 @@ COLUMNS = ("cluster", "names", "masters", "slaves", "silent", "topics", "in_tps"
 @click.group()
 @common_options
 def cluster() -> None:
-    """List clusters, measure how fast they answer, and export their settings."""
+    """List clusters, measure how fast they answer, and export and import their settings."""
+
+
+cluster.add_command(import_)
 
 
 @cluster.command(name="list")

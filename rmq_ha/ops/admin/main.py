@@ -12,7 +12,7 @@ COMMANDS = {
     "lag": Lazy("rmq_ha.ops.admin.offsets:lag", "How far a group is behind."),
     "reset-offset": Lazy("rmq_ha.ops.admin.offsets:reset_offset", "Have a group go on elsewhere."),
     "route": Lazy("rmq_ha.ops.admin.topic:route", "Where a topic is."),
-    "cluster": Lazy("rmq_ha.ops.admin.cluster:cluster", "Clusters: list, ping, export."),
+    "cluster": Lazy("rmq_ha.ops.admin.cluster:cluster", "Clusters: list, ping, export, import."),
     "broker": Lazy("rmq_ha.ops.admin.broker:broker", "Brokers: list, status, settings, ..."),
     "top": Lazy("rmq_ha.ops.admin.top:top", "Rates, roles and lags, as they move."),
     "topic": Lazy("rmq_ha.ops.admin.topic:topic", "Topics: list, create, update, delete, ..."),

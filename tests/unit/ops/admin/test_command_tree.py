@@ -78,6 +78,7 @@ TABLE = {
     "broker status": looks(),
     "broker writes": changes("b off"),
     "cluster export": Row(Kind.OWN, True),
+    "cluster import": changes("FILE"),
     "cluster list": looks(),
     "cluster ping": Row(Kind.SENDS, True),
     "completion": looks(is_long=False),
