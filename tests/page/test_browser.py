@@ -146,9 +146,10 @@ def test_a_message_is_found_and_who_has_passed_it(opened: Any, bridge: Bridge) -
     page.fill("#search [name=value]", "k1")
     page.keyboard.press("Enter")
     page.wait_for_selector(".message")
-    assert page.inner_text(".message pre") == '{"order": 1}'
-    fulfilment = page.locator(".consumers li", has_text="fulfilment").inner_text()
-    assert "passed" in fulfilment
+    assert page.inner_text(".message pre") == '{\n  "order": 1\n}'
+    life = page.locator(".life li").all_inner_texts()
+    assert ["made" in life[0], "stored" in life[1]] == [True, True]
+    assert any("passed" in line and "fulfilment" in line for line in life[2:])
     page.check("#search [value=id]")
     page.fill("#search [name=value]", "no such id")
     page.click("#search .main")

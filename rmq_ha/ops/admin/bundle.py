@@ -43,7 +43,7 @@ _TOLD_PAGES = {"overview.json": "/api/overview", "events.json": "/api/events"}
 _SECRET_FILES = ("haSecretFile",)
 _README = """Support bundle of rmq-ha {version}, made at {time}.
 
-It has no message bodies, no accounts and no secrets: values of settings whose names tell of a
+It has no message bodies, no accounts and no secrets. Values of settings whose names tell of a
 secret are hidden, and known secrets are removed from every file. Read it before you give it away.
 
 doctor.json: findings, and what could not be looked at. brokers/: settings, figures, topics, groups,

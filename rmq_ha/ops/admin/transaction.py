@@ -79,7 +79,7 @@ def status(which: str, fail_above: float | None) -> None:
     A broker asks a producer of the group about each, every `transactionCheckInterval`. After
     `transactionCheckMax` questions it moves the half message to TRANS_CHECK_MAX_TIME_TOPIC.
 
-    Exit code 1: see --fail-above; 4: a broker does not answer.
+    Exit code 1: see --fail-above; 4: a broker does not answer, or does not know yet.
     """
 
     async def work(session: Session) -> int | None:
@@ -97,7 +97,7 @@ def list_(which: str, group: str | None, most: int) -> None:
     """
     Show open half messages, the oldest of each broker first.
 
-    Exit code 4: a broker does not answer.
+    Exit code 4: a broker does not answer, or does not know yet.
     """
 
     async def work(session: Session) -> int | None:

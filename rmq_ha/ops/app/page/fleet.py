@@ -1,17 +1,20 @@
 """Asks the other brokers of the cluster for their state while a page is open."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred, DeferredList, succeed
 
+from rmq_ha.base.config.addresses import ANY_ADDRESS
 from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.model.host_port import HostPort, parse_host_port
+from rmq_ha.base.model.networks import is_loopback
 from rmq_ha.base.remoting.calls import Calls
 from rmq_ha.base.seams import Host
 from rmq_ha.base.wire.route_bodies import ClusterInfo
 from rmq_ha.client.lookup.asking import Asking
-from rmq_ha.client.lookup.brokers import replication_of, runtime_info
+from rmq_ha.client.lookup.brokers import broker_config, replication_of, runtime_info
 from rmq_ha.client.lookup.lookups import cluster_info
 from rmq_ha.ops.app.page.values import MachineRow, Tone
 
@@ -49,6 +52,7 @@ class Fleet:
         self._at: float | None = None
         self._asking = False
         self._listed: dict[str, tuple[str, str, float]] = {}
+        self._pages: dict[str, tuple[float, str]] = {}
         self.machines: list[MachineRow] = []
         self.note = ""
 
@@ -132,6 +136,10 @@ class Fleet:
             return succeed(own)
         asked = Deferred.fromCoroutine(self._run(runtime_info(address), address))
 
+        page = self._pages.get(address)
+        if page is None or self._host.clock.seconds() - page[0] > REMEMBERED_S:
+            Deferred.fromCoroutine(self._look_for_page(address, own.address))
+
         def machine(info: dict[str, str]) -> MachineRow:
             # Texts of another broker may have any length, so they are cut for the table.
             pair = replication_of(info)
@@ -150,6 +158,7 @@ class Fleet:
                 disk_used=_number(info, "commitLogDiskRatio"),
                 log_end=int(_number(info, "commitLogMaxOffset") or 0),
                 seen_ms=self._host.now_ms(),
+                page=self._pages.get(address, (0.0, ""))[1],
             )
 
         def silent(failure: Any) -> MachineRow:
@@ -165,6 +174,18 @@ class Fleet:
 
         return asked.addCallback(machine).addErrback(silent)
 
+    async def _look_for_page(self, address: str, own: str) -> None:
+        """Ask a broker for its settings, and note the address of its page for some minutes."""
+        now = self._host.clock.seconds()
+        if len(self._pages) > 2 * MOST_MACHINES:
+            self._pages.clear()
+        self._pages[address] = (now, self._pages.get(address, (0.0, ""))[1])
+        try:
+            config = await self._run(broker_config(address), address)
+        except (RmqHaError, ValueError):
+            return
+        self._pages[address] = (now, page_address(config, address, own))
+
     async def _run(self, asking: Asking[T], address: str) -> T:
         """Send each request to this address, unless the request names another one."""
         value: Any = None
@@ -175,6 +196,26 @@ class Fleet:
                 result: T = end.value
                 return result
             value = await self._calls.invoke(ask.address or address, ask.command, TIMEOUT_MS)
+
+
+def page_address(config: Mapping[str, str], address: str, own: str) -> str:
+    """
+    Return the address of a broker's page; empty: it has none, or it is for its own machine only.
+
+    :param config: the broker's settings, as it tells them.
+    :param address: the broker's address for clients.
+    :param own: this broker's address for clients: on its machine loopback addresses are reached.
+    :raises ValueError: an address has no port.
+    """
+    port, host = config.get("metricsPort", "0"), config.get("metricsAddress", "")
+    if config.get("pageEnable") != "true" or not port.isdecimal() or port == "0":
+        return ""
+    host_there, own_host = parse_host_port(address).host, parse_host_port(own).host
+    if host in ANY_ADDRESS:
+        host = host_there
+    elif is_loopback(host) and host_there != own_host:
+        return ""
+    return f"http://{HostPort(host, int(port))}/"
 
 
 def with_distance(machines: list[MachineRow]) -> list[MachineRow]:

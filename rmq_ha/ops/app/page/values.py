@@ -104,6 +104,7 @@ class MachineRow(Struct, frozen=True, kw_only=True):
     :ivar seen_ms: when it last registered (on a name server's page), or answered (on a broker's
         page).
     :ivar behind_bytes: how many bytes its log ends before its master's.
+    :ivar page: address of its page; empty: it has none, or other machines do not reach it.
     """
 
     set_name: str
@@ -121,6 +122,7 @@ class MachineRow(Struct, frozen=True, kw_only=True):
     log_end: int | None = None
     behind_bytes: int | None = None
     seen_ms: int | None = None
+    page: str = ""
 
 
 class Overview(Struct, frozen=True, kw_only=True):

@@ -74,6 +74,7 @@ def test_an_archive_has_the_state_of_every_server_and_names_the_silent_one(tmp_p
         assert texts[f"brokers/{broker}/healthz.txt"].startswith("ready")
         assert "Work" in texts[f"brokers/{broker}/topics.json"]
     assert "findings" in json.loads(texts["doctor.json"])
+    assert "secrets. Values of settings" in texts["README.txt"], "its own text stays whole"
     assert any(path.startswith("nameservers/") for path in texts)
     assert "/api/events" in texts["README.txt"], "the page is off there, which is named"
     fleet.crash("b", power=True)

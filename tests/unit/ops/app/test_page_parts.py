@@ -11,7 +11,7 @@ from rmq_ha.base.errors import RemotingTimeout
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.ops.app.page.board import CERTIFICATE_S, certificate_notices
-from rmq_ha.ops.app.page.fleet import EVERY_S, MOST_MACHINES, Fleet, with_distance
+from rmq_ha.ops.app.page.fleet import EVERY_S, MOST_MACHINES, Fleet, page_address, with_distance
 from rmq_ha.ops.app.page.values import Certificate, MachineRow, Tone
 from rmq_ha.testing.host import World
 
@@ -77,7 +77,8 @@ def advance(asked: Asked, seconds: float) -> None:
 def test_machines_are_asked_while_somebody_looks_and_not_more_often_than_that() -> None:
     asked = Asked(3)
     asked.fleet.look()
-    assert asked.calls == ["ns:9876", "b1:1", "b2:1"], "nobody asks himself"
+    first = ["ns:9876", "b1:1", "b1:1", "b2:1", "b2:1"]
+    assert asked.calls == first, "nobody asks himself; others are asked for their pages, too"
     mine, other, silent = asked.fleet.machines
     assert mine.role == "here"
     assert (other.set_name, other.cluster, other.role) == ("b1", "c", "master")
@@ -89,10 +90,30 @@ def test_machines_are_asked_while_somebody_looks_and_not_more_often_than_that() 
     asked.fleet.look()
     advance(asked, EVERY_S - 0.1)
     asked.fleet.look()
-    assert len(asked.calls) == 3
+    assert len(asked.calls) == 5
     advance(asked, 0.2)
     asked.fleet.look()
-    assert len(asked.calls) == 6
+    assert len(asked.calls) == 8, "where a page is, is asked once in ten minutes"
+
+
+@pytest.mark.parametrize(
+    ("port", "listens_on", "own", "page"),
+    [
+        ("5557", "", "10.0.0.1:10911", "http://10.0.0.2:5557/"),
+        ("5557", "0.0.0.0", "10.0.0.1:10911", "http://10.0.0.2:5557/"),
+        ("5557", "10.7.0.2", "10.0.0.1:10911", "http://10.7.0.2:5557/"),
+        ("5557", "127.0.0.1", "10.0.0.1:10911", ""),
+        ("5557", "127.0.0.1", "10.0.0.2:10921", "http://127.0.0.1:5557/"),
+        ("0", "", "10.0.0.1:10911", ""),
+    ],
+)
+def test_a_broker_links_to_pages_that_others_reach(
+    port: str, listens_on: str, own: str, page: str
+) -> None:
+    config = {"pageEnable": "true", "metricsPort": port, "metricsAddress": listens_on}
+    assert page_address(config, "10.0.0.2:10911", own) == page
+    assert page_address(config | {"pageEnable": "false"}, "10.0.0.2:10911", own) == ""
+    assert page_address({}, "10.0.0.2:10911", own) == "", "a broker of Java has no page"
 
 
 def test_nobody_is_asked_again_before_he_has_answered() -> None:

@@ -97,7 +97,7 @@ function machines(view) {
     { title: "Broker", of: (row) => [h("b", {}, row.set_name), h("span", { class: "muted" }, ` ${row.broker_id ?? ""}`), row.is_here ? h("em", { class: "here" }, "this one") : null] },
     { title: "Role", of: (row) => f.words(row.role) },
     { title: "State", of: (row) => tone(row.tone, row.note || (row.tone === "good" ? "answers" : row.tone === "idle" ? "known" : "silent")) },
-    { title: "Address", of: (row) => h("code", {}, row.address) },
+    { title: "Address", of: (row) => (row.page && !row.is_here ? h("a", { href: row.page }, h("code", {}, row.address)) : h("code", {}, row.address)) },
     isOf("put_rate") ? { title: "In", number: true, of: (row) => f.rate(row.put_rate) } : null,
     isOf("get_rate") ? { title: "Out", number: true, of: (row) => f.rate(row.get_rate) } : null,
     isOf("log_end") ? { title: "Log end", number: true, of: (row) => f.bytes(row.log_end) } : null,
@@ -134,16 +134,19 @@ function details(view) {
 
 export function overview(view, history, events, hours) {
   const isBroker = view.server === "broker";
+  const happened = card("What happened", h("a", { href: "#/events" }, "all events"), events.length ? eventList(events.slice(0, 8), view.now_ms) : empty("Nothing yet"));
+  const isRed = view.notices.some((notice) => notice.tone === "error") || view.members.some((member) => member.tone === "error"); // then its cause comes before the plots
   return [
     h("h1", { class: "hidden" }, "Overview"),
     view.notices.length ? h("ul", { class: "notices", "aria-label": "What needs a look" }, view.notices.map((notice) => h("li", { class: notice.tone }, tone(notice.tone, notice.text), notice.hint ? h("span", { class: "muted" }, notice.hint) : null))) : null,
     pair(view),
+    isRed ? happened : null,
     isBroker ? tiles(view, history) : simpleTiles(view, history),
     isBroker ? h("div", { class: "section" }, h("h2", {}, hours === 1 ? "The last hour" : `The last ${hours} hours`), h("div", { class: "switch", role: "group", "aria-label": "Time shown" },
       [1, 12].map((number) => h("button", { type: "button", "data-hours": number, "aria-pressed": String(number === hours) }, `${number} h`)))) : null,
     isBroker ? plots(history, hours) : null,
     machines(view),
-    card("What happened", h("a", { href: "#/events" }, "all events"), events.length ? eventList(events.slice(0, 8), view.now_ms) : empty("Nothing yet")),
+    isRed ? null : happened,
     details(view),
     h("footer", { class: "foot muted" }, `rmq-ha ${view.version}, started ${f.ago(view.started_ms, view.now_ms)} · `, h("a", { href: "/metrics" }, "/metrics"), " · ", h("a", { href: "/healthz" }, "/healthz")),
   ];

@@ -27,6 +27,40 @@ export function form(state, view) {
       h("button", { type: "submit", class: "main" }, "Search")));
 }
 
+// A whole JSON body with line breaks; another body as it is.
+function pretty(item) {
+  if (item.body_kind !== "text" || !/^\s*[[{]/.test(item.body)) return item.body;
+  try {
+    return unlessRounded(item.body, JSON.stringify(JSON.parse(item.body), null, 2));
+  } catch {
+    return item.body; // no JSON, or only the beginning of one
+  }
+}
+
+// JSON.parse rounds long numbers and drops repeated names: then the body is shown as it is.
+const unlessRounded = (body, text) => (body.replace(/\s/g, "") === text.replace(/\s/g, "") ? text : body);
+
+// What is known of a message's way, the earliest first; a time is missing where no record has it.
+function life(item) {
+  const { properties } = item, steps = [[item.born_ms, "good", "made", `by a producer at ${item.born_host}`]];
+  const due = Number(properties.TIMER_OUT_MS);
+  if (properties.RMQHA_COPY_OF) steps.push([null, "idle", "copied", `from ${properties.RMQHA_COPIED_FROM || ""}, message ${properties.RMQHA_COPY_OF}`]);
+  if (properties.ORIGIN_MESSAGE_ID) steps.push([null, "warn", "a retry", `of the message ${properties.ORIGIN_MESSAGE_ID}`]);
+  if (item.reconsumed) steps.push([null, "warn", "given back", `${item.reconsumed} times by its group`]);
+  if (due) steps.push([due, "idle", "due", "as a timer message"]);
+  else if (properties.DELAY) steps.push([null, "idle", "delayed", `by level ${properties.DELAY}`]);
+  if (properties.TRAN_MSG === "true") steps.push([null, "idle", "transaction", `of the producer group ${properties.PGROUP || ""}`]);
+  steps.push([item.stored_ms, "good", "stored", `in queue ${item.queue_id} at ${f.count(item.queue_offset)}`]);
+  for (const consumer of item.consumers) {
+    const [kind, text] = STATES[consumer.state] || ["idle", consumer.state];
+    steps.push([null, kind, text, h("span", {}, link("group", consumer.group), ` committed ${f.count(consumer.committed)}`)]);
+  }
+  return steps;
+}
+
+const lifeList = (item) => h("ol", { class: "events life" }, life(item).map(([at, kind, what, text]) => h("li", {},
+  at ? h("time", { datetime: new Date(at).toISOString() }, f.moment(at)) : h("time", {}, ""), tone(kind, what), h("span", { class: "text" }, text))));
+
 const STATES = { passed: ["good", "passed"], waiting: ["warn", "waiting"], "not wanted": ["idle", "filtered out"] };
 
 function message(item, now) {
@@ -35,13 +69,10 @@ function message(item, now) {
     h("header", {}, h("h2", {}, h("code", {}, item.id)), h("time", { class: "muted", title: f.moment(item.stored_ms), datetime: new Date(item.stored_ms).toISOString() }, f.ago(item.stored_ms, now))),
     facts([["Topic", link("topic", item.topic)], ["Queue", `${item.queue_id} at ${f.count(item.queue_offset)}`], item.tags ? ["Tags", item.tags] : null, item.keys ? ["Keys", item.keys] : null,
       ["Stored", f.moment(item.stored_ms)], ["Born", `${f.moment(item.born_ms)} at ${item.born_host}`], ["Size", f.bytes(item.size)], item.reconsumed ? ["Given back", `${item.reconsumed} times`] : null, ["Place", h("code", {}, item.place_id)]]),
-    h("h3", {}, "Who consumed it"),
-    item.consumers.length ? h("ul", { class: "consumers" }, item.consumers.map((consumer) => {
-      const [kind, text] = STATES[consumer.state] || ["idle", consumer.state];
-      return h("li", {}, link("group", consumer.group), tone(kind, text), h("span", { class: "muted" }, `committed ${f.count(consumer.committed)}`));
-    })) : h("p", { class: "muted" }, "No group has committed an offset of this topic."),
+    h("h3", {}, "Its life"), lifeList(item),
+    item.consumers.length ? null : h("p", { class: "muted" }, "No group has committed an offset of this topic."),
     h("h3", {}, "Body", h("span", { class: "muted" }, ` ${f.bytes(item.body_size)}${item.body_kind === "text" ? "" : `, ${item.body_kind}`}`)),
-    h("pre", { tabindex: "0" }, item.body || "(empty)"),
+    h("pre", { tabindex: "0" }, pretty(item) || "(empty)"),
     properties.length ? h("details", {}, h("summary", {}, `${properties.length} properties`), facts(properties)) : null);
 }
 
