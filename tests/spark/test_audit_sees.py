@@ -92,7 +92,7 @@ def test_each_fault_is_one_finding(engine: Any, tmp_path: Path) -> None:
     assert found == Counter(wanted)
 
 
-def test_retention_and_one_stamp_of_tomorrow(engine: Any, tmp_path: Path) -> None:
+def test_retention_and_one_stamp_of_tomorrow(here: Any, tmp_path: Path) -> None:
     """A ledger without times: what is below the first offset of its queue was deleted."""
     store = BareStore(log_size=1 << 14)
     plain = [store.add(message) for message in ordinary(200)]
@@ -112,7 +112,7 @@ def test_retention_and_one_stamp_of_tomorrow(engine: Any, tmp_path: Path) -> Non
     last = plain[-1]
     produced.append(sent(last, sentAt=None, msgId="GONE", queueOffset=last.queue_offset - 1))
     produced.append(sent(last, sentAt=None, msgId="NOBODY_KNOWS", queueOffset=None))
-    found = told(engine, root, tmp_path, produced=produced)
+    found = told(here, root, tmp_path, produced=produced)
     assert found == Counter(
         [
             ("CLOCK_BACK", None, None),

@@ -16,8 +16,8 @@ from tests.unit.server.store.timer_world import TimerWorld, a_message, a_recall
 Plant = Callable[[TimerWorld, Any], int]
 
 
-def built() -> tuple[TimerWorld, Any]:
-    """Messages that were delivered and recalled; the last row's waits, for two seconds more."""
+def built(waiting: int = 1) -> tuple[TimerWorld, list[Any]]:
+    """Messages that were delivered and recalled; the rows wait, for two seconds more."""
     world = TimerWorld()
     for number in range(5):
         world.send(1000 + number * 300)
@@ -26,20 +26,15 @@ def built() -> tuple[TimerWorld, Any]:
     world.recall(row)
     world.run(10)
     world.is_held = True
-    row = world.send(2000)
+    rows = [world.send(2000) for _ in range(waiting)]
     world.run(0.2)
-    return world, row
+    return world, rows
 
 
 def deliver(world: TimerWorld, row: Any, stamp: int) -> int:
     record = decode_record(next(data for other, data in world.log.rows if other is row))
     message = delivery_of(record, TimerSource(row[2], row[6]), stamp)
     return int(world.log.append(message, stamp)[2])
-
-
-def nothing(world: TimerWorld, row: Any) -> int:
-    world.is_held = False
-    return -1
 
 
 def not_delivered(world: TimerWorld, row: Any) -> int:
@@ -81,20 +76,29 @@ def pass_time(world: TimerWorld) -> None:
     world.log.append(a_message({}, "Other"), world.now_ms())
 
 
-def test_waiting_delivered_and_recalled_messages_are_no_alarm(engine: Any, tmp_path: Path) -> None:
-    world, row = built()
-    nothing(world, row)
+def test_waiting_delivered_and_recalled_messages_are_no_alarm(here: Any, tmp_path: Path) -> None:
+    world, _ = built()
+    world.is_held = False
     pass_time(world)
-    said = audited(engine, world, tmp_path / "store")
+    said = audited(here, world, tmp_path / "store")
     assert said.result.outcome is Outcome.HOLDS
     assert {one.code for one in said.findings} <= {"KEY_REUSED"}
 
 
 @pytest.mark.parametrize("code", PLANTED)
-def test_a_planted_fault_is_found_in_its_place(engine: Any, tmp_path: Path, code: str) -> None:
-    world, row = built()
+def test_a_planted_fault_is_found_in_its_place(here: Any, tmp_path: Path, code: str) -> None:
+    world, (row,) = built()
     place = PLANTED[code](world, row)
     pass_time(world)
-    said = audited(engine, world, tmp_path / "store")
+    said = audited(here, world, tmp_path / "store")
     (found,) = said.errors
     assert (found.code, found.physical_offset) == (code, place)
+
+
+def test_all_planted_faults_are_found_and_no_others(engine: Any, tmp_path: Path) -> None:
+    world, rows = built(len(PLANTED))
+    wanted = {(code, PLANTED[code](world, row)) for code, row in zip(PLANTED, rows, strict=True)}
+    pass_time(world)
+    said = audited(engine, world, tmp_path / "store")
+    assert {(found.code, found.physical_offset) for found in said.errors} == wanted
+    assert len(said.errors) == len(wanted)

@@ -212,6 +212,8 @@ def test_a_batch_that_is_done_again_has_the_same_ids(
         last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
         client.send(Message("From", b"30"))
         relay(spark, cluster, tmp_path)
+        if not HAS_LIMITS:  # before 4.2 a run that repeats a batch ends with it
+            relay(spark, cluster, tmp_path)
     found = read(spark, cluster, "To").collect()
     times = Counter(bytes(row.body) for row in found)
     ids = {(bytes(row.body), row.properties[ROW_ID]) for row in found}
