@@ -200,9 +200,7 @@ def test_times_that_no_clock_has_shown_are_no_reason_to_fail(
         assert sum(row.stored or 0 for row in result.frames()["windows"].collect()) > 100
 
 
-def test_what_is_delayed_or_half_sent_is_not_lost(
-    here: Any, healthy: Path, tmp_path: Path
-) -> None:
+def test_what_is_delayed_or_half_sent_is_not_lost(here: Any, healthy: Path, tmp_path: Path) -> None:
     """A ledger names the real topic; the message lies in a topic of the broker's for the time."""
     rows = [row for row in rows_of_log(healthy, None) if "REAL_TOPIC" in row["properties"]]
     topic = rows[0]["properties"]["REAL_TOPIC"]
