@@ -43,6 +43,7 @@ EXAMPLES = {
     "transactional_producer": "60 COMMIT_MESSAGE\n60 ROLLBACK_MESSAGE",
     "ordered_consumer": "('order-3', ['created', 'paid', 'shipped'])",
     "asyncio_client": "100 of 100 came back",
+    "simple_consumer": "job 4",
     "blocking_script": "20 read by forked processes",
 }
 CONF = """\
@@ -106,7 +107,7 @@ def broker(directory: Path, more: str = "") -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with broker(tmp_path_factory.mktemp("broker")) as address:
+    with broker(tmp_path_factory.mktemp("broker"), "popEnable=true\n") as address:
         yield address
 
 

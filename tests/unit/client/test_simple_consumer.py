@@ -17,6 +17,7 @@ from rmq_ha.base.wire.pop_receipt import PopReceipt
 from rmq_ha.client import (
     BrokerRefused,
     ConsumeFromWhere,
+    Credentials,
     Message,
     MessageExt,
     MessageSelector,
@@ -27,6 +28,7 @@ from rmq_ha.client import (
 )
 from rmq_ha.client.aio import Client
 from rmq_ha.client.aio import SimpleConsumer as AioSimpleConsumer
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.testing.client_world import ClientWorld
 from tests.unit.client.consuming import Consuming
 
@@ -377,3 +379,45 @@ def test_wrong_arguments_are_refused_with_the_right_ones(world: ClientWorld) -> 
                 await consumer.receive(1, MINUTE)
 
     world.run(story())
+
+
+ACCOUNTS = """\
+accounts:
+- {accessKey: ada-1815, secretKey: engine-1843, admin: true}
+- accessKey: worker-1
+  secretKey: worker-secret
+  defaultTopicPerm: DENY
+  defaultGroupPerm: DENY
+  topicPerms: [topic=SUB]
+  groupPerms: [group=SUB]
+"""
+
+
+def test_an_account_needs_the_topic_and_the_group_and_no_retry_topic() -> None:
+    ada = Credentials("ada-1815", "engine-1843")
+    cluster = Consuming(credentials=ada)
+    host = cluster.hosts["a"] = cluster.world.add("a")
+    host.disk.replace("/conf/plain_acl.yml", ACCOUNTS.encode())
+    guard = {"acl_plug_in": "plain", "acl_directory": "/conf", "pop_enable": True}
+    cluster.add("a", broker={"acl_enable": True}, ours=guard)
+    cluster.create("a", "topic", 1)
+    command = send_request("p", "topic", 0, b"0", "", 0)
+    assert cluster.wait(cluster.sender.invoke(cluster.address("a"), command, 3000)).code == 0
+    worker = cluster.client("c1", credentials=Credentials("worker-1", "worker-secret"))
+    member = SimpleConsumer(worker, "group", consume_from_where=FIRST)
+    member.subscribe("topic")
+    cluster.wait(member.start())
+    (message,) = cluster.wait(member.receive(8, timedelta(seconds=5)))
+    cluster.run(8)
+    (message,) = cluster.wait(member.receive(8, MINUTE))
+    assert message.reconsume_times == 1
+    cluster.wait(member.change_invisible_duration(message, MINUTE))
+    cluster.wait(member.ack_all([message]))
+    member.subscribe("another")
+    member.unsubscribe("topic")
+    other = SimpleConsumer(cluster.client("c2", credentials=worker.settings.credentials), "others")
+    other.subscribe("topic")
+    cluster.wait(other.start())
+    with pytest.raises(BrokerRefused) as told:
+        cluster.wait(other.receive(8, MINUTE))
+    assert told.value.is_access
