@@ -119,6 +119,28 @@ def test_the_sheet_says_what_there_is(opened: Any, bridge: Bridge) -> None:
     assert "sync master" in page.inner_text("#who")
 
 
+def test_what_happened_comes_before_the_plots_when_something_is_red(
+    opened: Any, bridge: Bridge
+) -> None:
+    one = opened()
+    page = one.go(bridge)
+    titles = "() => [...document.querySelectorAll('main h2')].map((item) => item.textContent)"
+    calm = page.evaluate(titles)
+    assert calm.index("What happened") > calm.index("The cluster")
+
+    def with_fault(route: Any) -> None:
+        answer = route.fetch()
+        notice = {"tone": "error", "text": "the disk is full", "hint": ""}
+        route.fulfill(response=answer, json={**answer.json(), "notices": [notice]})
+
+    page.route("**/api/overview*", with_fault)
+    page.wait_for_selector("text=the disk is full", timeout=20_000)
+    red = page.evaluate(titles)
+    assert red.index("What happened") < red.index("The last hour")
+    assert red.count("What happened") == 1
+    assert one.said == []
+
+
 def test_hostile_names_are_text(opened: Any, bridge: Bridge) -> None:
     one = opened()
     for section in ("topics", "groups", "events", "group/fulfilment", "topic/orders"):

@@ -274,7 +274,7 @@ class BrokerBoard(Board):
         if age_s <= _HALF_OLD_S:
             return []
         text = (
-            f"{counted(half.number, 'half message')} in doubt, the oldest for {age_s:.0f} s: no "
+            f"{counted(half.number, 'half message')} open, the oldest for {age_s:.0f} s: no "
             f"producer of {half.group or '(no group)'} ends its transaction"
         )
         return [PageNotice(Tone.WARN, text, "rmqha-admin transaction status")]

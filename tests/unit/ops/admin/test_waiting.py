@@ -101,7 +101,7 @@ def shown(cluster: SimCluster) -> dict[str, float]:
     }
 
 
-def test_half_messages_in_doubt_are_shown_by_group_with_their_age() -> None:
+def test_open_half_messages_are_shown_by_group_with_their_age() -> None:
     cluster = SimCluster()
     settings = {"transaction_check_interval": 10_000, "transaction_time_out": 3000}
     broker = cluster.add("one", broker=settings | {"transaction_check_max": 100})
@@ -136,7 +136,7 @@ def test_half_messages_in_doubt_are_shown_by_group_with_their_age() -> None:
     assert "2 more: give --max" in text.err
 
 
-def test_a_slave_and_a_broker_without_transactions_have_none_in_doubt() -> None:
+def test_a_slave_and_a_broker_without_transactions_have_none_open() -> None:
     cluster = SimCluster()
     cluster.add("one", broker={"transaction_check_interval": 10_000})
     slave = cluster.add("b", BrokerRole.SLAVE, broker={"broker_name": "one", "broker_id": 1})

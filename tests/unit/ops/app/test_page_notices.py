@@ -46,7 +46,7 @@ def notices(
         (OpenTransactions(2, 1_000_000 - 300_000, "makers", "T"), ""),
         (
             OpenTransactions(2, 1_000_000 - 301_000, "makers", "T"),
-            "2 half messages in doubt, the oldest for 301 s: no producer of makers ends its",
+            "2 half messages open, the oldest for 301 s: no producer of makers ends its",
         ),
     ],
 )
