@@ -31,8 +31,8 @@ _EARLY_S = 1.0
 HEAD = (
     "| brokers | SDK | kills | sent, answered OK | sends that failed | lost | acknowledged, "
     "and came again | out of order | came again too early | recalled, and came | "
-    "never acknowledged |",
-    "|---|---|---|---|---|---|---|---|---|---|---|",
+    "never acknowledged | programs that hung |",
+    "|---|---|---|---|---|---|---|---|---|---|---|---|",
 )
 
 
@@ -64,6 +64,7 @@ class Diary:
         self.recalled: set[str] = set()
         self.faults: Counter[str] = Counter()
         self.sent_at = self.got_at = 0.0
+        self.restarts = 0
 
 
 class Program:
@@ -78,6 +79,25 @@ class Program:
         self._last: Got | None = None
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
+
+    def __str__(self) -> str:
+        return f"{self._command} of {self._topic}"
+
+    @property
+    def recalls(self) -> bool:
+        """Whether it recalls messages, which takes a driver some seconds, and then it ends."""
+        return self._command == "recall"
+
+    @property
+    def worked_at(self) -> float:
+        """When the last message was sent, or came."""
+        return self._diary.sent_at if self._command == "produce" else self._diary.got_at
+
+    def restart(self) -> None:
+        """Have the driver started again, as an operator does with a program that hangs."""
+        self._diary.restarts += 1
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
 
     def stop(self) -> None:
         """End the driver, and wait until all that it said is read."""
@@ -212,6 +232,7 @@ def judge(
         len(early),
         f"{len(undone)} of {recalled}" if recalled else "-",
         len(open_ones),
+        sum(diary.restarts for diary in diaries.values()),
     ]
     row = f"| {' | '.join(map(str, cells))} |"
     return Verdict(row, notes, any(faults.values()) or bool(open_ones))

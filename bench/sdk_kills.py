@@ -41,13 +41,14 @@ from tests.interop.rig import Server
 
 GRPC_PORT = 2
 """A broker's gRPC port is so far above its `listenPort`."""
-RELAY_PORT = 48_599
 ONE_ADDRESS = ("node", "rust")
 """SDKs that cannot be given two addresses."""
 ADMIN = str(Path(sys.executable).with_name("rmqha-admin"))
 CALM_S = 20.0
 """A message that was not acknowledged comes again within so many seconds."""
 SETTLE_S = 120.0
+STUCK_S = 90.0
+"""A program that has done nothing for so long after a kill is started again."""
 
 
 class KillRig(TimerRig):
@@ -68,9 +69,10 @@ class KillRig(TimerRig):
 class Relay(threading.Thread):
     """Passes connections on to the first of some addresses that accepts."""
 
-    def __init__(self, port: int, targets: list[int]) -> None:
+    def __init__(self, targets: list[int]) -> None:
         super().__init__(daemon=True)
-        self._listening = socket.create_server(("127.0.0.1", port))
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
         self._targets = targets
 
     def run(self) -> None:
@@ -162,7 +164,7 @@ class Ordeal:
     def _begin(self) -> None:
         namesrv, ports = self._brokers.namesrv, self._ports()
         both = ";".join(f"127.0.0.1:{port}" for port in ports)
-        self._relay = Relay(RELAY_PORT, ports)
+        self._relay = Relay(ports)
         self._relay.start()
         for sdk in self._options.sdks.split(","):
             topics = {"plain": "NORMAL", "fifo": "FIFO", "recall": "DELAY"}
@@ -177,7 +179,7 @@ class Ordeal:
                 self._admin("group", "create", f"g-{topic}", is_orderly, "-n", namesrv)
         time.sleep(3.0)  # the slave has the tables
         for sdk, diaries in self._diaries.items():
-            endpoints = f"127.0.0.1:{RELAY_PORT}" if sdk in ONE_ADDRESS else both
+            endpoints = self._relay.address if sdk in ONE_ADDRESS else both
             for kind, diary in diaries.items():
                 works = [("simple", self._consumers), ("produce", self._producers)]
                 if kind == "recall":
@@ -209,20 +211,26 @@ class Ordeal:
         )
 
     def _until_all_work(self, since: float) -> None:
-        """Wait until each SDK has sent and received in each topic, after a fault."""
-        deadline = time.monotonic() + READY_S
-        while True:
-            idle = [
-                f"{sdk} {kind}"
-                for sdk, diaries in self._diaries.items()
-                for kind, diary in diaries.items()
-                if kind != "recall" and min(diary.sent_at, diary.got_at) < since
-            ]
-            if not idle:
-                return
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"nothing is sent or received: {', '.join(idle)}")
+        """
+        Wait until each SDK has sent and received in each topic, after a fault.
+
+        :raises RuntimeError: a program that was started again does not work either.
+        """
+        began, stuck = time.monotonic(), set[Program]()
+        while idle := [item for item in self._programs() if item.worked_at < since]:
+            now = time.monotonic()
+            if now > began + READY_S:
+                raise RuntimeError(f"do not work: {', '.join(map(str, idle))}")
+            for program in idle:
+                if now > began + STUCK_S and program not in stuck:
+                    self._say(f"{program} does nothing for {now - since:.0f} s: it starts again")
+                    stuck.add(program)
+                    program.restart()
             time.sleep(0.1)
+
+    def _programs(self) -> list[Program]:
+        programs = [*self._producers, *self._consumers]
+        return [item for item in programs if not item.recalls]
 
     def _verdicts(self) -> list[Verdict]:
         for program in self._producers:

@@ -7,7 +7,6 @@ It follows RFC 7541; RFC 9113, section 8.
 
 from collections.abc import Iterable
 
-from hpack import Decoder
 from hpack.exceptions import HPACKError
 
 from rmq_ha.server.grpc.http2.budget import HEADER_BLOCKS
@@ -19,6 +18,7 @@ from rmq_ha.server.grpc.http2.frames import (
     Http2Violation,
     strip_padding,
 )
+from rmq_ha.server.grpc.http2.header_decoder import OVERHEAD, Header, HeaderDecoder
 
 MAX_BLOCK = 16384
 """Most bytes of a header block as it is sent."""
@@ -26,8 +26,6 @@ MAX_LIST = 8192
 """Most bytes of the headers of a request: RocketMQ's limit."""
 _MOST_DECODED = 65536
 _MAX_TABLE = 4096
-_OVERHEAD = 32
-"""Bytes that HTTP/2 counts for each header besides its name and value."""
 _NO_TABLE = b"\x20"
 """The first byte of each block of this side: no table of earlier headers is used."""
 
@@ -41,15 +39,14 @@ _OF_A_CONNECTION = frozenset(
     ("connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade")
 )
 
-HeaderList = list[tuple[str, str]]
+HeaderList = list[Header]
 
 
 class HeaderReader:
     """Decodes the header blocks of one connection, in their order."""
 
     def __init__(self) -> None:
-        self._decoder = Decoder(max_header_list_size=_MOST_DECODED)
-        self._decoder.max_allowed_table_size = _MAX_TABLE
+        self._decoder = HeaderDecoder(_MAX_TABLE, _MOST_DECODED)
         self._block = bytearray()
         self._first: Http2Frame | None = None
         self._continuations = 0
@@ -96,17 +93,16 @@ class HeaderReader:
             cannot be decoded then, because they refer to earlier ones.
         """
         try:
-            headers = self._decoder.decode(block, raw=True)
+            return self._decoder.decode(block)
         except HPACKError as error:
             raise Http2Violation(
                 Http2Error.COMPRESSION_ERROR, f"its headers cannot be read: {error}"
             ) from None
-        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
 
 
 def size_of(headers: HeaderList) -> int:
     """Return the size of headers, as the limit of a header list counts it."""
-    return sum(len(name) + len(value) + _OVERHEAD for name, value in headers)
+    return sum(len(name) + len(value) + OVERHEAD for name, value in headers)
 
 
 def fault_of(headers: HeaderList) -> str:
