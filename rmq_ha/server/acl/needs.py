@@ -53,6 +53,13 @@ def _topic(ext: Ext, name: str = "topic") -> list[Need]:
     return [] if topic is None else [(topic, SUB)]
 
 
+def _reads(ext: Ext) -> list[Need]:
+    """Return the needs of reads and commits: a retry topic of pops counts as its own topic."""
+    topic, group = ext.get("topic"), ext.get("consumerGroup", "")
+    needs = [] if topic is None else [(original_topic(group, topic), SUB)]
+    return needs + _group(ext, "consumerGroup")
+
+
 def _pop_needs(ext: Ext) -> list[Need]:
     group, topic = ext.get("consumerGroup", ""), ext.get("topic", "")
     return [(group_resource(group), SUB), (original_topic(group, topic), SUB)]
@@ -62,11 +69,11 @@ _NEEDS: dict[int, Callable[[Ext], list[Need]]] = {
     RequestCode.SEND_MESSAGE: _send("topic", "group"),
     RequestCode.SEND_MESSAGE_V2: _send("b", "a"),
     RequestCode.CONSUMER_SEND_MSG_BACK: lambda ext: _group(ext, "group"),
-    RequestCode.PULL_MESSAGE: lambda ext: _topic(ext) + _group(ext, "consumerGroup"),
+    RequestCode.PULL_MESSAGE: _reads,
     RequestCode.QUERY_MESSAGE: _topic,
     RequestCode.UNREGISTER_CLIENT: lambda ext: _group(ext, "consumerGroup"),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: lambda ext: _group(ext, "consumerGroup"),
-    RequestCode.UPDATE_CONSUMER_OFFSET: lambda ext: _group(ext, "consumerGroup") + _topic(ext),
+    RequestCode.UPDATE_CONSUMER_OFFSET: _reads,
     RequestCode.POP_MESSAGE: _pop_needs,
     RequestCode.ACK_MESSAGE: _pop_needs,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _pop_needs,
@@ -96,13 +103,14 @@ def heartbeat(request: RemotingCommand) -> list[Need]:
     needs: list[Need] = []
     for consumer in request.read(HeartbeatData.decode).consumers:
         needs.append((group_resource(consumer.group_name), SUB))
-        needs += [subscribed(item) for item in consumer.subscriptions]
+        needs += [subscribed(item, consumer.group_name) for item in consumer.subscriptions]
     return needs
 
 
-def subscribed(subscription: SubscriptionData) -> Need:
+def subscribed(subscription: SubscriptionData, group: str) -> Need:
     """
-    Return the need of a subscription: SUB on its topic.
+    Return the need of a subscription: SUB on its topic; for a retry topic of pops, on the topic
+    that it is for.
 
     :raises RequestRejected: the topic is no string.
     """
@@ -112,4 +120,4 @@ def subscribed(subscription: SubscriptionData) -> Need:
             ResponseCode.SYSTEM_ERROR,
             f"AclException: the topic of a subscription is {topic!r:.100}",
         )
-    return topic, SUB
+    return original_topic(group, topic), SUB

@@ -162,6 +162,12 @@ def _record_by_offset(asked: RequestFacts) -> list[Need]:
     return _read(asked.record(_number(asked, "offset")))
 
 
+def _record_sent_back(asked: RequestFacts) -> list[Need]:
+    """Return `_record_by_offset`; a retry topic of the group's pops counts as its own topic."""
+    group = asked.field("group")
+    return [(original_topic(group, topic), need) for topic, need in _record_by_offset(asked)]
+
+
 def _view_needs(asked: RequestFacts) -> list[Need]:
     return _record_by_offset(asked) or [NEEDS_ADMIN]
 
@@ -197,7 +203,14 @@ def _locks(asked: RequestFacts) -> list[Need]:
 def _check_client(asked: RequestFacts) -> list[Need]:
     check = asked.request.read(CheckClient.decode)
     needs = [(group_resource(check.group), SUB)]
-    return needs if check.subscription is None else [*needs, subscribed(check.subscription)]
+    return (
+        needs
+        if check.subscription is None
+        else [
+            *needs,
+            subscribed(check.subscription, check.group),
+        ]
+    )
 
 
 def _pop_needs(asked: RequestFacts) -> list[Need]:
@@ -224,7 +237,8 @@ def _batch_ack(asked: RequestFacts) -> list[Need]:
 
 def _assignment(asked: RequestFacts) -> list[Need]:
     query = asked.request.read(AssignmentQuery.decode)
-    return [(group_resource(query.consumer_group), SUB), (query.topic, SUB)]
+    topic = original_topic(query.consumer_group, query.topic)
+    return [(group_resource(query.consumer_group), SUB), (topic, SUB)]
 
 
 _ADMIN = (AccessNeed("admin", lambda _: [NEEDS_ADMIN]),)
@@ -232,13 +246,13 @@ _BOUNDS = (_topic(permission=PUB | SUB),)
 _LOCKS = (AccessNeed("SUB on its group and on the topics of its queues", _locks),)
 _POP = (
     AccessNeed(
-        "SUB on its group and topic; a retry topic: on the topic that it is for", _pop_needs
+        "SUB on its group and topic; a retry topic of pops: on the topic that it is for", _pop_needs
     ),
 )
 _RECORD = "SUB on the topic of the record, which a queue has to have"
 _SEND = (_send("topic", "group", "producerGroup", "properties"),)
 _SEND_V2 = (_send("b", "a", "a", "i"),)
-_PROGRESS = (_group("consumerGroup"), _topic())
+_PROGRESS = _POP
 _GROUPS_PROGRESS = (_group("group"), _topic())
 
 TABLE: Mapping[int, tuple[AccessNeed, ...]] = {
@@ -278,7 +292,7 @@ TABLE: Mapping[int, tuple[AccessNeed, ...]] = {
     RequestCode.UNREGISTER_CLIENT: (_if_named("consumerGroup", _group("consumerGroup")),),
     RequestCode.CHECK_CLIENT_CONFIG: (AccessNeed("SUB on its group and topic", _check_client),),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: (_group("consumerGroup"),),
-    RequestCode.CONSUMER_SEND_MSG_BACK: (_group("group"), AccessNeed(_RECORD, _record_by_offset)),
+    RequestCode.CONSUMER_SEND_MSG_BACK: (_group("group"), AccessNeed(_RECORD, _record_sent_back)),
     RequestCode.END_TRANSACTION: (
         _group("producerGroup", PUB, "producer group"),
         AccessNeed("PUB on the topic that the half message is for", _half_message),

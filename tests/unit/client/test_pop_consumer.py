@@ -20,6 +20,7 @@ from rmq_ha.client import (
     AllocateByConfig,
     ConsumeConcurrentlyStatus,
     ConsumeFromWhere,
+    Credentials,
     Message,
     MessageModel,
     MessageQueue,
@@ -35,8 +36,8 @@ FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 class Popping(Consuming):
     """Brokers that hand out messages, and a group that pops their topic."""
 
-    def __init__(self, *names: str, shared: int = 0) -> None:
-        super().__init__()
+    def __init__(self, *names: str, shared: int = 0, **settings: Any) -> None:
+        super().__init__(**settings)
         for name in names:
             self.add(name, ours={"pop_enable": True})
             self.create(name, TOPIC, 4)
@@ -266,3 +267,45 @@ def test_settings_that_cannot_work_are_refused() -> None:
     ordered.register_message_listener(lambda messages, context: None, orderly=True)
     with pytest.raises(ConfigurationError, match="SimpleConsumer"):
         cluster.wait(ordered.start())
+
+
+ACCOUNTS = """\
+accounts:
+- {accessKey: ada-1815, secretKey: engine-1843, admin: true}
+- accessKey: worker-1
+  secretKey: worker-secret
+  defaultTopicPerm: DENY
+  defaultGroupPerm: DENY
+  topicPerms: [topic=SUB]
+  groupPerms: [group=SUB]
+"""
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_account_needs_no_right_on_the_retry_topics_that_it_pulls(strict: bool) -> None:
+    cluster = Popping(credentials=Credentials("ada-1815", "engine-1843"))
+    host = cluster.hosts["a"] = cluster.world.add("a")
+    host.disk.replace("/conf/plain_acl.yml", ACCOUNTS.encode())
+    guard = {"acl_plug_in": "plain", "acl_directory": "/conf", "acl_strict": strict}
+    cluster.add("a", broker={"acl_enable": True}, ours=guard | {"pop_enable": True})
+    cluster.create("a", TOPIC, 4)
+    cluster.set_mode("a", "POP")
+    seen: list[tuple[bytes, int]] = []
+
+    def fail_once(messages: Any, context: Any) -> Any:
+        (message,) = messages
+        seen.append((message.body, message.reconsume_times))
+        return LATER if message.reconsume_times == 0 else None
+
+    worker = cluster.client("c1", credentials=Credentials("worker-1", "worker-secret"))
+    consumer = cluster.popper(listener=fail_once, client=worker)
+    cluster.send("a", 4)
+    cluster.run(13)
+    assert len(seen) == 8
+    cluster.set_mode("a", "PULL")
+    cluster.run(30)
+    assert len(shares(consumer)) == 4
+    cluster.send("a", 4)
+    cluster.run(30)
+    assert Counter(seen) == Counter((b"m%d" % number, n) for number in range(8) for n in (0, 1))
+    cluster.wait(consumer.stop())

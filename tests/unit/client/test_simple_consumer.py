@@ -421,3 +421,49 @@ def test_an_account_needs_the_topic_and_the_group_and_no_retry_topic() -> None:
     with pytest.raises(BrokerRefused) as told:
         cluster.wait(other.receive(8, MINUTE))
     assert told.value.is_access
+
+
+def test_an_acknowledgement_whose_answer_is_lost_is_repeated(world: ClientWorld) -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        async with world.connect() as client:
+            await send(client, b"0", b"1", b"2")
+            consumer = await joined(client)
+            messages = await consumer.receive(3, MINUTE)
+            for message, seconds in zip(messages, (0.0, 0.0005, 0.001), strict=True):
+                answer = consumer.ack(message)
+                await asyncio.sleep(seconds)  # the request is under way, or there already
+                world.pause()
+                began = loop.time()
+                await asyncio.sleep(7)
+                world.resume()
+                await answer
+                assert loop.time() - began < 15
+            await asyncio.sleep(600)
+            assert await consumer.receive(3, MINUTE) == []
+
+    world.run(story())
+
+
+def test_a_change_whose_answer_is_lost_says_that_the_message_comes_again(
+    world: ClientWorld,
+) -> None:
+    async def story() -> None:
+        async with world.connect() as client:
+            await send(client, b"0")
+            consumer = await joined(client)
+            (message,) = await consumer.receive(1, MINUTE)
+            change = consumer.change_invisible_duration(message, 5 * MINUTE)
+            await asyncio.sleep(0.001)
+            world.pause()
+            await asyncio.sleep(7)
+            world.resume()
+            with pytest.raises(ReceiptExpired, match="expect the message again"):
+                await change
+            await asyncio.sleep(285)
+            assert await consumer.receive(1, MINUTE) == []
+            await asyncio.sleep(15)
+            (again,) = await consumer.receive(1, MINUTE)
+            await consumer.ack(again)
+
+    world.run(story())
