@@ -54,6 +54,7 @@ class PopPlaces:
         self._subscriptions = subscriptions
         self._stats = stats
         self._loops: dict[MessageQueue, PopLoop] = {}
+        self._left: list[LeaseQueue] = []
         self._service: ConsumeConcurrently | None = None
         self._ends: PopEnds | None = None
 
@@ -89,18 +90,26 @@ class PopPlaces:
         """Stop popping; messages in answers that are under way are given back."""
         for loop in self._loops.values():
             self._end(loop)
+            self._left.append(loop.popped)
         self._loops.clear()
 
     async def finish(self, within_ms: int) -> None:
-        """Wait until brokers have the answers of all messages, at most this time, in ms."""
+        """
+        Give messages back that no loop of the application took, and wait until brokers have the
+        answers of all messages, at most this time, in ms.
+        """
         if self._ends is not None:
+            for popped in self._left:
+                self._ends.give_back(popped.unanswered())
             await self._ends.finish(self.clock, within_ms)
 
     def _end(self, loop: "PopLoop") -> None:
         """End a loop, and give its messages back that wait for the listener."""
         loop.stop()
         if self._service is not None and self._ends is not None:
-            self._ends.give_back(self._service.take_waiting(loop.popped))
+            waiting = self._service.take_waiting(loop.popped)
+            loop.popped.end(waiting)
+            self._ends.give_back(waiting)
 
     # What loops ask
 

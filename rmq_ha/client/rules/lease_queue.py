@@ -20,12 +20,16 @@ class LeaseQueue(ProcessQueue):
     def __init__(self, now_ms: int, has_room: Callable[[], object]) -> None:
         super().__init__(now_ms)
         self._has_room = has_room
-        self._ends: dict[int, int] = {}
+        self._out: dict[int, tuple[MessageExt, int]] = {}
 
     @property
     def count(self) -> int:
         """How many messages are popped and not answered, including those with the listener."""
-        return len(self._ends)
+        return len(self._out)
+
+    def unanswered(self) -> list[MessageExt]:
+        """Return the messages that are popped and not answered."""
+        return [message for message, _ in self._out.values()]
 
     def lease(self, messages: Iterable[MessageExt], until_ms: int) -> None:
         """
@@ -34,11 +38,16 @@ class LeaseQueue(ProcessQueue):
         :param until_ms: when their leases end, in ms of a steady clock.
         """
         for message in messages:
-            self._ends[id(message)] = until_ms
+            self._out[id(message)] = message, until_ms
 
     def still_leased(self, messages: Sequence[MessageExt], now_ms: int) -> list[MessageExt]:
         """Drop messages whose leases have ended, as they come again; return the others."""
-        ended = [message for message in messages if self._ends.get(id(message), 0) <= now_ms]
+        gone = 0
+        ended = [
+            message
+            for message in messages
+            if self._out.get(id(message), (message, gone))[1] <= now_ms
+        ]
         if not ended:
             return list(messages)
         self.end(ended)
@@ -48,5 +57,5 @@ class LeaseQueue(ProcessQueue):
     def end(self, messages: Iterable[MessageExt]) -> None:
         """Forget messages that were answered."""
         for message in messages:
-            self._ends.pop(id(message), None)
+            self._out.pop(id(message), None)
         self._has_room()

@@ -205,6 +205,41 @@ def test_a_member_that_stops_gives_back_what_waits() -> None:
     cluster.wait(second.stop())
 
 
+def test_messages_that_no_loop_took_come_to_another_member_at_once() -> None:
+    with ClientWorld() as world:
+        world.new_topic(TOPIC, 1)
+        body = RequestMode(TOPIC, GROUP, "POP", 0).encode()
+
+        async def story() -> None:
+            async with world.connect() as client, world.connect() as other:
+                await client.route(TOPIC)
+                mode = RemotingCommand(RequestCode.SET_MESSAGE_REQUEST_MODE, None, body)
+                address = client.instance.routes.brokers["broker-a"][0]
+                await client.future(client.instance.invoke(address, mode, 3000))
+                producer = await client.producer()
+                for number in range(6):
+                    await producer.send(Message(TOPIC, b"%d" % number))
+                settings: Any = {"client_rebalance": False, "consume_from_where": FIRST}
+                first = client.push_consumer(GROUP, **settings)
+                first.subscribe(TOPIC)
+                async with first:
+                    async for message in first:
+                        first.ack(message)
+                        break
+                second = other.push_consumer(GROUP, **settings)
+                second.subscribe(TOPIC)
+                got: list[bytes] = []
+                async with second, asyncio.timeout(10):
+                    async for rest in second:
+                        second.ack(rest)
+                        got.append(rest.body)
+                        if len(got) == 5:
+                            break
+                assert sorted([message.body, *got]) == [b"%d" % number for number in range(6)]
+
+        world.run(story())
+
+
 def test_brokers_that_do_not_know_pops_let_the_members_share() -> None:
     cluster = Consuming("a")
     consumer = cluster.consumer(client_rebalance=False)
