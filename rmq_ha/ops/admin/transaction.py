@@ -21,6 +21,7 @@ from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.brokers import replication_of, runtime_info, topic_offsets
 from rmq_ha.client.lookup.lookups import PullTerms, committed_offset, pull
 from rmq_ha.client.rules.broker_choice import BrokerChoice
+from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.messages import MessageExt, PullResult
 from rmq_ha.ops.admin.message_text import body_text, body_values, time_text
 from rmq_ha.ops.admin.options import common_options
@@ -223,9 +224,20 @@ async def open_at(asker: Asker, session: Session, target: BrokerTarget) -> list[
 
 
 async def _read_open(reader: "_QueueReader", name: str, queue_id: int) -> list[MessageExt]:
-    """Return the half messages of a queue that no op message settles."""
+    """
+    Return the half messages of a queue that no op message settles.
+
+    :raises NotKnownYet: the broker does not give op messages to clients.
+    """
     halves = await reader.messages(MessageQueue(HALF_TOPIC, name, queue_id))
-    settled = settled_by(await reader.messages(MessageQueue(OP_HALF_TOPIC, name, queue_id)))
+    try:
+        ops = await reader.messages(MessageQueue(OP_HALF_TOPIC, name, queue_id))
+    except BrokerRefused as refusal:
+        raise NotKnownYet(
+            f"it is a broker of RocketMQ that does not show which of its {len(halves)} last half "
+            f"messages are settled ({refusal.remark}). Its log names half messages that it gives up"
+        ) from None
+    settled = settled_by(ops)
     return [
         half
         for half in halves

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ProducerConfig
@@ -144,6 +146,19 @@ def test_a_slave_and_a_broker_without_transactions_have_none_open() -> None:
     assert say(cluster, lambda s: transaction.show_status(s, "")).json["rows"] == []
     assert slave.transaction_checks.open_transactions() is None
     assert cluster.brokers["one"].transaction_checks.open_transactions().number == 0
+
+
+def test_a_broker_of_rocketmq_that_hides_its_op_messages_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The advice is not to create a topic of RocketMQ itself."""
+    cluster = SimCluster("one")
+    half_sent(cluster, b"c", b"?")
+    monkeypatch.setattr(transaction, "replication_of", lambda info: {})
+    said = say(cluster, lambda s: transaction.show_status(s, ""))
+    assert said.code == NO_ANSWER
+    assert "does not show which of its 2 last half messages are settled" in said.err
+    assert "topic create" not in said.err
 
 
 def test_op_messages_of_rocketmq_4_and_5_settle_half_messages() -> None:
