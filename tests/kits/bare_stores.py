@@ -17,6 +17,9 @@ SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 LEVELS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 """The delay of each level in seconds."""
 UNIT = 20
+ENTRY = 48
+"""Bytes before each record in the log of a DLedger."""
+TERM_TOPIC = "RMQ_SYS_DLEDGER_TERM"
 SLOTS, ITEMS = 64, 4000
 
 
@@ -54,16 +57,22 @@ class Placed(NamedTuple):
 
 @dataclass
 class BareStore:
-    """A store in memory, which `save` writes."""
+    """
+    A store in memory, which `save` writes.
+
+    :ivar is_ledger: whether the log is that of a member of a DLedger group, `n0`.
+    """
 
     log_size: int = 16384
     queue_units: int = 100
+    is_ledger: bool = False
     placed: list[Placed] = field(default_factory=list)
     topics: dict[str, int] = field(default_factory=dict)
     groups: list[str] = field(default_factory=lambda: ["CG"])
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     delays: dict[int, int] = field(default_factory=dict)
     end: int = 0
+    _entries: int = 0
     _log: bytearray = field(default_factory=bytearray)
     _ends: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -75,19 +84,33 @@ class BareStore:
         """
         queue = message.topic, message.queue_id
         number = self._ends.get(queue, 0) if queue_offset < 0 else queue_offset
-        size = len(record(message, number, 0))
-        room = self.log_size - self.end % self.log_size
-        if size + 8 > room:
-            self._log += struct.pack(">iI", room, 0xCBD43194).ljust(room, b"\0")
-            self.end += room
-        placed = Placed(self.end, size, number, message)
-        self._log += record(message, number, self.end)
+        placed = self._append(message, number)
         self.placed.append(placed)
-        self.end += size
         if not message.sys_flag & 4:  # prepared and rolled back messages have no entry
             self._ends[queue] = number + 1
         self.topics[message.topic] = max(self.topics.get(message.topic, 1), message.queue_id + 1)
         return placed
+
+    def begin_term(self) -> None:
+        """Append the entry with which the leader of a DLedger group begins a term."""
+        self._append(Message(TERM_TOPIC, body=b"term 1", sys_flag=0xC), 0)
+
+    def _append(self, message: Message, queue_offset: int) -> Placed:
+        before = ENTRY if self.is_ledger else 0
+        size = len(record(message, queue_offset, 0))
+        room = self.log_size - self.end % self.log_size
+        if before + size + 8 > room:
+            blank = (0xFFFFFFFF, room) if self.is_ledger else (room, 0xCBD43194)
+            self._log += struct.pack(">II", *blank).ljust(room, b"\0")
+            self.end += room
+        at = self.end + before
+        if self.is_ledger:
+            head = (1, before + size, self._entries, 1, self.end, 0, 0, 0, size)
+            self._log += struct.pack(">iiqqqiiii", *head)
+            self._entries += 1
+        self._log += record(message, queue_offset, at)
+        self.end = at + size
+        return Placed(at, size, queue_offset, message)
 
     def consumed(self, group: str = "CG", *, behind: int = 0) -> None:
         """
@@ -101,10 +124,11 @@ class BareStore:
 
     def save(self, root: Path) -> Path:
         """Write the log, queues, index and tables below a directory, and return it."""
-        (root / "commitlog").mkdir(parents=True)
+        log = log_folder(root, is_ledger=self.is_ledger)
+        log.mkdir(parents=True)
         for base in range(0, max(1, len(self._log)), self.log_size):
             data = bytes(self._log[base : base + self.log_size]).ljust(self.log_size, b"\0")
-            (root / "commitlog" / f"{base:020}").write_bytes(data)
+            (log / f"{base:020}").write_bytes(data)
         for (topic, queue_id), units in self._queues().items():
             folder = root / "consumequeue" / topic / str(queue_id)
             folder.mkdir(parents=True)
@@ -180,6 +204,11 @@ class BareStore:
         put_table(config, "delayOffset", {"offsetTable": self.delays})
 
 
+def log_folder(root: Path, *, is_ledger: bool = False) -> Path:
+    """Return the directory of the log's files."""
+    return root / "dledger-n0" / "data" if is_ledger else root / "commitlog"
+
+
 def put_table(config: Path, name: str, table: dict[str, Any]) -> None:
     """Write a table and its `.bak`."""
     config.mkdir(exist_ok=True)
@@ -253,9 +282,11 @@ def ordinary(count: int, topics: int = 2, queues: int = 2, step: int = 40) -> It
         )
 
 
-def store_of(messages: Iterable[Message], **given: int) -> BareStore:
+def store_of(messages: Iterable[Message], **given: Any) -> BareStore:
     """Return a store with these messages, all of them consumed."""
     store = BareStore(**given)
+    if store.is_ledger:
+        store.begin_term()
     for message in messages:
         store.add(message)
     store.consumed()
@@ -279,7 +310,9 @@ def overwrite(path: Path, at: int, patch: bytes) -> None:
     path.write_bytes(data)
 
 
-def patch_log(root: Path, at: int, patch: bytes, log_size: int = 16384) -> None:
+def patch_log(
+    root: Path, at: int, patch: bytes, log_size: int = 16384, *, is_ledger: bool = False
+) -> None:
     """Put other bytes into the log, at a physical offset."""
     base = at // log_size * log_size
-    overwrite(root / "commitlog" / f"{base:020}", at - base, patch)
+    overwrite(log_folder(root, is_ledger=is_ledger) / f"{base:020}", at - base, patch)

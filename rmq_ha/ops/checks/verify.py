@@ -75,7 +75,7 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Stor
 
     :param store: a store that was opened with `damaged`.
     :param step: called after every 1000 records, to show progress.
-    :raises CannotDecide: there is no log, it is that of a DLedger group, or it cannot be read.
+    :raises CannotDecide: there is no log, or it cannot be read.
     """
     return _StoreCheck(store).run(step)
 

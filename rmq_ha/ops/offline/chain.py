@@ -110,16 +110,26 @@ def chain(buffer: Any, base: int, layout: Layout = Layout.CLASSIC) -> RecordChai
 
 
 def _chain_of_entries(buffer: Any, base: int) -> RecordChain:
-    places, end = entry_chain(buffer, 0)
-    for at, place in enumerate(places):
-        head = EntryHeader(*HEADER.unpack_from(buffer, place))
-        if not head.is_sound or head.pos != base + place:
-            places, end = places[:at], place
-            break
+    places, end = sound_entries(buffer, base)
     first = next((time for time in _times(buffer, base, places, end)), -1)
     last = next((time for time in _times(buffer, base, places[::-1], end)), -1)
     tail, _, needed = entry_tail(buffer, base, end)
     return RecordChain(first, last, end, tail, needed)
+
+
+def sound_entries(buffer: Any, base: int) -> tuple[list[int], int]:
+    """
+    Follow the entries of a DLedger as `entry_chain` does, up to one with a wrong header.
+
+    :param base: physical offset of the buffer's first byte; an entry that claims another place is
+        wrong.
+    """
+    places, end = entry_chain(buffer, 0)
+    for at, place in enumerate(places):
+        head = EntryHeader(*HEADER.unpack_from(buffer, place))
+        if not head.is_sound or head.pos != base + place:
+            return places[:at], place
+    return places, end
 
 
 def _times(buffer: Any, base: int, places: list[int], end: int) -> Iterator[int]:

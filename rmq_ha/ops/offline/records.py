@@ -1,19 +1,28 @@
 """
-Yields all records of a classic log, and the damaged places between them.
+Yields all records of a log, and the damaged places between them.
 
-Spec: store.md, sections 2.1, 2.2 and 5.4.
+Spec: store.md, sections 2.1, 2.2 and 5.4; dledger.md, sections 3.2, 3.3 and 4.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from rmq_ha.base.errors import CannotDecide, CorruptRecord
-from rmq_ha.base.model.message import DispatchRequest
+from rmq_ha.base.errors import CorruptRecord
+from rmq_ha.base.model.message import DispatchRequest, Row
 from rmq_ha.base.runs.log_walk import MORE, walk
+from rmq_ha.base.runs.row_list import rows_of
 from rmq_ha.base.runs.run import Run
 from rmq_ha.base.store_files import OVERLAP, WINDOW, window_of
-from rmq_ha.base.store_format.commitlog import BLANK, decode_record
-from rmq_ha.ops.offline.chain import Layout, first_record
+from rmq_ha.base.store_format.commitlog import BLANK, decode_record, row_at
+from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, TERM_TOPIC
+from rmq_ha.ops.offline.chain import (
+    ChainEnding,
+    Layout,
+    entry_tail,
+    first_record,
+    sound_entries,
+)
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.log_files import LogFile
 
@@ -68,7 +77,7 @@ def records(store: StoreFiles, start: int = 0) -> Iterator[FoundRecord | Damage]
     Yield records and damage from the first record at or after `start` on. A record whose body does
     not fit its CRC counts as damage.
 
-    :raises CannotDecide: the log is that of a DLedger group, or cannot be read.
+    :raises CannotDecide: the log cannot be read.
     """
     for stretch in stretches(store, start):
         if isinstance(stretch, Damage):
@@ -86,13 +95,8 @@ def stretches(store: StoreFiles, start: int = 0) -> Iterator[LogStretch | Damage
     Yield stretches of records, and the damage between them, from the first record at or after
     `start` on.
 
-    :raises CannotDecide: the log is that of a DLedger group, or cannot be read.
+    :raises CannotDecide: the log cannot be read.
     """
-    if store.layout is not Layout.CLASSIC:
-        raise CannotDecide(
-            "this is the log of a DLedger group: each member checks its own at the start, and"
-            " fetches from the leader what it lacks"
-        )
     for file in store.log_files():
         end = min(file.end, store.max_offset())
         begin = max(start, file.base)
@@ -100,7 +104,8 @@ def stretches(store: StoreFiles, start: int = 0) -> Iterator[LogStretch | Damage
             continue
         if begin > file.base:
             begin = _next(store, file, begin, end)
-        yield from _of_file(store, file, begin, end)
+        of = _of_ledger if file.layout is Layout.DLEDGER else _of_file
+        yield from of(store, file, begin, end)
 
 
 def _of_file(
@@ -130,6 +135,62 @@ def _of_file(
             position = following
 
 
+def _of_ledger(
+    store: StoreFiles, file: LogFile, position: int, end: int
+) -> Iterator[LogStretch | Damage]:
+    """Yield the records in the entries of a file; an entry that begins a term holds no message."""
+    want = WINDOW
+    while position < end:
+        length = min(want, file.end - position)
+        data = bytes(window_of(store.files, file.path, position - file.base, length))
+        places, size = sound_entries(data, position)
+        yield from _of_entries(file.path, data, position, places, size)
+        tail, _, needed = entry_tail(data, position, size)
+        begin, want, position = position, WINDOW, position + size
+        if tail is ChainEnding.BLANK:
+            return
+        if tail is ChainEnding.MORE and length < file.end - begin:
+            want = max(WINDOW, needed)
+        elif position < end:
+            following = _next(store, file, position + 1, end)
+            yield Damage(file.path, position, following)
+            position = following
+
+
+def _of_entries(
+    path: str, data: bytes, position: int, places: Sequence[int], size: int
+) -> Iterator[LogStretch]:
+    """
+    Yield the records in some entries that follow each other. As in the broker, an entry that holds
+    something else is left out; a queue that knows it has a finding of its own.
+
+    :param places: where the entries begin in `data`.
+    :param size: where the last of them ends.
+    """
+    rows: list[Row] = []
+    for place, following in pairwise((*places, size)):
+        at = place + ENTRY_HEADER_SIZE
+        expected = position + at, following - at
+        for check_crc in (True, False):
+            row = row_at(data, at, following, [], check_crc)
+            if isinstance(row, int) or row[2:4] != expected or row[0] == TERM_TOPIC:
+                continue
+            if check_crc:
+                rows.append(row)
+                break
+            if rows:
+                yield _stretch_of(path, rows, position, data)
+                rows = []
+            yield _stretch_of(path, [row], position, data)._replace(has_right_crc=False)
+    if rows:
+        yield _stretch_of(path, rows, position, data)
+
+
+def _stretch_of(path: str, rows: list[Row], position: int, data: bytes) -> LogStretch:
+    found = rows_of(rows)
+    return LogStretch(path, Run(found.start, found.end, found), position, data)
+
+
 def _with_wrong_crc(data: bytes, position: int, at: int) -> Run | None:
     """
     Return the record at a place in `data` if it is sound but for its body, whose CRC is wrong.
@@ -154,7 +215,7 @@ def _next(store: StoreFiles, file: LogFile, position: int, end: int) -> int:
     while position < end:
         length = min(WINDOW, file.end - position)
         data = bytes(window_of(store.files, file.path, position - file.base, length))
-        at = first_record(data, position)
+        at = first_record(data, position, layout=file.layout)
         if at >= 0:
             return min(position + at, end)
         position += max(1, length - OVERLAP)

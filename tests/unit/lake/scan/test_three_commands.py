@@ -24,12 +24,13 @@ from rmq_ha.lake.scan import command as scan_command
 from rmq_ha.lake.scan.fleet.facts import ReplicaFacts, replicas_in
 from rmq_ha.ops.admin.main import main as admin
 from rmq_ha.ops.admin.session import Session
-from rmq_ha.ops.admin.store import show_faults
+from rmq_ha.ops.admin.store import dump_records, show_faults
 from tests.kits.bare_stores import (
     SLOTS,
     Message,
     delayed,
     flip,
+    log_folder,
     ordinary,
     overwrite,
     patch_log,
@@ -50,9 +51,11 @@ class Planted:
     """A store, with what was put into it."""
 
     root: Path
+    is_ledger: bool = False
 
     def __post_init__(self) -> None:
-        store = store_of(ordinary(80), log_size=LOG, queue_units=QUEUE_UNITS)
+        given = {"log_size": LOG, "queue_units": QUEUE_UNITS, "is_ledger": self.is_ledger}
+        store = store_of(ordinary(80), **given)
         for number in range(4):
             late = Message("Topic0", 0, b"late", uniq=f"L{number}", stored=4000 + number)
             store.add(delayed(late, 1))
@@ -65,14 +68,14 @@ class Planted:
         return sorted((self.root / "consumequeue" / "Topic0" / "0").iterdir())[number]
 
     def log(self, number: int) -> Path:
-        return sorted((self.root / "commitlog").iterdir())[number]
+        return sorted(log_folder(self.root, is_ledger=self.is_ledger).iterdir())[number]
 
     @property
     def index(self) -> Path:
         return next((self.root / "index").iterdir())
 
     def patch(self, at: int, data: bytes) -> None:
-        patch_log(self.root, at, data, LOG)
+        patch_log(self.root, at, data, LOG, is_ledger=self.is_ledger)
 
     def table(self, name: str, text: str, *, spares_backup: bool = False) -> None:
         paths = sorted((self.root / "config").glob(f"{name}.json*"))
@@ -189,6 +192,24 @@ WARNINGS = {
 """Faults that lose no message of a store that was closed in order: they are findings of WARN."""
 
 
+OF_A_LEDGER: dict[str, tuple[Plant, str]] = {
+    name: FAULTS[name]
+    for name in (
+        "body", "zeros", "queue_id", "tags_in_the_log", "missing_log_file", "cut_log_file",
+        "unit_offset", "zero_unit", "surplus_unit", "missing_queue", "delivery_time",
+        "index_offset", "torn_topics",
+    )
+} | {
+    "entry_magic": (lambda it: it.patch(it.placed[5].at - 48, b"none"), "RECORD_UNREADABLE"),
+    "entry_position": (lambda it: it.patch(it.placed[5].at - 20, b"none"), "RECORD_UNREADABLE"),
+    # A sound entry that holds no record is left out, and the queue's entry leads to nothing.
+    "magic": (FAULTS["magic"][0], "CQ_DANGLING"),
+    "place_in_the_record": (lambda it: it.patch(it.placed[5].at + 28, b"none"), "CQ_DANGLING"),
+    "torn_record": (torn_tail, "CQ_DANGLING"),
+}  # fmt: skip
+"""Faults of the store of a member of a DLedger group; the log's files are other ones there."""
+
+
 def of_store_verify(root: Path) -> tuple[int, dict[str, str]]:
     cluster = SimCluster()
     host = replace(cluster.world.add("admin").seams, disk=RealDisk())
@@ -253,16 +274,52 @@ def planted(sound: Planted, folder: Path, plant: Plant) -> Path:
     return root
 
 
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    return Planted(tmp_path_factory.mktemp("ledger") / "store", is_ledger=True)
+
+
+def see_the_same(root: Path, code: str, *, is_warning: bool) -> None:
+    told: dict[str, Any] = {command: run(root) for command, run in COMMANDS.items()}
+    exit_code, codes = told["store verify"]
+    assert codes[code] == ("WARN" if is_warning else "ERROR"), codes
+    assert exit_code == (0 if is_warning else 1)
+    for command, (other_exit, others) in told.items():
+        assert (other_exit, others) == (exit_code, codes), command
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_three_commands_see_the_same(sound: Planted, tmp_path: Path, name: str) -> None:
     plant, code = FAULTS[name]
-    root = planted(sound, tmp_path, plant)
-    told: dict[str, Any] = {command: run(root) for command, run in COMMANDS.items()}
-    exit_code, codes = told["store verify"]
-    assert codes[code] == ("WARN" if name in WARNINGS else "ERROR"), codes
-    assert exit_code == (0 if name in WARNINGS else 1)
-    for command, (other_exit, others) in told.items():
-        assert (other_exit, others) == (exit_code, codes), command
+    see_the_same(planted(sound, tmp_path, plant), code, is_warning=name in WARNINGS)
+
+
+@pytest.mark.parametrize("name", OF_A_LEDGER)
+def test_three_commands_see_the_same_in_a_dledger(
+    ledger: Planted, tmp_path: Path, name: str
+) -> None:
+    plant, code = OF_A_LEDGER[name]
+    see_the_same(planted(ledger, tmp_path, plant), code, is_warning=False)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_sound_member_of_a_dledger_raises_no_alarm(ledger: Planted, name: str) -> None:
+    code, told = COMMANDS[name](ledger.root)
+    assert (code, {one for one, severity in told.items() if severity != "INFO"}) == (0, set())
+
+
+def test_the_messages_of_a_dledger_are_dumped(ledger: Planted) -> None:
+    """The entry with which its term began holds none."""
+    cluster = SimCluster()
+    host = replace(cluster.world.add("admin").seams, disk=RealDisk())
+
+    async def work(session: Session) -> int | None:
+        session.output.as_json = True
+        return dump_records(session, str(ledger.root))
+
+    done = say(cluster, work, host)
+    places = [json.loads(line)["physical_offset"] for line in done.out.splitlines()]
+    assert (done.code, places) == (0, [one.at for one in ledger.placed])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -295,9 +352,13 @@ def test_flipped_bits_of_an_index_are_seen(sound: Planted, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("seed", range(10 * int(os.environ.get("RMQ_HA_PLANTED", "1"))))
-def test_random_bytes_anywhere_are_judged_alike(sound: Planted, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("log", ["sound", "ledger"])
+def test_random_bytes_anywhere_are_judged_alike(
+    request: pytest.FixtureRequest, tmp_path: Path, seed: int, log: str
+) -> None:
     """What makes the required entries differs: runs of records here, and numpy there."""
     random = Random(seed)
+    sound: Planted = request.getfixturevalue(log)
     files = [path for path in sorted(sound.root.rglob("*")) if path.is_file()]
     file = random.choice(files).relative_to(sound.root)
 
