@@ -187,8 +187,9 @@ def _of_entries(
 
 
 def _stretch_of(path: str, rows: list[Row], position: int, data: bytes) -> LogStretch:
-    found = rows_of(rows)
-    return LogStretch(path, Run(found.start, found.end, found), position, data)
+    row_list = rows_of(rows)
+    run = Run(row_list.start, row_list.end, row_list)
+    return LogStretch(path, run, position, data)
 
 
 def _with_wrong_crc(data: bytes, position: int, at: int) -> Run | None:
