@@ -10,7 +10,7 @@ behind the end that no queue knows were never acknowledged, and are an INFO.
 Spec: store.md, sections 5.1, 5.2 and 5.4.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rmq_ha.base.errors import CannotDecide, ProtocolViolation
@@ -75,6 +75,21 @@ def judge_tail(state: TailState) -> Iterator[Finding]:
         )
     elif state.residue:
         yield finding("TAIL_RESIDUE", broker=state.side, physical_offset=state.end)
+
+
+def tail_findings(
+    name: str, store: StoreFiles, ends: Iterable[tuple[int, tuple[str, int], int]]
+) -> Iterator[Finding]:
+    """
+    Yield findings about the end of a store's log.
+
+    :param ends: for each queue the physical offset behind the last record that it has an entry for,
+        its topic and queue id, and the queue offset of that record.
+    """
+    known, key, last = max(ends, default=(-1, ("", -1), -1))
+    end = store.max_offset()
+    residue = has_residue(store, end)
+    return judge_tail(TailState(name, end, known, *key, last, store.abort, residue))
 
 
 def has_residue(store: StoreFiles, end: int) -> bool:

@@ -6,12 +6,17 @@ then called a side.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.model.topics import SCHEDULE_TOPIC, is_system
 from rmq_ha.ops.checks.codes import finding
+from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offsets.findings import Finding, Severity
+
+LIGHT = "%LMQ%"
+"""Prefix of light queues, whose entries point at messages of other queues."""
 
 
 class QueueSum(NamedTuple):
@@ -60,6 +65,73 @@ class DelaySum(NamedTuple):
     last: int
     queue_id: int
     queue_offset: int
+
+
+class IndexState(NamedTuple):
+    """
+    The index files of one store.
+
+    :ivar faults: a sentence for each file that cannot be read.
+    :ivar spans: first and last physical offset of the items of each readable file that has some.
+    :ivar low: physical offset at which the log begins.
+    :ivar known: physical offset up to which the log was dispatched.
+    """
+
+    side: str
+    faults: Sequence[str]
+    spans: Sequence[tuple[int, int]]
+    low: int
+    known: int
+
+
+def judge_sums(
+    queues: Sequence[QueueSum],
+    delays: Sequence[DelaySum],
+    keys: Iterable[tuple[str, int]],
+    indexes: Sequence[IndexState],
+    tables: Mapping[str, Collection[str] | None],
+    *,
+    is_pair: bool,
+) -> Iterator[Finding]:
+    """
+    Yield findings about the sums of one store, or of a master and its slave.
+
+    :param keys: for each side the number of keys that its index lacks.
+    :param tables: by side, the master first, the topics that its table has; None: it cannot be
+        read. A slave takes its table from its master, so a topic that only the slave's table lacks
+        was not deleted. In a pair the other side shows that a queue is gone; in one store its table
+        of topics shows it.
+    """
+    names = list(tables)
+    topics = {(queue.side, queue.topic) for queue in queues if not queue.topic.startswith(LIGHT)}
+    deleted = {
+        (side, topic)
+        for side, topic in topics
+        if all(_is_deleted(topic, tables[name]) for name in names[: names.index(side) + 1])
+    }
+    present = {
+        (side, topic)
+        for side, topic in topics
+        if not is_pair and (table := tables[side]) is not None
+        if topic in table or is_system(topic)
+    }
+    yield from judge_queues(queues, deleted, present)
+    yield from judge_delays(delays)
+    yield from judge_keys(keys)
+    yield from judge_index(indexes)
+
+
+def _is_deleted(topic: str, table: Collection[str] | None) -> bool:
+    return table is not None and topic not in table and not is_system(topic)
+
+
+def topics_of(store: StoreFiles) -> Collection[str] | None:
+    """Return the topics in a store's table; None if the table is missing or damaged."""
+    try:
+        table = store.topics()
+    except CannotDecide:
+        return None
+    return None if table is None else table.topics
 
 
 def judge_queues(
@@ -141,23 +213,6 @@ def _odd_delay(odd: DelaySum, main: DelaySum, changed: bool) -> Finding:
         expected=f"{main.delay} ms after it was stored",
         actual=f"{odd.delay} ms",
     )
-
-
-class IndexState(NamedTuple):
-    """
-    The index files of one store.
-
-    :ivar faults: a sentence for each file that cannot be read.
-    :ivar spans: first and last physical offset of the items of each readable file that has some.
-    :ivar low: physical offset at which the log begins.
-    :ivar known: physical offset up to which the log was dispatched.
-    """
-
-    side: str
-    faults: Sequence[str]
-    spans: Sequence[tuple[int, int]]
-    low: int
-    known: int
 
 
 def judge_index(states: Sequence[IndexState]) -> Iterator[Finding]:

@@ -12,7 +12,8 @@ The callers make the units that records require: `verify` with `rmq_ha.base.runs
 Spec: store.md, sections 3.1 to 3.3, 3.6 and 6.2.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rmq_ha.base.store_format.consumequeue import (
@@ -97,6 +98,21 @@ def scan_queue(queue: OfflineQueue, low: int, high: int, side: str) -> QueueScan
             )
         previous = place
     return QueueScan(entries, end, last, first, findings)
+
+
+def scan_queues(
+    store: StoreFiles, names: Sequence[tuple[str, int]], low: int, high: int, side: str
+) -> Iterator[tuple[tuple[str, int], QueueScan]]:
+    """
+    Read all entries of some queues, and look at their files. Yield each topic and queue id with
+    what was found; the parameters are those of `scan_queue`.
+    """
+    queues = {key: store.queue(*key) for key in names}
+    sizes = Counter(file.size for queue in queues.values() for file in queue.row)
+    usual = max(sizes, key=sizes.__getitem__, default=0)
+    for key, queue in queues.items():
+        scan = scan_queue(queue, low, high, side)
+        yield key, scan._replace(findings=[*check_files(queue, usual, side), *scan.findings])
 
 
 def check_files(queue: OfflineQueue, usual: int, side: str) -> Iterator[Finding]:

@@ -7,15 +7,14 @@ reads the log once, and looks up the queue entry and the index items of each rec
 Spec: store.md, sections 3, 4 and 5.
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.model.java_hash import tags_code
 from rmq_ha.base.model.message import Row
 from rmq_ha.base.model.properties import TAGS, decode_properties
-from rmq_ha.base.model.topics import HOLD_TIMES, SCHEDULE_TOPIC, is_system
+from rmq_ha.base.model.topics import HOLD_TIMES, SCHEDULE_TOPIC
 from rmq_ha.base.runs.face import QueueKey, Rows
 from rmq_ha.base.runs.row_list import NO_ROWS, NOT_FOR_CONSUMERS
 from rmq_ha.base.store_format.delay_levels import delay_level_in
@@ -23,32 +22,16 @@ from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.checks.found_records import columns_of, record_at
 from rmq_ha.ops.checks.index_items import Counts, Index, check_items, check_structure, items_of
 from rmq_ha.ops.checks.store_rules import (
-    TailState,
     checkpoint_state,
-    has_residue,
     judge_checkpoint,
     judge_holes,
     judge_tables,
-    judge_tail,
     queue_beginnings,
+    tail_findings,
 )
-from rmq_ha.ops.checks.sums import (
-    DelaySum,
-    IndexState,
-    QueueSum,
-    judge_delays,
-    judge_index,
-    judge_keys,
-    judge_queues,
-)
+from rmq_ha.ops.checks.sums import DelaySum, IndexState, QueueSum, judge_sums, topics_of
 from rmq_ha.ops.checks.timers import TimerCheck
-from rmq_ha.ops.checks.units import (
-    QueueScan,
-    UnitCheck,
-    check_files,
-    dangling_units,
-    scan_queue,
-)
+from rmq_ha.ops.checks.units import QueueScan, UnitCheck, dangling_units, scan_queues
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.records import Damage, LogStretch, stretches
 from rmq_ha.ops.offsets.findings import Finding
@@ -80,25 +63,6 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Stor
     return _StoreCheck(store).run(step)
 
 
-def topics_of(store: StoreFiles) -> Collection[str] | None:
-    """Return the topics in a store's table; None if the table is missing or damaged."""
-    try:
-        table = store.topics()
-    except CannotDecide:
-        return None
-    return None if table is None else table.topics
-
-
-def is_deleted(topic: str, topics: Collection[str] | None) -> bool:
-    """Return whether there is a table that lacks the topic, and the topic is no system topic."""
-    return topics is not None and topic not in topics and not is_system(topic)
-
-
-def is_present(topic: str, topics: Collection[str] | None) -> bool:
-    """Return whether there is a table, and it has the topic or the topic is a system topic."""
-    return topics is not None and (topic in topics or is_system(topic))
-
-
 class _StoreCheck:
     def __init__(self, store: StoreFiles) -> None:
         self._store = store
@@ -107,7 +71,6 @@ class _StoreCheck:
         self._findings = [
             *judge_holes(self._name, store.holes), *judge_tables(self._name, store),
         ]  # fmt: skip
-        self._topics = topics_of(store)
         self._scans: dict[QueueKey, QueueScan] = {}
         self._dispatched = 0
         self._queues: dict[QueueKey, UnitCheck] = {}
@@ -137,22 +100,19 @@ class _StoreCheck:
             note = f"{len(self._queues)} queues, the index and the checkpoint are not built yet."
             self._findings.append(finding("RESTORED", note, broker=name))
             return StoreVerdict(self._findings, count)
-        self._findings += [*self._queue_findings(), *judge_keys([(name, self._keys.pending)])]
-        state = IndexState(name, [*map(str, faults)], self._index.spans, self._low, self._high)
-        self._findings += judge_index([state])
-        self._findings += [*judge_checkpoint(name, checkpoint), *self._tail_findings()]
+        index = IndexState(name, [*map(str, faults)], self._index.spans, self._low, self._high)
+        self._findings += self._sum_findings(index)
+        self._findings += judge_checkpoint(name, checkpoint)
+        ends = ((scan.end, key, scan.last) for key, scan in self._scans.items())
+        self._findings += tail_findings(name, store, ends)
         return StoreVerdict(self._findings, count)
 
     # The queues by themselves
 
     def _scan_queues(self) -> Iterator[Finding]:
-        store = self._store
-        queues = {key: store.queue(*key) for key in store.topics_on_disk()}
-        sizes = Counter(file.size for queue in queues.values() for file in queue.row)
-        usual = max(sizes, key=sizes.__getitem__, default=0)
-        for key, queue in queues.items():
-            scan = self._scans[key] = scan_queue(queue, self._low, self._high, self._name)
-            yield from check_files(queue, usual, self._name)
+        store, names = self._store, self._store.topics_on_disk()
+        for key, scan in scan_queues(store, names, self._low, self._high, self._name):
+            self._scans[key] = scan
             yield from scan.findings
         ends = [scan.end for scan in self._scans.values()]
         self._dispatched = min(self._high, max(ends, default=0))
@@ -238,7 +198,7 @@ class _StoreCheck:
 
     # The sums
 
-    def _queue_findings(self) -> Iterator[Finding]:
+    def _sum_findings(self, index: IndexState) -> Iterator[Finding]:
         store, name = self._store, self._name
         sums = []
         for key in sorted({*self._scans, *self._queues}):
@@ -248,19 +208,9 @@ class _StoreCheck:
             sums.append(total)
             if total.surplus > 0:
                 yield from dangling_units(store, store.queue(*key), self._high, name)
-        topics = {total.topic for total in sums}
-        deleted = {(name, topic) for topic in topics if is_deleted(topic, self._topics)}
-        present = {(name, topic) for topic in topics if is_present(topic, self._topics)}
-        yield from judge_queues(sums, deleted, present)
-        delays = [delay for check in self._queues.values() for delay in check.delays]
-        yield from judge_delays([DelaySum(name, *delay) for delay in delays])
-
-    def _tail_findings(self) -> Iterator[Finding]:
-        scans = [(scan.end, key, scan.last) for key, scan in self._scans.items()]
-        end, key, last = max(scans, default=(-1, ("", -1), -1))
-        residue = has_residue(self._store, self._high)
-        state = TailState(self._name, self._high, end, *key, last, self._store.abort, residue)
-        return judge_tail(state)
+        delays = [DelaySum(name, *it) for check in self._queues.values() for it in check.delays]
+        keys, tables = [(name, self._keys.pending)], {name: topics_of(store)}
+        yield from judge_sums(sums, delays, keys, [index], tables, is_pair=False)
 
 
 def _damage_finding(damage: Damage, name: str) -> Finding:

@@ -4,7 +4,6 @@ The tasks of a comparison, which can run anywhere and in any order, and their re
 Each task adds to a `TaskResult`. The results of tasks that ran in different places can be added up.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from rmq_ha.lake.scan.replica.comparing import (
     compare,
 )
 from rmq_ha.ops.checks.index_items import check_structure
-from rmq_ha.ops.checks.units import Delay, check_files, dangling_units, scan_queue
+from rmq_ha.ops.checks.units import Delay, dangling_units, scan_queues
 from rmq_ha.ops.offline.log_files import Hole
 from rmq_ha.ops.offsets.findings import Finding, Severity
 
@@ -268,15 +267,10 @@ class Survey(NamedTuple):
 def _survey(work: Work, survey: Survey, answer: TaskResult) -> None:
     """Read queues entry by entry, or an index file by itself."""
     side = work.sides[survey.side]
-    queues = [side.queue(*name) for name in survey.queues]
-    sizes = Counter(file.size for queue in queues for file in queue.row)
-    usual = max(sizes, key=sizes.__getitem__, default=0)
-    for topic, queue_id in survey.queues:
-        queue = side.queue(topic, queue_id)
-        answer.findings += check_files(queue, usual, side.name)
-        scanned = scan_queue(queue, survey.low, survey.high, side.name)
-        key = survey.side, topic, queue_id
-        answer.ends[key] = ScannedEnd(scanned.entries, scanned.end, scanned.last, scanned.first)
+    scans = scan_queues(side.store, survey.queues, survey.low, survey.high, side.name)
+    for name, scanned in scans:
+        end = ScannedEnd(scanned.entries, scanned.end, scanned.last, scanned.first)
+        answer.ends[survey.side, *name] = end
         answer.findings += scanned.findings
     if survey.index_file >= 0:
         files = side.store.index_parts()[0]

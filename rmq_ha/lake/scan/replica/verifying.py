@@ -35,24 +35,13 @@ from rmq_ha.lake.scan.replica.tasks import (
 )
 from rmq_ha.lake.scan.replica.verdicts import LOG_CODES, judge_bounds, verdict
 from rmq_ha.ops.checks.store_rules import (
-    TailState,
     checkpoint_state,
-    has_residue,
     judge_checkpoint,
     judge_holes,
     judge_tables,
-    judge_tail,
+    tail_findings,
 )
-from rmq_ha.ops.checks.sums import (
-    DelaySum,
-    IndexState,
-    QueueSum,
-    judge_delays,
-    judge_index,
-    judge_keys,
-    judge_queues,
-)
-from rmq_ha.ops.checks.verify import is_deleted, is_present, topics_of
+from rmq_ha.ops.checks.sums import LIGHT, DelaySum, IndexState, QueueSum, judge_sums, topics_of
 from rmq_ha.ops.offsets.findings import Finding, Severity
 
 _QUEUES_A_TASK = 200
@@ -63,13 +52,9 @@ _MOST_AGAIN = 500
 """How many tasks run again at most."""
 _MOST_DOUBTS = 500
 """How many queues are searched for entries without a record."""
-_LIGHT = "%LMQ%"
-"""Prefix of light queues, whose entries point at messages of other queues."""
 _POINTS = 120
 """Into how many parts the plot of errors divides the log."""
 _NO_END = ScannedEnd(0, -1, -1, -1)
-_NO_QUEUE = _NO_END, ("", -1)
-"""The end, topic and queue id of no queue: the store has none, or queues are not checked."""
 
 
 def run_here(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
@@ -211,20 +196,21 @@ class _Verification:
         sums = self._compare_logs(work)
         self._judge_tails(ends)
         queues = self._queue_sums(ends, sums)
-        self._store_findings += judge_queues(
-            list(queues.values()), self._deleted_topics(queues), self._present_topics(queues)
-        )
-        self._store_findings += judge_delays(
+        self._store_findings += judge_sums(
+            list(queues.values()),
             [
                 DelaySum(self._names[side], level, delay, *numbers)
                 for (side, level, delay), numbers in sums.delays.items()
-            ]
-        )
-        self._store_findings += judge_keys(
-            (self._names[side], numbers[2]) for side, numbers in sums.keys.items()
+            ],
+            [(self._names[side], numbers[2]) for side, numbers in sums.keys.items()],
+            self._index_states(queue_ends),
+            {
+                name: topics_of(replica.store)
+                for name, replica in zip(self._names, self._pair, strict=True)
+            },
+            is_pair=not self._is_alone,
         )
         self._store_findings += self._checkpoint_findings()
-        self._store_findings += judge_index(self._index_states(queue_ends))
         aligned = self._align_logs(work, sums)
         doubts = self._check_doubtful_queues(work, queues)
         self._refuse_vanished(ends)
@@ -327,18 +313,8 @@ class _Verification:
         for side, replica in enumerate(self._pair):
             if replica.store.abort and self._has_grown(side):
                 continue
-            mine = [(end, key[1:]) for key, end in ends.items() if key[0] == side]
-            last, queue = max(mine, key=lambda pair: pair[0].end, default=_NO_QUEUE)
-            state = TailState(
-                self._names[side],
-                replica.high,
-                last.end,
-                *queue,
-                last.last,
-                replica.store.abort,
-                has_residue(replica.store, replica.high),
-            )
-            self._store_findings += judge_tail(state)
+            mine = ((end.end, key[1:], end.last) for key, end in ends.items() if key[0] == side)
+            self._store_findings += tail_findings(self._names[side], replica.store, mine)
 
     def _queue_sums(
         self, ends: Mapping[tuple[int, str, int], ScannedEnd], sums: TaskResult
@@ -351,37 +327,6 @@ class _Verification:
             queue = QueueSum(self._names[key[0]], *key[1:], end.entries, *tally)
             queues[key] = queue._replace(first=end.first)
         return queues
-
-    def _deleted_topics(
-        self, queues: Mapping[tuple[int, str, int], QueueSum]
-    ) -> frozenset[tuple[str, str]]:
-        """
-        Return names of sides, with topics that were deleted there, as the tables of topics show.
-
-        A slave takes the table over from its master. So a topic that only the slave's table lacks
-        was not deleted.
-        """
-        tables = [topics_of(replica.store) for replica in self._pair]
-        return frozenset(
-            (self._names[side], topic)
-            for side, topic, _ in queues
-            if not topic.startswith(_LIGHT)
-            and all(is_deleted(topic, table) for table in tables[: side + 1])
-        )
-
-    def _present_topics(
-        self, queues: Mapping[tuple[int, str, int], QueueSum]
-    ) -> frozenset[tuple[str, str]]:
-        """
-        Return names of sides, with topics that exist there, if one store is judged alone. Two
-        stores show by their difference that a queue is gone.
-        """
-        topics = topics_of(self._pair[0].store)
-        return frozenset(
-            (self._names[side], topic)
-            for side, topic, _ in queues
-            if self._is_alone and is_present(topic, topics)
-        )
 
     def _refuse_vanished(self, ends: Mapping[tuple[int, str, int], ScannedEnd]) -> None:
         """:raises CannotDecide: a store, or all its queues, were removed during the comparison."""
@@ -402,7 +347,7 @@ class _Verification:
         # last.
         doubted = sorted(
             (key for key, queue in queues.items() if queue.surplus > 0),
-            key=lambda key: key[1].startswith(_LIGHT),
+            key=lambda key: key[1].startswith(LIGHT),
         )
         tasks = [Doubt(number, *key) for number, key in enumerate(doubted[:_MOST_DOUBTS])]
         return self._run("entries in doubt", work, tasks)
