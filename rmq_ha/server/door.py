@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.base.model.host_port import HostPort
 from rmq_ha.base.model.message import Address, AppendResult
 from rmq_ha.base.model.security import Security
+from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.pop_headers import PopHeader
 from rmq_ha.base.wire.send_header import SendHeader
@@ -164,6 +165,16 @@ class DoorQueues(NamedTuple):
     perm: int
 
 
+class ClientChannel(Protocol):
+    """A client that tables of clients have: a connection of remoting, or a client of gRPC."""
+
+    @property
+    def remote_text(self) -> str:
+        """`ip:port` of the client."""
+
+    def __hash__(self) -> int: ...
+
+
 class HalfMessage(NamedTuple):
     """
     The message of a transaction that is not decided yet, about which a producer is asked.
@@ -216,19 +227,21 @@ class DoorProducer(ABC):
         """Forget the producer, which has not been heard of for too long."""
 
 
-class ProducerFacts(NamedTuple):
+class ClientFacts(NamedTuple):
     """
-    The properties that a producer tells of itself.
+    The properties that a client tells of itself.
 
     :ivar language: a name of `LanguageCode`.
     :ivar version: the number of its version, as remoting's clients give theirs.
     :ivar account: the account that signed its requests; empty without access control.
+    :ivar sdk: its version as it writes it, such as `5.1.2`; a hyphen if it tells none.
     """
 
     client_id: str
     language: str
     version: int
     account: str
+    sdk: str
 
 
 class BrokerVerbs(Protocol):
@@ -342,8 +355,20 @@ class BrokerVerbs(Protocol):
         :raises RequestRejected: the receipt names nothing that this broker has.
         """
 
-    def register_producer(self, group: str, producer: DoorProducer, facts: ProducerFacts) -> None:
+    def register_producer(self, group: str, producer: DoorProducer, facts: ClientFacts) -> None:
         """Register a producer in a group, or note that it is alive."""
 
     def forget_producer(self, producer: DoorProducer) -> None:
         """Remove a producer from all its groups."""
+
+    def register_consumer(
+        self,
+        group: str,
+        consumer: ClientChannel,
+        facts: ClientFacts,
+        subscriptions: Sequence[SubscriptionData],
+    ) -> None:
+        """Register a consumer in its group, so that operators see it, or note that it is alive."""
+
+    def forget_consumer(self, consumer: ClientChannel) -> None:
+        """Remove a consumer from its group."""

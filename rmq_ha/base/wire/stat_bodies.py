@@ -12,6 +12,7 @@ from msgspec import field
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.wire.bodies import AnswerBody, MessageQueue
 from rmq_ha.base.wire.fastjson import RawJson
+from rmq_ha.base.wire.versions import version_name
 
 REPLICATION_KEY = "rmqHaReplication"
 """
@@ -36,12 +37,28 @@ GRPC_DOOR = "grpc"
 
 
 class Connection(msgspec.Struct, rename="camel", frozen=True, order=True):
-    """The connection of one client in a listing."""
+    """
+    The connection of one client in a listing.
+
+    :ivar sdk: a member of rmq-ha: the version of a client of gRPC as the client writes it, such as
+        `5.1.2`. None for a client of remoting.
+    """
 
     client_id: str
     client_address: str = field(name="clientAddr")
     language: str | None
     version: int
+    sdk: str | None = field(name="rmqHaSdk", default=None)
+
+    @property
+    def protocol(self) -> str:
+        """The protocol by which the client came: `gRPC` or `remoting`."""
+        return "remoting" if self.sdk is None else "gRPC"
+
+    @property
+    def version_text(self) -> str:
+        """The version as people read it: that of the SDK, or of the client of remoting."""
+        return version_name(self.version) if self.sdk is None else self.sdk
 
 
 class ConsumerConnection(AnswerBody):

@@ -17,7 +17,6 @@ from rmq_ha.base.model.topics import (
 )
 from rmq_ha.base.wire.members import to_members
 from rmq_ha.base.wire.stat_bodies import Connection
-from rmq_ha.base.wire.versions import version_name
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.administration import (
     ConnectedMembers,
@@ -40,7 +39,7 @@ from rmq_ha.ops.admin.targets import BrokerTarget, first_of_each, masters, targe
 from rmq_ha.ops.admin.topic import forget_everywhere
 
 LIST_COLUMNS = ("group", "brokers", "members", "lag", "consume")
-MEMBER_COLUMNS = ("client_id", "address", "language", "version")
+MEMBER_COLUMNS = ("client_id", "address", "language", "version", "protocol")
 
 
 @click.group()
@@ -123,10 +122,7 @@ async def show_group(session: Session, name: str) -> None:
     by_topic: Counter[str] = Counter()
     for item in lags.queues:
         by_topic[item.queue.topic] += item.lag
-    rows = [
-        [item.client_id, item.client_address, item.language, version_name(item.version)]
-        for item in sorted(members.connections)
-    ]
+    rows = [_shown_member(item) for item in sorted(members.connections)]
     subscribed = {topic: item.sub_string for topic, item in sorted(members.subscriptions.items())}
     output = session.output
     if output.as_json:
@@ -348,6 +344,9 @@ async def change_group(
 CLIENTS_COLUMNS = (
     "client_id",
     "address",
+    "language",
+    "version",
+    "protocol",
     "topic",
     "queues",
     "cached",
@@ -369,7 +368,8 @@ def clients(name: str, stacks: bool) -> None:
     """
     Show for each member of GROUP its queues, the messages that wait in it, its messages a second
     over the last minute, and its time for one message. The command asks the members themselves,
-    through their brokers.
+    through their brokers. Members that came by gRPC cannot be asked; `group inflight` shows what
+    they have.
 
     Exit code 3: the group has no members; 4: a member does not answer.
     """
@@ -400,11 +400,14 @@ async def show_clients(session: Session, name: str, *, stacks: bool = False) -> 
     shown: dict[str, str] = {}
     for client_id in session.output.track("asking members", sorted(where)):
         member, address = where[client_id]
+        if member.sdk is not None:
+            rows.append([*_shown_member(member), *[None] * 6])
+            continue
         try:
             info = await asker.run(running_info(address, name, client_id, stacks=stacks))
         except (BrokerRefused, RemotingError, ProtocolViolation) as error:
             problems.append(f"{client_id}: {error}")
-            rows.append([client_id, member.client_address, *[None] * 6])
+            rows.append([*_shown_member(member), *[None] * 6])
             continue
         rows += _rows(member, info)
         shown[client_id] = info.stacks
@@ -419,6 +422,12 @@ async def show_clients(session: Session, name: str, *, stacks: bool = False) -> 
     return NO_ANSWER if problems else None
 
 
+def _shown_member(member: Connection) -> list[Any]:
+    """Return the first five values of a row: the member, and the client that it runs."""
+    own = [member.client_id, member.client_address, member.language]
+    return [*own, member.version_text, member.protocol]
+
+
 def _rows(member: Connection, info: RunningInfo) -> list[list[Any]]:
     """
     Return a row for each topic of a member, or one row without a topic if the member has none.
@@ -431,7 +440,7 @@ def _rows(member: Connection, info: RunningInfo) -> list[list[Any]]:
     pace = {item.topic: item for item in info.pace}
     rows: list[list[Any]] = []
     for topic in sorted({*names, *pace}) or [""]:
-        row: list[Any] = [member.client_id, member.client_address, topic or None]
+        row: list[Any] = [*_shown_member(member), topic or None]
         row += [" ".join(names[topic]) or None, cached[topic]] if topic else [None, None]
         own = pace.get(topic)
         row += [None] * 3 if own is None else [round(value, 2) for value in own[1:]]

@@ -333,7 +333,8 @@ def _missing_groups(broker: BrokerParts) -> list[str]:
     Return groups that have members but do not exist at this broker, so that the members get
     nothing.
     """
-    return sorted(set(broker.consumers.groups()).difference(broker.groups.table))
+    named = {*broker.consumers.groups(), *broker.tables.door_consumers.groups()}
+    return sorted(named.difference(broker.groups.table))
 
 
 def _client_processors(broker: BrokerParts) -> list[Processor]:

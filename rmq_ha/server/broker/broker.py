@@ -98,6 +98,7 @@ from rmq_ha.server.broker.tables.clients import ConsumerManager, ProducerManager
 from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
+from rmq_ha.server.broker.tables.door_consumers import DoorConsumers
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.promotions import Promotions
 from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
@@ -220,6 +221,7 @@ class Broker:
         )
         self.consumers = ConsumerManager(self.consumer_filters.unregister)
         self.producers = ProducerManager()
+        self.door_consumers = DoorConsumers()
         self.queue_locks: RebalanceLockManager[Any] = RebalanceLockManager(
             self.configuration.ours.lock_max_live_time,
             self.configuration.ours.lock_max_live_time_without_connection,
@@ -261,6 +263,7 @@ class Broker:
             self.consumer_offsets,
             self.client_offsets,
             self.consumer_filters,
+            self.door_consumers,
         )
         if self.configuration.broker.enable_calc_filter_bit_map:
             self.store.queues.bit_map_of = self._bit_map_of

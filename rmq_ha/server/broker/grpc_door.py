@@ -19,6 +19,7 @@ from rmq_ha.base.interfaces import ICallAccess
 from rmq_ha.base.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.base.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.remoting.protocol import PeerLimits
 from rmq_ha.base.remoting.server import RemotingServer
@@ -40,6 +41,8 @@ from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 from rmq_ha.server.broker.tables.clients import ClientChannelInfo
 from rmq_ha.server.broker.transactions.fates import HalfPlace
 from rmq_ha.server.door import (
+    ClientChannel,
+    ClientFacts,
     DoorCaller,
     DoorProducer,
     DoorQueues,
@@ -47,7 +50,6 @@ from rmq_ha.server.door import (
     Need,
     Poller,
     PopOutcome,
-    ProducerFacts,
     SendOutcome,
     Settlement,
 )
@@ -189,6 +191,7 @@ class _Verbs:
         self._store = broker.store
         self._topics = broker.tables.topics
         self._producers = broker.tables.producers
+        self._consumers = broker.tables.door_consumers
         self._sends = broker.sends
         self._ends = broker.end_transactions
         self._timers = broker.timer_requests
@@ -281,22 +284,35 @@ class _Verbs:
         record = decode_record(read.messages[0])
         return self._send_backs.bury(sender, receipt.group, record.physical_offset)
 
-    def register_producer(self, group: str, producer: DoorProducer, facts: ProducerFacts) -> None:
-        self._producers.register(
-            group,
-            ClientChannelInfo(
-                producer,
-                facts.client_id,
-                facts.language,
-                facts.version,
-                self._host.now_ms(),
-                self._host.steady_ms(),
-                facts.account or None,
-            ),
-        )
+    def register_producer(self, group: str, producer: DoorProducer, facts: ClientFacts) -> None:
+        self._producers.register(group, self._info(producer, facts))
 
     def forget_producer(self, producer: DoorProducer) -> None:
         self._producers.channel_closed(producer)
+
+    def register_consumer(
+        self,
+        group: str,
+        consumer: ClientChannel,
+        facts: ClientFacts,
+        subscriptions: Sequence[SubscriptionData],
+    ) -> None:
+        self._consumers.register(group, self._info(consumer, facts), subscriptions)
+
+    def forget_consumer(self, consumer: ClientChannel) -> None:
+        self._consumers.forget(consumer)
+
+    def _info(self, client: ClientChannel, facts: ClientFacts) -> ClientChannelInfo:
+        return ClientChannelInfo(
+            client,
+            facts.client_id,
+            facts.language,
+            facts.version,
+            self._host.now_ms(),
+            self._host.steady_ms(),
+            facts.account or None,
+            sdk=facts.sdk,
+        )
 
 
 def _check_possible(configuration: BrokerConfiguration, validators: Sequence[Any]) -> None:

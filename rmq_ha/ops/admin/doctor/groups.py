@@ -157,7 +157,9 @@ async def _members(
     group.members |= new
     if len(group.members) < 2:
         return  # a single member cannot differ from another
-    unasked = [client for client in new if client not in group.subscriptions]
+    # Clients of gRPC cannot be asked.
+    asked = [client for client, item in new.items() if item.sdk is None]
+    unasked = [client for client in asked if client not in group.subscriptions]
     for client in unasked[:MOST_MEMBERS]:
         try:
             group.subscriptions[client] = await asker.run(

@@ -1,7 +1,8 @@
 """The board of a broker."""
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from rmq_ha.ops.app.page.members import ask_members
 from rmq_ha.ops.app.page.rows import PageRows
 from rmq_ha.ops.app.page.search import Searches
 from rmq_ha.ops.app.page.values import (
+    ClientKind,
     ClientRow,
     Clients,
     DiskUse,
@@ -51,6 +53,8 @@ Share of the disk from which on the page warns; files are deleted at `diskSpaceC
 _LAG_S = 5.0
 _HALF_OLD_S = 300.0
 """Age from which on the page warns of an open half message; brokers ask about it each minute."""
+_MOST_KINDS = 50
+_ROWS_A_SLICE = 2000
 
 
 class BrokerBoard(Board):
@@ -180,6 +184,8 @@ class BrokerBoard(Board):
         if half is not None and (half.number or broker.topics.get(HALF_TOPIC)):
             numbers["half"] = half.number
         numbers["delayed"] = self._status.delayed_total()
+        if broker.pops.is_enabled:
+            numbers["popped_out"] = broker.pops.counters().out
         connections = broker.host.connections
         if connections is not None and connections.places is not None:
             numbers["places"] = connections.places
@@ -348,8 +354,14 @@ class BrokerBoard(Board):
         return later.addCallback(lambda it: Groups(it.total, self._groups.age, it.rows))
 
     def clients(self, host: str, text: str, most: int) -> "Deferred[Clients]":
-        """Return clients whose id, address or group contains a text."""
+        """Return clients whose id, address or group contains a text, and counts of all clients."""
         text = text.lower()
+        kinds: Counter[tuple[str, str, str]] = Counter()
+
+        def counted(rows: list[ClientRow]) -> "Deferred[Selection[ClientRow]]":
+            return self.lane.run(host, _count_kinds(rows, kinds)).addCallback(
+                lambda _: picked(rows)
+            )
 
         def picked(rows: list[ClientRow]) -> "Deferred[Selection[ClientRow]]":
             return pick(
@@ -362,8 +374,15 @@ class BrokerBoard(Board):
                 largest=False,
             )
 
-        later = self._clients.rows().addCallback(picked)
-        return later.addCallback(lambda it: Clients(it.total, self._clients.age, it.rows))
+        later = self._clients.rows().addCallback(counted)
+        return later.addCallback(
+            lambda it: Clients(
+                it.total,
+                self._clients.age,
+                it.rows,
+                [ClientKind(*kind, count) for kind, count in kinds.most_common(_MOST_KINDS)],
+            )
+        )
 
     def topic_sheet(self, host: str, name: str) -> "Deferred[TopicSheet | None]":
         """Return the sheet of one topic; None: no topic has this name."""
@@ -381,6 +400,17 @@ class BrokerBoard(Board):
         steps = self.rows.group_sheet(name, owners, self.host.now_ms(), sheets)
         await self.lane.run(host, steps)
         return sheets[0] if sheets else None
+
+
+def _count_kinds(rows: list[ClientRow], kinds: "Counter[tuple[str, str, str]]") -> Iterator[None]:
+    """Count the clients by protocol, language and version, some rows for each item."""
+    known: set[tuple[str, str]] = set()
+    for number, row in enumerate(rows):
+        if (row.client_id, row.address) not in known:
+            known.add((row.client_id, row.address))
+            kinds[row.protocol, row.language, row.version] += 1
+        if number % _ROWS_A_SLICE == _ROWS_A_SLICE - 1:
+            yield
 
 
 def _place(machine: MachineRow) -> tuple[str, str, float, str]:

@@ -73,7 +73,8 @@ class PageRows:
             if separator:
                 topics.setdefault(group, set()).add(topic)
         made = [name for name in broker.groups.table if name not in BUILT_IN_GROUPS]
-        names = dict.fromkeys([*topics, *broker.consumers.groups(), *made])
+        live = [*broker.consumers.groups(), *broker.door_consumers.groups()]
+        names = dict.fromkeys([*topics, *live, *made])
         looks = 0
         for group in names:
             known = topics.get(group, ())
@@ -95,6 +96,10 @@ class PageRows:
             if info is not None:
                 members = list(info.members.values())
                 rows += [_client(item, group, "consumer") for item in members]
+            yield
+        for group in broker.door_consumers.groups():
+            members = broker.door_consumers.members(group)
+            rows += [_client(item, group, "consumer") for item in members]
             yield
 
     def topic(self, name: str) -> Topic | None:
@@ -143,7 +148,7 @@ class PageRows:
             lag=lag,
             retrying=retrying,
             dead=self._dead(name),
-            members=0 if info is None else len(info.members),
+            members=self._count_members(name),
             get_rate=rate,
             model="" if info is None else info.message_model,
         )
@@ -191,14 +196,19 @@ class PageRows:
         for number, name in enumerate(names[:MOST_QUEUES]):
             if number % AT_ONCE == AT_ONCE - 1:
                 yield
-            info = self._broker.consumers.group(name)
-            members = 0 if info is None else len(info.members)
+            members = self._count_members(name)
             groups.append(GroupOfTopic(name, self._lag(topic, name), members))
 
     def is_group(self, name: str) -> bool:
         """Return whether a group is configured, or has connected members."""
         broker = self._broker
-        return name in broker.groups.table or broker.consumers.group(name) is not None
+        return name in broker.groups.table or self._count_members(name) > 0
+
+    def _count_members(self, group: str) -> int:
+        """Return how many consumers of a group are connected, by remoting and by gRPC."""
+        info = self._broker.consumers.group(group)
+        at_door = self._broker.door_consumers.members(group)
+        return (0 if info is None else len(info.members)) + len(at_door)
 
     def group_sheet(
         self, name: str, members: _Members, now_ms: int, sheets: list[GroupSheet]
@@ -227,12 +237,16 @@ class PageRows:
                 if len(queues) >= MOST_QUEUES:
                     left_out += 1
                     continue
-                queues.append(self._progress(topic, queue_id, committed, members, now_ms))
+                queues.append(self._progress(name, topic, queue_id, committed, members, now_ms))
                 if len(queues) % AT_ONCE == 0:
                     yield
         info = broker.consumers.group(name)
-        clients = [] if info is None else list(info.members.values())[:MOST_MEMBERS]
-        subscriptions = [] if info is None else list(info.subscriptions.values())
+        clients = [] if info is None else list(info.members.values())
+        clients = [*clients, *broker.door_consumers.members(name)][:MOST_MEMBERS]
+        by_topic = broker.door_consumers.subscriptions(name)
+        if info is not None:
+            by_topic |= info.subscriptions
+        subscriptions = list(by_topic.values())
         sheets.append(
             GroupSheet(
                 self.group(name, topics),
@@ -247,7 +261,13 @@ class PageRows:
         )
 
     def _progress(
-        self, topic: str, queue_id: int, committed: int, members: _Members, now_ms: int
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        committed: int,
+        members: _Members,
+        now_ms: int,
     ) -> ProgressRow:
         store = self._broker.store
         end = store.max_offset_in_queue(topic, queue_id)
@@ -261,7 +281,14 @@ class PageRows:
             lag=lag,
             behind_s=max(0, now_ms - next_ms) / 1000 if next_ms > 0 else None,
             member=members.get((topic, queue_id)),
+            in_flight=self._out_of(group, topic, queue_id),
         )
+
+    def _out_of(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return how many messages of a queue are out; None for a group that pulls the queue."""
+        pops = self._broker.pops
+        out: int | None = pops.out_of(group, topic, queue_id) if pops.is_enabled else None
+        return out
 
     def _lag(self, topic: str, group: str) -> int:
         end_of = self._broker.store.max_offset_in_queue
@@ -298,7 +325,8 @@ def _client(client: ClientChannelInfo, group: str, kind: str) -> ClientRow:
         group=group,
         kind=kind,
         language=str(client.language)[:20],
-        version=version_name(client.version),
+        version=client.sdk or version_name(client.version),
+        protocol="gRPC" if client.sdk else "remoting",
         seen_ms=client.last_update_ms,
     )
 
@@ -309,7 +337,8 @@ def _member(client: ClientChannelInfo, queues: list[ProgressRow]) -> GroupMember
         client_id=client.client_id,
         address=client.channel.remote_text,
         language=str(client.language)[:20],
-        version=version_name(client.version),
+        version=client.sdk or version_name(client.version),
+        protocol="gRPC" if client.sdk else "remoting",
         lag=sum([queue.lag for queue in own]) if own else None,
         queues=len(own) if own else None,
     )

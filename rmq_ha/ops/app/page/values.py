@@ -221,7 +221,11 @@ class GroupRow(Struct, frozen=True, kw_only=True):
 
 
 class ClientRow(Struct, frozen=True, kw_only=True):
-    """One connection in one group. `kind`: `producer` or `consumer`."""
+    """
+    One client in one group. `kind`: `producer` or `consumer`; `protocol`: `remoting` or `gRPC`.
+
+    :ivar version: the version of the client; for gRPC that of the SDK, as the client writes it.
+    """
 
     client_id: str
     address: str
@@ -229,6 +233,7 @@ class ClientRow(Struct, frozen=True, kw_only=True):
     kind: str
     language: str
     version: str
+    protocol: str
     seen_ms: int
 
 
@@ -250,10 +255,26 @@ class Groups(Struct, frozen=True):
     rows: list[GroupRow]
 
 
+class ClientKind(Struct, frozen=True):
+    """
+    The clients that run the same program.
+
+    :ivar count: number of clients; one in several groups counts once.
+    """
+
+    protocol: str
+    language: str
+    version: str
+    count: int
+
+
 class Clients(Struct, frozen=True):
+    """A list of clients. `kinds`: all clients by SDK, language and version, most first."""
+
     total: int
     age_s: float
     rows: list[ClientRow]
+    kinds: list[ClientKind]
 
 
 class QueueRow(Struct, frozen=True, kw_only=True):
@@ -293,6 +314,7 @@ class ProgressRow(Struct, frozen=True, kw_only=True):
     :ivar behind_s: the age of the oldest message that it has not committed; None: there is none, or
         the age is unknown.
     :ivar member: client id of the member that has the queue; None: no member said so.
+    :ivar in_flight: popped messages that are out; None: the group pulls the queue.
     """
 
     topic: str
@@ -302,6 +324,7 @@ class ProgressRow(Struct, frozen=True, kw_only=True):
     lag: int
     behind_s: float | None
     member: str | None
+    in_flight: int | None
 
 
 class GroupMember(Struct, frozen=True, kw_only=True):
@@ -315,6 +338,7 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     address: str
     language: str
     version: str
+    protocol: str
     lag: int | None
     queues: int | None
 

@@ -142,6 +142,9 @@ class Traffic:
             info = consumers.group(group)
             mode = _MODES.get(info.consume_type, OTHERS)
             kinds.update([(*_kind(client), mode) for client in info.members.values()])
+        at_door = self._broker.door_consumers
+        for group in at_door.groups():
+            kinds.update([(*_kind(client), "pop") for client in at_door.members(group)])
         for (language, version, mode), count in _most_frequent(kinds, 3):
             samples.add(
                 "rocketmq_consumer_connections",
@@ -160,10 +163,11 @@ def _weight(
 
 def _kind(client: Any) -> tuple[str, str]:
     """
-    Return language and version of a client. A client may claim any language; it is cut to 20
-    characters.
+    Return language and version of a client. A client may claim any language and, by gRPC, any
+    version; both are cut to 20 characters.
     """
-    return str(client.language)[:20].lower(), version_name(client.version).lower()
+    version = client.sdk[:20] or version_name(client.version)
+    return str(client.language)[:20].lower(), version.lower()
 
 
 def _most_frequent(

@@ -39,7 +39,8 @@ from rmq_ha.server.broker.processors.fields import Answer, Handler
 from rmq_ha.server.broker.processors.pop_reports import PopReports
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.tables.broker_tables import BrokerTables
-from rmq_ha.server.broker.tables.clients import ClientChannelInfo
+from rmq_ha.server.broker.tables.clients import ClientChannelInfo, ConsumerGroupInfo
+from rmq_ha.server.broker.tables.door_consumers import CONSUME_TYPE, MODEL
 from rmq_ha.server.broker.tables.entries import ENTRY_DEPTH
 
 _MEMBERS_OF_5: Mapping[str, Any] = {
@@ -81,6 +82,7 @@ class AdminGroupsProcessor:
         self._deleted = deleted
         self._consumers = tables.consumers
         self._producers = tables.producers
+        self._door_consumers = tables.door_consumers
         self._consumer_offsets = tables.consumer_offsets
         self._stats = stats
         self._consume_tables = consume_tables
@@ -168,20 +170,23 @@ class AdminGroupsProcessor:
 
     def consumer_connections(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        Answer GET_CONSUMER_CONNECTION_LIST (203) with the clients and subscriptions of a group.
+        Answer GET_CONSUMER_CONNECTION_LIST (203) with the clients and subscriptions of a group, of
+        remoting and of gRPC.
         """
         group = fields.text(fields.header(request), "consumerGroup")
-        info = self._consumers.group(group)
-        if info is None:
+        info, at_door = self._consumers.group(group), self._door_consumers.members(group)
+        if info is None and not at_door:
             return request.response(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online"
             )
+        members = [] if info is None else list(info.members.values())
+        known = info or ConsumerGroupInfo(group, CONSUME_TYPE, MODEL)
         body = ConsumerConnection(
-            [_connection(client) for client in info.members.values()],
-            info.subscriptions,
-            info.consume_type,
-            info.message_model,
-            info.consume_from_where,
+            [_connection(client) for client in [*members, *at_door]],
+            {**self._door_consumers.subscriptions(group), **known.subscriptions},
+            known.consume_type,
+            known.message_model,
+            known.consume_from_where,
         )
         return request.response(body=body.encode())
 
@@ -252,4 +257,10 @@ def _changed_attributes(
 
 
 def _connection(client: ClientChannelInfo) -> Connection:
-    return Connection(client.client_id, client.channel.remote_text, client.language, client.version)
+    return Connection(
+        client.client_id,
+        client.channel.remote_text,
+        client.language,
+        client.version,
+        client.sdk or None,
+    )

@@ -8,22 +8,12 @@ Spec: remoting.md, sections 7.1, 7.2 and 7.5.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.server.door import ClientChannel as ClientChannel
 from rmq_ha.server.door import DoorProducer
 
 CHANNEL_EXPIRED_MS = 120_000
-
-
-class ClientChannel(Protocol):
-    """The parts of a `rmq_ha.base.remoting.channel.Channel` that the tables use."""
-
-    @property
-    def remote_text(self) -> str:
-        """`ip:port` of the client."""
-
-    def __hash__(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -36,6 +26,7 @@ class ClientChannelInfo:
     :ivar owner: the account that owns the client id; None without an account.
     :ivar may_settle: whether this is a producer that may see half messages of its group, and decide
         about their transactions.
+    :ivar sdk: the version of a client of gRPC, as the client writes it; empty for remoting.
     """
 
     channel: ClientChannel
@@ -46,6 +37,7 @@ class ClientChannelInfo:
     seen_ms: int = 0
     owner: str | None = None
     may_settle: bool = True
+    sdk: str = ""
 
 
 @dataclass(slots=True)

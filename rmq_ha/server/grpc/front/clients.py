@@ -8,7 +8,8 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from rmq_ha.server.door import BrokerVerbs, DoorProducer, HalfMessage, ProducerFacts
+from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.server.door import BrokerVerbs, ClientFacts, DoorProducer, HalfMessage
 from rmq_ha.server.grpc.face import GrpcCall
 from rmq_ha.server.grpc.front.callers import ClientIdentity
 from rmq_ha.server.grpc.front.deliveries import half_message
@@ -38,6 +39,8 @@ class DoorClient(DoorProducer):
     :ivar account: the account that signed its calls; empty without access control.
     :ivar namespace: the namespace of its topics; empty if it uses none.
     :ivar topics: the topics that it sends to, as they are stored.
+    :ivar group: the group in which it consumes; empty for a producer.
+    :ivar subscriptions: what it consumes, if it said so.
     :ivar seen: when it last gave a sign of life, in seconds of the clock.
     :ivar settings: the last settings that were answered to it; None before it sent any.
     """
@@ -56,6 +59,8 @@ class DoorClient(DoorProducer):
         self.remote_text = remote_text
         self.namespace = ""
         self.topics: tuple[str, ...] = ()
+        self.group = ""
+        self.subscriptions: tuple[SubscriptionData, ...] = ()
         self.seen = 0.0
         self.settings: Any = None
         self._forget = forget
@@ -185,15 +190,29 @@ class ClientTable:
         client.namespace, client.topics = namespace, tuple(dict.fromkeys(topics))
         self.heard_of(client)
 
+    def set_consumer(
+        self, client: DoorClient, group: str, subscriptions: Iterable[SubscriptionData]
+    ) -> None:
+        """
+        Take the group and the subscriptions of a consumer, so that operators see it.
+
+        :param group: the group's name as it is stored.
+        """
+        client.group, client.subscriptions = group, tuple(subscriptions)
+        self.heard_of(client)
+
     def heard_of(self, client: DoorClient) -> None:
-        """Note a sign of life, for the producers' tables, too."""
+        """Note a sign of life, for the tables of producers and consumers, too."""
         client.seen = self._seconds()
-        facts = ProducerFacts(
+        facts = ClientFacts(
             client.identity.client_id,
             client.identity.language,
             client.identity.version_number,
             client.account,
+            client.identity.version or "-",
         )
+        if client.group:
+            self._verbs.register_consumer(client.group, client, facts, client.subscriptions)
         for topic in client.topics:
             self._verbs.register_producer(topic, client, facts)
 
@@ -202,6 +221,7 @@ class ClientTable:
         if self._clients.get(client.key) is client:
             del self._clients[client.key]
         self._verbs.forget_producer(client)
+        self._verbs.forget_consumer(client)
         client.end_streams()
 
     def expire(self) -> None:

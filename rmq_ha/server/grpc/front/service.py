@@ -231,7 +231,8 @@ class MessagingService:
             account = self._authorize(
                 call, RequestCode.HEART_BEAT, (group_resource(group.text), SUB)
             )
-            self.clients.heard_of(self.clients.put(identity, account, call.peer.remote_text))
+            client = self.clients.put(identity, account, call.peer.remote_text)
+            self.clients.set_consumer(client, group.text, client.subscriptions)
             return messages.HeartbeatResponse(status=status_of(AnswerCode.OK))
         self.clients.heard_of(self._known_client(call, identity.client_id))
         return messages.HeartbeatResponse(status=status_of(AnswerCode.OK))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rmq_ha.base.errors import AccessRefused
+from rmq_ha.base.model.subscription import SQL92, TAG, SubscriptionData
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.server.acl.permissions import PUB, SUB, group_resource
@@ -16,11 +17,11 @@ from rmq_ha.server.grpc.front.callers import ClientIdentity, caller_of, identity
 from rmq_ha.server.grpc.front.clients import MOST_TOPICS, ClientTable
 from rmq_ha.server.grpc.front.consumers import NO_CONSUMERS
 from rmq_ha.server.grpc.front.limits import FrontSettings
-from rmq_ha.server.grpc.front.names import group_of, topic_of
+from rmq_ha.server.grpc.front.names import StoredName, group_of, topic_of
 from rmq_ha.server.grpc.front.receives import MOST_MESSAGES, MOST_POLL_MS
 from rmq_ha.server.grpc.front.refusals import FrontRefusal, status_of
 from rmq_ha.server.grpc.wire import messages
-from rmq_ha.server.grpc.wire.enums import AnswerCode
+from rmq_ha.server.grpc.wire.enums import AnswerCode, FilterType
 from rmq_ha.server.grpc.wire.status import GrpcRefusal, GrpcStatus
 
 _PAUSES_MS = (
@@ -113,8 +114,19 @@ class TelemetryStream:
         account = self._verbs.authorize(caller, needs)
         client = self._clients.put(identity, account, self._call.peer.remote_text)
         client.add_stream(self._call)
+        entries = zip(topics, subscription.subscriptions, strict=True)
+        self._clients.set_consumer(
+            client, group.text, [_subscription(topic, entry) for topic, entry in entries]
+        )
         client.settings = answer = consumer_settings(settings, self._verbs.group(group.text))
         self._call.send(messages.TelemetryCommand(status=status_of(AnswerCode.OK), settings=answer))
+
+
+def _subscription(topic: StoredName, entry: Any) -> SubscriptionData:
+    """Return what a consumer subscribes, as remoting's tools show it."""
+    expression = entry.expression.expression or "*"
+    kind = SQL92 if entry.expression.type == FilterType.SQL else TAG
+    return SubscriptionData(topic.text, expression, expression_type=kind)
 
 
 def producer_settings(asked: Any, settings: FrontSettings) -> Any:

@@ -88,7 +88,7 @@ def own(*_: Any) -> None: ...
 
 
 def test_kinds_of_clients_are_bounded_whatever_they_say_of_themselves() -> None:
-    client: Any = SimpleNamespace(language="X" * 30, version=399)
+    client: Any = SimpleNamespace(language="X" * 30, version=399, sdk="")
     language, version = _kind(client)
     assert language == "x" * 20
     assert version == version.lower() != ""

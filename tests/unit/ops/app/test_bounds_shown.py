@@ -18,6 +18,7 @@ from rmq_ha.ops.app.status.health import Health
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.ops.app.status.server import ReactorLag, _ProcessMetrics
 from rmq_ha.ops.app.status.traffic import MOST_CLIENT_KINDS, Traffic
+from rmq_ha.server.broker.tables.door_consumers import DoorConsumers
 from rmq_ha.server.replication.statistics import (
     ReplicationStatistics,
     SetStatistics,
@@ -45,7 +46,7 @@ def test_a_hundred_slaves_are_told_by_name_and_all_are_counted() -> None:
 def clients(count: int, group: str) -> list[Any]:
     """Each in a language of its own, but for two of the first."""
     kinds = [f"{group}{max(0, number - 1)}" for number in range(count)]
-    return [SimpleNamespace(language=kind, version=0) for kind in kinds]
+    return [SimpleNamespace(language=kind, version=0, sdk="") for kind in kinds]
 
 
 @pytest.mark.parametrize("more", [0, 3])
@@ -60,6 +61,7 @@ def test_kinds_of_clients_are_bounded_and_the_rest_is_one(more: int) -> None:
             clients=lambda group: clients(MOST_CLIENT_KINDS + 1 + more, "p") * (group == "p"),
         ),
         consumers=SimpleNamespace(groups=lambda: ["g"], group=lambda _: info),
+        door_consumers=DoorConsumers(),
     )
     tell = Traffic(broker, 10)._collect_clients
     for name, first, modes in (
@@ -169,6 +171,8 @@ def test_a_sheet_of_a_group_rests_after_each_fifty_queues_and_is_bounded() -> No
         ),
         groups=SimpleNamespace(table={}),
         consumers=SimpleNamespace(group=lambda _: None),
+        door_consumers=DoorConsumers(),
+        pops=SimpleNamespace(is_enabled=False),
         topics=SimpleNamespace(table={}),
         stats=SimpleNamespace(group_get_rate=lambda *_: 0.5),
     )

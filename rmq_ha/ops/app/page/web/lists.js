@@ -3,7 +3,7 @@
 import { h } from "/page/dom.js";
 import * as f from "/page/format.js";
 import { eventList } from "/page/overview.js";
-import { empty, link, table, tone } from "/page/parts.js";
+import { card, empty, link, table, tone } from "/page/parts.js";
 import { spark } from "/page/plot.js";
 
 const PERMS = { 6: "read, write", 4: "read only", 2: "write only", 0: "closed", 7: "read, write" };
@@ -52,6 +52,9 @@ export const clients = {
   ask: (state) => ["clients", { text: state.text, limit: 300 }],
   draw: (answer, state, view) => [
     head("Clients", state, "Find a client, address or group", answer),
+    answer.kinds.length ? card("In all", null, table({ label: "Kinds of clients", rows: answer.kinds, columns: [
+      { title: "Protocol", of: (kind) => kind.protocol }, { title: "Language", of: (kind) => f.words(kind.language) },
+      { title: "Version", wide: true, of: (kind) => kind.version }, { title: "Clients", number: true, of: (kind) => f.count(kind.count) }] })) : null,
     table({ label: "Clients", rows: answer.rows, none: nothing(state, "Nobody is connected", "Producers and consumers appear with their first heartbeat."), columns: [
       { title: "Client", wide: true, of: (row) => h("code", {}, row.client_id) },
       { title: "Group", wide: true, of: (row) => (row.kind === "consumer" ? link("group", row.group) : row.group) },
@@ -59,6 +62,7 @@ export const clients = {
       { title: "Address", of: (row) => h("code", {}, row.address) },
       { title: "Language", of: (row) => f.words(row.language) },
       { title: "Version", of: (row) => row.version },
+      { title: "Protocol", of: (row) => row.protocol },
       { title: "Heartbeat", number: true, of: (row) => f.ago(row.seen_ms, view.now_ms) }] })],
 };
 

@@ -126,6 +126,7 @@ function details(view) {
       ["Holds", f.bytes(log.size)], ["Ends at", f.count(log.end)],
       log.oldest_ms === null ? null : ["Oldest message", f.ago(log.oldest_ms, now)],
       ["Not yet on the disk", f.bytes(log.unflushed)], ["Not yet in the queues", f.bytes(log.undispatched)],
+      view.numbers.popped_out === undefined ? null : ["Popped, not acknowledged", f.count(view.numbers.popped_out)],
       ["Held pulls", f.count(view.numbers.held_pulls)], view.numbers.timers === undefined ? null : ["Timer messages", f.count(view.numbers.timers)], view.numbers.delayed ? ["Delayed messages", f.count(view.numbers.delayed)] : null, view.numbers.half === undefined ? null : ["Open half messages", f.count(view.numbers.half)], view.name_servers.length ? ["Name servers", view.name_servers.join(", ")] : null])) : null,
     card("Certificates", null, certificates.length
       ? facts(certificates.map((item) => [item.who, h("span", { class: "muted" }, item.setting, " "), ends(item)]))

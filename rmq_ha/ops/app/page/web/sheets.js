@@ -41,13 +41,14 @@ export const group = {
       history.series[key] ? h("div", { class: "plots one" }, plot({ id: "group-lag", title: "Lag", unit: f.short, history, hours: 1, lines: [{ name: "messages", key, className: "e" }] })) : null,
       card("Members", null, table({ label: "Members", rows: sheet.members, none: empty("Nobody is connected", row.lag ? "Messages wait; start a consumer of this group." : ""), columns: [
         { title: "Client", wide: true, of: (item) => h("code", {}, item.client_id) }, { title: "Address", of: (item) => h("code", {}, item.address) },
-        { title: "Language", of: (item) => `${f.words(item.language)} ${item.version}` },
+        { title: "Language", of: (item) => `${f.words(item.language)} ${item.version}${item.protocol === "gRPC" ? " (gRPC)" : ""}` },
         { title: "Queues", number: true, of: (item) => (item.queues === null ? "did not say" : f.count(item.queues)) },
         { title: "Lag", number: true, of: (item) => (item.lag === null ? "–" : h("b", { class: item.lag ? "much" : null }, f.count(item.lag))) }] })),
       card("Queues", sheet.left_out ? `${f.count(sheet.left_out)} more are not listed` : null, table({ label: "Queues", rows: queues, none: empty("The group has committed no offset yet"), columns: [
         { title: "Topic", wide: true, of: (queue) => link("topic", queue.topic) }, { title: "Queue", number: true, of: (queue) => queue.queue_id },
         { title: "Lag", number: true, of: (queue) => h("b", { class: queue.lag ? "much" : null }, f.count(queue.lag)) },
         { title: "", of: (queue) => bar(queue.lag / most, queue.lag ? "warn" : "good", `lag ${f.count(queue.lag)}`) },
+        { title: "In flight", number: true, of: (queue) => (queue.in_flight === null ? "–" : f.count(queue.in_flight)) },
         { title: "Behind", number: true, of: (queue) => (queue.lag ? f.span(queue.behind_s) : "–") },
         { title: "Committed", number: true, of: (queue) => f.count(queue.committed) }, { title: "End", number: true, of: (queue) => f.count(queue.end) },
         { title: "Member", wide: true, of: (queue) => (queue.member === null ? "–" : h("code", {}, queue.member)) }] })),

@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.stat_bodies import ConsumerConnection
+from rmq_ha.ops.app.page.rows import PageRows
+from rmq_ha.ops.app.page.values import ClientRow
 from rmq_ha.server.grpc.wire import messages
 from rmq_ha.server.grpc.wire.enums import AnswerCode
 from rmq_ha.server.grpc.wire.status import GrpcStatus
@@ -304,3 +309,55 @@ def test_odd_times_of_a_remoting_producer_stop_no_message(door: PoppingDoor) -> 
         assert door.call(request).code == 0
     door.run(3)
     assert [message.body for message in door.got()] == [b"odd", b"odd"]
+
+
+def consumer(door: PoppingDoor, **metadata: str) -> FakeCall:
+    """Send the settings of a consumer of the topic Normal."""
+    command = messages.TelemetryCommand()
+    command.settings.client_type = 2
+    command.settings.subscription.group.name = GROUP
+    entry = command.settings.subscription.subscriptions.add()
+    entry.topic.name = "Normal"
+    entry.expression.type, entry.expression.expression = 1, "red"
+    return door.telemetry(command, **metadata)
+
+
+def connected(door: PoppingDoor, group: str = GROUP) -> Any:
+    """The answer to GET_CONSUMER_CONNECTION_LIST."""
+    code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+    return door.call(RemotingCommand(code, {"consumerGroup": group}))
+
+
+def test_operators_see_a_consumer_with_its_language_and_the_version_of_its_sdk(
+    door: PoppingDoor,
+) -> None:
+    assert connected(door).code == 206
+    consumer(door)
+    answer = connected(door)
+    body = ConsumerConnection.decode(answer.body or b"")
+    (member,) = body.connections
+    assert (member.client_id, member.client_address) == ("probe@1", "10.0.0.9:77")
+    assert (member.language, member.version_text, member.protocol) == ("PYTHON", "5.1.2", "gRPC")
+    assert body.subscriptions["Normal"].sub_string == "red"
+    # Members of remoting share the queues among all members, and this one takes no share.
+    ids = {"consumerGroup": GROUP}
+    assert door.call(RemotingCommand(RequestCode.GET_CONSUMER_LIST_BY_GROUP, ids)).code == 1
+    rows: list[ClientRow] = []
+    list(PageRows(door.broker).clients(rows))
+    assert [(row.group, row.protocol, row.version) for row in rows] == [(GROUP, "gRPC", "5.1.2")]
+
+
+def test_a_consumer_is_listed_until_it_says_good_bye_or_falls_silent(door: PoppingDoor) -> None:
+    consumer(door)
+    door.run(100)
+    request = messages.HeartbeatRequest(client_type=2)
+    request.group.name = GROUP
+    assert code_of(door.unary("Heartbeat", request)) == "OK"
+    door.run(100)
+    assert connected(door).code == 0
+    door.run(60)
+    assert connected(door).code == 206
+    consumer(door)
+    assert connected(door).code == 0
+    door.unary("NotifyClientTermination", messages.NotifyClientTerminationRequest())
+    assert connected(door).code == 206
