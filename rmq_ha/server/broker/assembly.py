@@ -2,6 +2,7 @@
 parameters.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -52,7 +53,7 @@ from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.promotions import Promotions
 from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
-from rmq_ha.server.broker.tables.request_modes import RequestModes
+from rmq_ha.server.broker.tables.request_modes import POP, RequestModes
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.timer_recalls import TimerRecalls
 from rmq_ha.server.broker.transactions.producers import ProducerAsker
@@ -60,6 +61,12 @@ from rmq_ha.server.broker.transactions.service import TransactionalMessageCheckS
 from rmq_ha.server.pop.face import Pops
 from rmq_ha.server.store.journal import Journal
 from rmq_ha.server.store.message_store import DefaultMessageStore
+
+
+class DoorState(Protocol):
+    """The part of a port for gRPC that tells operators its state."""
+
+    def facts(self) -> Mapping[str, Any]: ...
 
 
 class BrokerParts(Protocol):
@@ -108,6 +115,9 @@ class BrokerParts(Protocol):
 
     @property
     def pops(self) -> Pops: ...
+
+    @property
+    def grpc(self) -> DoorState | None: ...
 
     @property
     def identity(self) -> BrokerIdentity: ...
@@ -306,6 +316,8 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
                 ),
                 partial(_missing_groups, broker),
                 broker.transaction_checks.open_half_offsets,
+                partial(_door_facts, broker),
+                partial(_popping, broker),
             ),
         ),
     ]
@@ -335,6 +347,21 @@ def _missing_groups(broker: BrokerParts) -> list[str]:
     """
     named = {*broker.consumers.groups(), *broker.tables.door_consumers.groups()}
     return sorted(named.difference(broker.groups.table))
+
+
+def _door_facts(broker: BrokerParts) -> Mapping[str, Any]:
+    """Return what the gRPC port tells operators; empty without such a port."""
+    return {} if broker.grpc is None else broker.grpc.facts()
+
+
+def _popping(broker: BrokerParts) -> list[tuple[str, str]]:
+    """Return the pairs of topic and group whose mode is POP."""
+    return [
+        (topic, group)
+        for topic, groups in sorted(broker.request_modes.table.items())
+        for group, mode in sorted(groups.items())
+        if mode.mode == POP
+    ]
 
 
 def _client_processors(broker: BrokerParts) -> list[Processor]:

@@ -7,7 +7,7 @@ RocketMQ's own protocol, remoting.
 Spec: grpc.md, sections 12 to 14.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -153,6 +153,14 @@ class BrokerDoor:
         for client in list(self.service.clients.all()):
             client.end_streams()
         await self.server.stop()
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the state of this port for operators, see `DoorFacts`."""
+        implementation: Any = import_module("google.protobuf.internal.api_implementation")
+        return {
+            "protobuf": str(implementation.Type()),
+            "refused_consumers": self.service.clients.refused_consumers,
+        }
 
     def _expire(self) -> "Deferred[None]":
         self.service.clients.expire()

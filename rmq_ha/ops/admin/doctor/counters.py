@@ -146,6 +146,14 @@ _NOW = (
         "is named",
     ),
     _Counter(
+        "grpc-refused",
+        "rmqha_grpc_closed_total",
+        "connections of gRPC clients are closed, because they reach the limit that is named",
+        "the log names the address: it may be a scanner or an attack (close the port to it); if it "
+        "is your program, look for calls that it cancels, and for connections that it does not "
+        "read",
+    ),
+    _Counter(
         "strangers",
         "rmqha_protocol_violations_total",
         "a peer does not speak RocketMQ's protocol, or not the TLS that this port needs",

@@ -13,6 +13,8 @@ from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.wire.door_facts import DOOR, POPPING, DoorFacts, popping_pairs
+from rmq_ha.base.wire.pop_reports import InFlightReport
 from rmq_ha.base.wire.route_bodies import Rival
 from rmq_ha.base.wire.stat_bodies import ASIDE, Connection
 from rmq_ha.base.wire.timer_bodies import TIMERS, TimerFacts
@@ -253,6 +255,33 @@ class BrokerFacts:
         return TimerFacts(self.replication.get(TIMERS))
 
     @property
+    def door(self) -> DoorFacts:
+        """The state of its gRPC port, as a broker of rmq-ha tells it."""
+        return DoorFacts(self.replication.get(DOOR))
+
+    @property
+    def has_door(self) -> bool:
+        """Whether it is a broker of rmq-ha with a port for gRPC."""
+        return self.is_ours and number(self.config, "grpcServerPort", 0) > 0
+
+    @property
+    def pops(self) -> bool:
+        """Whether it is a broker of rmq-ha that serves pops."""
+        return self.is_ours and self.config.get("popEnable") == "true"
+
+    @property
+    def most_popped(self) -> int:
+        """Most messages of one queue that may be out with a group; 0: there is no limit."""
+        is_limited = self.config.get("enablePopMessageThreshold") == "true"
+        most = number(self.config, "popInflightMessageThreshold", 0) if is_limited else 0
+        return int(most)
+
+    @property
+    def popping(self) -> list[tuple[str, str]]:
+        """The pairs of topic and group whose mode is POP, as a broker of rmq-ha tells them."""
+        return popping_pairs(self.replication.get(POPPING))
+
+    @property
     def slaves(self) -> list[dict[str, Any]] | None:
         """The slaves that follow this master of rmq-ha; None: the broker does not tell."""
         slaves = self.replication.get("slaves")
@@ -405,6 +434,20 @@ class LeaderlessSet(NamedTuple):
     others: tuple[SetMember, ...]
 
 
+class PopFacts(NamedTuple):
+    """
+    The popped messages of a group at one broker.
+
+    :ivar broker: the broker's name.
+    :ivar most: most messages of a queue that may be out; 0: there is no limit.
+    """
+
+    group: str
+    broker: str
+    most: int
+    report: InFlightReport
+
+
 class NotLooked(NamedTuple):
     """A thing that could not be looked at, and the reason."""
 
@@ -430,6 +473,7 @@ class ClusterFacts:
     groups: list[GroupFacts] = field(default_factory=list)
     dead_letters: list[DeadLetterFacts] = field(default_factory=list)
     unreadable_queues: list[UnreadableQueues] = field(default_factory=list)
+    pops: list[PopFacts] = field(default_factory=list)
     certificates: list[CertificateFacts] = field(default_factory=list)
     local: LocalFacts | None = None
     not_looked: list[NotLooked] = field(default_factory=list)

@@ -144,7 +144,8 @@ async def _look_again(asker: Asker, session: Session, facts: ClusterFacts, again
     that go on now.
     """
     counting = [b.status for b in facts.brokers if b.status is not None and b.status.metrics]
-    if not (counting or waits_for_members(facts.groups)):
+    is_overtaken = any(queue.acked_ahead for item in facts.pops for queue in item.report.queues)
+    if not (counting or waits_for_members(facts.groups) or is_overtaken):
         return
     if not again_s:
         facts.not_looked.append(NotLooked("what happens now", "--look-again 0"))

@@ -20,7 +20,7 @@ from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.administration import members_of
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
 from rmq_ha.client.lookup.brokers import Offsets, consumer_offsets, group_configs, topic_offsets
-from rmq_ha.client.lookup.groups import offset_at
+from rmq_ha.client.lookup.groups import in_flight, offset_at
 from rmq_ha.client.lookup.lookups import queue_number
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
 from rmq_ha.ops.admin.doctor.facts import (
@@ -29,6 +29,7 @@ from rmq_ha.ops.admin.doctor.facts import (
     DeadLetterFacts,
     GroupFacts,
     NotLooked,
+    PopFacts,
     QueueFacts,
     UnreadableQueues,
 )
@@ -49,6 +50,22 @@ async def look_at_groups(asker: Asker, facts: ClusterFacts, step: Step) -> None:
         except _REFUSALS as error:
             facts.not_looked.append(NotLooked(f"all groups of {broker}", str(error)))
     facts.groups = [groups[name] for name in sorted(groups)]
+    for broker in first_that_answer(facts):
+        if broker.pops:
+            await _look_at_pops(asker, facts, broker, step)
+
+
+async def _look_at_pops(asker: Asker, facts: ClusterFacts, broker: BrokerFacts, step: Step) -> None:
+    """Ask a broker which messages are out with each group."""
+    name = broker.name or broker.own_name
+    for group in facts.groups:
+        try:
+            report = await asker.run(in_flight(broker.address, group.name), step)
+        except _REFUSALS as error:
+            facts.not_looked.append(NotLooked(f"pops of {group.name} at {broker}", str(error)))
+            continue
+        if report.queues:
+            facts.pops.append(PopFacts(group.name, name, broker.most_popped, report))
 
 
 def first_that_answer(facts: ClusterFacts) -> list[BrokerFacts]:

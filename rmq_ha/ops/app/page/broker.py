@@ -14,6 +14,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topics import HALF_TOPIC
 from rmq_ha.base.wire.command import VERSION
 from rmq_ha.base.wire.versions import version_name
+from rmq_ha.ops.admin.doctor.pops import LONG_S as POP_LONG_S
 from rmq_ha.ops.admin.doctor.timers import LATE_S as TIMER_LATE_S
 from rmq_ha.ops.admin.doctor.timers import reason_of_delay
 from rmq_ha.ops.app.page.board import Board, certificate_notices, certificates
@@ -270,7 +271,21 @@ class BrokerBoard(Board):
             hint = f"messages are refused from {disk.refuses_at:.0%} on"
             tone = Tone.ERROR if disk.used >= disk.refuses_at else Tone.WARN
             notices.append(PageNotice(tone, text, hint))
-        return [*notices, *self._of_timers(), *self._of_transactions(), *self._of_dead()]
+        more = [*self._of_timers(), *self._of_transactions(), *self._of_pops(), *self._of_dead()]
+        return [*notices, *more]
+
+    def _of_pops(self) -> list[PageNotice]:
+        pops = self._broker.pops
+        if not pops.is_enabled or not pops.counters().out:
+            return []
+        (group, topic), oldest = min(
+            pops.out_by_group().items(), key=lambda item: item[1].first_pop_ms
+        )
+        age_s = (self.host.now_ms() - oldest.first_pop_ms) / 1000
+        if age_s <= POP_LONG_S:
+            return []
+        text = f"{group} has a popped message of {topic} for {age_s / 60:.0f} min"
+        return [PageNotice(Tone.WARN, text, f"rmqha-admin group inflight {group}")]
 
     def _of_transactions(self) -> list[PageNotice]:
         half = self._broker.transaction_checks.open_transactions()

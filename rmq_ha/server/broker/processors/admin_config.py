@@ -21,6 +21,7 @@ from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import VERSION, RemotingCommand
+from rmq_ha.base.wire.door_facts import DOOR, POPPING
 from rmq_ha.base.wire.stat_bodies import HALF, MOST_HALF_OFFSETS, REPLICATION_KEY
 from rmq_ha.base.wire.timer_bodies import TIMERS
 from rmq_ha.base.wire.versions import version_name
@@ -62,12 +63,16 @@ class MoreRuntimeInfo(NamedTuple):
     :ivar missing_groups: returns groups that have members but do not exist at this broker.
     :ivar open_half_offsets: returns the queue offsets of open half messages by queue, at most so
         many of each; None: this broker does not know them.
+    :ivar door: returns the state of the gRPC port, see `DoorFacts`; empty without one.
+    :ivar popping: returns the pairs of topic and group whose mode is POP.
     """
 
     processors: int = 1
     replication: Callable[[], Mapping[str, Any]] = dict
     missing_groups: Callable[[], list[str]] = list
     open_half_offsets: Callable[[int], Mapping[int, list[int]] | None] = lambda _: None
+    door: Callable[[], Mapping[str, Any]] = dict
+    popping: Callable[[], list[tuple[str, str]]] = list
 
 
 _NOTHING_MORE = MoreRuntimeInfo()
@@ -185,6 +190,10 @@ class AdminConfigProcessor:
             own: dict[str, Any] = {"now_ms": self._now_ms(), "release": self._release}
             if missing := self._more.missing_groups():
                 own["missing_groups"] = missing[:_MOST_MISSING]
+            if door := self._more.door():
+                own[DOOR] = dict(door)
+            if popping := self._more.popping():
+                own[POPPING] = popping[:_MOST_MISSING]
             half = self._more.open_half_offsets(MOST_HALF_OFFSETS)
             if half is not None:
                 own[HALF] = {str(queue_id): offsets for queue_id, offsets in half.items()}

@@ -138,9 +138,12 @@ class ClientTable:
     All clients that sent settings, or as consumers a heartbeat, and did not fall silent since.
 
     :param seconds: returns the time in seconds of the clock.
+    :ivar refused_consumers: number of calls of consumers that were refused, because no consumers
+        are served.
     """
 
     def __init__(self, verbs: BrokerVerbs, seconds: Callable[[], float]) -> None:
+        self.refused_consumers = 0
         self._verbs = verbs
         self._seconds = seconds
         self._clients: dict[ClientKey, DoorClient] = {}

@@ -101,6 +101,7 @@ class ConsumerMethods:
         :raises GrpcRefusal: `popEnable` is false.
         """
         if not self._verbs.serves_pops:
+            self._clients.refused_consumers += 1
             raise GrpcRefusal(GrpcStatus.UNIMPLEMENTED, NO_CONSUMERS)
 
     # ------------------------------------------------------------ ReceiveMessage

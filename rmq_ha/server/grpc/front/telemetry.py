@@ -101,6 +101,7 @@ class TelemetryStream:
 
     def _take_consumer(self, identity: ClientIdentity, settings: Any) -> None:
         if not self._verbs.serves_pops:
+            self._clients.refused_consumers += 1
             raise GrpcRefusal(GrpcStatus.UNIMPLEMENTED, NO_CONSUMERS)
         subscription = settings.subscription
         if len(subscription.subscriptions) > MOST_TOPICS:

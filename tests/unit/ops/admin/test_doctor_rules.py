@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.tls.files import certificate_names, self_signed
+from rmq_ha.base.wire.pop_reports import InFlightReport, QueueOut
 from rmq_ha.base.wire.stat_bodies import Connection
 from rmq_ha.ops.admin.doctor.facts import (
     CertificateFacts,
@@ -18,6 +20,7 @@ from rmq_ha.ops.admin.doctor.facts import (
     GroupFacts,
     LeaderlessSet,
     NameServer,
+    PopFacts,
     Port,
     QueueFacts,
     SetMember,
@@ -303,6 +306,7 @@ GROWING = {
     "properties-refused": "rmqha_refused_properties_total",
     "topics-not-made": "rmqha_not_created_total",
     "frames-dropped": "rmqha_dropped_frames_total",
+    "grpc-refused": "rmqha_grpc_closed_total",
     "strangers": "rmqha_protocol_violations_total",
 }
 COUNTERS: dict[str, Spoil] = {
@@ -395,7 +399,68 @@ TIMERS: dict[str, Spoil] = {
     "timers-off": timers(work="off"),
     "clock-stepped": timers(next_due_ms=None, clock_step_ms=-5000, clock_step_at_ms=NOW - 60_000),
 }
+
+
+def popped(most: int = 10_000, **told: Any) -> Spoil:
+    """A group with messages out, and its offset at two looks."""
+    usual = {"topic": "T", "queue_id": 0, "in_flight": 1, "committed": 3, "next": 9, "end": 9}
+    usual |= {"oldest_ms": NOW - 60_000, "due_ms": NOW + 1, "waits_since_ms": NOW - 700_000}
+    usual |= {"client": "10.0.0.9:7", **told}
+    report = InFlightReport("leading", NOW, [QueueOut(**usual)])
+
+    def spoil(facts: ClusterFacts) -> None:
+        facts.pops.append(PopFacts("workers", "pair", most, report))
+        group(queues=[queue(topic="T", offset=3, later=3)])(facts)
+
+    return spoil
+
+
+def door(protobuf: str = "upb", refused: int = 0, **settings: str) -> Spoil:
+    """Give the master a port for gRPC."""
+    said = {"protobuf": protobuf, "refused_consumers": refused}
+    return both(
+        setting(master, grpcServerPort="8081", **settings),
+        lambda facts: master(facts).replication.update(grpc=said),
+    )
+
+
+def clients_of(*clients: Connection) -> Spoil:
+    return group(members={item.client_id: item for item in clients})
+
+
+def modes(**settings: str) -> Spoil:
+    """Have the group workers pop the topic T."""
+    return both(
+        having(master, topics=frozenset({"T"})),
+        having(slave, topics=frozenset({"T"})),
+        setting(slave, popEnable="true"),
+        setting(master, **settings),
+        lambda facts: slave(facts).replication.update(popping=[["T", "workers"]]),
+    )
+
+
+PYTHON = Connection("p", "10.0.0.8:1", "PYTHON", 499, "5.1.2")
+JAVA = Connection("j", "10.0.0.8:2", "JAVA", 407)
+POPS: dict[str, Spoil] = {
+    "pop-out-long": popped(oldest_ms=NOW - HOUR - 1),
+    "pop-pinned": popped(),
+    "pop-near-limit": popped(most=10, in_flight=8),
+    "pops-off": modes(popEnable="false"),
+    "pop-set-mixed": both(
+        setting(master, popEnable="true"), having(slave, replication={}, config={"brokerId": "1"})
+    ),
+    "grpc-slow": door("python"),
+    "grpc-open": both(door(), having(master, address="8.8.4.4:10911")),
+    "topics-untyped": both(
+        door(grpcDefaultMessageType="NORMAL"),
+        having(master, topic_configs={"T": TopicConfig("T", 4, 4)}),
+    ),
+    "grpc-no-consumers": door(refused=3),
+    "two-protocols": clients_of(PYTHON, JAVA),
+    "clients-differ": clients_of(PYTHON, replace(PYTHON, client_id="q", sdk="5.1.1")),
+}
 CASES: dict[str, Spoil] = {
+    **POPS,
     **REACH,
     **IDENTITY,
     **REPLICATION,
@@ -491,6 +556,27 @@ NEARLY: list[tuple[str, Spoil]] = [
         "clock-stepped",
         timers(next_due_ms=None, clock_step_ms=-5000, clock_step_at_ms=NOW - 25 * HOUR),
     ),
+    ("pop-out-long", popped(oldest_ms=NOW - HOUR + 1)),
+    ("pop-out-long", popped(in_flight=0, oldest_ms=0)),
+    ("pop-pinned", popped(next=4)),  # nothing behind it is acknowledged
+    ("pop-pinned", popped(committed=4)),  # it moved between the looks
+    ("pop-pinned", popped(waits_since_ms=NOW - 500_000)),
+    ("pop-pinned", popped(waits_since_ms=0)),
+    ("pop-near-limit", popped(most=10, in_flight=7)),
+    ("pop-near-limit", popped(most=0, in_flight=70)),
+    ("pops-off", modes(popEnable="true")),
+    ("pop-set-mixed", having(slave, replication={}, config={"brokerId": "1"})),
+    ("grpc-slow", door("upb")),
+    ("grpc-slow", door("")),
+    ("grpc-open", door()),  # a private address
+    (
+        "grpc-open",
+        both(door(**{"tls.server.mode": "enforcing"}), having(master, address="8.8.4.4:10911")),
+    ),
+    ("topics-untyped", both(door(), having(master, topic_configs={"T": TopicConfig("T", 4, 4)}))),
+    ("grpc-no-consumers", door(refused=3, popEnable="true")),
+    ("two-protocols", clients_of(PYTHON, replace(PYTHON, client_id="q"))),
+    ("clients-differ", clients_of(JAVA, replace(JAVA, client_id="k"))),
     ("not-committing", group(members=members(1), queues=[queue(offset=4)])),  # one look only
     ("not-committing", group(queues=[queue(offset=4, later=4)])),
     ("no-members", group(queues=[queue()])),

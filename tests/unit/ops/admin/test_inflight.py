@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.base.wire.codes import RequestCode
-from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.base.wire.pop_headers import AckHeader, PopAnswerHeader, PopHeader
-from rmq_ha.base.wire.pop_receipt import PopReceipt
+from rmq_ha.base.wire.pop_headers import PopAnswerHeader
 from rmq_ha.client.connection.asks import Asker
-from rmq_ha.client.lookup.asking import expect_any
 from rmq_ha.client.lookup.groups import consume_stats
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ProducerConfig
@@ -21,6 +17,7 @@ from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.ops.app.status.server import SubjectCollector
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.admin_kit import Said, say
+from tests.unit.ops.admin.pop_asks import Popper
 
 POPS = {"pop_enable": True}
 
@@ -35,12 +32,7 @@ class PoppedCluster(SimCluster):
         self.wait(broker.groups.update(SubscriptionGroupConfig("G", retry_max_times=1)))
         self.clock.run_while(lambda: not broker.pops.is_leading, 30)
         self.run(12)
-        self.popper = self.client()
-
-    def ask(self, code: int, ext: dict[str, str]) -> RemotingCommand:
-        command = RemotingCommand(code, ext)
-        asking = expect_any(command, [self.address("one")])
-        return self.wait(Asker(self.popper).run(asking))
+        self.popper = Popper(self, "one")
 
     def send(self, count: int) -> None:
         async def work() -> None:
@@ -53,21 +45,7 @@ class PoppedCluster(SimCluster):
         self.wait(work())
 
     def pop(self, most: int, invisible_ms: int = 600_000) -> PopAnswerHeader:
-        header = PopHeader(
-            consumer_group="G",
-            topic="T",
-            queue_id=-1,
-            max_msg_nums=most,
-            invisible_time=invisible_ms,
-        )
-        return PopAnswerHeader.read(self.ask(RequestCode.POP_MESSAGE, header.ext()).ext)
-
-    def ack(self, popped: PopAnswerHeader, offset: int) -> None:
-        receipt = PopReceipt(
-            0, popped.pop_time, popped.invisible_time, popped.revive_qid, 0, "one", 0, offset
-        )
-        header = AckHeader("G", "T", 0, receipt.encode(), offset)
-        self.ask(RequestCode.ACK_MESSAGE, header.ext())
+        return self.popper.pop(most, invisible_ms)
 
 
 def shown(made: SimCluster, topic: str = "", **more: Any) -> Said:
@@ -78,7 +56,7 @@ def test_each_queue_says_what_is_out_since_when_and_with_whom() -> None:
     made = PoppedCluster()
     made.send(5)
     popped = made.pop(3)
-    made.ack(popped, 1)
+    made.popper.ack(popped, 1)
     made.run(30)
     said = shown(made)
     assert said.code == 0

@@ -228,8 +228,10 @@ def test_delayed_messages_are_told_by_each_level_and_never_below_zero() -> None:
             timers=SimpleNamespace(is_enabled=False),
         ),
         delay_offset_table=lambda: {18: 5, 1: 7},
+        transaction_checks=SimpleNamespace(open_transactions=lambda: None),
     )
     part: Any = SimpleNamespace(_broker=broker)
+    part._waiting_by_level = lambda: BrokerStatus._waiting_by_level(part)
     found = scraped(lambda samples: BrokerStatus._collect_delayed(part, samples))
     delayed = found["rmqha_delayed_messages"]
     told = [(labels["level"], value) for labels, value in delayed]

@@ -20,6 +20,7 @@ CODES, PROVOKED = "code | severity | cause | what to do", "code | provoked by"
 MET = "fault | code"
 NOT_PROVOKED: dict[str, str] = {
     "flush-behind": "not here: it takes 256 MiB in memory that no disk has",
+    "grpc-slow": "not here: the package protobuf decides when it is imported, before any test",
 }
 """Codes whose fault no test makes, and why; each is judged on facts in `test_doctor_rules.py`."""
 
