@@ -34,6 +34,7 @@ from rmq_ha.ops.admin.clone import clone
 from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.inflight import inflight
 from rmq_ha.ops.admin.options import combine_options, common_options, on_option
+from rmq_ha.ops.admin.retry_policy import POLICY, RetryBackoff, RetryPauses
 from rmq_ha.ops.admin.session import NO_ANSWER, ChangeRefused, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import BrokerTarget, first_of_each, masters, targets
 from rmq_ha.ops.admin.topic import forget_everywhere
@@ -260,6 +261,16 @@ _settings = combine_options(
         help="Clients of RocketMQ 5 get the messages of a queue one after another.",
     ),
     click.option(
+        "--retry-pauses",
+        type=RetryPauses(),
+        help="Pauses before the retries of push consumers of gRPC, like '1s 10s 1m'.",
+    ),
+    click.option(
+        "--retry-backoff",
+        type=RetryBackoff(),
+        help="The same as pauses that grow: the first, the longest and a factor, like '5s 2h 2'.",
+    ),
+    click.option(
         "--notify/--no-notify",
         "notify_consumer_ids_changed_enable",
         default=None,
@@ -318,6 +329,9 @@ async def change_group(
     if fault is not None:
         raise ChangeRefused(fault)
     changes = {key: value for key, value in given.items() if value is not None}
+    policies = [changes.pop(key) for key in ("retry_pauses", "retry_backoff") if key in changes]
+    if len(policies) > 1:
+        raise click.UsageError("give either --retry-pauses or --retry-backoff")
     asker, brokers = await targets(session, which)
     plan: list[tuple[BrokerTarget, SubscriptionGroupConfig]] = []
     rows: list[list[Any]] = []
@@ -329,7 +343,11 @@ async def change_group(
             )
         if not is_new and before is None:
             continue
-        plan.append((target, replace(before or SubscriptionGroupConfig(name), **changes)))
+        config = replace(before or SubscriptionGroupConfig(name), **changes)
+        for policy in policies:
+            rows.append([name, target.name, POLICY, config.foreign.get(POLICY), policy])
+            config.foreign = {**config.foreign, POLICY: policy}
+        plan.append((target, config))
         for key, value in changes.items():
             old = getattr(before, key, None)
             rows.append([name, target.name or target.address, key, old, value])

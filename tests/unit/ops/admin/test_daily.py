@@ -18,6 +18,7 @@ from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
 from rmq_ha.ops.admin import broker, connections, consume, dlq, group, ha, topic
 from rmq_ha.ops.admin.main import main
+from rmq_ha.ops.admin.retry_policy import RetryBackoff, RetryPauses
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.admin_kit import say
@@ -145,6 +146,43 @@ def test_groups_are_made_and_changed(cluster: SimCluster) -> None:
     made = cluster.brokers["one"].groups.get("buyers")
     assert (made.retry_max_times, made.consume_enable) == (3, False)
     assert cluster.brokers["two"].groups.get("buyers") is None
+
+
+def test_a_group_gets_a_retry_policy_which_clients_of_grpc_are_told(cluster: SimCluster) -> None:
+    pauses = RetryPauses().convert("1s 10s 1m", None, None)
+    backoff = RetryBackoff().convert("5s 2h 2", None, None)
+    work = group.change_group
+
+    def change(given: dict[str, Any], *, is_new: bool) -> Any:
+        return say(cluster, lambda s: work(s, "buyers", "one", given, is_new=is_new, **YES))
+
+    def stored() -> Any:
+        return cluster.brokers["one"].groups.get("buyers").foreign["groupRetryPolicy"]
+
+    assert change({"retry_pauses": pauses}, is_new=True).code == 0
+    assert stored() == {
+        "type": "CUSTOMIZED",
+        "customizedRetryPolicy": {"next": [1000, 10_000, 60_000]},
+    }
+    said = change({"retry_backoff": backoff}, is_new=False)
+    assert [row["before"]["type"] for row in said.json["rows"]] == ["CUSTOMIZED"]
+    assert stored() == {
+        "type": "EXPONENTIAL",
+        "exponentialRetryPolicy": {"initial": 5000, "max": 7_200_000, "multiplier": 2},
+    }
+    assert "EXPONENTIAL" in say(cluster, lambda s: group.show_group(s, "buyers")).out
+
+
+@pytest.mark.parametrize("text", ["", "1", "1s x", "9h -1s"])
+def test_pauses_that_are_no_times_are_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        RetryPauses().convert(text, None, None)
+
+
+@pytest.mark.parametrize("text", ["", "5s 2h", "2h 5s 2", "5s 2h 0", "5s 2h x", "x 2h 2"])
+def test_a_backoff_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        RetryBackoff().convert(text, None, None)
 
 
 class Members:
