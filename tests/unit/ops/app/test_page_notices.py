@@ -13,6 +13,7 @@ from rmq_ha.ops.app.page.values import DiskUse, MemberRow, Tone
 from rmq_ha.ops.app.page.watch import GONE
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.server.broker.transactions.service import OpenTransactions
+from rmq_ha.server.pop.face import GroupOut
 from rmq_ha.server.store.timer.reports import TimerReport, TimerWork
 
 EMPTY, SOUND = DiskUse(0.1, 0.9), Health(True, "")
@@ -33,6 +34,7 @@ def notices(
         watch=SimpleNamespace(members=list(members)),
         _of_dead=list,
         _of_timers=list,
+        _of_pops=list,
         _of_transactions=list,
     )
     return [(item.tone, item.text) for item in BrokerBoard._notices(board, disk)]
@@ -70,6 +72,32 @@ def member(role: str = "slave", state: str = "following", **more: Any) -> Member
 def test_a_sound_broker_has_none_and_one_that_is_not_ready_says_why() -> None:
     assert notices(member()) == []
     assert notices(health=Health(False, "starting")) == [(Tone.ERROR, "starting")]
+
+
+@pytest.mark.parametrize(
+    ("age_s", "is_enabled", "found"),
+    [
+        (3590, True, ""),
+        (3660, True, "workers has a popped message of Work for 61 min"),
+        (3660, False, ""),
+    ],
+)
+def test_a_popped_message_that_is_out_for_an_hour_is_named(
+    age_s: int, is_enabled: bool, found: str
+) -> None:
+    out = {
+        ("others", "Work"): GroupOut(1, 10_000_000),
+        ("workers", "Work"): GroupOut(2, 10_000_000 - age_s * 1000),
+    }
+    pops = SimpleNamespace(
+        is_enabled=is_enabled,
+        counters=lambda: SimpleNamespace(out=3),
+        out_by_group=lambda: out,
+    )
+    board: Any = SimpleNamespace(
+        _broker=SimpleNamespace(pops=pops), host=SimpleNamespace(now_ms=lambda: 10_000_000)
+    )
+    assert [item.text for item in BrokerBoard._of_pops(board)] == ([found] if found else [])
 
 
 @pytest.mark.parametrize(
