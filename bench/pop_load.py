@@ -50,8 +50,10 @@ class Delivery:
     """
     A message in the answer of a pop. Times are ms since the epoch.
 
+    :ivar number: that of the body; -1 if it has none.
     :ivar popped: when the broker chose it, which names the lease.
     :ivar due: until when it is hidden, as the answers say.
+    :ivar first_popped: when a broker first chose it, as retries say.
     :ivar acked: when an acknowledgement was answered with success; 0 if none was.
     :ivar asks: number of acknowledgements that were sent and not refused.
     :ivar is_sure: whether `due` is known: no change and no acknowledgement is open or failed.
@@ -62,6 +64,7 @@ class Delivery:
     popped: int
     due: int
     reconsumed: int
+    first_popped: int = 0
     acked: int = 0
     asks: int = 0
     is_sure: bool = True
@@ -315,7 +318,15 @@ def popped_messages(answer: RemotingCommand, broker_name: str) -> list[Delivery]
             )
         else:
             receipt = PopReceipt.parse(text)
-        due = receipt.pop_time + receipt.invisible_ms
-        number = int(record.body[:_DIGITS])
-        found.append(Delivery(number, receipt, receipt.pop_time, due, record.reconsume_times))
+        digits = record.body[:_DIGITS]
+        found.append(
+            Delivery(
+                int(digits) if digits.isdigit() else -1,
+                receipt,
+                receipt.pop_time,
+                receipt.pop_time + receipt.invisible_ms,
+                record.reconsume_times,
+                int(record.properties.get("1ST_POP_TIME", receipt.pop_time)),
+            )
+        )
     return found

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,7 @@ SIDES = ("java", OLDEST, "5.4.0")
 POPS = {"popEnable": "true", "timerWheelEnable": "true"}
 _READY_S, _CASE_S = 300.0, 150.0
 _RETRIES = 2
-_JOB_S, _INVISIBLE_MS = 30, 12_000
+_JOB_S, _INVISIBLE_MS = 30, 15_000
 _JOB = """
 import sys, time, threading
 from rocketmq import ClientConfiguration, ConsumeResult, Credentials, FilterExpression
@@ -350,6 +351,7 @@ def main() -> None:
     options = parser.parse_args()
     if reason := missing():
         sys.exit(f"proxies: {reason}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     sides, cases = options.sides.split(","), options.cases.split(",")
     said: dict[tuple[str, str], str] = {}
     options.table.parent.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,6 @@ IDLE_S = 15.0
 START_S = 10.0
 """So long after READY a start is over."""
 BATCHES = 20
-LOAD = ("--size", 100, "--topic", TOPIC, "--queues", QUEUES)
 BURST = 50_000
 RATE, RATE_S = 1000, 60.0
 _HOUR_MS = 3_600_000
@@ -59,21 +58,29 @@ _SETTLED_S = 300.0
 
 
 class Broker:
-    """One broker of a side, through its lives."""
+    """
+    One broker of a side, through its lives.
 
-    def __init__(self, rig: Rig, side: str) -> None:
-        self.rig, self.side = rig, side
+    :param topic: made with so many queues.
+    :param settings: of its file, besides timers.
+    """
+
+    def __init__(
+        self, rig: Rig, side: str, topic: str = TOPIC, queues: int = QUEUES, **settings: str
+    ) -> None:
+        self.rig, self.side, self._settings = rig, side, settings
+        self._load = ("--size", 100, "--topic", topic, "--queues", queues)
         self.namesrv = rig.namesrv()
         self._conf = rig.directory / "timers.conf"
         self._conf.write_text(CONF)
         self._port = rig.ports(4) + 2
         self.server = self.start()
         with Wire(self.server.address) as wire:
-            wire.create_topic(TOPIC, QUEUES)
+            wire.create_topic(topic, queues)
 
     def start(self, *, timers: bool = True) -> Server:
         """Begin a life, and wait for READY."""
-        settings = {"timerWheelEnable": str(timers).lower(), **PATIENCE}
+        settings = {"timerWheelEnable": str(timers).lower(), **PATIENCE, **self._settings}
         if self.side != "java":
             self.server = self.rig.broker(
                 str(self._conf), "broker", namesrv=self.namesrv, port=self._port, **settings
@@ -102,7 +109,7 @@ class Broker:
 
     def send(self, count: int, due_ms: int | None = None) -> dict[str, Any]:
         """Have the load generator send messages of a time, or plain ones."""
-        load = ["load", "send", "--addr", self.server.address, *LOAD]
+        load = ["load", "send", "--addr", self.server.address, *self._load]
         load += ["--conns", 2, "--inflight", 256, "--count", count]
         if due_ms is not None:
             load += ["--tags", f"T\x02TIMER_DELIVER_MS\x01{due_ms}"]

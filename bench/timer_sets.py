@@ -166,6 +166,9 @@ class TimerSet(TimerBrokers):
     """
 
     def __init__(self, rig: TimerRig, makes: tuple[str, str, str]) -> None:
+        if "java" in makes:
+            # The rig gives 256 MiB, in which a replication that begins again has no room.
+            rig.environment = {"_JAVA_OPTIONS": "-XX:MaxDirectMemorySize=1g"}
         self._pair = _SetWithTimers(rig, *makes)
         self._killed = ""
         self._has_java = "java" in makes[:2]
