@@ -58,7 +58,7 @@ def judge(
     :param out: how many messages were out at each fault.
     :param dead: numbers of the messages in the DLQ.
     """
-    again, early = [], []
+    again, early = list[int](), set[int]()
     calm, over = [], []
     due = 0
     for number, items in book.deliveries.items():
@@ -68,7 +68,7 @@ def judge(
             again.append(number)
         for before, item in pairwise(items):
             if item.popped < before.due - _CLOCK_MS and before.is_sure:
-                early.append(number)
+                early.add(number)
             is_next = before.is_sure and item.reconsumed == before.reconsumed + 1
             if not is_next or (acked and item.popped > acked):
                 continue
@@ -106,12 +106,12 @@ def judge(
         for words, count in Counter(fault.words for fault in faults).most_common()
     ]
     notes += [f"{kind}: {text}" for text in _second_leases(book, again, faults)]
-    for name, numbers in (("lost", lost), ("again", again), ("early", early)):
+    for name, numbers in (("lost", lost), ("again", again), ("early", sorted(early))):
         for number in numbers[:_SHOWN]:
             story = _story(book.deliveries.get(number, []), faults)
             notes.append(f"{kind}: {name}: {number}: {story}")
     row = f"| {' | '.join(map(str, cells))} |"
-    return PopVerdict(kind, row, tuple(notes), tuple(lost), tuple(again), tuple(early))
+    return PopVerdict(kind, row, tuple(notes), tuple(lost), tuple(again), tuple(sorted(early)))
 
 
 def _lateness(before: Delivery, item: Delivery, faults: list[Fault]) -> tuple[int, bool]:
