@@ -5,7 +5,8 @@ Spec: remoting.md, sections 11.1, 11.2 and 11.6.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from enum import Enum
 from random import Random
 from ssl import SSLContext
 
@@ -286,11 +287,17 @@ _PRODUCER_RANGES = {
 
 def check_ranges(config: object, ranges: Mapping[str, tuple[int, int]]) -> None:
     """
-    Check that settings are in their ranges.
+    Check that settings are in their ranges, and that choices are of their enumeration.
 
+    :param config: a dataclass.
     :param ranges: from the name of a setting to its lowest and highest value.
-    :raises ConfigurationError: a setting is out of its range, or is no number.
+    :raises ConfigurationError: a setting is out of its range, is no number, or is no such choice.
     """
+    for setting in fields(config):  # type: ignore[arg-type]
+        kind, value = type(setting.default), getattr(config, setting.name)
+        if issubclass(kind, Enum) and not isinstance(value, kind):
+            choices = ", ".join(f"{kind.__name__}.{choice.name}" for choice in kind)
+            raise ConfigurationError(f"{setting.name} must be one of {choices}, not {value!r}")
     for name, (least, most) in ranges.items():
         value = getattr(config, name)
         if not isinstance(value, int | float) or not least <= value <= most:

@@ -3,7 +3,11 @@
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
+from twisted.internet.task import deferLater
+
+from rmq_ha.base.errors import RemotingError
 from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
@@ -11,10 +15,12 @@ from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
 from rmq_ha.client.lookup.lookups import cluster_info
 from rmq_ha.ops.admin.confirm import is_wanted
-from rmq_ha.ops.admin.session import ChangeRefused, NothingFound, Session
+from rmq_ha.ops.admin.session import NO_ANSWER, ChangeRefused, NothingFound, Session
 from rmq_ha.ops.admin.targets import BrokerTarget, targets_of
 
 TIMEOUT_MS = 30_000
+NAMED_S = 40.0
+LOOK_S = 0.2
 
 
 async def exchange_roles(
@@ -54,11 +60,31 @@ async def exchange_roles(
         return None
     with session.output.progress("handing over", None):
         await asker.run(_order(master.address, slave.address))
+        is_named = await _is_named(session, asker, slave)
+    if not is_named:
+        session.output.error(
+            f"{slave.address} is the master of {broker_name}, but no name server says so after"
+            f" {NAMED_S:g} s: clients do not find it. Look at the name servers",
+            exit_code=NO_ANSWER,
+        )
+        return NO_ANSWER
     session.output.line(
         f"{slave.address} is the master of {broker_name}; {master.address} is its slave",
         {"master": slave.address, "slave": master.address, "changed": True},
     )
     return None
+
+
+async def _is_named(session: Session, asker: Asker, slave: BrokerTarget) -> bool:
+    """Wait until a name server sends clients to the new master; return whether one does."""
+    deadline = session.host.clock.seconds() + NAMED_S
+    while session.host.clock.seconds() < deadline:
+        with suppress(RemotingError):
+            known = targets_of(await asker.run(cluster_info()))
+            if slave._replace(broker_id=MASTER_ID) in known:
+                return True
+        await deferLater(session.host.clock, LOOK_S, lambda: None)
+    return False
 
 
 def _order(master: str, slave: str) -> Asking[None]:

@@ -45,6 +45,8 @@ CATCH_UP_S = 3.0
 """How long the other broker may take to have all messages, in seconds. No message is taken then."""
 TAKE_MS = 6000
 """How long a slave may take to take over, in ms."""
+REGISTER_S = 1.0
+"""How long the old master waits for the registration of the new one, in seconds."""
 ASK_S = 0.5
 """Pause between the questions of a master that does not know the outcome, in seconds."""
 TELL_S = 10.0
@@ -245,7 +247,9 @@ class PairHandover:
         assert self._given is not None
         self._configuration.store.broker_role = BrokerRole.SLAVE
         self._pair.follow()
-        await self._promotions.follow(self._promotions.count + 1)
+        # The count of the new master is copied from it later. Until then it is the larger one, so
+        # that the new master, which may ask for it now, does not stand aside.
+        await self._promotions.follow()
         await self._write(BrokerRole.SLAVE, broker_id)
         await self._steps.change_to_slave(broker_id)
         self._standing.leaves_for = ""
@@ -351,9 +355,13 @@ class PairHandover:
             raise _refusal(f"the log of {self._address} grew behind {end}")
         await self._promotions.lead()
         self._parts.registration.watch_for_master(False)
-        self._steps.change_to_master(role, lambda: None)
+        registered = self._steps.change_to_master(role, lambda: None)
         await self._write(role, MASTER_ID)
         self.log.info("this broker is the master now: {peer} handed over to it", peer=master)
+        # The old master registers with this broker's old id, so this broker comes first.
+        told: Deferred[None] = Deferred()
+        registered.chainDeferred(told)
+        await told.addTimeout(REGISTER_S, self._clock).addErrback(lambda _: None)
 
     # ------------------------------------------------------------ both
 

@@ -130,12 +130,15 @@ class RoleSteps:
         parts.registration.register_all()
         self.log.info("this broker is a slave now, brokerId {broker_id}", broker_id=broker_id)
 
-    def change_to_master(self, role: BrokerRole, admit_puts: Callable[[], None]) -> None:
+    def change_to_master(
+        self, role: BrokerRole, admit_puts: Callable[[], None]
+    ) -> "Deferred[None]":
         """
         Begin all work of a master.
 
         :param role: SYNC_MASTER or ASYNC_MASTER.
         :param admit_puts: allows puts; called when queues and tables are those of a master.
+        :returns: fires when every name server was told, or did not answer; never fails.
         """
         parts = self._parts
         parts.store.renumber()
@@ -149,7 +152,7 @@ class RoleSteps:
         admit_puts()
         for state in parts.store.log_states:
             state.start()
-        parts.registration.register_all()
+        return parts.registration.register_all()
 
     def _identify(self, broker_id: int) -> None:
         self._configuration.broker.broker_id = broker_id

@@ -103,3 +103,11 @@ def test_a_time_to_begin_at_is_half_an_hour_ago_or_a_local_time() -> None:
             config(consume_timestamp="yesterday").checked()
     assert PushConsumerConfig().is_clustering
     assert not PushConsumerConfig(message_model=MessageModel.BROADCASTING).is_clustering
+
+
+def test_a_choice_of_another_kind_is_refused_at_once() -> None:
+    """Its heartbeats failed, and the consumer got no queue and no error."""
+    for kind in (PushConsumerConfig, LitePullConsumerConfig):
+        config = kind(consume_from_where="CONSUME_FROM_FIRST_OFFSET")  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="must be one of ConsumeFromWhere"):
+            config.checked()

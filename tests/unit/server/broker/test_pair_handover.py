@@ -14,7 +14,7 @@ from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.ops.admin.handover import give_over_of
 from rmq_ha.ops.admin.session import NOT_FOUND
 from tests.unit.ops.admin.admin_kit import say
-from tests.unit.server.broker.test_succession import TOPIC, TwoMasters
+from tests.unit.server.broker.test_succession import TOPIC, TwoMasters, lines
 
 SLAVE = BrokerRole.SLAVE
 FILE = "/conf/broker.properties"
@@ -90,6 +90,20 @@ def test_the_roles_are_exchanged_to_and_fro(*, java: bool) -> None:
         pair.run(65)
         assert pair.named() == pair.address(new)
         assert pair.send(new).code == 0
+
+
+def test_hand_overs_soon_after_each_other_leave_one_master_that_name_servers_know() -> None:
+    """Both yielded when the new master asked for the count of an old one that became a slave."""
+    pair = RunningPair()
+    told = lines(lambda: [exchange(pair, *names) for names in [("a", "b"), ("b", "a")] * 6])
+    assert not [line for line in told if "TWO BROKERS" in line or "stands aside" in line]
+
+
+def exchange(pair: RunningPair, old: str, new: str) -> None:
+    answer = pair.hand_over(old, new)
+    assert answer.code == 0, answer.remark
+    pair.run(2)
+    pair.leads(new, old)
 
 
 def test_both_keep_their_new_roles_at_the_next_start() -> None:
