@@ -60,6 +60,7 @@ LAYERS = {
     "rmq_ha.server.pop.entries": 1,
     "rmq_ha.server.pop.varints": 1,
     "rmq_ha.server.pop.snapshot": 1,
+    "rmq_ha.server.pop.java_records": 1,
     "rmq_ha.server.store": 2,
     "rmq_ha.server.store.message_store": 3,
     "rmq_ha.server.replication": 2,

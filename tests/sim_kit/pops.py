@@ -83,6 +83,7 @@ class PopNode(StoreNode):
     def __init__(self, host: SimHost, configuration: Any, findings: Findings) -> None:
         super().__init__(host, configuration, findings)
         self.offsets: dict[tuple[str, str, int], int] = {}
+        self.topics: list[str] = []
         self.pops: Any = None
 
     def load(self) -> None:
@@ -100,6 +101,7 @@ class PopNode(StoreNode):
             lambda: True,
             lambda: False,
             lambda group: RETRIES,
+            lambda: self.topics,
             lambda topic: None,
             lambda *key: offsets.get(key, -1),
             commit,

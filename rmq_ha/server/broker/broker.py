@@ -528,6 +528,7 @@ class Broker:
         await self.succession.begin()
         await self.store.start()
         self.role_keeper.store_is_open()
+        await self.pops.take_over_java()
         self.store.tell_unused_topics(self.topics.table)
         for remoting, port in ((self.main_server, server), (self.fast_server, server - 2)):
             await remoting.listen(port, interface)

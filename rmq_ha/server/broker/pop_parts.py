@@ -43,6 +43,7 @@ def make_pops(
             lambda: ours.pop_broker_dlq,
             lambda: ours.enable_retry_topic_v2,
             retries,
+            lambda: topics.table,
             topics.create_in_send_back,
             offsets.query,
             commit,

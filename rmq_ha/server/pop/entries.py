@@ -188,10 +188,15 @@ class NumbersEntry(NamedTuple):
 
     :ivar next_name: the number that the next new group and topic gets.
     :ivar least_pop_ms: new queues give only lease names above this one.
+    :ivar java_end: physical offset behind the last record of a Java broker's pops that is taken
+        over; 0 if none is.
+    :ivar java_born_ms: the greatest time of birth of these records.
     """
 
     next_name: int
     least_pop_ms: int
+    java_end: int = 0
+    java_born_ms: int = 0
 
 
 class ImagesEntry(NamedTuple):

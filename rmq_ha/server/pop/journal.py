@@ -35,6 +35,7 @@ class PopStore(Protocol):
     """The parts of a store that POP consumption uses."""
 
     host: Host
+    root: str
     configuration: BrokerConfiguration
     queues: ConsumeQueueTable
 

@@ -238,10 +238,16 @@ def _image(source: NumberReader, base: int) -> ImageEntry:
 def _put_numbers(out: bytearray, entry: NumbersEntry, base: int) -> None:
     put_number(out, entry.next_name)
     put_number(out, entry.least_pop_ms)
+    if entry.java_end or entry.java_born_ms:
+        put_number(out, entry.java_end)
+        put_number(out, entry.java_born_ms)
 
 
 def _numbers(source: NumberReader, base: int) -> NumbersEntry:
-    return NumbersEntry(source.number(), source.number())
+    next_name, least_pop_ms = source.number(), source.number()
+    if source.is_over:
+        return NumbersEntry(next_name, least_pop_ms)
+    return NumbersEntry(next_name, least_pop_ms, source.number(), source.number())
 
 
 def _put_images(out: bytearray, entry: ImagesEntry, base: int) -> None:

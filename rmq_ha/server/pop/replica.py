@@ -29,6 +29,7 @@ class PopReplica:
 
     :param path: path of the snapshot.
     :param loaded: called when the state is loaded, after each `begin`.
+    :ivar on_failure: called when the state cannot be loaded; that is tried again every 5 s.
     :ivar state: None while it is being loaded, and if a newer broker wrote the journal.
     :ivar next: queue offset of the first journal record that is not applied.
     :ivar read_bytes: bytes of the journal that were applied since the last snapshot.
@@ -47,6 +48,7 @@ class PopReplica:
         self._loads = 0
         self._again: IDelayedCall | None = None
         self._since: dict[tuple[int, int], int] = {}
+        self.on_failure: Callable[[], object] = lambda: None
         self.state: PopState | None = None
         self.next = 0
         self.read_bytes = 0
@@ -112,6 +114,7 @@ class PopReplica:
             return
         self.log.error("POP consumers get no messages yet: {failure}", failure=failure)
         self._again = self._host.clock.callLater(_AGAIN_S, self._on_again)
+        self.on_failure()
 
     def _on_again(self) -> None:
         self._again = None

@@ -9,14 +9,16 @@ Spec: pop.md, sections 13 and 14.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.message import GetMessageResult
 from rmq_ha.base.model.pop_topics import original_topic, retry_topic
-from rmq_ha.base.model.topics import POP_TOPIC, SYSTEM_PREFIX
+from rmq_ha.base.model.topics import POP_TOPIC
 from rmq_ha.base.runs.face import Rows
 from rmq_ha.base.store_flags import Flag
 from rmq_ha.base.timing.slices import in_slices
@@ -30,7 +32,6 @@ from rmq_ha.server.pop.entries import (
     MoveEntry,
     MoveReason,
     NameEntry,
-    NumbersEntry,
     PopEntry,
     ResetEntry,
     SkipEntry,
@@ -52,6 +53,9 @@ from rmq_ha.server.pop.face import (
     Receipt,
     WakeListener,
 )
+from rmq_ha.server.pop.java_leases import JavaPopsRefusal
+from rmq_ha.server.pop.java_store import JavaMark, JavaSearch, refusal_without_pops
+from rmq_ha.server.pop.java_takeover import java_entries
 from rmq_ha.server.pop.journal import FollowedStore, PopJournal, PopStore, message_at
 from rmq_ha.server.pop.leases import LeaseMatch, QueueLeases
 from rmq_ha.server.pop.look import QueueLook, look, look_in_order
@@ -64,7 +68,6 @@ from rmq_ha.server.pop.writer import Keeping, PopWriter
 
 _IMAGES_BYTES = 256 << 10
 _PATIENCE = 30
-_JAVA_JOURNAL = f"{SYSTEM_PREFIX}REVIVE_LOG_"
 
 
 class PopService:
@@ -84,6 +87,7 @@ class PopService:
         self._terms = terms
         self._journal = PopJournal(store.queues, store.record_at)
         self._replica = PopReplica(store.host, self._journal, path, self._loaded)
+        self._replica.on_failure = self._end_first_try
         self._writer = PopWriter(
             store, self._appended, self._disordered, lambda: self._replica.next
         )
@@ -95,9 +99,14 @@ class PopService:
             path,
             lambda: self._writer.is_idle,
         )
+        self._path = path
         self._wants_lead = False
         self._leads = 0
+        self._has_tried = False
+        self._first_try: Deferred[None] | None = None
+        self._refusal: JavaPopsRefusal | None = None
         self._ends: LeaseEnds | None = None
+        self._when_loaded: Callable[[], object] = self._lead
         self._woken: list[WakeListener] = []
         self._lead_listeners: list[Callable[[bool], None]] = []
         self._retry_topics: dict[str, tuple[str, str]] = {}
@@ -133,9 +142,50 @@ class PopService:
         self._wants_lead = True
         self._lead()
 
+    async def take_over_java(self) -> None:
+        """
+        Wait until this broker, which just opened its store, has what a Java broker left out there.
+
+        A broker that is not the master waits for nothing; it takes over when it becomes the master.
+
+        :raises JavaPopsRefusal: that cannot be done, or `popEnable` is false and a Java broker left
+            something out. The broker must not serve clients.
+        """
+        if not self.is_enabled:
+            await self._refuse_java()
+        elif self._wants_lead and not self._has_tried:
+            self._first_try = Deferred()
+            await self._first_try
+        if self._refusal is not None:
+            raise self._refusal
+
+    async def _refuse_java(self) -> None:
+        """Fail if a Java broker left something out, and this broker never took it over."""
+        if not await self._count_java(JavaMark()):
+            return
+        since = JavaMark()
+        if self._journal.end:
+            loaded: Deferred[None] = Deferred()
+            self._when_loaded = lambda: loaded.callback(None)
+            self._replica.begin()
+            await loaded
+            state = self._replica.state
+            if state is not None:
+                since = JavaMark(state.java_end, state.java_born_ms)
+            self._replica.end()
+        count = await self._count_java(since)
+        if count:
+            raise refusal_without_pops(count, self._store.root)
+
+    async def _count_java(self, since: JavaMark) -> int:
+        search = JavaSearch(self._store, self._terms, self._path, since)
+        await in_slices(self._host.clock, search.run())
+        return len(search.pops)
+
     def stop(self) -> None:
         """Hand out no more messages, because this broker is not the master any more."""
         self._wants_lead = False
+        self._end_first_try()
         if self._leads and self.is_enabled:
             self.begin()
 
@@ -146,12 +196,13 @@ class PopService:
         if self._ends is not None and not self._writer.is_refused:
             self._writer.flush()
         self._wants_lead = False
+        self._end_first_try()
         self._end_lead()
         self._replica.end()
         await self._snapshots.stop()
 
     def _loaded(self) -> None:
-        self._lead()
+        self._when_loaded()
 
     def _lead(self) -> None:
         state = self._replica.state
@@ -160,19 +211,21 @@ class PopService:
             ends = LeaseEnds(
                 self._store, state, self._terms, self._enter, self._may_write, self._freed
             )
-            in_slices(self._host.clock, self._take_over(state, ends)).addErrback(self._cannot_lead)
+            work = self._take_over(state, ends)
+            in_slices(self._host.clock, work).addCallbacks(self._end_first_try, self._cannot_lead)
 
     def _take_over(self, state: PopState, ends: LeaseEnds) -> Iterator[None]:
-        for _ in ends.fill():
+        search = JavaSearch(
+            self._store, self._terms, self._path, JavaMark(state.java_end, state.java_born_ms)
+        )
+        for _ in chain(search.run(), self._take_java(search, state), ends.fill()):
             yield
             if self._replica.state is not state or not self._wants_lead:
                 return
         moves = orphans(self._store, self._journal, state)
-        self._tell_of_java()
         self._retry_topics.clear()
         for group, topic in state.names.values():
             self._know(group, topic)
-        self._writer.start()
         self._ends = ends
         self._leads = 2
         for move in moves:
@@ -184,22 +237,40 @@ class PopService:
         for told in self._lead_listeners:
             told(True)
 
-    def _tell_of_java(self) -> None:
-        """Warn that a Java broker's pops are in the store, if no journal was begun yet."""
-        topics = {key[0] for key, _ in self._store.queues.items()}
-        if not self._journal.end and any(topic.startswith(_JAVA_JOURNAL) for topic in topics):
-            self.log.warn(
-                "this store has pops of a Java broker. What was out there and is not acknowledged "
-                "is not handed out again by this broker: let that broker and its consumers finish "
-                "before it is replaced"
+    def _take_java(self, search: JavaSearch, state: PopState) -> Iterator[None]:
+        """Begin to write the journal, with what a Java broker left out."""
+        self._writer.start()
+        before = state.out
+        for entry in java_entries(search, state, self._terms, self._host.now_ms()):
+            state.apply(entry)
+            self._writer.add(entry)
+            yield
+        if search.has_found:
+            self.log.info(
+                "{count} messages that a Java broker left out with pop consumers are out with "
+                "this broker now",
+                count=state.out - before,
             )
 
-    def _cannot_lead(self, failure: object) -> None:
+    def _end_first_try(self, _: object = None) -> None:
+        """Let `take_over_java` go on, because the first try to lead is over."""
+        self._has_tried = True
+        waiting, self._first_try = self._first_try, None
+        if waiting is not None:
+            waiting.callback(None)
+
+    def _cannot_lead(self, failure: Failure) -> None:
+        self._leads = 0
+        if isinstance(failure.value, JavaPopsRefusal):
+            self.log.error("this broker serves no pops: {error}", error=failure.value)
+            self._refusal = failure.value
+            self._end_first_try()
+            return
+        self._end_first_try()
         self.log.error(
             "this broker is the master and hands no message out yet, but tries again: {failure}",
             failure=failure,
         )
-        self._leads = 0
         self._host.clock.callLater(1.0, self._lead)
 
     def _end_lead(self) -> None:
@@ -315,7 +386,7 @@ class PopService:
         state = self._replica.state
         if not self._writer.wait(settled) and state is not None:
             # Nobody knows whether the last record is kept. One behind it will say so.
-            self._enter(NumbersEntry(state.next_name, state.least_pop_ms))
+            self._enter(state.numbers_entry())
             self._writer.wait(settled)
 
     def _take_committed(self) -> list[tuple[str, str, int, int]]:
@@ -821,7 +892,7 @@ class PopService:
     def _make_images(self, state: PopState) -> Iterator[None]:
         begin = self._replica.next
         size = 0
-        self._enter(NumbersEntry(state.next_name, state.least_pop_ms))
+        self._enter(state.numbers_entry())
         for key in sorted(state.queues):
             image = state.image(key)
             if image is None:
@@ -831,5 +902,5 @@ class PopService:
             if size >= _IMAGES_BYTES:
                 size = 0
                 yield
-        self._enter(NumbersEntry(state.next_name, state.least_pop_ms))
+        self._enter(state.numbers_entry())
         self._enter(ImagesEntry(begin))

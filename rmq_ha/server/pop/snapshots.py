@@ -122,7 +122,7 @@ class PopSnapshots:
         if not draft.left:
             state = draft.state
             draft.end = self._replica.next
-            draft.numbers = NumbersEntry(state.next_name, state.least_pop_ms)
+            draft.numbers = state.numbers_entry()
             draft.images_begin = state.images_begin
             draft.images = [item for item in draft.images if item[0][0] in state.names]
             self._write()

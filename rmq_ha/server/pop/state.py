@@ -46,6 +46,8 @@ class PopState:
     :ivar next_name: the number that the next new group and topic gets.
     :ivar least_pop_ms: the greatest lease name of the queues that were dropped. A new queue gives
         only greater ones, so an old receipt never names a new lease.
+    :ivar java_end: see `NumbersEntry`.
+    :ivar java_born_ms: see `NumbersEntry`.
     :ivar out: number of messages of all queues that are out.
     :ivar ignored: number of entries that changed nothing, because they did not fit.
     :ivar images_begin: a queue offset of the journal: its records from there on have the whole
@@ -58,6 +60,8 @@ class PopState:
         self.queues: dict[QueueName, QueueLeases] = {}
         self.next_name = 1
         self.least_pop_ms = 0
+        self.java_end = 0
+        self.java_born_ms = 0
         self.out = 0
         self.ignored = 0
         self.images_begin = -1
@@ -83,6 +87,8 @@ class PopState:
         elif isinstance(entry, NumbersEntry):
             self.next_name = max(self.next_name, entry.next_name)
             self.least_pop_ms = max(self.least_pop_ms, entry.least_pop_ms)
+            self.java_end = max(self.java_end, entry.java_end)
+            self.java_born_ms = max(self.java_born_ms, entry.java_born_ms)
         elif isinstance(entry, ImagesEntry):
             self.images_begin = max(self.images_begin, entry.begin)
         return 0
@@ -189,6 +195,10 @@ class PopState:
 
     # Images
 
+    def numbers_entry(self) -> NumbersEntry:
+        """Return an entry with the numbers from which the state goes on."""
+        return NumbersEntry(self.next_name, self.least_pop_ms, self.java_end, self.java_born_ms)
+
     def image(self, key: QueueName) -> ImageEntry | None:
         """Return an entry with the whole state of a queue; None if the state lacks the queue."""
         queue, known = self.queues.get(key), self.names.get(key[0])
@@ -206,5 +216,4 @@ class PopState:
         Two states with equal digests have the same leases. `ignored`, `images_begin` and names
         without a queue are not in it.
         """
-        begin = NumbersEntry(self.next_name, self.least_pop_ms)
-        return sha256(encode_entries([begin, *self.images()], 0)).hexdigest()
+        return sha256(encode_entries([self.numbers_entry(), *self.images()], 0)).hexdigest()

@@ -1,6 +1,6 @@
 """The functions by which POP consumption reads settings, groups and offsets of its broker."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 
@@ -17,6 +17,7 @@ class PopTerms(NamedTuple):
     :ivar is_v2: returns `enableRetryTopicV2`: whether names of retry topics have a `+`.
     :ivar retries: takes the name of a group; returns its retryMaxTimes, or None if there is no such
         group.
+    :ivar topics: returns the names of all topics that the broker knows.
     :ivar make_topic: takes the name of a retry or dead-letter topic; makes the topic unless it
         exists.
     :ivar offset: takes group, topic and queue id; returns the group's offset in the queue, or -1 if
@@ -30,6 +31,7 @@ class PopTerms(NamedTuple):
     uses_dead_letters: Callable[[], bool]
     is_v2: Callable[[], bool]
     retries: Callable[[str], int | None]
+    topics: Callable[[], Iterable[str]]
     make_topic: Callable[[str], object]
     offset: Callable[[str, str, int], int]
     commit: Callable[[str, str, int, int], object]

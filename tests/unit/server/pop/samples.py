@@ -47,6 +47,7 @@ ONE_OF_EACH: list[Entry] = [
         [ImageRun(2, NOW, NOW + 1), ImageRun(4, 0, 0), ImageRun(1, NOW - 1, NOW - 1)],
     ),
     NumbersEntry(5, NOW),
+    NumbersEntry(5, NOW, 1 << 40, NOW + 3),
     ImagesEntry(17),
     DropEntry(1),
 ]

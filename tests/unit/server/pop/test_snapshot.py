@@ -11,14 +11,15 @@ from rmq_ha.server.pop.snapshot import (
     encode_snapshot,
 )
 from rmq_ha.server.pop.state import PopState
-from tests.unit.server.pop.samples import RandomJournal
+from tests.unit.server.pop.samples import NOW, RandomJournal
 
 
 def snapshot() -> tuple[PopState, bytes]:
     state, journal = PopState(), RandomJournal(5)
     state.apply_all([journal.entry() for _ in range(300)])
     images = [encode_image(7 + number, image) for number, image in enumerate(state.images())]
-    numbers = NumbersEntry(state.next_name, state.least_pop_ms)
+    state.apply(NumbersEntry(0, 0, 5_000_000_000, NOW))
+    numbers = state.numbers_entry()
     return state, encode_snapshot(SnapshotEnd(40, 123_456, 789), 7, numbers, -1, images)
 
 
@@ -27,7 +28,7 @@ def test_a_snapshot_is_read_as_it_was_written() -> None:
     found = decode_snapshot(data)
     assert found.place == (40, 123_456, 789)
     assert (found.begin, found.images_begin) == (7, -1)
-    assert found.numbers == (state.next_name, state.least_pop_ms)
+    assert found.numbers == (state.next_name, state.least_pop_ms, 5_000_000_000, NOW)
     again = PopState()
     again.apply(found.numbers)
     for number, (since, image) in enumerate(found.images):
