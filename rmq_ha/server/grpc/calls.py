@@ -39,6 +39,7 @@ from rmq_ha.server.grpc.wire.headers import (
     parse_timeout,
     read_headers,
 )
+from rmq_ha.server.grpc.wire.shape import SMALL, shape_fault
 from rmq_ha.server.grpc.wire.status import GrpcRefusal, GrpcStatus
 
 ROOM_BYTES = 1 << 24
@@ -385,6 +386,10 @@ class GrpcConnection:
 
 
 def _decode(call: OpenCall, payload: bytes) -> Any:
+    if len(payload) > SMALL:
+        fault = shape_fault(call.definition.request.DESCRIPTOR.name, payload)
+        if fault:
+            raise GrpcRefusal(GrpcStatus.RESOURCE_EXHAUSTED, fault)
     try:
         return call.definition.request.FromString(payload)
     except DecodeError:

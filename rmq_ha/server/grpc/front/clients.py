@@ -1,10 +1,9 @@
-"""The clients of the gRPC door, with their settings and streams.
+"""The clients of the gRPC door, with their topics and streams.
 
 Spec: grpc.md, sections 5.3 and 5.4.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from twisted.logger import Logger
 
@@ -42,7 +41,6 @@ class DoorClient(DoorProducer):
     :ivar group: the group in which it consumes; empty for a producer.
     :ivar subscriptions: what it consumes, if it said so.
     :ivar seen: when it last gave a sign of life, in seconds of the clock.
-    :ivar settings: the last settings that were answered to it; None before it sent any.
     """
 
     log = Logger()
@@ -62,9 +60,8 @@ class DoorClient(DoorProducer):
         self.group = ""
         self.subscriptions: tuple[SubscriptionData, ...] = ()
         self.seen = 0.0
-        self.settings: Any = None
         self._forget = forget
-        self._streams: list[GrpcCall] = []
+        self._streams: dict[GrpcCall, None] = {}
 
     @property
     def key(self) -> ClientKey:
@@ -83,7 +80,7 @@ class DoorClient(DoorProducer):
         """Note a stream on which the client can be asked; the newest open one is used."""
         if stream in self._streams:
             return
-        self._streams.append(stream)
+        self._streams[stream] = None
         stream.on_end(lambda _: self._ended(stream))
 
     def ask(self, half: HalfMessage) -> None:
@@ -129,8 +126,7 @@ class DoorClient(DoorProducer):
         return None
 
     def _ended(self, stream: GrpcCall) -> None:
-        if stream in self._streams:
-            self._streams.remove(stream)
+        self._streams.pop(stream, None)
 
 
 class ClientTable:

@@ -3,7 +3,7 @@
 Spec: grpc.md, sections 5.2 and 6.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
@@ -15,6 +15,7 @@ from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.flags import PERM_READ
 from rmq_ha.base.model.pop_topics import real_topic
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
+from rmq_ha.base.timing.slices import Lane
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.pop_receipt import PopReceipt
 from rmq_ha.server.acl.permissions import SUB, group_resource
@@ -22,6 +23,7 @@ from rmq_ha.server.door import BrokerVerbs, DoorQueues, PopOutcome, Settlement
 from rmq_ha.server.grpc.face import GrpcCall
 from rmq_ha.server.grpc.front.callers import CallSender, caller_of, identity_of
 from rmq_ha.server.grpc.front.clients import ClientTable, DoorClient
+from rmq_ha.server.grpc.front.limits import SERVED_A_TURN
 from rmq_ha.server.grpc.front.names import StoredName, group_of, topic_of
 from rmq_ha.server.grpc.front.receives import (
     CallPoller,
@@ -33,6 +35,7 @@ from rmq_ha.server.grpc.front.receives import (
 from rmq_ha.server.grpc.front.refusals import (
     FrontRefusal,
     answer_code,
+    check_count,
     refusal_of,
     status_of,
 )
@@ -74,6 +77,7 @@ class ConsumerMethods:
 
     :param broker_name: this broker's name, which receipts have.
     :param count: called with the code of each answer to ReceiveMessage.
+    :param lane: does the work of large requests, a slice a turn.
     :ivar renewals: the leases of push consumers.
     """
 
@@ -86,8 +90,10 @@ class ConsumerMethods:
         clock: IReactorTime,
         broker_name: str,
         count: Callable[[AnswerCode], None],
+        lane: Lane,
     ) -> None:
         self._count = count
+        self._lane = lane
         self._verbs = verbs
         self._clients = clients
         self._clock = clock
@@ -201,11 +207,15 @@ class ConsumerMethods:
         identity_of(call.metadata)
         group, topic = group_of(request.group), topic_of(request.topic)
         self._authorize(call, RequestCode.ACK_MESSAGE, group, topic)
-        works = [
-            maybeDeferred(self._acknowledge, call, group.text, topic.text, entry.receipt_handle)
-            for entry in request.entries
-        ]
-        done: Deferred[Any] = DeferredList(works, consumeErrors=True)
+        check_count(request.entries, "receipts")
+        works: list[Deferred[Any]] = []
+
+        def steps() -> Iterator[None]:
+            for number, entry in enumerate(request.entries):
+                if number and number % SERVED_A_TURN == 0:
+                    yield
+                handle = entry.receipt_handle
+                works.append(maybeDeferred(self._acknowledge, call, group.text, topic.text, handle))
 
         def answer(results: list[tuple[bool, Any]]) -> Any:
             entries = [
@@ -223,7 +233,14 @@ class ConsumerMethods:
                 status = status_of(AnswerCode.MULTIPLE_RESULTS, "the messages have several results")
             return messages.AckMessageResponse(status=status, entries=entries)
 
-        return done.addCallback(answer)
+        def when_done(_: object) -> "Deferred[Any]":
+            return DeferredList(works, consumeErrors=True).addCallback(answer)
+
+        if len(request.entries) <= SERVED_A_TURN:
+            for _ in steps():
+                pass
+            return when_done(None)
+        return self._lane.run(call.peer.host, steps()).addCallback(when_done)
 
     def _acknowledge(
         self, call: GrpcCall, group: str, topic: str, handle: str

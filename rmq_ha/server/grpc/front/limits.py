@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass
 
+MOST_OF_A_REQUEST = 1000
+"""Most messages of one SendMessage, and most receipts of one AckMessage."""
+SERVED_A_TURN = 32
+"""How many of them are served in one turn."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontSettings:

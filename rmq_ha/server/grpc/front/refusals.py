@@ -3,10 +3,12 @@
 Spec: grpc.md, section 9.
 """
 
+from collections.abc import Sized
 from typing import Any
 
 from rmq_ha.base.errors import AccessRefused, RequestRejected, RmqHaError
 from rmq_ha.base.wire.codes import ResponseCode
+from rmq_ha.server.grpc.front.limits import MOST_OF_A_REQUEST
 from rmq_ha.server.grpc.wire import messages
 from rmq_ha.server.grpc.wire.enums import AnswerCode
 
@@ -56,3 +58,14 @@ def refusal_of(rejected: RequestRejected) -> FrontRefusal:
     if isinstance(rejected, AccessRefused):
         return FrontRefusal(AnswerCode.UNAUTHORIZED, rejected.remark)
     return FrontRefusal(answer_code(rejected.code), rejected.remark)
+
+
+def check_count(items: Sized, kind: str) -> None:
+    """
+    Check how many messages or receipts a request has.
+
+    :raises FrontRefusal: they are more than a request may have.
+    """
+    if len(items) > MOST_OF_A_REQUEST:
+        text = f"{len(items)} {kind}; {MOST_OF_A_REQUEST} are the most in one request"
+        raise FrontRefusal(AnswerCode.BAD_REQUEST, text)

@@ -35,11 +35,12 @@ from rmq_ha.server.grpc.face import (
 from rmq_ha.server.grpc.front.callers import CallSender, caller_of, identity_of
 from rmq_ha.server.grpc.front.clients import ClientTable, DoorClient
 from rmq_ha.server.grpc.front.consumers import ConsumerMethods
-from rmq_ha.server.grpc.front.limits import FrontSettings
+from rmq_ha.server.grpc.front.limits import SERVED_A_TURN, FrontSettings
 from rmq_ha.server.grpc.front.names import StoredName, group_of, topic_of
 from rmq_ha.server.grpc.front.refusals import (
     FrontRefusal,
     answer_code,
+    check_count,
     refusal_of,
     status_of,
 )
@@ -51,9 +52,6 @@ from rmq_ha.server.grpc.wire import messages
 from rmq_ha.server.grpc.wire.enums import AnswerCode, ClientType, TransactionResolution
 from rmq_ha.server.grpc.wire.status import GrpcRefusal
 
-_SENDS_A_TURN = 32
-MOST_MESSAGES = 10_000
-"""Most messages of one SendMessage."""
 _NOT_HERE = "this broker is not the master now: ask for the route, and send to the master"
 
 
@@ -95,7 +93,7 @@ class MessagingService:
         self.clients = ClientTable(verbs, clock.seconds)
         self.answers: Counter[tuple[str, str]] = Counter()
         self.consumers = ConsumerMethods(
-            verbs, self.clients, clock, broker_name, self._count_receive
+            verbs, self.clients, clock, broker_name, self._count_receive, self._lane
         )
 
     def methods(self) -> list[Method]:
@@ -270,17 +268,22 @@ class MessagingService:
             serves_timers=self._verbs.serves_timers,
             now_ms=self._verbs.now_ms(),
         )
-        sends = [checks.read(message, call.peer.remote_text) for message in request.messages]
+        sends: list[StoredSend] = []
         puts: list[Deferred[Any]] = []
         sender = CallSender(call.peer, account)
 
         def steps() -> Iterator[None]:
+            # All messages are checked before the first is stored.
+            for number, message in enumerate(request.messages):
+                if number and number % SERVED_A_TURN == 0:
+                    yield
+                sends.append(checks.read(message, call.peer.remote_text))
             for number, send in enumerate(sends):
-                if number and number % _SENDS_A_TURN == 0:
+                if number and number % SERVED_A_TURN == 0:
                     yield
                 puts.append(maybeDeferred(self._verbs.send, sender, send.header, send.body))
 
-        if len(sends) <= _SENDS_A_TURN:
+        if len(request.messages) <= SERVED_A_TURN:
             for _ in steps():
                 pass
             return self._answer_sends(puts, sends)
@@ -291,10 +294,7 @@ class MessagingService:
     def _topic_of_all(batch: Any) -> StoredName:
         if not batch:
             raise FrontRefusal(AnswerCode.MESSAGE_CORRUPTED, "no message to send")
-        if len(batch) > MOST_MESSAGES:
-            raise FrontRefusal(
-                AnswerCode.BAD_REQUEST, f"{len(batch)} messages; {MOST_MESSAGES} are the most"
-            )
+        check_count(batch, "messages")
         first = batch[0].topic
         if any(message.topic != first for message in batch):
             raise FrontRefusal(AnswerCode.MESSAGE_CORRUPTED, "topic in message is not same")

@@ -96,7 +96,7 @@ class TelemetryStream:
         client.add_stream(self._call)
         namespace = next((topic.namespace for topic in topics), "")
         self._clients.set_producer(client, namespace, (topic.text for topic in topics))
-        client.settings = answer = producer_settings(settings, self._settings())
+        answer = producer_settings(settings, self._settings())
         self._call.send(messages.TelemetryCommand(status=status_of(AnswerCode.OK), settings=answer))
 
     def _take_consumer(self, identity: ClientIdentity, settings: Any) -> None:
@@ -119,7 +119,7 @@ class TelemetryStream:
         self._clients.set_consumer(
             client, group.text, [_subscription(topic, entry) for topic, entry in entries]
         )
-        client.settings = answer = consumer_settings(settings, self._verbs.group(group.text))
+        answer = consumer_settings(settings, self._verbs.group(group.text))
         self._call.send(messages.TelemetryCommand(status=status_of(AnswerCode.OK), settings=answer))
 
 

@@ -14,6 +14,8 @@ HEADER_BLOCKS = "header blocks"
 BUDGETS = (CONTROL_FRAMES, RESETS, HEADER_BLOCKS)
 """The names of all budgets, for metrics."""
 
+STREAMS_A_FRAME = 4
+"""So many streams whose window a SETTINGS frame changes are as much work as one frame."""
 _PER_CALL = 4.0
 _PER_BYTE = 1 / 4096
 
@@ -61,9 +63,9 @@ class FloodBudget:
         self._control = Bucket(CONTROL_FRAMES, 5000, 500)
         self._resets = Bucket(RESETS, 1000, 33)
 
-    def note_control(self, now: float) -> None:
-        """Note a frame that carries no part of a call, or is empty."""
-        self._control.spend(now)
+    def note_control(self, now: float, amount: float = 1.0) -> None:
+        """Note a frame that carries no part of a call, or is empty, or the work of some such."""
+        self._control.spend(now, amount)
 
     def note_reset(self, now: float) -> None:
         """Note that the peer reset a call before its answer, or broke a rule within it."""

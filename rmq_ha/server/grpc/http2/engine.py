@@ -6,7 +6,7 @@ connection. Priorities are read and not heeded; nothing is pushed.
 
 from typing import NamedTuple
 
-from rmq_ha.server.grpc.http2.budget import FloodBudget
+from rmq_ha.server.grpc.http2.budget import STREAMS_A_FRAME, FloodBudget
 from rmq_ha.server.grpc.http2.frames import (
     ACK,
     CONTINUATION,
@@ -382,11 +382,8 @@ class Http2Server:
         window = values.get(Http2Setting.INITIAL_WINDOW_SIZE, queues.first_window)
         change, queues.first_window = window - queues.first_window, window
         if change:
-            for stream in list(self._streams.values()):
-                if not queues.widen_stream(stream, change):
-                    raise Http2Violation(
-                        Http2Error.FLOW_CONTROL_ERROR, "a window becomes too large by SETTINGS"
-                    )
+            self._budget.note_control(now, len(self._streams) / STREAMS_A_FRAME)
+            queues.widen_all(self._streams.values(), change)
         self._out += encode_frame(SETTINGS, ACK, 0)
 
     def _take_ping(self, frame: Http2Frame) -> None:

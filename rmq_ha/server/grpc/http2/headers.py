@@ -24,7 +24,7 @@ MAX_BLOCK = 16384
 """Most bytes of a header block as it is sent."""
 MAX_LIST = 8192
 """Most bytes of the headers of a request: RocketMQ's limit."""
-_MOST_DECODED = 65536
+_MOST_DECODED = 4 * MAX_LIST
 _MAX_TABLE = 4096
 _NO_TABLE = b"\x20"
 """The first byte of each block of this side: no table of earlier headers is used."""

@@ -4,6 +4,7 @@ It follows RFC 9113, sections 5.1 and 5.2.
 """
 
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 
 from rmq_ha.server.grpc.http2.frames import (
     DATA,
@@ -125,6 +126,21 @@ class SendQueues:
         stream.send_window += size
         self._wake(stream)
         return stream.send_window <= MOST_WINDOW
+
+    def widen_all(self, streams: Iterable[Http2Stream], size: int) -> None:
+        """
+        Widen the windows of streams; a negative size makes them narrower.
+
+        :raises Http2Violation: a window becomes too large.
+        """
+        for stream in streams:
+            stream.send_window += size
+            if stream.send_window > MOST_WINDOW:
+                raise Http2Violation(
+                    Http2Error.FLOW_CONTROL_ERROR, "a window becomes too large by SETTINGS"
+                )
+            if stream.waiting:
+                self._wake(stream)
 
     def take(self, out: bytearray, most: int) -> list[Http2Stream]:
         """

@@ -361,3 +361,19 @@ def test_a_consumer_is_listed_until_it_says_good_bye_or_falls_silent(door: Poppi
     assert connected(door).code == 0
     door.unary("NotifyClientTermination", messages.NotifyClientTerminationRequest())
     assert connected(door).code == 206
+
+
+def test_many_receipts_in_one_request_are_answered_in_order(door: PoppingDoor) -> None:
+    door.fill(2)
+    first, second = door.got()
+    handles = [handle_of(first), *["rubbish"] * 60, handle_of(second)]
+    answer = door.ack(*handles)
+    assert code_of(answer) == "MULTIPLE_RESULTS"
+    assert [entry.receipt_handle for entry in answer.entries] == handles
+    codes = [code_of(entry) for entry in answer.entries]
+    assert codes == ["OK", *["INVALID_RECEIPT_HANDLE"] * 60, "OK"]
+
+
+def test_more_receipts_than_a_request_may_have(door: PoppingDoor) -> None:
+    """Half a million of them held all other clients for 15 s."""
+    assert code_of(door.ack(*["rubbish"] * 1001)) == "BAD_REQUEST"

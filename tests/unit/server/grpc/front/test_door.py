@@ -458,3 +458,14 @@ def test_other_brokers_learn_where_the_door_is(door: DoorBroker) -> None:
     api = door.broker.outer_api
     found = door.wait(Deferred.fromCoroutine(api.door_of(f"{door.host.ip}:10911")))
     assert found == f"{door.host.ip}:8081"
+
+
+def test_a_bad_message_behind_a_hundred_good_ones_stops_them_all(door: DoorBroker) -> None:
+    batch = [door.message_for(body=b"x") for _ in range(100)]
+    assert code_of(door.send_all(*batch, door.message_for(body=b""))) == "MESSAGE_BODY_EMPTY"
+    assert door.stored("Normal") == []
+
+
+def test_more_messages_than_a_request_may_have(door: DoorBroker) -> None:
+    assert code_of(door.send_all(*[door.message_for()] * 1001)) == "BAD_REQUEST"
+    assert door.stored("Normal") == []
