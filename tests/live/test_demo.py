@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rmq_ha.ops.app.demo_sdk import missing_sdk
+
 
 def test_demo() -> None:
     """`rmqha-demo` ends with the verdict and exit code 0."""
@@ -41,4 +43,17 @@ def test_demo_of_a_fail_over() -> None:
     text = " ".join(done.stdout.split())
     assert "was elected; for" in text
     assert "read back from the new master" in text
+    assert "nothing that was acknowledged is lost" in text
+
+
+@pytest.mark.trials
+@pytest.mark.skipif(bool(missing_sdk()), reason=missing_sdk())
+def test_demo_of_the_sdk() -> None:
+    """`rmqha-demo --sdk`: the official SDK sends through the kill, and reads all of it."""
+    command = [str(Path(sys.executable).with_name("rmqha-demo")), "--sdk", "--messages", "400"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = " ".join(done.stdout.split())
+    assert "was elected; for" in text
+    assert "the SDK received" in text
     assert "nothing that was acknowledged is lost" in text

@@ -89,6 +89,12 @@ _LAYOUTS: dict[str, Callable[[Site], list[PlannedServer]]] = {
     metavar="DIR",
     help="The directory of the stores. Default: DIRECTORY/data.",
 )
+@click.option(
+    "--grpc",
+    "has_grpc",
+    is_flag=True,
+    help="Serve RocketMQ 5's clients, which speak gRPC, on listenPort, too.",
+)
 @dry_run_option
 @common_options
 def init(
@@ -99,6 +105,7 @@ def init(
     cluster: str,
     name: str,
     data: str,
+    has_grpc: bool,
     dry_run: bool,
 ) -> None:
     """
@@ -117,6 +124,7 @@ def init(
         os.path.abspath(data) if data else f"{directory}/data",
         f"{SystemRandom().getrandbits(160):040x}",
         base_port or 0,
+        has_grpc,
     )
     try:
         planned = _LAYOUTS[_one_of(layouts)](place._replace(hosts=read_hosts(hosts)))
@@ -142,6 +150,8 @@ def init(
         ],
     )
     output.say(f"Prometheus reads {directory}/{SCRAPE_FILE}.")
+    if has_grpc:
+        output.say("The brokers need the packages of rmq-ha[grpc].")
 
 
 def _one_of(layouts: Sequence[str]) -> str:

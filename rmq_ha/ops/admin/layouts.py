@@ -110,8 +110,10 @@ def controller(place: Site) -> list[PlannedServer]:
     """
     Plan one or three controllers for brokers of RocketMQ 5 in controller mode.
 
-    :raises WrongUsage: the number of hosts is neither one nor three.
+    :raises WrongUsage: the number of hosts is neither one nor three, or brokers are asked for.
     """
+    if place.has_grpc:
+        raise WrongUsage("--grpc goes with brokers: controllers serve no clients of RocketMQ 5")
     hosts = list(place.hosts) or [LOOPBACK]
     if len(hosts) not in (1, 3):
         raise WrongUsage(f"give one controller or three, not {len(hosts)}: --hosts A or A,B,C")
@@ -245,6 +247,7 @@ def _broker(
         "deleteWhen=04",
         "fileReservedTime=72",
         "timerWheelEnable=true",
+        *([f"grpcServerPort={port}", "popEnable=true"] if place.has_grpc else ()),
         *status_lines(place, host, status),
     ]
     return PlannedServer(f"{file}.properties", host, "rmqha-broker", _text(text), status)

@@ -24,6 +24,7 @@ class Site(NamedTuple):
     :ivar data: the directory in which each server has one of its own.
     :ivar page_token: the token that a browser needs for pages that other machines reach.
     :ivar base_port: the lowest port; 0: the usual ports.
+    :ivar has_grpc: whether the brokers serve clients of RocketMQ 5, on `listenPort`, too.
     """
 
     hosts: Sequence[str]
@@ -32,6 +33,7 @@ class Site(NamedTuple):
     data: str
     page_token: str = ""
     base_port: int = 0
+    has_grpc: bool = False
 
 
 def read_hosts(text: str) -> list[str]:

@@ -39,6 +39,9 @@ def init(*arguments: str) -> tuple[int, str]:
         (["--dledger", *THREE], 5),
         (["--failover"], 5),
         (["--failover", *THREE], 5),
+        (["--pair", "--grpc"], 4),
+        (["--dledger", "--grpc"], 5),
+        (["--failover", "--grpc", *THREE], 5),
         (["--controller"], 1),
         (["--controller", "--hosts", "127.0.0.1,127.0.0.1,127.0.0.1"], 3),
         (["--controller", *THREE], 3),
@@ -217,3 +220,25 @@ def test_hosts_that_would_make_no_cluster_are_refused(
     assert code == 2
     assert words in output
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("layout", ["--pair", "--dledger", "--failover"])
+def test_clients_of_rocketmq_5_are_served_on_the_port_of_the_others(
+    tmp_path: Path, layout: str
+) -> None:
+    code, output = init(str(tmp_path), layout, "--grpc")
+    assert code == 0
+    assert "The brokers need the packages of rmq-ha[grpc]." in output
+    for path in tmp_path.glob("broker-*.properties"):
+        settings = lines_of(path)
+        assert settings["grpcServerPort"] == settings["listenPort"]
+        assert settings["popEnable"] == settings["timerWheelEnable"] == "true"
+    assert init(str(tmp_path / "other"), layout)[0] == 0
+    for path in (tmp_path / "other").glob("*.properties"):
+        assert "grpcServerPort" not in lines_of(path)
+
+
+def test_controllers_serve_no_clients_of_rocketmq_5(tmp_path: Path) -> None:
+    code, output = init(str(tmp_path), "--controller", "--grpc")
+    assert code == 2
+    assert "controllers serve no clients" in output
