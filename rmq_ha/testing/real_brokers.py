@@ -230,7 +230,8 @@ class RealBroker(Servers):
     def _begin(self) -> None:
         self._base = free_ports(PORTS + 1)
         self._has_door = not missing_package()
-        door = f"grpcServerPort={self._base + PORTS}\n" if self._has_door else ""
+        port = self._base + PORTS
+        door = f"grpcServerPort={port}\npopEnable=true\n" if self._has_door else ""
         self.server = self._serve(ServerProcess(self.directory / "broker", "rmqha"))
         self.server.begin(
             f"{_COMMON}storePathRootDir=store\n{door}"

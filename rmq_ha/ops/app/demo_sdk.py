@@ -85,10 +85,10 @@ print("end", flush=True)
 def missing_sdk() -> str:
     """Return why the SDK cannot be used here, and the next step; empty if it can."""
     try:
-        found = find_spec("rocketmq.grpc_protocol")
+        spec = find_spec("rocketmq.grpc_protocol")
     except ImportError:
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         return (
             "--sdk needs RocketMQ 5's official SDK, which is not installed here: "
             "pip install rocketmq-python-client"

@@ -27,9 +27,9 @@ Fields = dict[int, str]
 
 
 def _known_fields() -> dict[str, Fields]:
-    found: dict[str, Fields] = {_NO_FIELDS: {}, _PAIR: {1: _TEXT, 2: _TEXT}}
+    known: dict[str, Fields] = {_NO_FIELDS: {}, _PAIR: {1: _TEXT, 2: _TEXT}}
     for name, rows in MESSAGES.items():
-        fields = found[name] = {}
+        fields = known[name] = {}
         for row in rows:
             number, field, kind = row.split()[:3]
             kind = _PAIR if kind == "map" else kind
@@ -37,7 +37,7 @@ def _known_fields() -> dict[str, Fields]:
                 fields[int(number)] = kind
             elif kind in ("Duration", "Timestamp"):
                 fields[int(number)] = _NO_FIELDS
-    return found
+    return known
 
 
 _KNOWN = _known_fields()
