@@ -30,6 +30,7 @@ ELSEWHERE = {
     "rmq_ha.ops.offline": "reads copies of stores: tests/unit/lake/spark",
     "rmq_ha.ops.checks": "reads copies of stores: tests/unit/lake/scan",
     "rmq_ha.ops.offsets": "reads what its own commands kept, and stores: tests/unit/ops/offsets",
+    "rmq_ha.ops.admin.cluster_import": "reads an operator's own export: test_cluster_import",
     "rmq_ha.testing": "not part of a server",
     "rmq_ha.ops.app.demo_parts": "asks the brokers that the demo started itself",
     "rmq_ha.ops.app.options:ServerOptions.parseArgs": "the command line of whoever starts a server",
