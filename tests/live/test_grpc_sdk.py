@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -83,3 +85,28 @@ def test_the_python_sdk_sends_ends_transactions_and_recalls(tmp_path: Path) -> N
     assert message.properties["colour"] == "red"
     assert [message.body for message in paid] == [b"kept"]
     assert later == []
+
+
+@pytest.mark.trials
+def test_the_test_of_the_testing_page(tmp_path: Path) -> None:
+    """A test of an application with the SDK, by the fixture, as `docs/testing.md` shows it."""
+    python = sdk_python()
+    if not python:
+        pytest.skip("the official Python SDK is not installed (pip install rocketmq-python-client)")
+    page = (REPO / "docs" / "testing.md").read_text()
+    _, _, rest = page.partition("    # test_sdk.py\n")
+    lines = takewhile(lambda line: not line or line.startswith("    "), rest.splitlines())
+    (tmp_path / "test_sdk.py").write_text(dedent("\n".join(lines)))
+    code = "import rocketmq, os; print(os.path.dirname(os.path.dirname(rocketmq.__file__)))"
+    where = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_sdk.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": where.stdout.strip()},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
