@@ -5,8 +5,11 @@ Spec: grpc.md, section 14.3.
 
 from typing import Any
 
-DOOR = "grpc"
-"""A key in the JSON `REPLICATION_KEY`: the state of the gRPC port, see `DoorFacts`."""
+DOOR = "grpcPort"
+"""
+A key in the JSON `REPLICATION_KEY`: the state of the gRPC port, see `DoorFacts`. The port's address
+is in `stat_bodies.GRPC_DOOR`, which other brokers ask for.
+"""
 POPPING = "popping"
 """A key in the JSON `REPLICATION_KEY`: the pairs of topic and group whose mode is POP."""
 
