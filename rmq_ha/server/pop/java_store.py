@@ -52,15 +52,20 @@ class JavaSearch:
 
     :param path: path of the snapshot of the POP journal; RocketMQ's file of orderly pops is beside
         it.
+    :param reads_all: whether to read the records that wait even if no topic says that a Java broker
+        had the store. RocketMQ writes the name of its topic only when another topic changes.
     :ivar pops: what was found.
     :ivar mark: the mark up to which the search came.
     """
 
-    def __init__(self, store: PopStore, terms: PopTerms, path: str, since: JavaMark) -> None:
+    def __init__(
+        self, store: PopStore, terms: PopTerms, path: str, since: JavaMark, *, reads_all: bool
+    ) -> None:
         self._store = store
         self._terms = terms
         self._folder = dirname(path)
         self._since = since
+        self._reads_all = reads_all
         self._settled: set[tuple[str, bytes]] = set()
         self._least_ms: dict[tuple[str, str], int] = {}
         self.pops = JavaPops()
@@ -82,7 +87,11 @@ class JavaSearch:
         for (topic, queue_id), queue in queues:
             yield from self._read_journal(topic, queue_id, queue)
         waiting = self._store.queues.get(TIMER_TOPIC, 0)
-        is_java = queues or any(topic.startswith(_PREFIX) for topic in self._terms.topics())
+        is_java = (
+            self._reads_all
+            or queues
+            or any(topic.startswith(_PREFIX) for topic in self._terms.topics())
+        )
         if waiting is not None and is_java:
             yield from self._read_waiting(waiting)
 

@@ -178,7 +178,7 @@ class PopService:
             raise refusal_without_pops(count, self._store.root)
 
     async def _count_java(self, since: JavaMark) -> int:
-        search = JavaSearch(self._store, self._terms, self._path, since)
+        search = JavaSearch(self._store, self._terms, self._path, since, reads_all=False)
         await in_slices(self._host.clock, search.run())
         return len(search.pops)
 
@@ -216,7 +216,11 @@ class PopService:
 
     def _take_over(self, state: PopState, ends: LeaseEnds) -> Iterator[None]:
         search = JavaSearch(
-            self._store, self._terms, self._path, JavaMark(state.java_end, state.java_born_ms)
+            self._store,
+            self._terms,
+            self._path,
+            JavaMark(state.java_end, state.java_born_ms),
+            reads_all=True,
         )
         for _ in chain(search.run(), self._take_java(search, state), ends.fill()):
             yield

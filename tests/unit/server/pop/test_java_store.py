@@ -113,6 +113,14 @@ def test_what_is_out_is_taken_over_once_and_acknowledged_messages_stay_so(one: J
     assert one.keys(one.pop(32, RETRY)) == ["m6", "m7", "m2", "m5"]
 
 
+def test_a_java_broker_is_known_before_it_wrote_the_name_of_its_topic(one: JavaStore) -> None:
+    one.node.topics.clear()
+    one.send(2)
+    one.wait("ck", one.checkpoint(0, 2))
+    one.crash()
+    assert one.out() == [0, 1]
+
+
 def test_a_checkpoint_that_java_settled_is_left_out(one: JavaStore) -> None:
     one.send(4)
     settled, out = one.checkpoint(0, 2, 1000), one.checkpoint(2, 2)
