@@ -269,6 +269,17 @@ def test_metrics_and_health_are_what_they_were(ask: Asking) -> None:
     assert ask("/metrics", name="evil.example")[0] == 421
 
 
+def test_a_topic_says_which_messages_it_takes(cluster: PageCluster, ask: Asking) -> None:
+    """As `rmqha-admin topic create --type FIFO` sets it."""
+    topics = cluster.brokers["broker-a"].topics._table
+    topics["typed"] = TopicConfig("typed", 1, 1, 6, attributes={"message.type": "FIFO"})
+    try:
+        rows = ask.get("/api/topics?text=typed")["rows"]
+        assert [(row["name"], row["message_type"]) for row in rows] == [("typed", "FIFO")]
+    finally:
+        del topics["typed"]
+
+
 def test_hostile_names_come_as_they_are_in_json(cluster: PageCluster, ask: Asking) -> None:
     broker = cluster.brokers["broker-a"]
     for name in HOSTILE:

@@ -6,6 +6,7 @@ one topic or group. It works in slices, so that the broker serves requests in be
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from rmq_ha.base.model.attributes import message_type
 from rmq_ha.base.model.topics import BUILT_IN_GROUPS, DLQ_PREFIX, RETRY_PREFIX, is_system
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.ops.app.page.values import (
@@ -115,6 +116,7 @@ class PageRows:
         return Topic(
             name=name,
             kind=kind_of(name),
+            message_type=message_type(config.attributes, ""),
             queues=queues,
             perm=config.perm,
             messages=ends - begins,

@@ -188,10 +188,12 @@ class Topic(Struct, frozen=True, kw_only=True):
     :ivar kind: `normal`, `retry`, `dlq` or `system`.
     :ivar messages: how many messages it still holds.
     :ivar total: how many messages it ever held.
+    :ivar message_type: its attribute `message.type`, for clients of gRPC; empty: it has none.
     """
 
     name: str
     kind: str
+    message_type: str
     queues: int
     perm: int
     messages: int

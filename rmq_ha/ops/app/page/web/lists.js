@@ -26,6 +26,7 @@ export const topics = {
     table({ label: "Topics", rows: answer.rows, sort: state.sort || "put_rate", none: nothing(state, "No topic yet", "rmqha-admin topic create NAME makes one; producers do, too, with autoCreateTopicEnable."), columns: [
       { title: "Topic", sort: "name", wide: true, of: (row) => link("topic", row.name) },
       { title: "Kind", of: (row) => row.kind },
+      { title: "Message type", of: (row) => row.message_type },
       { title: "Queues", sort: "queues", number: true, of: (row) => f.count(row.queues) },
       { title: "In", sort: "put_rate", number: true, of: (row) => f.rate(row.put_rate) },
       { title: "Bytes in", sort: "put_bytes", number: true, of: (row) => f.byteRate(row.put_bytes) },
