@@ -378,7 +378,12 @@ def _client_processors(broker: BrokerParts) -> list[Processor]:
             answers=SendAnswers(configuration, store),
             now_ms=host.now_ms,
         ),
-        RelayProcessor(store=store, consumers=consumers, broker_name=name),
+        RelayProcessor(
+            store=store,
+            consumers=consumers,
+            door_consumers=broker.tables.door_consumers,
+            broker_name=name,
+        ),
         ResetOffsetProcessor(
             store=store,
             config=configuration.ours,

@@ -21,6 +21,7 @@ from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.processors.fields import Handler
 from rmq_ha.server.broker.processors.query import RecordReader, record_by_id
 from rmq_ha.server.broker.tables.clients import ClientChannelInfo, ConsumerManager
+from rmq_ha.server.broker.tables.door_consumers import DoorConsumers
 
 RELAY_TIMEOUT_MS = 10_000
 STATUS_TIMEOUT_MS = 5_000
@@ -41,8 +42,14 @@ class RelayProcessor:
     log = Logger()
 
     def __init__(
-        self, *, store: RecordReader, consumers: ConsumerManager, broker_name: str
+        self,
+        *,
+        store: RecordReader,
+        consumers: ConsumerManager,
+        door_consumers: DoorConsumers,
+        broker_name: str,
     ) -> None:
+        self._door_consumers = door_consumers
         self._store = store
         self._consumers = consumers
         self._broker_name = broker_name
@@ -126,15 +133,22 @@ class RelayProcessor:
             )
         return record
 
+    def _why_not(self, group: str, client_id: str) -> str:
+        of_grpc = self._door_consumers.members(group)
+        if any(client.client_id == client_id for client in of_grpc):
+            return (
+                f"The Consumer <{group}> <{client_id}> is a client of gRPC, and rmq-ha asks only "
+                "clients of remoting for this: look into the log of that program"
+            )
+        return f"The Consumer <{group}> <{client_id}> not online"
+
     def _relay(
         self, request: RemotingCommand, ext: dict[str, str], body: bytes | None
     ) -> "Deferred[RemotingCommand | None]":
         group, client_id = fields.text(ext, "consumerGroup"), ext.get("clientId", "null")
         member = self._consumers.find_client(group, client_id)
         if member is None:
-            raise RequestRejected(
-                ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online"
-            )
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, self._why_not(group, client_id))
         if member.version < V3_1_8_SNAPSHOT:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR,

@@ -347,6 +347,15 @@ def test_operators_see_a_consumer_with_its_language_and_the_version_of_its_sdk(
     assert [(row.group, row.protocol, row.version) for row in rows] == [(GROUP, "gRPC", "5.1.2")]
 
 
+def test_a_question_to_a_client_of_grpc_is_refused_with_the_reason(door: PoppingDoor) -> None:
+    """ "Not online" would be untrue of a client that `group show` lists."""
+    consumer(door)
+    for client, text in [("probe@1", "is a client of gRPC"), ("nobody", "not online")]:
+        asked = {"consumerGroup": GROUP, "clientId": client}
+        answer = door.call(RemotingCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, asked))
+        assert (answer.code, text in (answer.remark or "")) == (1, True), answer.remark
+
+
 def test_a_consumer_is_listed_until_it_says_good_bye_or_falls_silent(door: PoppingDoor) -> None:
     consumer(door)
     door.run(100)
