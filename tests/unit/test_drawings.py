@@ -10,7 +10,7 @@ import pytest
 
 from rmq_ha.base.store_format.dledger_values import MemberRole
 from rmq_ha.client import consume
-from rmq_ha.client.consume import consumer_base
+from rmq_ha.client.consume import consumer_base, consumer_member
 from rmq_ha.server import broker, controller, dledger
 from rmq_ha.server.broker import transactions
 from rmq_ha.server.broker.role import RoleSwitch
@@ -63,7 +63,7 @@ STATES = {
     | _texts(classic_link, "_state") - {"stopped"},
     epochs: _texts(epoch_link, "state") | {"following", "stranded"},
     roles: {role.value for role in SetRole} | {Lead.__name__, Follow.__name__, StepDown.__name__},
-    consume: _texts(consumer_base, "state") | {"stopped"},
+    consume: _texts(consumer_member, "state") | _texts(consumer_base, "state") | {"stopped"},
     transactions: {fate.name for fate in HalfMessageFate} | {verdict.name for verdict in Verdict},
     broker: {
         function.__name__ for function in (RoleSwitch.lead, RoleSwitch.follow, RoleSwitch.stand)

@@ -74,12 +74,13 @@ def _place(item: PopFacts, queue: QueueOut) -> str:
 
 
 def _pops_off(facts: ClusterFacts) -> Iterator[Observation]:
-    popping = sorted({pair for broker in facts.answering() for pair in broker.popping})
-    for topic, group in popping:
+    popping = {(*pair, broker.cluster) for broker in facts.answering() for pair in broker.popping}
+    for topic, group, cluster in sorted(popping):
         where = [
             str(broker)
             for broker in facts.answering()
-            if broker.is_ours and not broker.pops and topic in (broker.topics or ())
+            if (broker.is_ours and not broker.pops and broker.cluster == cluster)
+            and topic in (broker.topics or ())
         ]
         if where:
             yield Observation(

@@ -24,8 +24,9 @@ NO_ADDRESSES = {
     "rmq_ha/lake/spark/source/schema.py": "a column and its type",
     "rmq_ha/lake/spark/source/tables_rows.py": "a column and its type",
     "rmq_ha/ops/admin/doctor/probe.py": "a header of HTTP",
+    "rmq_ha/ops/admin/doctor/selection.py": "the code of a rule and a subject",
     "rmq_ha/ops/admin/groups.py": "a module and its attribute",
-    "rmq_ha/ops/admin/message.py": "a broker, a queue and an offset",
+    "rmq_ha/ops/admin/message_lookup.py": "a broker, a queue and an offset",
     "rmq_ha/ops/admin/tail.py": "a broker and a queue",
 }
 """Files that cut a text at a colon, and which text that is."""

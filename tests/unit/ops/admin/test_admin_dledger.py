@@ -298,13 +298,13 @@ def test_a_broker_says_which_group_it_is_in_and_the_group_has_another_leader():
     assert after == said.last["leader"]
 
 
-def test_a_classic_pair_is_told_what_its_way_is(tmp_path):
+def test_a_master_without_a_slave_cannot_hand_over(tmp_path):
     cluster = SimCluster("one")
     said = say(cluster, lambda s: handover.give_over_of(s, "one", None, **YES))
-    assert said.code == 1
-    assert "rmqha-admin promote" in said.err
+    assert said.code == 3
+    assert "one has no slave to hand over to: start one first" in said.err
     path = tmp_path / "broker.properties"
     path.write_text("brokerName=one\n")
     done = CliRunner().invoke(main, ["handover", "--config", str(path), "--yes"])
     assert done.exit_code == 2
-    assert "rmqha-admin demote" in done.output
+    assert "for a classic pair, type rmqha-admin handover BROKER" in done.output

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.tls.files import certificate_names, self_signed
+from rmq_ha.base.wire.door_facts import DOOR
 from rmq_ha.base.wire.pop_reports import InFlightReport, QueueOut
 from rmq_ha.base.wire.stat_bodies import Connection
 from rmq_ha.ops.admin.doctor.facts import (
@@ -420,7 +421,7 @@ def door(protobuf: str = "upb", refused: int = 0, **settings: str) -> Spoil:
     said = {"protobuf": protobuf, "refused_consumers": refused}
     return both(
         setting(master, grpcServerPort="8081", **settings),
-        lambda facts: master(facts).replication.update(grpc=said),
+        lambda facts: master(facts).replication.update({DOOR: said}),
     )
 
 

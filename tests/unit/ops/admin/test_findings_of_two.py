@@ -47,6 +47,7 @@ SEVERAL = (
     "controllers",
     "leaderless",
     "groups",
+    "pops",
     "unreadable_queues",
     "dead_letters",
     "certificates",

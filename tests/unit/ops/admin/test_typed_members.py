@@ -113,7 +113,7 @@ def test_rows_of_a_member() -> None:
     member = Connection("id", "1.2.3.4:5", "JAVA", 0)
     held = [HeldQueue(MessageQueue("T", "b", n), 7, cached) for n, cached in ((0, 3), (1, 4))]
     pace = [TopicPace("T", 1.239, 0.0, 2.0), TopicPace("U", 0.5, 0.25, 1.0)]
-    own = ["id", "1.2.3.4:5"]
+    own = ["id", "1.2.3.4:5", "JAVA", "V3_0_0_SNAPSHOT", "remoting"]
     assert _rows(member, RunningInfo(held, pace, "")) == [
         [*own, "T", "b:0 b:1", 7, 1.24, 0.0, 2.0],
         [*own, "U", None, 0, 0.5, 0.25, 1.0],
