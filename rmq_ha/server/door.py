@@ -170,7 +170,7 @@ class ClientChannel(Protocol):
 
     @property
     def remote_text(self) -> str:
-        """`ip:port` of the client."""
+        """The address of the client, as `ip:port`, for logs and tools."""
 
     def __hash__(self) -> int: ...
 

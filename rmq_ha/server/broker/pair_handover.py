@@ -88,7 +88,6 @@ class PairHandover:
     Exchanges the roles of this broker and of another one of its pair.
 
     Differs from RocketMQ on purpose: 4.9 has to stop one broker and restart the other one.
-
     """
 
     log = Logger()
@@ -98,14 +97,14 @@ class PairHandover:
     ) -> None:
         self._clock = clock
         self._configuration = configuration
-        self._parts, parts = used.role, used.role
+        self._parts = used.role
         self._pair = used.pair
         self._api = used.api
         self._standing = used.standing
         self._promotions = used.promotions
         self._file = used.file
         self._boot_ms = used.boot_ms
-        self._steps = RoleSteps(configuration, parts)
+        self._steps = RoleSteps(configuration, used.role)
         self._count = 0
         self._given: _RunningHandover | None = None
         self._taken = ""
@@ -133,7 +132,7 @@ class PairHandover:
 
         async def answer() -> RemotingCommand | None:
             if why := self._why_not_to_give():
-                raise RequestRejected(ResponseCode.SYSTEM_ERROR, why)
+                raise _refusal(why)
             await self._give(to)
             return request.response(ext={"master": to})
 
@@ -166,7 +165,7 @@ class PairHandover:
     async def _give(self, to: str) -> None:
         seen = await self._ask(to, {"step": "look"})
         if refusal := seen.get(_REFUSAL):
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, refusal)
+            raise _refusal(refusal)
         self._count += 1
         given = self._given = _RunningHandover(f"{self._boot_ms}-{self._count}", to)
         self._refuse_puts(to)
@@ -211,7 +210,7 @@ class PairHandover:
         }
         answer = await self._ask(given.to, order, TAKE_MS)
         if refusal := answer.get(_REFUSAL):
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, refusal)
+            raise _refusal(refusal)
 
     async def _took_over(self, given: _RunningHandover) -> bool:
         """
@@ -321,13 +320,12 @@ class PairHandover:
             await self._become_master(
                 asked.get("master", ""), int(asked.get("end", "-1")), BrokerRole(asked.get("role"))
             )
-        except (RequestRejected, ValueError) as error:
+        except RequestRejected as rejected:
+            return {_REFUSAL: rejected.remark}
+        except ValueError as error:
+            return {_REFUSAL: str(error)}
+        finally:
             self._taken = ""
-            return {_REFUSAL: error.remark if isinstance(error, RequestRejected) else str(error)}
-        except Exception:
-            self._taken = ""
-            raise
-        self._taken = ""
         return {"leads": "true"}
 
     async def _become_master(self, master: str, end: int, role: BrokerRole) -> None:

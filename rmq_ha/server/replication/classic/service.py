@@ -105,14 +105,21 @@ class HAService:
             self._link.tail = tail
 
     def follow(self) -> None:
-        """See `PairReplication`. A configured address of a master counts no more."""
+        """
+        Copy the log of the master that name servers tell, from now on. An address in
+        `haMasterAddress` counts no more.
+        """
         self._has_fixed_address = False
         if self._link is None:
             self._link = self._make_link()
             self._link.start()
 
     def lead(self) -> "Deferred[None]":
-        """See `PairReplication`."""
+        """
+        Copy the log of no master any more.
+
+        :returns: fires when no more byte of the former master can come; never fails.
+        """
         link, self._link = self._link, None
         return succeed(None) if link is None else link.stop()
 
