@@ -109,6 +109,8 @@ class PairHandover:
         self._given: _RunningHandover | None = None
         self._taken = ""
         self._is_stopped = False
+        # A broker that was a slave at its start does this already (`make_role_keeper`).
+        self._is_told_of_arrivals = configuration.store.broker_role is BrokerRole.SLAVE
 
     def stop(self) -> None:
         """Begin no more hand-overs, and ask no more for the outcome of the last one."""
@@ -251,6 +253,9 @@ class PairHandover:
         await self._promotions.follow()
         await self._write(BrokerRole.SLAVE, broker_id)
         await self._steps.change_to_slave(broker_id)
+        if not self._is_told_of_arrivals:
+            self._is_told_of_arrivals = True
+            self._parts.store.on_arrival(self._parts.slave_synchronize.on_arrival)
         self._standing.leaves_for = ""
         self._parts.store.flags.lower(Flag.HANDING_OVER)
         self._given = None
@@ -336,7 +341,7 @@ class PairHandover:
         """
         assert self._pair is not None
         parts, pair = self._parts, self._pair
-        log = parts.store.log
+        log, broker_id = parts.store.log, self._configuration.broker.broker_id
         if not await parts.slave_synchronize.fetch_all(master):
             raise _refusal(f"{self._address} could not copy all tables of {master}")
         await parts.delay_offsets.persist_if_dirty()
@@ -348,12 +353,18 @@ class PairHandover:
         if refusal := confirmed.get(_REFUSAL):
             raise _refusal(refusal)
         await pair.lead()
-        if log.max_offset != end:
+        try:
+            if log.max_offset != end:
+                raise _refusal(f"the log of {self._address} grew behind {end}")
+            await self._promotions.lead()
+            registered = self._steps.change_to_master(role, lambda: None)
+        except Exception:
+            await self._promotions.follow()
+            self._configuration.store.broker_role = BrokerRole.SLAVE
             pair.follow()
-            raise _refusal(f"the log of {self._address} grew behind {end}")
-        await self._promotions.lead()
-        self._parts.registration.watch_for_master(False)
-        registered = self._steps.change_to_master(role, lambda: None)
+            await self._steps.change_to_slave(broker_id)
+            raise
+        parts.registration.watch_for_master(False)
         await self._write(role, MASTER_ID)
         self.log.info("this broker is the master now: {peer} handed over to it", peer=master)
         # The old master registers with this broker's old id, so this broker comes first.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rmq_ha.base.config import properties
+from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
@@ -161,6 +162,33 @@ def test_an_operator_orders_it_by_the_name_of_the_pair() -> None:
     told = order("0", yes=True, dry_run=False)
     assert (told.code, told.last["changed"]) == (0, False)
     assert order("7", yes=True, dry_run=False).code == NOT_FOUND
+
+
+def test_a_master_that_became_a_slave_knows_a_new_topic_soon() -> None:
+    """A slave copies the tables when a message of an unknown topic arrives, not after 10 s."""
+    pair = RunningPair()
+    assert pair.hand_over("a", "b").code == 0
+    pair.run(5)
+    request = send_request("p", "Fresh", 0, b"body", "", pair.now_ms())
+    assert pair.ask("b", request).code == 0
+    pair.run(1)
+    assert "Fresh" in pair.brokers["a"].topics.table
+
+
+def test_a_slave_that_fails_to_lead_follows_its_master_again() -> None:
+    """It had stopped to copy the log, and the master goes on."""
+    pair = RunningPair()
+    queues = pair.brokers["b"].store.queues
+    queues.topic_queue_table, known = fail, queues.topic_queue_table
+    assert pair.hand_over("a", "b").code != 0
+    queues.topic_queue_table = known
+    pair.run(5)
+    assert pair.send("a").code == 0, "the slave has it"
+    assert pair.brokers["b"].journal.service.is_following
+
+
+def fail(*_: object) -> None:
+    raise StoreError("planted: the queues cannot be read")
 
 
 class Story:
