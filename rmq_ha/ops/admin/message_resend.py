@@ -12,21 +12,11 @@ from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.message_copy import CopyEdit, copy_of
 from rmq_ha.ops.admin.message_lookup import SpotType, must_name_one, one_message
 from rmq_ha.ops.admin.message_text import body_text, body_values, result_line, result_values
-from rmq_ha.ops.admin.options import combine_options, common_options
+from rmq_ha.ops.admin.options import combine_options, common_options, read_properties
 from rmq_ha.ops.admin.session import ChangeRefused, Session, run
 
 BodyEditor = Callable[[str], str | None]
 """Shows a body in an editor; returns the new body, or None if the user did not save."""
-
-
-def _pairs(_: Any, __: Any, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for value in values:
-        name, separator, text = value.partition("=")
-        if not (name and separator and text):
-            raise click.BadParameter(f"{value!r} is not NAME=VALUE")
-        pairs[name] = text
-    return pairs
 
 
 _edit_options = combine_options(
@@ -49,7 +39,7 @@ _edit_options = combine_options(
         "-p",
         "properties",
         multiple=True,
-        callback=_pairs,
+        callback=read_properties,
         metavar="NAME=VALUE",
         help="Set this property; repeatable.",
     ),

@@ -260,3 +260,18 @@ def _tls(kept: Mapping[str, Any]) -> tuple[bool, dict[str, str]]:
     if tls:
         tls["tls.test.mode.enable"] = "false"
     return bool(kept.get("tls") or tls), tls
+
+
+def read_properties(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
+    """
+    Return the properties of a message by name, from the values of a repeatable option.
+
+    :raises click.BadParameter: a value has not the form NAME=VALUE.
+    """
+    properties = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not (name and separator and text):
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE")
+        properties[name] = text
+    return properties

@@ -1,7 +1,7 @@
 """`rmqha-admin produce`: send messages."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -15,7 +15,7 @@ from rmq_ha.client.rules.queue_choice import select_by_hash
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
 from rmq_ha.ops.admin.message_text import result_line, result_values
-from rmq_ha.ops.admin.options import common_options, refuse_given
+from rmq_ha.ops.admin.options import common_options, read_properties, refuse_given
 from rmq_ha.ops.admin.session import FAILED, Session, run
 
 _LONGEST = 4 << 20
@@ -85,16 +85,6 @@ class StdinLines(LineReceiver):
             waiting.callback(None)
 
 
-def _pair(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
-    pairs = {}
-    for value in values:
-        name, separator, text = value.partition("=")
-        if not (name and separator and text):
-            raise click.BadParameter(f"{value!r} is not NAME=VALUE")
-        pairs[name] = text
-    return pairs
-
-
 @click.command()
 @click.argument("topic")
 @click.argument("words", nargs=-1, metavar="[BODY]")
@@ -106,7 +96,9 @@ def _pair(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
     multiple=True,
     help="A key by which the message can be found later; repeatable.",
 )
-@click.option("--property", "-p", "properties", multiple=True, callback=_pair, metavar="NAME=VALUE")
+@click.option(
+    "--property", "-p", "properties", multiple=True, callback=read_properties, metavar="NAME=VALUE"
+)
 @click.option(
     "--delay-level",
     type=click.IntRange(0, 18),
