@@ -1,7 +1,4 @@
-"""
-Expressions over columns and windows. An expression only records its function and arguments; an
-engine translates it later.
-"""
+"""Expressions over columns and windows, which engines translate."""
 
 import sys
 from collections.abc import Callable
@@ -9,9 +6,7 @@ from typing import Any
 
 
 def _method(name: str) -> Callable[..., "Expression"]:
-    """
-    Return a method of `Expression` that computes nothing: it returns an expression of its call.
-    """
+    """Return a method of `Expression` that returns an expression of its call."""
 
     def call(self: "Expression", *given: Any) -> "Expression":
         return Expression(name, given, self)

@@ -134,7 +134,6 @@ def expression(value: Column) -> str:
 
 
 def _function(value: Column) -> str:
-    """Return the SQL of a call of a function."""
     given = value.given
     special = _SPECIAL.get(value.name)
     if special is not None:
@@ -178,16 +177,13 @@ def _concat_ws(given: Sequence[Any]) -> str:
 
 
 def _arrays_zip(given: Sequence[str]) -> str:
-    """
-    Return the SQL of an array of structs: the first elements of all arrays, the second ones, ...
-    """
+    """Return the SQL of structs of the first elements of all arrays, of the second ones, ..."""
     members = ", ".join(f"{name(part)} := {name(part)}[element]" for part in given)
     places = f"range(1, len({name(given[0])}) + 1)"
     return f"list_transform({places}, lambda element: struct_pack({members}))"
 
 
 def _function_over(owner: Column, given: Sequence[Any]) -> str:
-    """Return the SQL of a function over a window."""
     sql = _function(owner)
     if owner.name in ("first", "last"):
         ignores = " IGNORE NULLS" if owner.named.get("ignorenulls") else ""
@@ -219,11 +215,7 @@ def _edge(at: int) -> str:
 
 
 def _cast(how: str) -> Callable[[Column, Sequence[Any]], str]:
-    """
-    Return the translation of a cast.
-
-    :param how: `CAST`, or `TRY_CAST`, which makes null of a value that does not fit.
-    """
+    """Return the translation of a cast; `TRY_CAST` makes null of a value that does not fit."""
     return lambda owner, given: f"{how}({expression(owner)} AS {_TYPES[given[0]]})"
 
 

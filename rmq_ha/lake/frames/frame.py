@@ -20,9 +20,7 @@ class DataFrame(ABC):
 
     @abstractmethod
     def _call_method(self, name: str, *given: Any, **named: Any) -> "DataFrame":
-        """
-        Return the frame that the `pyspark.sql.DataFrame` method of this name makes of this frame.
-        """
+        """Return the frame that this method of `pyspark.sql.DataFrame` makes of this one."""
 
     def select(self, *columns: str | Column) -> "DataFrame":
         return self._call_method("select", *columns)
@@ -77,11 +75,7 @@ class DataFrame(ABC):
         return self._call_method("aggregate", by, columns)
 
     def mapInArrow(self, work: Work, schema: Any) -> "DataFrame":
-        """
-        Have a Python function make other rows of this frame's rows, and return them.
-
-        :param schema: an Arrow schema.
-        """
+        """Have a function make other rows of this frame's, with this Arrow schema."""
         return self._call_method("mapInArrow", work, schema)
 
     def repartition(self, parts: int, *by: str) -> "DataFrame":

@@ -26,11 +26,7 @@ else:  # older versions of click cannot subscript it
 
 
 class Size(_Sizes):
-    """
-    A number of bytes: `16m`, `64k`, `1g`.
-
-    :param least: the smallest size that is accepted.
-    """
+    """A number of bytes like `16m`, `64k` or `1g`, not below `least`."""
 
     name = "size"
 

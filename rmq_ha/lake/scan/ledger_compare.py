@@ -209,11 +209,7 @@ class LedgerComparison:
         return own[(times == 0) & (born >= since) & (born <= until)]
 
     def _judge_id(self, rows: list[_Row]) -> Iterator[_Row]:
-        """
-        Yield the rows of the result for one id that does not fit.
-
-        :param rows: all rows of the id.
-        """
+        """Yield the rows of the result for one id that does not fit, by all rows of the id."""
         stored, produced, delivered = _sides(rows)
         own = [row for row in stored if row["own"]]
         if not stored:
@@ -256,9 +252,7 @@ class LedgerComparison:
                 yield {**record, "kind": EARLY, "group": delivery["group"], "atMs": at}
 
     def _count_deliveries(self, told: "_Columns", given: Any, records: Any) -> Any:
-        """
-        Return the rows of the kind TAKEN: deliveries, counted by group, queue, window and latency.
-        """
+        """Return the rows TAKEN: deliveries by group, queue, window and latency."""
         columns = told.records(records)
         offset, stored = columns["queueOffset"], columns["storedMs"]
         born, at = told.born[records], told.at[given]
@@ -338,9 +332,7 @@ class _Columns:
         return np.flatnonzero(self.side == PRODUCED), np.flatnonzero(self.side == DELIVERED)
 
     def pairs(self, rows: Any) -> Any:
-        """
-        Return an array with two lines: these rows, and for each row the row of its id's record.
-        """
+        """Return two lines: these rows, and for each the row of its id's record."""
         return np.stack([rows, self.record[self.code[rows]]])
 
     def count(self, mask: Any) -> Any:
@@ -349,9 +341,7 @@ class _Columns:
 
     @cached_property
     def record(self) -> Any:
-        """
-        For each id the row of its record, which a producer sent; 0 for an id without a record.
-        """
+        """For each id the row of its record, which a producer sent; 0: it has none."""
         records = np.zeros(len(self.ids), np.int64)
         own = np.flatnonzero(self.own)
         records[self.code[own]] = own
@@ -403,11 +393,7 @@ def _values_of(rows: list[_Row], name: str, topic: str | None) -> set[Any]:
 
 
 def _in_order(own: list[_Row]) -> list[_Row]:
-    """
-    Return records by topic, in the order in which they were stored.
-
-    On one broker the log has this order; of several brokers the times decide.
-    """
+    """Return records by topic as they were stored: by the log, of several brokers by time."""
     begun: dict[tuple[str, str], tuple[int, int]] = {}
     for row in own:
         place = row["commitLogOffset"], row["storedMs"]

@@ -87,10 +87,7 @@ _EVERY = msgspec.json.Decoder(dict[str, Any])
 
 
 class LedgerScope(NamedTuple):
-    """
-    The rows of a ledger that are wanted: only those of these topics, brokers and times. An empty
-    set means all.
-    """
+    """The wanted rows of a ledger, by topic, broker and time; an empty set means all."""
 
     topics: Collection[str] = ()
     brokers: Collection[str] = ()
@@ -131,10 +128,7 @@ class LedgerReading(NamedTuple):
                 yield filled({"kind": PACKED, "data": pack(asked, self.side)}, SCHEMA)
 
     def _rows(self, given: dict[str, Any], count: int) -> Any:
-        """
-        Return rows as `TOLD` with `row`, the number of the source row: a source row with a batch
-        has several ids.
-        """
+        """Return rows as `TOLD`, with the source row's number `row`: a batch has several ids."""
 
         def column(name: str) -> Any:
             spelt = [given[spelling] for spelling in _NAMES[name] if spelling in given]
@@ -202,9 +196,7 @@ def _is_in(texts: Any, names: Iterable[str | None]) -> Any:
 
 
 def _columns(batch: Any) -> dict[str, Any]:
-    """
-    Return the columns of a batch as Arrow arrays of the right types, by their names in the file.
-    """
+    """Return a batch's columns as Arrow arrays, by their names in the file."""
     columns: dict[str, Any] = {}
     for name in batch.schema.names:
         if name == LINE:
@@ -275,10 +267,7 @@ def _number(value: Any) -> int | None:
 
 
 def _ms(value: Any) -> int | None:
-    """
-    Return ms since the epoch from a number of ms, a timestamp, or ISO 8601 text (UTC unless it says
-    otherwise).
-    """
+    """Return ms since the epoch of ms, a timestamp, or ISO 8601 text (UTC by default)."""
     if isinstance(value, datetime):
         at = value
     elif (number := _number(value)) is not None:

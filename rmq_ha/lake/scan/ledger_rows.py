@@ -137,10 +137,7 @@ def divide(rows: Any, count: int) -> Iterator[Any]:
 
 
 def _saying(rows: Any) -> dict[str, Any]:
-    """
-    Return the columns that have a value, because empty ones would take as much room. The column
-    `id` is always returned, because it tells the number of rows.
-    """
+    """Return the columns with a value, as empty ones take room; `id` tells the number of rows."""
     return {
         name: rows[name]
         for name in rows.schema.names

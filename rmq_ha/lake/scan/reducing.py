@@ -150,10 +150,7 @@ class Reduction(NamedTuple):
             yield from self._ids(seen, records.batch([id_column_of(self.key)]).column(0))
 
     def unreadable(self, records: Records) -> Iterator[Any]:
-        """
-        Yield a row for each record whose flag says that zlib compressed the body, though it did
-        not.
-        """
+        """Yield a row for each body that zlib did not compress, though its flag says so."""
         rows = records.unreadable_rows()
         if rows:
             some = records.select(np.array(rows))
@@ -221,9 +218,7 @@ class Reduction(NamedTuple):
         )
 
     def _runs(self, seen: "_MessageColumns") -> Iterator[Any]:
-        """
-        Yield the rows of the kind RUN, one for each stretch of consecutive offsets in a queue.
-        """
+        """Yield the rows RUN, one for each stretch of consecutive offsets in a queue."""
         rows = np.flatnonzero(seen.in_queue)
         if not len(rows):
             return
@@ -244,11 +239,7 @@ class Reduction(NamedTuple):
         )
 
     def _ids(self, seen: "_MessageColumns", ids: Any) -> Iterator[Any]:
-        """
-        Yield one row of the kind IDS for all messages that belong into their topic once.
-
-        :param ids: the ids of the messages, as Arrow texts.
-        """
+        """Yield one row IDS for all messages that belong into their topic once."""
         belong_once = seen.in_queue & seen.ordinary
         if ids.null_count:
             belong_once &= np.asarray(ids.is_valid())
@@ -343,10 +334,7 @@ def windows_of(ms: Any, width: int) -> Any:
 
 
 def latency_floors(ms: Any) -> Any:
-    """
-    Return the lower limit of each latency's class: exact below 64 ms, at most 6 % less above; -1:
-    clocks disagree.
-    """
+    """Return the lower limit of each latency's class, at most 6 % less; -1: clocks disagree."""
     steps = np.full(len(ms), WIDEST, np.int64)
     for below, step in reversed(STEPS):
         steps[ms < below] = step

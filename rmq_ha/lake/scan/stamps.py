@@ -1,21 +1,11 @@
-"""
-Finds between which times a log was written, although single messages may have wrong store times.
-"""
+"""Finds between which times a log was written, though some store times may be wrong."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class Stamps(NamedTuple):
-    """
-    Store times and places of some messages of one broker.
-
-    :ivar least_ms: the oldest store time, in ms.
-    :ivar most_ms: the newest store time, in ms.
-    :ivar least_place: the lowest physical offset.
-    :ivar most_place: the highest physical offset.
-    :ivar messages: how many messages these are.
-    """
+    """Store times (ms) and physical offsets of some messages of one broker."""
 
     least_ms: int
     most_ms: int
@@ -38,9 +28,7 @@ def trusted_times(stamps: Sequence[Stamps], grace_ms: int) -> tuple[int, int]:
 
 
 def _mirror(some: Stamps) -> Stamps:
-    """
-    Return stamps with times and places negated, so that the oldest time is found as the newest.
-    """
+    """Return stamps negated, so that the oldest time is found as the newest."""
     return Stamps(-some.most_ms, -some.least_ms, -some.most_place, -some.least_place, some.messages)
 
 

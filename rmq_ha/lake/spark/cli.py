@@ -54,10 +54,7 @@ class Jobs(Commands):
     """The group of the jobs. Each job exits with the code of its result."""
 
     def invoke(self, context: click.Context) -> Any:
-        """
-        Run a job. Ctrl-C before it begins exits with 4; click would exit with 1, which means
-        "violated".
-        """
+        """Run a job. Ctrl-C before it begins exits with 4: click's 1 would mean `violated`."""
         try:
             return super().invoke(context)
         except KeyboardInterrupt:

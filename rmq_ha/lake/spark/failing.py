@@ -45,9 +45,7 @@ def meaning_of(error: BaseException) -> tuple[Outcome, str]:
 
 
 def _reason_in(text: str) -> str:
-    """
-    Return the first line of an error; and the last line of a worker's traceback, if it has one.
-    """
+    """Return the first line of an error, and the last one of a worker's traceback in it."""
     lines = [line for line in text.splitlines() if line.strip()]
     first = lines[0].strip() if lines else ""
     head, traceback_, _ = first.partition("Traceback (most recent call last)")
@@ -62,9 +60,7 @@ _JAVA_SAYS = re.compile(r"^(?:Caused by: |: )((?:[\w$]+\.)+)([\w$]+(?:: .*)?)$",
 
 
 def _reason_of_java(text: str) -> str:
-    """
-    Return the last cause of a Java error; empty: the text is no Java error, or comes from a worker.
-    """
+    """Return the last cause of a Java error; empty: it is none, or comes from a worker."""
     if not text.startswith("An error occurred while calling") or "Traceback (most" in text:
         return ""
     said = _JAVA_SAYS.findall(text)
@@ -72,10 +68,7 @@ def _reason_of_java(text: str) -> str:
 
 
 def was_interrupted(error: BaseException | None) -> bool:
-    """
-    Return whether the user interrupted the job. Ctrl-C during a call to Java appears as an error of
-    the call.
-    """
+    """Return whether the user interrupted the job, perhaps during a call to Java."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -84,10 +77,7 @@ def was_interrupted(error: BaseException | None) -> bool:
 
 
 def next_step(error: BaseException) -> str:
-    """
-    Return a sentence that tells the user what to do about a failure; empty if the error's own text
-    says it.
-    """
+    """Return what to do about a failure; empty if the error's own text says it."""
     text = str(error)
     if type(error).__name__ in ("NoJava", "NoSparkMaster"):
         return ""

@@ -121,11 +121,7 @@ def decided(rows: Sequence[Any], stores: int) -> tuple[Outcome, str]:
 def _read(
     engine: Engine, replicas: Sequence[ReplicaFacts], kind: str, file_as: str = ""
 ) -> DataFrame | None:
-    """
-    Read the facts of a kind of these stores; None: there are none.
-
-    :param file_as: a further column for the path of each row's file; empty: none.
-    """
+    """Read facts of a kind, the path of each row's file as `file_as`; None: there are none."""
     paths = [path for replica in replicas for path in replica.paths(kind)]
     return engine.parquet(paths, file_as) if paths else None
 

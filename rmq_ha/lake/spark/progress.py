@@ -58,9 +58,7 @@ class ConnectProgress:
         operation_id: str | None,
         done: bool,
     ) -> None:
-        """
-        Note the numbers of tasks. pyspark calls this while it waits for the result of a query.
-        """
+        """Note the numbers of tasks; pyspark calls this while it waits for a query."""
         running = [] if done else [stage for stage in stages or () if not stage.done]
         self._tasks = Tasks(
             sum(stage.num_completed_tasks for stage in running),

@@ -67,11 +67,7 @@ class SparkOption(click.Option):
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
-    """
-    Parse the values of `--conf`.
-
-    :raises ValueError: a value has another form.
-    """
+    """Parse the values of `--conf`; raise ValueError for another form."""
     conf = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -115,11 +111,7 @@ def _frame_option(
 
 
 def _options(*names_of_master: str) -> Callable[[F], F]:
-    """
-    Return a decorator that gives a command the options of all jobs.
-
-    :param names_of_master: names of the option for Spark's master.
-    """
+    """Return a decorator for the options of all jobs; that for Spark's master has these names."""
     return combine_options(
         _frame_option(
             "--out",
@@ -174,10 +166,7 @@ Gives a command the same options for jobs whose `--master` is a broker: Spark's 
 
 
 def plain_command(command: click.Command) -> click.Command:
-    """
-    Return a job's command as `rmqha-admin` has it: it runs in this process, and has no options of
-    Spark.
-    """
+    """Return a job's command for `rmqha-admin`: it runs here, without options of Spark."""
     plain = copy(command)
     plain.params = [param for param in command.params if not isinstance(param, SparkOption)]
 
@@ -278,11 +267,7 @@ class Job:
 
     @contextmanager
     def progress(self, label: str) -> Iterator[None]:
-        """
-        Show Spark's progress while the block runs.
-
-        :param label: what the job does: `reading 12 files`.
-        """
+        """Show progress while the block runs; the label says what the job does."""
         if self._frame.quiet:
             yield
             return
@@ -383,11 +368,7 @@ class _JobRun:
         return written.outcome
 
     def _write_refusal(self, outcome: Outcome, reason: str, error: BaseException) -> Outcome:
-        """
-        Print why a job has no result, and write this into its output directory.
-
-        :param error: the exception; its traceback is printed with `--verbose`.
-        """
+        """Print why a job has no result, and write this into its output directory."""
         if self._options.verbose:
             click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
         if outcome is Outcome.USAGE:
@@ -409,9 +390,7 @@ class _JobRun:
         return outcome
 
     def _tell(self, written: "JobOutput") -> None:
-        """
-        Print the result on stdout: the summary as JSON, or counts for people; the verdict is last.
-        """
+        """Print the counts and the verdict on stdout, or the summary as JSON."""
         rows = written.findings.top
         if self._options.as_json:
             summary = {**written.summary, "findings": list(map(_in_ms, rows))}

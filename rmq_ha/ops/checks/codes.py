@@ -1,7 +1,4 @@
-"""
-The codes of `verify-replica`, `verify-fleet`, `store verify` and `rmqha-scan`, with the severity of
-each one and its sentence for the operator.
-"""
+"""Codes of `verify-replica`, `verify-fleet`, `store verify` and `rmqha-scan`, with sentences."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -17,7 +17,6 @@ def record_at(store: StoreFiles, place: int, size: int = 0) -> Record | None:
     """
     Return the record at a physical offset; None if no sound record begins there.
 
-    :param place: the physical offset.
     :param size: bytes that the record must have; 0 for any size.
     """
     if not store.min_offset() <= place < store.max_offset():

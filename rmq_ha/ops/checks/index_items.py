@@ -67,10 +67,7 @@ class Index:
         self._rows: dict[tuple[int, int], int] = {}
 
     def stretch(self, low: int, high: int) -> list[tuple[OfflineIndexFile, int, bytes]]:
-        """
-        Return the items that point into `[low, high)`, by file: the file, the row of the first one,
-        and their bytes.
-        """
+        """Return by file the items that point into `[low, high)`: file, first row, and bytes."""
         parts = []
         known, self._rows = self._rows, {}
         for number, (file, span) in enumerate(zip(self.files, self.spans, strict=True)):
@@ -125,8 +122,6 @@ def check_items(
     :param store: the store, in whose log the messages of faults are looked up.
     :param expected: the items that the records require, in any order. Their times count from
         `ORIGIN_MS` on, and their last number does not count.
-    :param low: physical offset of the start of the stretch.
-    :param high: physical offset of the end of the stretch.
     """
     count = len(expected) // ITEM_SIZE
     parts = index.stretch(low, high)

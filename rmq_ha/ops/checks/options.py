@@ -8,12 +8,7 @@ import click
 def _index_sizes(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> tuple[int, int] | None:
-    """
-    Return the two numbers of `--index-sizes`, slots and items of an index file; None if the option
-    was not given.
-
-    :raises click.BadParameter: the text is not two numbers, or the first one is 0.
-    """
+    """Return slots and items of `--index-sizes`; None: the option was not given."""
     if text is None:
         return None
     sizes = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", text)

@@ -93,10 +93,7 @@ def tail_findings(
 
 
 def has_residue(store: StoreFiles, end: int) -> bool:
-    """
-    Return whether the file in which the log ends has bytes other than 0 behind that end. Only the
-    next 8 bytes are looked at.
-    """
+    """Return whether the next 8 bytes behind the end of the log are not all 0."""
     return any(
         any(store.files.read(file.path, end - file.base, 8))
         for file in store.log_files()

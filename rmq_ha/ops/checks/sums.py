@@ -183,10 +183,7 @@ def judge_queues(
 
 
 def judge_delays(sums: Sequence[DelaySum]) -> Iterator[Finding]:
-    """
-    Yield findings for levels with several delays. A level has one delay, unless its setting was
-    changed.
-    """
+    """Yield findings for levels with several delays: a level has one, unless it was changed."""
     levels: dict[tuple[str, int], list[DelaySum]] = defaultdict(list)
     for delay in sums:
         levels[delay.side, delay.level].append(delay)
@@ -234,11 +231,7 @@ def judge_index(states: Sequence[IndexState]) -> Iterator[Finding]:
 
 
 def judge_keys(sums: Iterable[tuple[str, int]]) -> Iterator[Finding]:
-    """
-    Yield a finding for each side whose index does not have all keys of its log yet.
-
-    :param sums: for each side the number of keys that its index lacks.
-    """
+    """Yield a finding for each side whose index lacks so many keys of its log."""
     for side, pending in sums:
         if pending:
             yield finding("INDEX_NOT_DISPATCHED", f"{pending} keys.", broker=side)

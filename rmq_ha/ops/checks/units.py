@@ -73,7 +73,6 @@ def scan_queue(queue: OfflineQueue, low: int, high: int, side: str) -> QueueScan
 
     :param low: where the part of the log begins; entries that point elsewhere are not counted.
     :param high: where that part ends.
-    :param side: name of the store.
     """
     entries, end, last, previous, first = 0, -1, -1, -1, -1
     findings: list[Finding] = []
@@ -103,10 +102,7 @@ def scan_queue(queue: OfflineQueue, low: int, high: int, side: str) -> QueueScan
 def scan_queues(
     store: StoreFiles, names: Sequence[tuple[str, int]], low: int, high: int, side: str
 ) -> Iterator[tuple[tuple[str, int], QueueScan]]:
-    """
-    Read all entries of some queues, and look at their files. Yield each topic and queue id with
-    what was found; the parameters are those of `scan_queue`.
-    """
+    """Yield what all entries and the files of some queues are; see `scan_queue`."""
     queues = {key: store.queue(*key) for key in names}
     sizes = Counter(file.size for queue in queues.values() for file in queue.row)
     usual = max(sizes, key=sizes.__getitem__, default=0)
@@ -120,7 +116,6 @@ def check_files(queue: OfflineQueue, usual: int, side: str) -> Iterator[Finding]
     Yield findings for missing files, and for a last file that has not the size of other files.
 
     :param usual: bytes that the files of the other queues have.
-    :param side: name of the store.
     """
     odd = [
         f"{file.path} has {file.size} bytes, those of other queues {usual}"

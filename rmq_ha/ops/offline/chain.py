@@ -40,9 +40,7 @@ _LEAST_HEAD = 36
 
 
 class Layout(Enum):
-    """
-    The form of a log: records one directly behind the other, or as bodies of entries of DLedger.
-    """
+    """The form of a log: records one behind the other, or as bodies of DLedger's entries."""
 
     CLASSIC = "classic"
     DLEDGER = "dledger"
@@ -133,10 +131,7 @@ def sound_entries(buffer: Any, base: int) -> tuple[list[int], int]:
 
 
 def _times(buffer: Any, base: int, places: list[int], end: int) -> Iterator[int]:
-    """
-    Yield the store times of the records in some entries, ms. An entry that begins a term holds no
-    message.
-    """
+    """Yield the store times (ms) of the records in entries; one that begins a term has none."""
     for place in places:
         at = place + ENTRY_HEADER_SIZE
         if at + RECORD_OVERHEAD > end:
@@ -153,10 +148,7 @@ def _store_time_at(buffer: Any, position: int) -> int:
 
 
 def _cuts(buffer: Any, position: int, size: int) -> tuple[int, int, int, int] | None:
-    """
-    Return the indexes where body, topic and properties of a record begin, and its end. None if
-    the sizes of the parts do not add up to that of the record.
-    """
+    """Return where body, topic and properties begin, and the end; None: the sizes are wrong."""
     head = HEADS[buffer[position + 39] >> 4 & 3].size
     end = position + size
     if size <= head:

@@ -93,10 +93,7 @@ class StoreFiles:
 
     @property
     def layout(self) -> Layout:
-        """
-        Layout of the last file. A broker that joined a DLedger group has older files in the classic
-        layout.
-        """
+        """Layout of the last file: a broker that joined DLedger has classic older files."""
         return self._log_files[-1].layout
 
     def min_offset(self) -> int:

@@ -81,10 +81,7 @@ class _EndSearch:
         return -1
 
     def _is_later(self, position: int) -> bool:
-        """
-        Return whether a whole record begins at a physical offset, stored no earlier than the last
-        record before.
-        """
+        """Return whether a whole record begins there, stored no earlier than the last one."""
         buffer = self._window(position, self._size)
         records = chain(buffer, position, self._file.layout)
         if records.first < 0 and self._size < records.needed <= self._file.end - position:

@@ -72,10 +72,7 @@ class OfflineIndexFile:
         return Struct(f">{count}i").unpack(data)
 
     def previous_of(self, number: int) -> int:
-        """
-        Return the number of the item before an item in its slot. 0 if there is none, or if the file
-        is damaged, so that the number does not decrease.
-        """
+        """Return the item before one in its slot; 0: none, or no lower number (damage)."""
         at = HEADER_SIZE + SLOT_SIZE * self.slots + ITEM_SIZE * number
         data = bytes(self._files.window(self.path, at, ITEM_SIZE))
         previous = int.from_bytes(data[16:], "big", signed=True)

@@ -28,11 +28,7 @@ _MAX_EXTENSION = 1 << 15
 
 
 class RowFile(NamedTuple):
-    """
-    A file of a queue, or of its extension.
-
-    `base` is the offset of its first byte in the row of files.
-    """
+    """A file of a queue or its extension; `base` is the offset of its first byte in the row."""
 
     path: str
     base: int
@@ -87,10 +83,7 @@ class OfflineQueue:
         self.is_end_known = self.row == parts[-1]
 
     def _last_written(self, parts: Sequence[tuple[RowFile, ...]]) -> tuple[RowFile, ...]:
-        """
-        Return the last part of the row whose first unit is written; if there is none, return the
-        last part.
-        """
+        """Return the last part whose first unit is written; if there is none, the last part."""
         for part in reversed(parts):
             if count_valid(bytes(self._bytes(part[0], 0, UNIT_SIZE))):
                 return part
@@ -116,9 +109,7 @@ class OfflineQueue:
 
     @cached_property
     def max_offset(self) -> int:
-        """
-        Offset after the last message that the log holds, as the broker finds it after a start.
-        """
+        """Offset after the last message of the log, as the broker finds it after a start."""
         first = self.row[0].base if self.row else 0
         position = self.written_offset * UNIT_SIZE
         while self._log is not None and position > first:
@@ -138,10 +129,7 @@ class OfflineQueue:
         return first_from(self._unit, self._behind_fillers, low, high, minimum) // UNIT_SIZE
 
     def unit(self, offset: int) -> tuple[int, int, int] | None:
-        """
-        Return the unit at an offset, as physical offset, size and tags' code; None if no unit is
-        written there.
-        """
+        """Return physical offset, size and tags' code of an entry; None: it is not written."""
         first = self.row[0].base if self.row else 0
         if not first <= offset * UNIT_SIZE < self.written_offset * UNIT_SIZE:
             return None
@@ -213,10 +201,7 @@ class OfflineQueue:
 
 
 def _faults_of(row: Sequence[RowFile], name: str) -> tuple[list[int], list[str]]:
-    """
-    Return the index of each file that does not directly follow the file before it, 0 among
-    them, and a sentence for each fault.
-    """
+    """Return the index of each file that does not follow the one before it, and the faults."""
     starts, faults = [0], []
     for at, (file, following) in enumerate(pairwise(row), 1):
         if file.size % UNIT_SIZE:

@@ -31,7 +31,6 @@ class Damage(NamedTuple):
     """
     Bytes of the log that are no record.
 
-    :ivar path: the log file.
     :ivar start: physical offset of the first byte.
     :ivar end: physical offset where the next record begins, or where the file or the log ends.
     """
@@ -45,8 +44,6 @@ class LogStretch(NamedTuple):
     """
     Consecutive records of one file of the log.
 
-    :ivar path: the log file.
-    :ivar run: the records.
     :ivar position: physical offset of the first byte of `data`.
     :ivar data: the bytes of the file that were read, with the records in them.
     :ivar has_right_crc: whether the bodies fit the CRCs that are stored with them. A record whose
@@ -65,7 +62,6 @@ class FoundRecord(NamedTuple):
     A record of the log.
 
     :ivar request: the fields by which the record is entered into queues and index.
-    :ivar data: the record's bytes.
     """
 
     request: DispatchRequest
@@ -193,14 +189,7 @@ def _stretch_of(path: str, rows: list[Row], position: int, data: bytes) -> LogSt
 
 
 def _with_wrong_crc(data: bytes, position: int, at: int) -> Run | None:
-    """
-    Return the record at a place in `data` if it is sound but for its body, whose CRC is wrong.
-
-    None if it is damaged otherwise, or not at all.
-
-    :param position: physical offset of the first byte of `data`.
-    :param at: index of the record in `data`.
-    """
+    """Return the record at the index `at` if only its body's CRC is wrong; otherwise None."""
     walked = walk(data, position, [], 1, at=at)
     if not len(walked.run.rows):
         return None

@@ -1,6 +1,4 @@
-"""
-The codes of `verify-offsets`, with the severity of each one and its sentence for the operator.
-"""
+"""The codes of `verify-offsets`: the severity of each, and its sentence for the operator."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -79,9 +79,6 @@ def finding_line(row: Mapping[str, Any]) -> str:
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """
-    Return the sort key: the worst first, then by code and place, so that equal findings have an
-    equal order.
-    """
+    """Return the sort key: the worst first, then code and place, so that the order is fixed."""
     rest = ((row[name] is not None, row[name]) for name in COLUMNS[3:-1])
     return (rank(row["severity"]), row["code"], *rest, row["detail"])

@@ -1,7 +1,4 @@
-"""
-Judges every key of every slave, and makes findings and sums of the judgements. Plain Python, no
-Spark.
-"""
+"""Judges every key of every slave, and makes findings and sums of the judgements."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,8 +29,6 @@ class JudgedKey(NamedTuple):
     :ivar slave: place of the slave.
     :ivar master: place of its master.
     :ivar observed: when the slave was read, ms since the epoch.
-    :ivar case: the values of the key on both sides.
-    :ivar ruling: the judgement.
     """
 
     slave: str

@@ -105,11 +105,7 @@ class LiveReplica:
         yield from model.offset_facts(decode_offset_table(offsets))
 
     def _queues(self, table: TopicTable, more: Mapping[str, int]) -> Iterator[Fact]:
-        """
-        Yield where each queue begins and ends.
-
-        :param more: number of queues by topic, for topics that only the other side has.
-        """
+        """Yield where each queue begins and ends, also of the topics in `more`."""
         numbers = dict(more)
         for name, number in model.queue_numbers(table).items():
             numbers[name] = max(numbers.get(name, 0), number)
@@ -148,11 +144,7 @@ class LiveReplica:
         return model.log_fact(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
 
     def _body(self, code: int, **ext: Any) -> bytes:
-        """
-        Send a request, and return the body of the answer.
-
-        :raises CannotDecide: the answer has no body.
-        """
+        """Send a request, and return the body of the answer, or raise CannotDecide."""
         body = self._call(RemotingCommand(code, ext)).body
         if not body:
             raise CannotDecide(f"{self._place} answers request {int(code)} with nothing")

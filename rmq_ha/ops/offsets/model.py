@@ -189,11 +189,7 @@ def queue_numbers(table: TopicTable) -> dict[str, int]:
 
 
 def _check(name: str, number: int, offset: int) -> None:
-    """
-    Check that a broker can have these numbers; the name is for the error.
-
-    :raises ValueError: a number is one that no broker can have.
-    """
+    """Raise ValueError if no broker can have these numbers; the name is for the error."""
     if not (0 <= number < 1 << 31 and -(1 << 63) <= offset < 1 << 63):
         raise ValueError(f"{name}, {number}: {offset}")
 

@@ -104,8 +104,7 @@ def opened(
     note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Callable[..., Snapshots]]:
     """
-    Give a function that opens a replica: `source(place, is_slave=...)`. At the end of the context
-    all connections are closed.
+    Give a function that opens a replica, `source(place, is_slave=...)`, and close it at the end.
     """
     with ExitStack() as stack:
 
@@ -174,11 +173,7 @@ def _address(client: BlockingClient, place: BrokerPlace | NamesrvPlace, *, is_sl
 
 
 def _ask_place(place: Place | str, ask: Callable[[], Any]) -> Any:
-    """
-    Call `ask` and turn its failures into a sentence for the user.
-
-    :raises CannotDecide: the server does not answer, or refuses.
-    """
+    """Call `ask`; its failures become CannotDecide, with a sentence for the user."""
     try:
         return ask()
     except BrokerRefused:

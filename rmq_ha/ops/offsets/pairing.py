@@ -1,7 +1,4 @@
-"""
-Chooses the samples of the master that a slave's snapshot is compared with, and makes a `Case` of
-each key.
-"""
+"""Chooses the master's samples for a slave's snapshot, and makes a `Case` of each key."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,10 +39,7 @@ class Pairing(NamedTuple):
 
     @property
     def sample_before(self) -> int:
-        """
-        Index of the last sample that ended before the slave's began; of the first sample, if none
-        did.
-        """
+        """Index of the last sample that ended before the slave's began, or of the first."""
         earlier = [
             index for index, master in enumerate(self.masters) if master.ended <= self.slave.began
         ]
@@ -69,10 +63,7 @@ class Pairing(NamedTuple):
         return {queue: ends for queue, ends in bounds if queue not in uncertain}
 
     def facts_of(self, snapshot: Snapshot) -> list[Fact]:
-        """
-        Return the facts that can be compared: kinds and topics that one side leaves out are left
-        out of both, and so are queues whose end one side does not know.
-        """
+        """Return the facts that both sides tell: kinds, topics, and queues with known ends."""
         kinds = self.kinds
         own = frozenset[str]().union(*(item.own for item in (self.slave, *self.masters)))
         uncertain = self.uncertain_queues
@@ -142,10 +133,7 @@ def _begin_alike(master: Snapshot, slave: Snapshot) -> bool:
 
 
 def _is_built_in(group: str | None) -> bool:
-    """
-    Return whether a group is built in. A delay level has no group; the groups of brokers are in no
-    table, or were left out when the tables were read.
-    """
+    """Return whether a group is built in, or None: groups of brokers are in no table."""
     return group is None or group in BUILT_IN_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
@@ -240,10 +228,7 @@ def is_right(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
 
 
 def caught_up(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
-    """
-    Return whether the slave is right and lacks only commits of the last seconds, so that waiting is
-    not needed.
-    """
+    """Return whether the slave is right, but for commits of the last seconds: do not wait."""
     for case in cases(Pairing(masters, slave, True)):
         ruling = judge(case)
         if (
@@ -258,10 +243,7 @@ def caught_up(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
 
 
 def is_pair(pairing: Pairing) -> bool:
-    """
-    Return whether the two may be a pair: their names are not known to differ, and they are not
-    known to be the same broker.
-    """
+    """Return whether the two may be a pair: equal names, as far as known, and not one broker."""
     master, slave = pairing.masters[-1], pairing.slave
     if master.broker is None or slave.broker is None:
         return True
@@ -270,10 +252,7 @@ def is_pair(pairing: Pairing) -> bool:
 
 
 def ends(snapshot: Snapshot) -> dict[str, int]:
-    """
-    Return by topic how many queues a side knows (the highest id + 1). The other side is then asked
-    for the ends of the same queues.
-    """
+    """Return by topic how many queues a side knows; the other side is asked for the same ones."""
     numbers: dict[str, int] = {}
     for fact in snapshot.facts:
         if fact.kind == QUEUE and fact.topic is not None:

@@ -114,11 +114,7 @@ def addresses_of(listed: str, shown: str, *, single: bool = False) -> str:
 
 
 def _namesrv(text: str) -> NamesrvPlace:
-    """
-    Parse `namesrv://...`.
-
-    :raises WrongUsage: the text has another form.
-    """
+    """Parse `namesrv://...`, or raise WrongUsage."""
     rest, _, query = text.removeprefix("namesrv://").partition("?")
     listed, _, name = rest.partition("/")
     addresses = addresses_of(listed, text)

@@ -25,9 +25,7 @@ class RepairStep(NamedTuple):
 
 
 def steps(pairing: Pairing, max_lag: int = 0) -> list[RepairStep]:
-    """
-    Return the steps in the order in which they are to be done; none if the two are not a pair.
-    """
+    """Return the steps in the order in which they are to be done; none if the two are no pair."""
     if not is_pair(pairing):
         return []
     ranked: list[tuple[int, RepairStep]] = []
@@ -46,10 +44,7 @@ def steps(pairing: Pairing, max_lag: int = 0) -> list[RepairStep]:
 
 
 def _step(pairing: Pairing, case: Case, code: str) -> tuple[int, RepairStep] | None:
-    """
-    Return the step against a fault as (rank, step); steps of rank 0 are done first. None: no step
-    helps.
-    """
+    """Return the step against a fault and its rank, 0 to be done first; None: no step helps."""
     slave = pairing.slave.place
     if code in ("QUEUE_AHEAD", "LOG_AHEAD"):
         return 0, RepairStep(
@@ -105,10 +100,7 @@ _GROUP_OPTIONS = {
 
 
 def _group_options(case: Case) -> str:
-    """
-    Return all options of a group, because mqadmin sets an option that is not given to its own
-    default.
-    """
+    """Return all options of a group: mqadmin sets those not given to its own defaults."""
     group = json.loads(case.master_text or "{}")
     return "".join(
         f" -{letter} {canonical(group[name])}"
@@ -118,11 +110,7 @@ def _group_options(case: Case) -> str:
 
 
 def _table_step(pairing: Pairing, kind: str) -> RepairStep:
-    """
-    Return the step that puts a merged table in place.
-
-    :param kind: `OFFSET` or `DELAY`.
-    """
+    """Return the step that puts a merged table in place, of the kind `OFFSET` or `DELAY`."""
     name = "consumerOffset.json" if kind == OFFSET else "delayOffset.json"
     moves = (
         ""
@@ -158,10 +146,7 @@ def merged_offsets(pairing: Pairing) -> bytes:
 
 
 def merged_delays(pairing: Pairing) -> bytes:
-    """
-    Return `delayOffset.json` for the slave: the master's offsets, but not beyond the ends of the
-    slave's queues.
-    """
+    """Return `delayOffset.json` for the slave: the master's, up to the ends of its queues."""
     ends = {
         fact.queue_id: fact.value or 0
         for fact in pairing.slave.facts

@@ -93,10 +93,7 @@ def judge(case: Case, max_lag: int = 0) -> Ruling:
 
 
 def _on_its_way(case: Case) -> str:
-    """
-    Return the code for a key that the master has had for less than the window, or whose window is
-    too short.
-    """
+    """Return the code for a key that is younger than the window, or whose window is too short."""
     return "LAGGING" if case.is_proven else "UNSETTLED"
 
 
@@ -171,9 +168,7 @@ def _moved_by(case: Case) -> tuple[int, int]:
 
 
 def _missed_below(case: Case) -> int:
-    """
-    Return how many messages from the group's offset on the master still has and the slave lacks.
-    """
+    """Return how many messages from the group's offset on only the master still has."""
     if case.slave_first is None or case.master_end is None:
         return 0
     start = max(_number(case.master), case.master_first or 0)

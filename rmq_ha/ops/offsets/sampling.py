@@ -1,7 +1,4 @@
-"""
-Takes snapshots of a master and its slaves, until each slave has all that the master had, or the
-time is over.
-"""
+"""Takes snapshots until each slave has all that its master had, or the time is over."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -84,11 +81,7 @@ def sample(
 def _pair_samples(
     masters: Sequence[Snapshot], look: Sequence[Snapshot], skew_ms: int, *, is_first: bool
 ) -> Pairing:
-    """
-    Choose the slave's snapshot to judge, and the master's samples to judge it by.
-
-    :param look: snapshots of the slave, the newest first.
-    """
+    """Choose the slave's snapshot, of the newest first, and the master's samples to judge it by."""
     newest = look[0]
     if newest.is_resting:
         window = masters[-1:] if masters[-1].is_resting else masters
@@ -109,9 +102,6 @@ def _right(
 
     The newest may be wrong where an older one is right: a running master writes its files every 5
     s, so a slave's copy may be younger than they are.
-
-    :param look: snapshots of the slave, the newest first.
-    :param is_right: judges a snapshot by the samples of the master.
     """
     return next((slave for slave in look if is_right(masters, slave)), None)
 
@@ -122,9 +112,7 @@ def _next_snapshot(master: Snapshots, last: Snapshot) -> Snapshot:
 
 
 def _thin_out(masters: list[Snapshot]) -> list[Snapshot]:
-    """
-    Keep only the first sample and the newest ones, which decide, if there are very many facts.
-    """
+    """Of very many facts keep only the first sample and the newest ones, which decide."""
     if sum(len(item.facts) for item in masters) <= _MANY_FACTS or len(masters) <= 4:
         return masters
     return [masters[0], *masters[-3:]]

@@ -16,10 +16,7 @@ from rmq_ha.ops.offsets.pairing import Pairing, is_right, pair
 
 
 def _member(name: str) -> str:
-    """
-    Return the name of a field as a JSON member: `is_resting` becomes `resting`, `broker_id`
-    `brokerId`.
-    """
+    """Return a field's JSON member: `is_resting` becomes `resting`, `broker_id` `brokerId`."""
     first, *others = name.removeprefix("is_").split("_")
     return first + "".join(map(str.capitalize, others))
 

@@ -110,9 +110,7 @@ class StoredReplica:
             ) from None
 
     def _snapshot(self) -> Snapshot:
-        """
-        Read the store once. A table that cannot be read becomes a fault, and its facts unknown.
-        """
+        """Read the store once; the facts of a table that cannot be read are unknown."""
         began = self._now_ms()
         seen = self._changes()
         store = self._open_store(self._place)
@@ -170,13 +168,7 @@ class StoredReplica:
         )
 
     def _read(self, name: str, data: bytes, read: Callable[[bytes], Iterable[Fact]]) -> list[Fact]:
-        """
-        Return the facts of a table.
-
-        :param name: name of the table's file.
-        :param read: makes facts of the file's content.
-        :raises CannotDecide: the table is damaged.
-        """
+        """Return the facts of a table's file, or raise CannotDecide if it is damaged."""
         try:
             return list(read(data))
         except (ProtocolViolation, ValueError, TypeError, AttributeError) as error:
@@ -197,11 +189,7 @@ class StoredReplica:
 
 
 def _queue_facts(queues: Sequence[OfflineQueue], numbers: Mapping[str, int]) -> Iterator[Fact]:
-    """
-    Yield the facts of queues on the disk, and of the other queues of known topics, which are empty.
-
-    :param numbers: number of queues by topic.
-    """
+    """Yield the facts of queues on the disk, and of the empty ones of known topics."""
     on_disk = {(queue.topic, queue.queue_id) for queue in queues}
     for queue in queues:
         yield model.queue_fact(queue.topic, queue.queue_id, queue.min_offset, queue.max_offset)

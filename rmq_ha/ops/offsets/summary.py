@@ -47,9 +47,7 @@ def summary_of(
     numbers: Mapping[str, Any],
     timings: Timings,
 ) -> dict[str, Any]:
-    """
-    Return the object in `summary.json`; docs/reference/spark-findings.md describes its members.
-    """
+    """Return `summary.json`; docs/reference/spark-findings.md describes its members."""
     return {
         "job": job,
         "version": version,
@@ -89,9 +87,7 @@ def iso(ms: int) -> str:
 
 
 def plain(value: Any) -> Any:
-    """
-    Return a value as JSON can hold it: no NaN, times as ISO 8601 text, numpy's numbers as numbers.
-    """
+    """Return a value for JSON: no NaN, times as ISO 8601, numpy's numbers as numbers."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -93,10 +93,7 @@ def not_compared(pairing: Pairing) -> list[str]:
 
 
 def _untold(pairing: Pairing) -> list[Finding]:
-    """
-    Return a finding if one side lacks kinds of facts that every broker has, and no damage explains
-    that.
-    """
+    """Return a finding if one side lacks kinds of facts, and no damage explains that."""
     faults = {code for side in (pairing.masters[-1], pairing.slave) for code, _ in side.faults}
     missing = [kind for kind in not_compared(pairing) if kind != DELAY]
     if not missing or "TABLE_DAMAGED" in faults:

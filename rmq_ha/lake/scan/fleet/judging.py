@@ -207,11 +207,7 @@ def _name_findings(
     *,
     is_damaged: bool,
 ) -> Iterator[Finding]:
-    """
-    Yield findings about the names under which the stores of a broker were scanned.
-
-    :param is_damaged: whether the broker has facts of further stores, which are damaged.
-    """
+    """Yield findings about the names under which the stores of a broker were scanned."""
     master = replicas[0].state
     mine = scanned_twice(replicas)
     numbers = Counter(replica.state.broker_id for replica in replicas)
@@ -345,10 +341,7 @@ def matching(master: ReplicaFacts, slave: ReplicaFacts, low: int, high: int) -> 
 
 
 def _columns(replica: ReplicaFacts, low: int, high: int) -> tuple[Any, Any, Any]:
-    """
-    Return start, end and digest of each window; for a window that was read twice, its newest
-    digest.
-    """
+    """Return start, end and newest digest of each window."""
     table = replica.table(WINDOWS).combine_chunks()
     if not table.num_rows:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 16), np.uint8)
@@ -363,12 +356,7 @@ def _columns(replica: ReplicaFacts, low: int, high: int) -> tuple[Any, Any, Any]
 
 
 def _digest_finding(names: Sequence[str], span: tuple[int, int], why: str) -> Finding:
-    """
-    Return the finding for a window that differs.
-
-    :param names: places of the master's store and of the slave's store.
-    :param why: why the window itself was not compared.
-    """
+    """Return the finding for a window that differs, and `why` it was not compared itself."""
     return finding(
         "DIGEST_DIFFERS",
         f"[{span[0]}, {span[1]}) of {names[0]} and {names[1]}; {why}.",

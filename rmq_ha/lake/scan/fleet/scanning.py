@@ -147,8 +147,6 @@ def _read_again(
     Read those windows of earlier scans again that have not been read for longest.
 
     :param known: what the last scan left; None: nothing that can be used.
-    :param now: ms since the epoch, noted as the time of reading.
-    :param rest: see `scan`.
     :returns: the rows of the windows that were not read again, and the content of the others.
     """
     again = _WindowContent(asked, False, now)
@@ -193,9 +191,7 @@ def _keep_tables(asked: ScanRequest, directory: str, now_ms: Callable[[], int]) 
 
 
 def _goes_on(known: State, directory: str, log: Log) -> bool:
-    """
-    Return whether the log is the one that was scanned: its last window still has the same digest.
-    """
+    """Return whether the log is the one that was scanned, by its last window's digest."""
     table = ReplicaFacts(directory, known).table(WINDOWS)
     if log.stop < known.end or not table.num_rows:
         return False
@@ -237,10 +233,7 @@ Spans = list[tuple[int, int]]
 
 
 def _chunks(log: Log, spans: Spans) -> Iterator[tuple[int, int, Spans]]:
-    """
-    Group neighbouring windows of one file, so that a record's start is searched once for many
-    windows.
-    """
+    """Group neighbouring windows of a file, so that a record's start is searched once."""
     at = 0
     while at < len(spans):
         low, stop = spans[at][0], at + 1
@@ -290,12 +283,7 @@ class _WindowContent:
                 self.findings += bodies(piece, Facts(piece), self._asked.at.uri)
 
     def read(self, log: Log, low: int, high: int, spans: Spans) -> None:
-        """
-        Read new windows: their digests, and the faults, sums and ids of the records in them.
-
-        :param low: physical offset at which the first window begins.
-        :param high: physical offset at which the last window ends.
-        """
+        """Read new windows, from `low` to `high`: digests, faults, sums and ids."""
         self._windows += [(*span, digest_of(log, *span), self._now) for span in spans]
         name = self._asked.at.uri
         for piece in log.pieces(low, high):

@@ -36,11 +36,7 @@ def joined_with_crcs(buffer: Any, starts: Ints, ends: Ints) -> tuple[Bytes, Any]
 
 
 def _copy_bodies(buffer: Any, starts: Ints, ends: Ints, crcs: list[int] | None) -> Bytes:
-    """
-    Return the bodies, one after the other.
-
-    :param crcs: gets the CRC-32 of each body; None: none is computed.
-    """
+    """Return the bodies, one after the other; `crcs`, if it is a list, gets their CRC-32."""
     content = np.empty(int((ends - starts).sum()), np.uint8)
     target: Any = content.data
     at = 0

@@ -80,10 +80,7 @@ class NotUtf8(ValueError):
 
 
 def take_bytes(data: Bytes, starts: Ints, lengths: Ints) -> tuple[Bytes, Ints]:
-    """
-    Copy short pieces one after the other. Return the bytes, and where each piece begins in them,
-    followed by their end.
-    """
+    """Copy short pieces together; return them, and where each begins, followed by their end."""
     count = len(starts)
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -103,11 +100,7 @@ def take_bytes(data: Bytes, starts: Ints, lengths: Ints) -> tuple[Bytes, Ints]:
 
 
 def text(data: Bytes, starts: Ints, lengths: Ints, present: Flags | None = None) -> Any:
-    """
-    Return a text for each piece.
-
-    :param present: where it is false, the text is null; such a piece has no bytes.
-    """
+    """Return a text for each piece; null where `present` is false, and no bytes are."""
     return text_of(*take_bytes(data, starts, lengths), present)
 
 
@@ -165,11 +158,7 @@ def _make_repaired(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
 
 
 def binary(content: Bytes, lengths: Ints) -> Any:
-    """
-    Return binary values of bytes that lie one after the other.
-
-    :param lengths: length of each; less than 2 GiB together.
-    """
+    """Return binary values of bytes that lie one after the other, less than 2 GiB together."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]

@@ -49,10 +49,7 @@ class Pieces(NamedTuple):
 
 
 def pieces_of(buffer: Any, begins: Ints, ends: Ints) -> Pieces:
-    """
-    Return the pieces of property strings that lie between these positions of the buffer, one string
-    a record.
-    """
+    """Return the pieces of the property strings between these positions, one string a record."""
     data = as_bytes(buffer)
     lengths = ends - begins
     count = len(begins)
@@ -80,10 +77,7 @@ def pieces_of(buffer: Any, begins: Ints, ends: Ints) -> Pieces:
 
 
 def _side_by_side(data: Bytes, begins: Ints, lengths: Ints, width: int) -> tuple[Bytes, Ints]:
-    """
-    Copy each string into a table row of the same width, which is quick if they are about equally
-    long.
-    """
+    """Copy each string into a row of one width: quick if they are about equally long."""
     table = windows(data, begins - 1, width)
     table *= inside_window(lengths + 1, width)  # zero the bytes that are not of the string
     table[:, 0] = _CUT
@@ -94,10 +88,7 @@ def _side_by_side(data: Bytes, begins: Ints, lengths: Ints, width: int) -> tuple
 
 
 def _join_strings(buffer: Any, begins: Ints, ends: Ints) -> tuple[Bytes, Ints]:
-    """
-    Copy strings one after the other, with a cut before and after each. Return the bytes, and where
-    each string begins in them.
-    """
+    """Join strings with a cut before and after each; return them, and where each begins."""
     cut = bytes((_CUT,))
     parts = slices(buffer, begins, ends)
     held = (cut, (cut + cut).join(parts), cut) if parts else ()

@@ -62,11 +62,7 @@ class Records:
         return len(self.positions)
 
     def select(self, mask: Any) -> "Records":
-        """
-        Return some of the records.
-
-        :param mask: flags, one for each record, or a slice.
-        """
+        """Return some of the records, by flags or a slice."""
         known: Shape | None = self.__dict__.get("shape")
         shape = None if known is None else known.select(mask)
         return Records(self.buffer, self.base, self.positions[mask], shape)
@@ -91,11 +87,7 @@ class Records:
         return head_field(self.shape.heads, at, dtype)
 
     def _field_after_hosts(self, at: int, dtype: str) -> Any:
-        """
-        Return a field that lies after the hosts.
-
-        :param at: where the field is if both hosts are IPv4.
-        """
+        """Return a field after the hosts; `at` is its place if both hosts are IPv4."""
         if self._is_v4:
             return self._field(at, dtype)
         return fields(self.data, self.shape.body - (HEAD_V4 - at), dtype)
@@ -138,10 +130,7 @@ class Records:
 
     @property
     def sys_flag(self) -> Any:
-        """
-        The sysFlag as a consumer sees it: without the bit for compression if the body could be
-        decompressed.
-        """
+        """The sysFlag as a consumer sees it: not compressed if the body was decompressed."""
         flags = self.stored_sys_flag.copy()
         for row in self._inflated_bodies:
             flags[row] &= ~COMPRESSED
@@ -190,12 +179,7 @@ class Records:
         return self._hosts(self._after_born + 8, self.shape.hosts & 2 != 0)
 
     def _hosts(self, at: Ints, is_v6: Flags) -> Any:
-        """
-        Return hosts as Arrow texts.
-
-        :param at: where each host begins in the buffer.
-        :param is_v6: which hosts are IPv6.
-        """
+        """Return hosts as Arrow texts; `at` is where each begins in the buffer."""
         rows = np.zeros(len(self), np.int32)
         names: list[str] = []
         if not is_v6.all():
@@ -263,10 +247,7 @@ class Records:
         return right
 
     def unreadable_rows(self) -> list[int]:
-        """
-        Return the rows of records that no consumer can read: their sysFlag says that zlib
-        compressed the body, but the body does not begin as zlib's output does.
-        """
+        """Return the rows whose flag says zlib, but whose body does not begin as its output."""
         flags = self.stored_sys_flag
         kind = flags & COMPRESSION_MASK
         is_zlib = (kind == 0) | (kind == COMPRESSION_ZLIB)
@@ -274,16 +255,12 @@ class Records:
         return [row for row in rows.tolist() if not self._has_zlib_head(row)]
 
     def _has_zlib_head(self, row: int) -> bool:
-        """Return whether the body of a record begins as zlib's output does."""
         start, end = int(self.shape.body[row]), int(self.shape.body_end[row])
         head = bytes(self.buffer[start : min(start + 2, end)])
         return len(head) == 2 and head[0] & 15 == 8 and int.from_bytes(head) % 31 == 0
 
     def bodies(self) -> list[Any]:
-        """
-        Return the bodies; compressed ones are decompressed if possible, the others are views of the
-        buffer.
-        """
+        """Return the bodies, decompressed if possible, otherwise views of the buffer."""
         bodies = slices(self.buffer, self.shape.body, self.shape.body_end)
         for row, body in self._inflated_bodies.items():
             bodies[row] = body
@@ -312,15 +289,11 @@ class Records:
         return {row: body for row, body in bodies.items() if body is not None}
 
     def _compressed_rows(self) -> list[int]:
-        """Return the rows of records whose flag says that the body is compressed."""
         rows: list[int] = np.flatnonzero(self.stored_sys_flag & COMPRESSED).tolist()
         return rows
 
     def _inflate(self, row: int) -> bytes | None:
-        """
-        Return the decompressed body of a record; None: it cannot be decompressed, so its body and
-        sysFlag are returned as they are stored.
-        """
+        """Return the decompressed body of a record; None: it stays as it is stored."""
         body = bytes(self.buffer[int(self.shape.body[row]) : int(self.shape.body_end[row])])
         try:
             return inflate(body, int(self.stored_sys_flag[row]))

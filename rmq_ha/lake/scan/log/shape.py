@@ -45,11 +45,7 @@ class Shape(NamedTuple):
     fits: Flags
 
     def select(self, some: Any) -> "Shape":
-        """
-        Return the shape of some of the records.
-
-        :param some: a slice, or a flag for each record.
-        """
+        """Return the shape of some of the records, by flags or a slice."""
         return Shape(*(part[some] for part in self))
 
 
@@ -65,21 +61,14 @@ def slices(buffer: Any, starts: Ints, ends: Ints) -> list[Any]:
 
 
 def inside_window(lengths: Ints, width: int) -> Flags:
-    """
-    Return a row of flags for each piece: whether each byte of a window of this width belongs to the
-    piece.
-    """
+    """Return flags by piece: whether each byte of a window of this width belongs to it."""
     small: Any = np.uint16 if width < 1 << 16 else np.int64  # halves the time of the whole gather
     mask: Flags = np.arange(width, dtype=small) < lengths.astype(small)[:, None]
     return mask
 
 
 def windows(data: Bytes, at: Ints, width: int) -> Bytes:
-    """
-    Return `width` bytes from each position, one row for each.
-
-    :param at: positions such that all bytes are inside `data`.
-    """
+    """Return `width` bytes, all of them inside `data`, from each position, one row for each."""
     if not len(at):
         return np.empty((0, width), np.uint8)
     return sliding_window_view(data, width)[at]

@@ -81,10 +81,7 @@ def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC
 
 
 def _chain(buffer: Any, start: int) -> tuple[list[int], int]:
-    """
-    Follow the records by magic code and size. Return where each begins, and where the last one
-    ends.
-    """
+    """Follow records by magic code and size; return where each begins, and the last one's end."""
     places: list[int] = []
     keep, prefix = places.append, _PREFIX
     position, limit = start, len(buffer)

@@ -24,11 +24,7 @@ _SURE = 2
 
 
 class Item(NamedTuple):
-    """
-    A record of one log, as it is compared.
-
-    :ivar identity: hash of its content.
-    """
+    """A record of one log, as it is compared; `identity` is a hash of its content."""
 
     offset: int
     size: int
@@ -75,10 +71,7 @@ class Alignment(NamedTuple):
 
 
 def identity_of(record: bytes | memoryview) -> bytes:
-    """
-    Return the identity of a record's bytes, which does not depend on its queue offset and physical
-    offset.
-    """
+    """Return a hash of a record's bytes without its queue offset and physical offset."""
     view = memoryview(record)
     digest = blake2b(view[:20], digest_size=16)
     digest.update(view[36:])
@@ -105,9 +98,7 @@ def align(
 
 
 class _Aligning:
-    """
-    Walks along both logs, side 0 (the master's) and side 1 (the slave's), and reads ahead on each.
-    """
+    """Walks along both logs, 0 the master's and 1 the slave's, and reads ahead on each."""
 
     def __init__(
         self,
@@ -148,19 +139,14 @@ class _Aligning:
             self._part()
 
     def _fill(self, side: int, count: int) -> deque[Item]:
-        """
-        Read ahead on a side until `count` records wait there or its log ends; return all that wait.
-        """
+        """Read ahead on a side until `count` records wait or it ends; return all that wait."""
         ahead = self._ahead[side]
         if len(ahead) < count:
             ahead.extend(islice(self._sources[side], count - len(ahead)))
         return ahead
 
     def _pass(self, item: Item) -> None:
-        """
-        Note a master's record that was walked over, so that a later copy of it counts as doubled.
-        Of many noted records the oldest ones are forgotten.
-        """
+        """Note a master's record, so that a later copy counts as doubled; forget old ones."""
         self._past[item.identity] = item
         if len(self._past) > 2 * LOOK_AHEAD:
             for identity in list(islice(self._past, LOOK_AHEAD)):
@@ -182,12 +168,7 @@ class _Aligning:
             self._pass(item)
 
     def _explain(self, lost: list[Item], new: list[Item]) -> None:
-        """
-        Note the changes at one place of the logs.
-
-        :param lost: the master's records there.
-        :param new: the slave's records there.
-        """
+        """Note the changes at one place, by the records of master and slave there."""
         arrived = {item.identity: item for item in new}
         left = {item.identity for item in lost}
         for item in lost:
@@ -208,10 +189,7 @@ class _Aligning:
         self._steps.append(Step(change, master, slave))
 
     def _add_new(self, item: Item) -> None:
-        """
-        Note a record that only the slave has: doubled if the master had it shortly before, else
-        extra.
-        """
+        """Note a record that only the slave has: doubled if the master had it before."""
         original = self._past.get(item.identity)
         if original is None:
             self._add(Change.EXTRA, None, item)
@@ -219,12 +197,6 @@ class _Aligning:
             self._add(Change.DUPLICATED, original, item)
 
     def _result(self, in_step: bool, complete: bool = True) -> Alignment:
-        """
-        Return the alignment up to here.
-
-        :param in_step: whether records stand in the same places from here on.
-        :param complete: whether the limit of changes was not reached.
-        """
         return Alignment(_find_moves(self._steps), self._end, in_step, complete)
 
 
@@ -251,17 +223,13 @@ def _next_common(left: Sequence[Item], right: Sequence[Item]) -> tuple[int, int]
 
 
 def _go_on(left: Sequence[Item], at: int, right: Sequence[Item], other: int) -> bool:
-    """
-    Return whether the next `_SURE` records, or all up to an end, are equal from these numbers on.
-    """
+    """Return whether the next `_SURE` records, or all up to an end, are equal."""
     pairs = zip(left[at : at + _SURE], right[other : other + _SURE], strict=False)
     return all(a.identity == b.identity for a, b in pairs)
 
 
 def _find_moves(steps: list[Step]) -> list[Step]:
-    """
-    Turn each pair of a lost record and a new record with the same content into one moved record.
-    """
+    """Turn pairs of a lost and a new record with equal content into moved records."""
     lost = {
         step.master.identity: step
         for step in steps

@@ -64,9 +64,7 @@ class Side:
         return self._index
 
     def beginning_of(self, topic: str, queue_id: int) -> int:
-        """
-        Return the physical offset at which the present life of a queue begins; 0: it is not known.
-        """
+        """Return the physical offset where a queue's present life begins; 0: not known."""
         if self._beginnings is None:
             try:
                 self._beginnings = queue_beginnings(self.store)
@@ -79,7 +77,6 @@ class QueueResult(NamedTuple):
     """
     The results for the records of one queue.
 
-    :ivar side: number of the side.
     :ivar counts: numbers of records by the state of their entries, as `UnitCheck.counts` has them.
     """
 
@@ -136,12 +133,7 @@ def audit(
 def _audit(
     sides: Sequence[Side], piece: Records, low: int, high: int, checks: frozenset[str], names: str
 ) -> AuditResult:
-    """
-    Check the records of one piece.
-
-    :param low: physical offset from which on the index is compared.
-    :param high: physical offset up to which the index is compared.
-    """
+    """Check the records of one piece, and the index for the log from `low` to `high`."""
     facts = Facts(piece)
     findings = list(bodies(piece, facts, names)) if CRC in checks else []
     checked: list[QueueResult] = []
@@ -185,7 +177,6 @@ def look_up(facts: Facts, mine: QueueRows, check: UnitCheck, beginning: int) -> 
     """
     Look in a queue for the entries that records require; `check` collects the faults.
 
-    :param mine: the records of the queue.
     :param beginning: physical offset; records before it belong to a topic that was deleted.
     """
     rows = mine.rows[facts.offsets[mine.rows] >= beginning]

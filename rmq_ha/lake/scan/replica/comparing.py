@@ -255,17 +255,12 @@ def align_part(sides: Sides, part: LogPart, most: int) -> list[ReportedDifferenc
 
 
 def _context_start(log: Log, at: int) -> int:
-    """
-    Return where to begin reading, to know the records before `at`: at most `_BEFORE` bytes earlier,
-    and in the same file.
-    """
+    """Return where to read from to know the records before `at`: near it, in the same file."""
     return max(at - _BEFORE, log.row[max(0, log.number_at(at))].base)
 
 
 def _differences_of(sides: Sides, step: Step) -> Iterator[ReportedDifference]:
-    """
-    Yield the difference that a step of the alignment describes; none if the step is about gaps.
-    """
+    """Yield the difference that a step describes; none if the step is about gaps."""
     master, slave = step.master, step.slave
     mine = _read(sides.master, master)
     theirs = _read(sides.slave, slave)

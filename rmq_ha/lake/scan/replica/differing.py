@@ -1,6 +1,4 @@
-"""
-Finds where two stretches of bytes, or two records, differ, and describes the difference for people.
-"""
+"""Finds where bytes or records differ, and describes the difference for people."""
 
 from typing import Any, NamedTuple
 
@@ -115,10 +113,7 @@ def _decode(data: bytes) -> Record | None:
 
 
 def _fields(master: Record, slave: Record) -> list[tuple[str, Any, Any]]:
-    """
-    Return the fields to compare: name in the data source, the master's value and the slave's value.
-    Body and properties are listed only if they differ.
-    """
+    """Return name and both values of the fields; body and properties only if they differ."""
     pairs: list[tuple[str, Any, Any]] = [
         ("bodyCRC", master.body_crc, slave.body_crc),
         ("queueId", master.queue_id, slave.queue_id),

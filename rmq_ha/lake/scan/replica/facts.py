@@ -76,10 +76,7 @@ class Facts:
 
     @cached_property
     def has_entry(self) -> Flags:
-        """
-        Whether each record has an entry in a queue; records of prepared and rolled-back messages
-        have none.
-        """
+        """Whether each record has an entry in a queue: prepared and rolled back ones do not."""
         has_entry: Flags = self.records.stored_sys_flag & _NOT_FOR_CONSUMERS == 0
         return has_entry
 
@@ -145,10 +142,7 @@ class Facts:
 
     @cached_property
     def keys(self) -> tuple[Ints, Ints]:
-        """
-        The index items that the records require: the row of the record and the hash of the key, in
-        any order.
-        """
+        """The index items that records require: row and key's hash of each, in any order."""
         indexed = self.records.stored_sys_flag & _ROLLBACK != _ROLLBACK
         unique = self.records.uniq_key
         with_id = np.flatnonzero(unique.is_valid().to_numpy(zero_copy_only=False))

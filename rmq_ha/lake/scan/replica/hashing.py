@@ -83,9 +83,7 @@ def _hashes(texts: Any) -> tuple[Any, Any, Any]:
 
 
 def _bytes_of(texts: Any) -> tuple[Ints, Ints, Any]:
-    """
-    Return where each text of an Arrow array starts and ends in the array's bytes, and these bytes.
-    """
+    """Return where each text starts and ends in the bytes of its Arrow array, and these bytes."""
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     held = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)

@@ -48,9 +48,7 @@ class Log:
         self.stop = stop
 
     def number_at(self, offset: int) -> int:
-        """
-        Return the number of the last file that begins at or before an offset; -1: there is none.
-        """
+        """Return the number of the last file that begins at or before an offset, or -1."""
         return bisect_right(self.row, offset, key=attrgetter("base")) - 1
 
     def file_at(self, offset: int) -> LogFile:
@@ -103,9 +101,7 @@ class Log:
             yield from pieces(self.files, split._replace(stop=self.stop))
 
     def items(self, start: int, stop: int) -> Iterator[Item]:
-        """
-        Yield records and gaps one by one, for `align`; a gap counts as a record without content.
-        """
+        """Yield records, and gaps as records without content, one by one, for `align`."""
         for piece in self.pieces(start, stop):
             if isinstance(piece, Gap):
                 size = piece.end - piece.start
@@ -141,10 +137,7 @@ class Log:
         return Extent(ByteOwner.OTHER, end, offset + 1 - end)
 
     def newest_time(self) -> int:
-        """
-        Return the newest store time of the last records, in ms; 0 if there are none. The last
-        record may be older, because a clock can be set back.
-        """
+        """Return the newest store time near the end, in ms; clocks can be set back. 0: none."""
         low = max(self.row[0].base, self.stop - LOOK_BACK)
         newest = 0
         for piece in self.pieces(low, self.stop):

@@ -1,7 +1,4 @@
-"""
-Finds the place from which on two logs have nothing in common: two brokers wrote the ends of the
-logs separately, or the logs belong to different brokers.
-"""
+"""Finds from where on two logs have nothing in common: written separately, or unrelated."""
 
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -90,10 +87,7 @@ def parting(sides: Sides, low: int, high: int) -> Parting | None:
 
 
 def _last_equal(sides: Sides, low: int, high: int) -> int | None:
-    """
-    Return the end of the last record that both logs have between these offsets; None: there is no
-    such record.
-    """
+    """Return the end of the last record that both logs have between these offsets, or None."""
     master, slave = (
         _records_between(sides.master, low, high),
         _records_between(sides.slave, low, high),

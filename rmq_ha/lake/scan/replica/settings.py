@@ -64,11 +64,7 @@ class OpenedStore(NamedTuple):
         return Log(self.store.files, self.store.log_files(), self.high)
 
     def side(self, name: str, dispatched: int) -> Side:
-        """
-        Return the store as a task reads it.
-
-        :param dispatched: a physical offset up to which the queues were built, at least.
-        """
+        """Return the store as a task reads it; its queues were built up to `dispatched`."""
         return Side(name, self.store, self.log, dispatched)
 
     @property

@@ -1,7 +1,4 @@
-"""
-Finds a record that was changed in both logs: queues and index of both sides still have its former
-values.
-"""
+"""Finds a record that was changed in both logs: queues and index have its former values."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -34,10 +31,7 @@ def blamed_on_the_log(findings: Iterable[Finding], names: Sequence[str]) -> list
 
 
 def _is_in_both(sides: Sides, names: Sequence[str]) -> bool:
-    """
-    Return whether both sides have equal findings about a record, which show that its tag or a key
-    of it was changed.
-    """
+    """Return whether the findings of both sides are equal, and show a changed tag or key."""
     mine, theirs = (
         {(fault.code, fault.expected, fault.actual) for fault in sides.get(name, ())}
         for name in names

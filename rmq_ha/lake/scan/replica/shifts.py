@@ -80,10 +80,7 @@ class RegionAlignment(NamedTuple):
     regions: Sequence[Region]
 
     def leave(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """
-        Yield the findings without those of changed bytes inside of regions, where records are
-        compared by content.
-        """
+        """Yield the findings without those of changed bytes inside of regions."""
         shifts = [region.shift for region in self.regions]
         for fault in findings:
             at = fault.physical_offset or 0
@@ -134,10 +131,7 @@ class Shifts:
         return RegionAlignment(_findings_with_moves(told, sum(changes) > len(told)), regions)
 
     def _landmarks(self, regions: Iterable[Region]) -> Marks:
-        """
-        Pick landmarks in both logs, in regions of more than twice `split` bytes. Shorter ones are
-        one task each.
-        """
+        """Pick landmarks in both logs; regions up to twice `split` bytes are one task each."""
         tasks: list[Task] = []
         every = max(1, self._split // _LANDMARKS)
         for region in regions:
@@ -169,21 +163,12 @@ class Shifts:
     def _align(
         self, numbers: Iterable[int], parts: Sequence[LogPart], *, tells: bool
     ) -> dict[int, TaskResult]:
-        """
-        Align parts by tasks, and return the result of each task by the number of its part.
-
-        :param tells: whether the results have the differences themselves, not only their number.
-        """
+        """Align parts by tasks, and return the results by part; `tells`: with differences."""
         tasks = [ShiftedPart(number, parts[number], _MOST, tells) for number in numbers]
         return self._run("where the logs are out of step", tasks, is_apart=True)
 
     def _run(self, label: str, tasks: Sequence[Task], *, is_apart: bool) -> dict[int, TaskResult]:
-        """
-        Run tasks, and return their results by number.
-
-        :param is_apart: whether the result of each task is needed by itself.
-        :raises CannotDecide: a task could not read a file.
-        """
+        """Run tasks, and return their results by number, or raise CannotDecide."""
         answers = dict(self._run_tasks(label, self._work, tasks, is_apart)) if tasks else {}
         for answer in answers.values():
             if answer.failed:

@@ -81,10 +81,7 @@ class TaskResult(msgspec.Struct):
 
     @property
     def is_bad(self) -> bool:
-        """
-        Whether there is a finding of severity ERROR. It may be a false alarm if the store is in
-        use.
-        """
+        """Whether a finding is an ERROR, perhaps a false alarm of a store in use."""
         return any(shift >= 0 for *_, shift in self.apart) or any(
             finding.severity == Severity.ERROR for finding in self.findings
         )
@@ -107,11 +104,7 @@ class TaskResult(msgspec.Struct):
         self.ends |= other.ends
 
     def add_audited(self, seen: AuditResult, group: Sequence[int]) -> None:
-        """
-        Add the results for some records.
-
-        :param group: the sides whose records these are.
-        """
+        """Add the results for some records of the sides `group`."""
         self.findings += seen.findings
         for queue in seen.checked:
             key = group[queue.side], queue.topic, queue.queue_id
@@ -128,10 +121,7 @@ class TaskResult(msgspec.Struct):
         self._add_delay((side, delay.level, delay.delay), [*delay[2:]])
 
     def _add_delay(self, key: tuple[int, int, int], row: Sequence[int]) -> None:
-        """
-        Add messages with one delay to those that are known, if there are not too many different
-        delays.
-        """
+        """Add messages with one delay, if there are not too many different delays."""
         had = self.delays.get(key)
         if had is None:
             if len(self.delays) < _MOST_DELAYS:

@@ -183,10 +183,7 @@ class _Verification:
             self._store_findings.append(parting_finding(parted, self._names[1]))
 
     def run(self) -> ReplicaComparison:
-        """
-        Do all steps of the comparison, in the order in which each needs the results of those before
-        it.
-        """
+        """Do all steps, each behind those whose results it needs."""
         survey = self._survey_stores()
         ends = survey.ends if QUEUES in self._settings.checks else {}
         queue_ends = [
@@ -220,11 +217,7 @@ class _Verification:
         return self._make_comparison(findings, sums, list(queues.values()))
 
     def _work(self, queue_ends: Sequence[int]) -> Work:
-        """
-        Return what tasks share.
-
-        :param queue_ends: for each side the physical offset up to which its queues were built.
-        """
+        """Return what tasks share; the queues of each side were built up to its end."""
         sides = tuple(
             replica.side(name, min(end, replica.high))
             for name, replica, end in zip(self._names, self._pair, queue_ends, strict=True)
@@ -353,10 +346,7 @@ class _Verification:
         return self._run("entries in doubt", work, tasks)
 
     def _align_logs(self, work: Work, sums: TaskResult) -> RegionAlignment:
-        """
-        Align the logs. Faults are not checked a second time here, because that would take as long
-        as the first time.
-        """
+        """Align the logs; faults are not checked twice, which would take as long again."""
         is_whole = self._compared == self._common
         shifts = Shifts(self._run_tasks, work, self._settings.split)
         return shifts.aligned(self._plan, sums.apart, is_whole=is_whole)
@@ -374,9 +364,7 @@ class _Verification:
                 yield from findings
 
     def _index_states(self, queue_ends: Sequence[int]) -> list[IndexState]:
-        """
-        Return the facts about each side's index files as a whole; none if the index is not checked.
-        """
+        """Return the facts about each side's index files; none if these are not checked."""
         states = []
         for name, replica, end in zip(self._names, self._pair, queue_ends, strict=True):
             files, faults = replica.store.index_parts()
@@ -392,10 +380,7 @@ class _Verification:
     def _every_finding(
         self, findings: Sequence[Finding], aligned: RegionAlignment
     ) -> list[Finding]:
-        """
-        Return each finding once; where the logs are out of step records are compared by content
-        only.
-        """
+        """Return each finding once; where logs are out of step, only content is compared."""
         kept: dict[tuple[object, ...], Finding] = {}
         for finding in [*aligned.leave(findings), *aligned.findings]:
             key = (

@@ -109,10 +109,7 @@ class DeltaArchive(Archive):
             )
 
     def ends(self) -> Offsets | None:
-        """
-        Return the offsets in rmq-ha's newest commit. If the table's history was cleaned, they are
-        computed from the rows.
-        """
+        """Return the offsets in our newest commit; of a cleaned history those of the rows."""
         history = self._history()
         said = next(_commits(history), None)
         if said is not None or not history:

@@ -1,7 +1,4 @@
-"""
-The archive job: reads cold messages as a stream into Spark's Parquet sink, or commits them to a
-Delta table.
-"""
+"""Archives cold messages: a stream into Spark's Parquet sink, or commits to a Delta table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -107,9 +104,7 @@ def _source(asked: ArchiveRequest) -> dict[str, str]:
 
 
 def _stream(job: Job, asked: ArchiveRequest, options: Mapping[str, str]) -> tuple[int, int]:
-    """
-    Archive as a stream. Return the number of rows, and of those whose body did not fit its CRC.
-    """
+    """Archive as a stream; return the numbers of rows, and of rows with a wrong CRC."""
     given = {**options, "startingOffsets": "earliest"}
     if HAS_LIMITS:  # without limits one batch takes all
         given["maxOffsetsPerTrigger"] = str(asked.most)
@@ -189,11 +184,7 @@ def _with_day(rows: DataFrame) -> DataFrame:
 
 
 def _crc_findings(table: DataFrame, before: Offsets) -> list[Finding]:
-    """
-    Return findings for archived bodies that do not fit their CRC, for the newest `_SHOWN`.
-
-    :param before: offsets where this run began; messages before them were reported earlier.
-    """
+    """Return findings for the newest `_SHOWN` bodies with a wrong CRC, from `before` on."""
     rows = table.where("not crcOk").select(
         "brokerName", "topic", "queueId", "queueOffset", "commitLogOffset", "msgId"
     )
@@ -223,11 +214,7 @@ def _answer(
     numbers: dict[str, Any],
     ends: tuple[Offsets, Offsets],
 ) -> JobResult:
-    """
-    Return the result of the job.
-
-    :param ends: offsets where the archive ended before the run, and after it.
-    """
+    """Return the result; `ends` are the offsets where the archive ended before and after."""
     before, after = ends
     errors = [finding for finding in findings if finding.severity == Severity.ERROR]
     queues = sum(before.get(queue) != end for queue, end in after.items())

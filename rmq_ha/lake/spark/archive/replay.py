@@ -104,10 +104,7 @@ def _read_ids(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
 
 
 def _messages(rows: DataFrame, targets: Sequence[QueueId]) -> DataFrame:
-    """
-    Give each queue's messages a target queue: the one with the same name, otherwise always the same
-    other one.
-    """
+    """Give each queue's messages a target: the queue of its name, or always the same other."""
     names = [f"{queue.broker}/{queue.queue_id}" for queue in targets]
     here = F.concat_ws("/", F.coalesce("brokerName", F.lit("")), "queueId")
     turn = (F.pmod(F.xxhash64(here), F.lit(len(names))) + 1).cast("int")

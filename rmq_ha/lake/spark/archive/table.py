@@ -106,13 +106,7 @@ def joint(
 def _misfits(
     source: Queues, queue: QueueId, end: int, bounds: tuple[int, int], last: str
 ) -> Iterator[Finding]:
-    """
-    Yield a finding if a queue does not continue its archive.
-
-    :param end: offset where the archive of the queue ends.
-    :param bounds: where the queue begins and ends now.
-    :param last: result of `lasts_of` for the queue; empty: not known.
-    """
+    """Yield a finding if a queue does not continue its archive, which ends at `end`."""
     first, stop = bounds
     if end < first:
         yield _error(
@@ -234,10 +228,7 @@ def assigned(queues: Iterable[QueueId]) -> str:
 
 
 def _subscribed_rows(old: DataFrame, ends: Offsets, options: SourceOptions) -> DataFrame:
-    """
-    Return the rows of the subscription. Topics are directories, so those of other topics are not
-    opened.
-    """
+    """Return the subscription's rows; topics are directories, and others are not opened."""
     subscription = options.subscription
     if options.tags is not None:
         old = old.where(F.col("tags").isin(*options.tags))

@@ -51,9 +51,7 @@ def due_before(places: Sequence[Place], at_ms: int) -> Due:
 
 
 def _due(queue: Queue, at_ms: int) -> int:
-    """
-    Return the first entry that is due later; a level's entries are in the order of their times.
-    """
+    """Return the first entry that is due later; entries are in the order of their times."""
 
     def due_at(offset: int) -> int:
         return int(queue.tags_codes(queue.units(offset, offset + 1))[0])

@@ -135,36 +135,21 @@ class _Audit:
 
     @property
     def _rows(self) -> DataFrame:
-        """
-        Return the rows of single messages. For stores that were reduced they are read only now.
-        """
+        """The rows of single messages; those of stores that were reduced are read only now."""
         return self._stored_rows() if self._packed is None else unpacked(self._packed)
 
     def _looked_up(self, some: DataFrame) -> DataFrame:
-        """
-        Return the rows. Rows that were read just now are written to disk, so that every rule sees
-        the same rows.
-
-        :param some: some of `_rows`.
-        """
+        """Return some of `_rows`, frozen if just read, so that each rule sees the same ones."""
         return some if self._packed is not None else frozen(some)
 
     def _ledger(self, uri: str, side: int) -> AuditLedger:
-        """
-        Read a ledger.
-
-        :param side: `PRODUCED` or `DELIVERED`.
-        """
         asked = self._asked
         scope = LedgerScope(asked.topics, asked.brokers, asked.from_ms, asked.to_ms)
         reading = LedgerReading(side, id_column_of(asked.key), asked.window_ms, scope)
         return read_ledger(self._job.engine(), uri, reading)
 
     def _reads_all(self) -> bool:
-        """
-        Return whether the audit leaves out no message: it reads whole stores. Then a log that
-        begins at 0 shows that nothing was ever deleted.
-        """
+        """Return whether whole stores are read: a log from 0 then shows nothing was deleted."""
         asked = self._asked
         return not asked.topics and asked.from_ms is None and self._are_stores()
 
@@ -180,12 +165,7 @@ class _Audit:
         return all(isinstance(place, StorePlace) for place in self._asked.places)
 
     def _findings(self, sums: DataFrame, totals: Mapping[str, Any], edges: keys.Edges) -> DataFrame:
-        """
-        Return the findings of all rules as one frame.
-
-        :param sums: result of `reduction.sums_of`.
-        :param totals: result of `_totals`.
-        """
+        """Return the findings of all rules as one frame."""
         partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
         # Over the wire rows come queue by queue, not in the order of the log.
         if self._are_stores():
@@ -231,7 +211,6 @@ class _Audit:
         """
         Compare rows of the log with the ledgers.
 
-        :param rows: packed rows.
         :param count: about how many messages they are.
         :param ids: compare only the ledgers' rows with these ids; None: all rows.
         """
@@ -288,10 +267,7 @@ class _Audit:
         return findings
 
     def _inside_time(self, findings: DataFrame) -> DataFrame:
-        """
-        Return the findings of the wanted time. Rows before and after it were read only to compare
-        messages at its edges.
-        """
+        """Return the findings of the wanted time; rows around it only serve to compare edges."""
         asked, at = self._asked, F.unix_millis("observedAt")
         if asked.from_ms is not None:
             findings = findings.where(at >= asked.from_ms)
@@ -302,10 +278,7 @@ class _Audit:
     def _missed_findings(
         self, totals: Mapping[str, Any], edges: keys.Edges, sums: DataFrame, gaps: DataFrame
     ) -> tuple[list[DataFrame], list[DataFrame]]:
-        """
-        Return findings for messages that are missed by their id, each message once, and where they
-        should lie.
-        """
+        """Return findings for messages missed by id, each once, and where they should lie."""
         findings: list[DataFrame] = []
         places: list[DataFrame] = []
         some = self._compared
@@ -347,9 +320,7 @@ class _Audit:
         return [] if judged.isEmpty() else timers.timer_findings(judged)
 
     def _delayed_with_copies(self) -> DataFrame:
-        """
-        Return the messages of the schedule topic, with the time of their copy in the target topic.
-        """
+        """Return the schedule topic's messages, with the time of their copy in the target."""
         delayed = persist_on_disk(delayed_rows(self._job.engine(), self._asked))
         ids = F.broadcast(delayed.select("id").distinct())
         rows = self._looked_up(self._rows.join(ids, "id", "left_semi"))
@@ -407,11 +378,7 @@ class _Audit:
 
 
 def _totals(of_queues: Collection[Any]) -> dict[str, Any]:
-    """
-    Return the sums over all stored messages.
-
-    :param of_queues: result of `reduction.queues_of`.
-    """
+    """Return the sums over all stored messages, by the result of `reduction.queues_of`."""
 
     def total(name: str, *topics: str) -> int:
         return sum(row[name] for row in of_queues if not topics or row["topic"] in topics)

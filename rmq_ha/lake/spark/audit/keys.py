@@ -1,6 +1,4 @@
-"""
-Checks messages by their id: stored twice, acknowledged but not stored, stored but never produced.
-"""
+"""Checks messages by id: stored twice, acknowledged but not stored, never produced."""
 
 from dataclasses import dataclass
 
@@ -33,10 +31,7 @@ class Edges:
     whole: bool
 
     def is_in_flight(self, ms: Column) -> Column:
-        """
-        Return whether messages were sent so late that they may be stored after the end of what was
-        read.
-        """
+        """Return whether messages may be stored after the end of what was read."""
         return ms > F.lit(self.newest_ms - self.grace_ms)
 
     def is_expired(self, ms: Column) -> Column:

@@ -1,6 +1,4 @@
-"""
-Compares the log with the ledgers, id by id, by running `lake.scan.ledger_compare` on executors.
-"""
+"""Compares log and ledgers, id by id: `lake.scan.ledger_compare` on executors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,9 +32,7 @@ class LedgerDifferences:
     kinds: frozenset[tuple[int, int | None]]
 
     def rows_of(self, kind: int, side: int | None = None) -> DataFrame | None:
-        """
-        Return the rows of a kind and a side; None: there are none, and Spark need not be asked.
-        """
+        """Return the rows of a kind and side; None: there are none, and Spark is not asked."""
         if not any(kind == other and side in (None, of) for other, of in self.kinds):
             return None
         rows = self.rows.where(F.col("kind") == kind)

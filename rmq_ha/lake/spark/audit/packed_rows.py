@@ -42,10 +42,7 @@ def unpacked(some: DataFrame) -> DataFrame:
 
 
 def divided(some: DataFrame, parts: int) -> DataFrame:
-    """
-    Divide packed rows so that all rows of an id are in one part, and each part in one task: rows
-    with the schema `PARTS`.
-    """
+    """Divide packed rows, those of an id into one part and task: rows with the schema `PARTS`."""
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:

@@ -1,7 +1,4 @@
-"""
-Checks each queue by itself: no offset may be missing or used twice, and the log must have the order
-of the queue.
-"""
+"""Checks that no offset of a queue is missing or used twice, and that the log has its order."""
 
 from collections.abc import Collection
 
@@ -15,10 +12,7 @@ _LIFE = (*QUEUE, "life")
 
 
 def single_runs(rows: DataFrame) -> DataFrame:
-    """
-    Return every message as a run of its own: rows of `stored_rows.stored_rows` in the form for
-    `runs_of`.
-    """
+    """Return each row of `stored_rows.stored_rows` as a run of its own, for `runs_of`."""
     offset = F.col("queueOffset")
     return rows.where(in_queue(F.col("sysFlag"))).select(
         *QUEUE, "commitLogOffset", "storedMs", offset.alias("first"), offset.alias("last")
@@ -178,10 +172,7 @@ def _queue_restarted() -> Column:
 
 
 def _starts_life() -> Column:
-    """
-    Return the condition for runs that begin at offset 0 although the log has earlier records of the
-    queue.
-    """
+    """Return the condition for runs that begin a queue anew, at 0 behind earlier records."""
     return (F.col("first") == 0) & F.col("before").isNotNull()
 
 

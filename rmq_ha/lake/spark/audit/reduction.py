@@ -1,6 +1,4 @@
-"""
-Reduces messages to counts, runs and hashes, by running `rmq_ha.lake.scan.reducing` on executors.
-"""
+"""Reduces messages to counts, runs and hashes: `rmq_ha.lake.scan.reducing` on executors."""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -75,11 +73,7 @@ def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
 
 
 def _read(engine: Engine, options: SourceOptions, how: Reduction, asked: AuditRequest) -> DataFrame:
-    """
-    Have executors scan a store, and reduce the records of each split.
-
-    :param how: what is counted, and under which names.
-    """
+    """Have executors scan a store, and reduce the records of each split."""
     queues = OfflineQueues(options)
     queues.queues(options.subscription)
     of_each, has_tags = asked.has_ledgers, bool(asked.tags)
@@ -103,11 +97,7 @@ def _read(engine: Engine, options: SourceOptions, how: Reduction, asked: AuditRe
 
 
 def _reduced_rows(rows: Any, how: Reduction) -> Iterator[Any]:
-    """
-    Yield the packed rows of a batch, and the rows of its reduction.
-
-    :param rows: an Arrow batch of one broker; not empty.
-    """
+    """Yield the packed rows of a batch of one broker, not empty, and those of its reduction."""
     yield filled({"kind": PACKED, "data": pack(rows, STORED)}, SCHEMA)
     yield from how.rows(rows)
 
@@ -135,10 +125,7 @@ def sums_of(reduced: DataFrame) -> DataFrame:
 
 
 def queues_of(sums: DataFrame) -> list[Any]:
-    """
-    Return the counts of each queue, separately for messages with a place in the queue and those
-    without.
-    """
+    """Return the counts of each queue, of messages with a place in it and of those without."""
     return _added_up(sums, *QUEUE, "inQueue").collect()
 
 

@@ -63,7 +63,5 @@ SEVERITIES: dict[Code, Severity] = {
 
 
 def in_queue(sys_flag: Column) -> Column:
-    """
-    Return the condition for records that have a place in their queue; see `reducing.are_in_queue`.
-    """
+    """Return the condition for records with a place in their queue; see `are_in_queue`."""
     return sys_flag.bitwiseAND(F.lit(TRANSACTION_PREPARED)) == 0

@@ -79,10 +79,7 @@ class AuditRequest:
 
 
 def label_of(place: Place, places: Sequence[Place]) -> str:
-    """
-    Return the value of the column `brokerName` for a place: the URI of a store, if there are
-    several places to tell apart; otherwise empty.
-    """
+    """Return `brokerName` for a place: the URI of one of several stores, otherwise empty."""
     return place.uri if len(places) > 1 and isinstance(place, StorePlace) else ""
 
 
@@ -156,11 +153,7 @@ def options_of(place: Place, asked: AuditRequest) -> dict[str, str]:
 def _of_place(
     engine: Engine, place: Place, asked: AuditRequest, further: Sequence[str]
 ) -> DataFrame:
-    """
-    Return the rows of `stored_rows` for one place.
-
-    :param further: columns to be added.
-    """
+    """Return the rows of `stored_rows` for one place, with further columns."""
     options = options_of(place, asked)
     id_column = id_column_of(asked.key)
     names = [*_COLUMNS, id_column, "brokerName", *further]
@@ -208,10 +201,7 @@ def op_marks(engine: Engine, asked: AuditRequest) -> DataFrame:
 
 
 def options_of_topics(asked: AuditRequest, topics: Sequence[str]) -> Iterator[dict[str, str]]:
-    """
-    Yield options to read topics of each place, or all topics if none is named; a pattern is used
-    because, unlike a name, it may match no topic.
-    """
+    """Yield options for topics (none: all) of each place, as a pattern, which may match none."""
     for place in asked.places:
         given = source_options(place, ()) | dict(asked.options)
         given["subscribePattern"] = _pattern(topics) or ".*"

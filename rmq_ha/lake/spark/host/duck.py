@@ -78,10 +78,7 @@ class Duck:
         return self._new("TABLE", query)
 
     def registered(self, rows: Any) -> str:
-        """
-        Make an Arrow table known to SQL, and return its name there. Its times, which are in UTC,
-        lose their zone.
-        """
+        """Make an Arrow table known to SQL, its UTC times without a zone; return its name."""
         made = f"a{next(self._numbers)}"
         self._connection.register(made, rows.cast(_in_zone(rows.schema, None)))
         return made
@@ -119,11 +116,7 @@ class DuckFrame(DataFrame):
         return str(self._source)
 
     def _call_method(self, name: str, *given: Any, **named: Any) -> DataFrame:
-        """
-        Call the method `_NAME` of this class, and return the frame of its result.
-
-        Such a method returns the SQL of a query, whose rows are computed later, or a frame.
-        """
+        """Call `_NAME` of this class, which returns a frame, or the SQL of a lazy query."""
         own: Callable[..., Any] | None = getattr(self, f"_{name}", None)
         if own is None:
             raise NotImplementedError(f"the method {name} of a frame")
@@ -302,10 +295,7 @@ def _parquet(path: str) -> Any:
 
 
 def percentile(values: Sequence[int] | None, counts: Sequence[int], share: float) -> float | None:
-    """
-    Return a percentile of values that occur so often as `counts` says. As in Spark, a point between
-    two values is interpolated.
-    """
+    """Return a percentile of values with counts, interpolated between two values as in Spark."""
     known = sorted(
         (value, number) for value, number in zip(values or (), counts, strict=True)
         if value is not None and number

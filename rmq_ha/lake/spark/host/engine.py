@@ -42,19 +42,13 @@ def translated(value: Any) -> Any:
 
 
 class SparkFrame(DataFrame):
-    """
-    A frame of Spark.
-
-    :ivar rows: Spark's own frame.
-    """
+    """A frame of Spark; `rows` is Spark's own frame."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
 
     def _call_method(self, name: str, *given: Any, **named: Any) -> DataFrame:
-        """
-        Call the method `_NAME` of this class if there is one, else Spark's method of that name.
-        """
+        """Call `_NAME` of this class if there is one, else Spark's method of that name."""
         own: Callable[..., Rows] | None = getattr(self, f"_{name}", None)
         if own is not None:
             return SparkFrame(own(*given, **named))
@@ -91,10 +85,7 @@ class SparkFrame(DataFrame):
         return self.rows.toArrow()
 
     def save(self, directory: str) -> None:
-        """
-        Write the rows. With Spark Connect this process writes them, because Spark may run on
-        another machine.
-        """
+        """Write the rows; with Spark Connect in this process, as Spark may run elsewhere."""
         if is_remote():
             save_rows(self.toArrow(), directory)
         else:
@@ -118,11 +109,7 @@ def _reasons() -> Iterator[None]:
 
 
 class SparkEngine(Engine):
-    """
-    Makes frames of a session.
-
-    :ivar spark: the session.
-    """
+    """Makes frames of the session `spark`."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -131,10 +118,7 @@ class SparkEngine(Engine):
         return SparkFrame(self.spark.createDataFrame(rows))
 
     def spread(self, tasks: Sequence[Any], work: Work, schema: Any, at_once: int = 1) -> DataFrame:
-        """
-        Run tasks on executors. Each task is pickled into a row of its own, so no executor has the
-        tasks of others.
-        """
+        """Run tasks on executors. Each is pickled into a row, so none gets those of others."""
 
         def run(batches: Iterator[Any]) -> Iterator[Any]:
             tasks = (row for batch in batches for row in batch.column(0).to_pylist())

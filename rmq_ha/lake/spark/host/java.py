@@ -20,17 +20,13 @@ _FIX = (
 
 
 class NoJava(Exception):
-    """
-    No Java was found that Spark can run on; the text says which were looked at, and what to
-    install.
-    """
+    """No Java was found that Spark can run on; the text says what was tried, and what to do."""
 
 
 class Java(NamedTuple):
     """
     A Java that can run Spark.
 
-    :ivar home: its directory; `bin/java` is below it.
     :ivar version: the feature number: 17, 21.
     :ivar source: how it was found: `RMQ_HA_JAVA_HOME`, `JAVA_HOME`, `PATH`.
     :ivar passed_over: a sentence for each Java that was found before it and cannot be used.
@@ -76,11 +72,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _check(home: Path, source: str) -> Java:
-    """
-    Return the Java of a directory.
-
-    :raises _Unfit: there is none, or Spark cannot run on it.
-    """
+    """Return the Java of a directory; raise `_Unfit` if Spark cannot run on it."""
     program = home / "bin" / "java"
     if not program.is_file():
         raise _Unfit(f"{source}: {home} has no bin/java")

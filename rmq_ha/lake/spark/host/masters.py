@@ -29,9 +29,7 @@ def is_master(text: str) -> bool:
 
 
 def is_connect(master: str) -> bool:
-    """
-    Return whether a master is reached over Spark Connect, for which this machine needs no Java.
-    """
+    """Return whether a master is reached over Spark Connect, which needs no Java here."""
     return master.startswith("sc://")
 
 

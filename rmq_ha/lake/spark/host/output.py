@@ -206,10 +206,7 @@ def _count(findings: Findings) -> tuple[Any, Digest]:
 
 
 def _local(out: str) -> Path | None:
-    """
-    Return the local directory that a text means; None: it is not local. As in Hadoop, no character
-    is unquoted.
-    """
+    """Return the directory that a text means, %20 as it is; None: it is not on this machine."""
     if out.startswith("file:"):
         return Path("/", out.removeprefix("file:").lstrip("/"))
     return Path(out).absolute() if "://" not in out else None

@@ -1,6 +1,4 @@
-"""
-Starts a Spark session for the jobs: quietly, and on this machine unless another master is set.
-"""
+"""Starts a quiet Spark session for the jobs, on this machine unless another master is set."""
 
 import os
 import re
@@ -180,10 +178,7 @@ def over_connect(given: Mapping[str, str]) -> SparkSession:
 
 
 def is_submitted() -> bool:
-    """
-    Return whether `spark-submit` started this process: then the JVM runs, and its settings are the
-    user's.
-    """
+    """Return whether `spark-submit` started this process, so that a JVM runs already."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -208,10 +203,7 @@ def _is_found_anyway(master: str) -> bool:
 
 
 def _settings(name: str, given: Mapping[str, str]) -> SparkConf:
-    """
-    Return the settings: those given, then those that Spark was started with, then rmq-ha's
-    defaults.
-    """
+    """Return the given settings, then those Spark was started with, then our defaults."""
     conf = SparkConf()
     for key, value in given.items():
         conf.set(key, value)

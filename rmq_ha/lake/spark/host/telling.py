@@ -1,7 +1,4 @@
-"""
-Shortens errors of workers that Spark passes on: an error of rmq-ha arrives as its sentence, without
-a traceback.
-"""
+"""Lets errors of rmq-ha in Spark's workers arrive as their sentence, without a traceback."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -44,9 +41,7 @@ def _hide_traces_of(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _without_trace() -> Iterator[None]:
-    """
-    Set the variable that a worker of pyspark reads when it reports an error; the worker ends then.
-    """
+    """Set the variable that a worker of pyspark reads when it reports an error and ends."""
     try:
         yield
     except (RmqHaError, WrongUsage, CannotDecide):

@@ -83,12 +83,7 @@ def verify_offsets(
 def _verify_one_pair(
     job: Job, pair: Pair, limits: OffsetOptions, past: str | None, record: bool
 ) -> JobResult:
-    """
-    Look at a pair and judge it; write the repair plan, if that is asked for.
-
-    :param past: directory of a history; None: no history.
-    :param record: whether the present state is added to the history.
-    """
+    """Look at a pair and judge it; write the repair plan, if that is asked for."""
     from rmq_ha.lake.spark.offsets.job import verify
     from rmq_ha.ops.offsets.opening import look_at_pair
     from rmq_ha.ops.offsets.repair import save
@@ -109,7 +104,7 @@ def _verify_one_pair(
 def _verify_many_pairs(
     job: Job, pairs: Sequence[Pair], limits: OffsetOptions, past: str | None, record: bool
 ) -> JobResult:
-    """Look at many pairs and judge them, by tasks. Parameters are those of `_verify_one_pair`."""
+    """Look at many pairs and judge them, by tasks."""
     from rmq_ha.lake.spark.offsets.many_pairs import PairWork, verify
 
     places = [[job.place(text) for text in pair] for pair in pairs]
@@ -119,11 +114,7 @@ def _verify_many_pairs(
 
 
 def _directory(history: str | None) -> str | None:
-    """
-    Return the directory of a history; None: no history was given.
-
-    :raises WrongUsage: the text does not name a history.
-    """
+    """Return the directory of a history, or raise WrongUsage; None: none was given."""
     if history is None:
         return None
     place = parse_place(history)

@@ -1,7 +1,4 @@
-"""
-Judges many pairs on Spark, each as `rmqha-admin verify-offsets` judges one. A task judges several
-pairs.
-"""
+"""Judges many pairs, several in a task, each as `rmqha-admin verify-offsets` judges one."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

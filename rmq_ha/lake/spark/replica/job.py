@@ -37,9 +37,7 @@ def verify(job: "Job", settings: Settings) -> JobResult:
 
 
 def _on_executors(job: "Job") -> Run:
-    """
-    Return the function by which `verifying.verify` runs its tasks: it has the engine run them.
-    """
+    """Return the function that has the engine run the tasks of `verifying.verify`."""
 
     def run_tasks(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
         with job.progress(label):
@@ -50,10 +48,7 @@ def _on_executors(job: "Job") -> Run:
 
 
 def _work(work: Work, is_apart: bool) -> Callable[[Iterator[Task]], Iterator[Any]]:
-    """
-    Return the function that runs tasks on an executor; unless each answer is needed by itself, it
-    adds them up.
-    """
+    """Return the function that runs tasks on an executor, and adds up answers unless apart."""
 
     def run_all(some: Iterator[Task]) -> Iterator[Any]:
         answers: dict[int, TaskResult] = {}

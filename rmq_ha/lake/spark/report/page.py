@@ -103,10 +103,7 @@ def value_text(value: Any) -> str:
 
 
 def cell(value: Any) -> str:
-    """
-    Return the text of a value for a table. Long numbers have gaps between groups of three digits,
-    which are not copied with the text.
-    """
+    """Return a value's text for a table; the gaps in long numbers are not copied with it."""
     text = value_text(value)
     if not isinstance(value, int | float) or not _LONG.fullmatch(text):
         return text
@@ -147,10 +144,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _place_labels(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """
-    Return broker, topic, queue and so on as label and value; offsets have no separators, so that
-    they can be copied.
-    """
+    """Return broker, topic, queue and so on as label and value; numbers can be copied."""
     return [
         (label, str(row[name]) if isinstance(row[name], int) else row[name])
         for name, label in _PLACES

@@ -64,7 +64,6 @@ def svg(plot: Plot, number: int = 1) -> str:
 
 
 def _draw(axes: Any, plot: Plot) -> None:
-    """Draw a plot into axes of matplotlib."""
     series = list(plot.series.items())
     if plot.kind == "bar":
         _bars(axes, plot, series)
@@ -117,9 +116,7 @@ def _clean(value: Any) -> Any:
 
 
 def _embeddable(text: str, plot: Plot) -> str:
-    """
-    Return only the `<svg>` element, with a description for blind people, in the page's colours.
-    """
+    """Return the `<svg>` element alone, described for blind people, in the page's colours."""
     text = text[text.index("<svg") :]
     used = set(_REFERENCE.findall(text))
     text = _ID.sub(lambda match: match.group(0) if match.group(1) in used else "", text)

@@ -46,10 +46,7 @@ class Boundary:
     option: str = ""
 
     def offset_of(self, queue: QueueId) -> int | None:
-        """
-        Return the number (offset or ms) given for a queue, by its broker's name or without it.
-        None: none was given.
-        """
+        """Return the offset or ms of a queue, given with or without its broker; None: none."""
         exact = self.by_queue.get(queue)
         return self.by_queue.get(queue._replace(broker="")) if exact is None else exact
 
@@ -195,11 +192,7 @@ _LEVELS = '{"topic":{"broker-a":{"0":23}}}'
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """
-    Return the members of a JSON object.
-
-    :raises ValueError: a key stands there twice.
-    """
+    """Return the members of a JSON object; raise ValueError if a key stands there twice."""
     unique = dict(pairs)
     if len(unique) != len(pairs):
         raise ValueError("a key stands there twice")

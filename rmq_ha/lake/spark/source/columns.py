@@ -59,11 +59,7 @@ class WantedColumns:
         self.columns = list(dict.fromkeys(self._sources))
 
     def cast_batch(self, batch: Any) -> Any:
-        """
-        Convert a batch to the schema's columns.
-
-        :param batch: `pyarrow.RecordBatch` of `columns`.
-        """
+        """Convert a `pyarrow.RecordBatch` of `columns` to the schema's columns."""
         target = to_arrow_schema(self._schema)
         if self._names != self.columns:
             arrays = [
@@ -75,13 +71,7 @@ class WantedColumns:
 
 
 def _make_column(name: str, column: Any, kind: Any) -> Any:
-    """
-    Return a column in the form that the schema wants.
-
-    :param name: name in the schema.
-    :param column: the column of messages that it is made of.
-    :param kind: the wanted Arrow type.
-    """
+    """Return a column of messages in the form that the schema wants, of the Arrow type `kind`."""
     if name == "timestampType":
         return pa.array([_LOG_APPEND_TIME] * len(column), kind)
     if name == HEADERS:

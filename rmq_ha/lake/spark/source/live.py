@@ -81,17 +81,11 @@ class LiveQueues:
         return queues
 
     def present(self, topics: Subscription) -> list[QueueId]:
-        """
-        Return the wanted queues like `queues`, without those of topics and brokers that are not
-        registered at the moment.
-        """
+        """Return the wanted queues whose topics and brokers are registered at the moment."""
         return self._look(topics)[0]
 
     def bounds(self, queue: QueueId) -> tuple[int, int]:
-        """
-        Return the offset of the first message, and the one after the last; of a slave if the master
-        does not answer.
-        """
+        """Return a queue's first offset and its end; a slave's if the master does not answer."""
         ends = self.ends(queue)
         if not ends.is_sure:
             warn(
@@ -165,11 +159,7 @@ class LiveQueues:
         return self._any_broker(queue, ask)
 
     def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
-        """
-        Return offsets like `Queues.group_offsets`. They are read from the brokers' tables of
-        offsets, because a broker answers the request for a single offset with a guess if it has
-        none.
-        """
+        """Return offsets of the brokers' tables: asked for one, a broker without it guesses."""
         offsets: dict[QueueId, int] = {}
         broker = attrgetter("broker")
         for _, same in groupby(sorted(queues, key=broker), key=broker):
@@ -221,10 +211,7 @@ class LiveQueues:
         return sorted(chosen), missing
 
     def _check_broker(self, topics: Subscription, queues: list[QueueId]) -> None:
-        """
-        Check that the broker of `brokerName` exists; a misspelt name would read nothing without an
-        error.
-        """
+        """Check that the broker of `brokerName` exists: a misspelt name would read nothing."""
         its_topics = {queue.topic for queue in queues}
         for topic in topics.named or ():
             brokers = sorted({queue.broker for queue in self._queues_of(topic) or ()})
@@ -273,11 +260,7 @@ class LiveQueues:
         return self._patiently(ask_one, f"{queue} cannot be asked for its offsets")
 
     def _patiently(self, call: Callable[[BlockingClient], T], what: str) -> T:
-        """
-        Call a function with the client, and again while no server answers; see `patiently`.
-
-        :param what: text that says what could not be done, for the error.
-        """
+        """Call a function with the client by `patiently`; errors say `what` was not done."""
         return patiently(lambda: call(self._connect()), self._patience(), pause, what)
 
     def _patience(self) -> tuple[int, ...]:
@@ -291,11 +274,7 @@ class LiveQueues:
 
 
 def _offset(item: Any, name: str) -> int:
-    """
-    Return a number of a broker's answer; a negative one becomes 0.
-
-    :raises ProtocolViolation: the value is no number.
-    """
+    """Return a number of an answer, at least 0; raise ProtocolViolation if it is none."""
     value = item.get(name, 0) if isinstance(item, dict) else None
     if type(value) is not int:
         raise ProtocolViolation(f"{name} of a queue is {value!r}")
@@ -349,9 +328,7 @@ class _BrokerPuller:
         return messages[0].store_timestamp if messages else -1
 
     def _pull(self, queue: MessageQueue, offset: int, count: int, expression: str) -> PulledRecords:
-        """
-        Pull messages that fit a tag expression, from the broker that answered last, or another one.
-        """
+        """Pull messages with these tags from the broker that answered last, or from another."""
         addresses = self._where
         if not isinstance(addresses, dict):
             route = addresses.route(self._client, queue.topic)

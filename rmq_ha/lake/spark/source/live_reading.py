@@ -105,11 +105,7 @@ class Reading:
         yield from self._decode(pieces, columns)
 
     def _decode(self, pieces: "list[Piece]", columns: Sequence[str]) -> Iterator[Any]:
-        """
-        Yield the records of some answers as Arrow batches.
-
-        :raises CannotDecide: an answer is damaged.
-        """
+        """Yield the records of some answers as Arrow batches; CannotDecide if one is damaged."""
         if not pieces:
             return
         try:
@@ -162,11 +158,7 @@ class Reading:
         )
 
     def _piece(self, pulled: PulledRecords) -> "Piece":
-        """
-        Find the records in an answer.
-
-        :raises CannotDecide: the answer is damaged.
-        """
+        """Find the records in an answer; raise CannotDecide if it is damaged."""
         try:
             piece = piece_of(pulled.body)
             if not self._is_light:
@@ -217,10 +209,7 @@ class Reading:
             )
 
     def _may_wait(self, times: int, pulled: PulledRecords) -> bool:
-        """
-        Return whether to retry, after a wait. A retry is worth it if another broker may have more
-        messages, such as a master that returns.
-        """
+        """Wait and return True if another broker may have more, as a master that returns."""
         self._source.choice.forget(self._queue)
         if pulled.broker_id == MASTER_ID or times >= len(self._how.patience):
             return False
@@ -247,7 +236,6 @@ class Reading:
             )
 
     def _range_text(self, offset: int) -> str:
-        """Return the text that names the part of the range from an offset on, for errors."""
         return f"{self._span.queue}: offsets {offset} to {self._span.stop - 1}"
 
 
@@ -300,11 +288,7 @@ class Piece(NamedTuple):
     queue_offsets: list[int]
 
     def check_order(self) -> None:
-        """
-        Check that the answer has each message once, and in order.
-
-        :raises ValueError: the answer has a message twice, or in the wrong place.
-        """
+        """Raise ValueError if a message stands there twice, or in the wrong place."""
         for before, after in pairwise(self.queue_offsets):
             if after <= before:
                 raise ValueError(f"offset {after} behind offset {before}")

@@ -51,10 +51,7 @@ def bounds_of(client: BlockingClient, queue: QueueId, address: str) -> tuple[int
 
 
 class NameServerRoutes:
-    """
-    The routes that the client's name servers know. While no name server answers, the last known
-    routes are used.
-    """
+    """The routes that name servers know; while none answers, those that were known last."""
 
     def __init__(self) -> None:
         self._last: list[str] | None = None
@@ -75,11 +72,7 @@ class NameServerRoutes:
 
 
 class OneBroker:
-    """
-    Routes of a broker that is asked by its address.
-
-    :param seconds: the clock.
-    """
+    """Routes of a broker that is asked by its address; `seconds` is the clock."""
 
     def __init__(self, address: str, seconds: Callable[[], float]) -> None:
         self._address = address

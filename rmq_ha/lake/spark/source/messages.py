@@ -176,10 +176,7 @@ def _plan_files(queues: OfflineQueues, planner: Planner, options: SourceOptions)
 
 
 def _are_few(queues: OfflineQueues, ranges: list[QueueRange]) -> bool:
-    """
-    Return whether the records of these ranges are a small part of the log, estimated from the size
-    of some of them.
-    """
+    """Return whether these ranges are a small part of the log, by the size of some records."""
     largest = sorted(ranges, key=lambda span: span.start - span.stop)[:16]
     sizes = [queues.mean_size(span) for span in largest]
     mean = sum(sizes) / max(1, len(sizes))
@@ -205,10 +202,7 @@ def _splits(
 
 
 def _sound(queues: OfflineQueues, split: Split, options: SourceOptions) -> Iterator[Records]:
-    """
-    Yield the records of a part of a file. Damage between them is an error, unless `scan=files` or
-    `failOnDataLoss=false`.
-    """
+    """Yield the records of a part; damage between them is an error unless options allow it."""
     for piece in scan_with_gaps(queues.store, split):
         if isinstance(piece, Records):
             yield piece

@@ -41,10 +41,7 @@ Spans = Mapping[tuple[str, int], tuple[int, int]]
 
 
 class OfflineQueues:
-    """
-    The queues of a store's directory (`Queues`). Each call of `queues()` opens the store again; the
-    bounds stay as they were at that time.
-    """
+    """The queues of a store (`Queues`), with the bounds of the last call of `queues()`."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -90,10 +87,7 @@ class OfflineQueues:
         return offsets[at] if at < len(offsets) else None
 
     def reach_the_end(self) -> bool:
-        """
-        Return whether the log's last message is in its consume queue: after a crash the queues may
-        end before the log.
-        """
+        """Return whether the log's last message is in its queue; after a crash it may not be."""
         store = self.store
         row, end = store.log_files(), store.max_offset()
         parts = (splits_of([file], _TAIL, file.base, end) for file in reversed(row))
@@ -132,9 +126,7 @@ class OfflineQueues:
         return int(offsets.min()), int(offsets.max()) + 1
 
     def mean_size(self, span: QueueRange) -> float:
-        """
-        Return the mean size of a range's records in bytes, from some of them; 0 if there are none.
-        """
+        """Return the mean size in bytes of some of a range's records; 0 if there are none."""
         queue = self.store.queue_alone(span.queue.topic, span.queue.queue_id)
         sizes = queue.units(span.start, min(span.stop, span.start + _SAMPLE))["size"]
         return float(sizes.mean()) if len(sizes) else 0.0
@@ -181,7 +173,6 @@ class OfflineQueues:
             at += len(units)
 
     def _store_changed_error(self, span: QueueRange, at: int) -> CannotDecide:
-        """Return the error for a message that the broker has deleted since the read was planned."""
         return CannotDecide(
             f"{span.queue} of {self.store.uri} has no message {at} any more: the store changes"
             " while it is read (its broker deletes what is older than fileReservedTime). Read"
@@ -189,13 +180,7 @@ class OfflineQueues:
         )
 
     def _not_there(self, span: QueueRange, at: int, offsets: Any, records: Records) -> CannotDecide:
-        """
-        Return the error for records that are not where their queue says.
-
-        :param at: queue offset of the first wanted record.
-        :param offsets: where the wanted records should be in the log.
-        :param records: the records that were found.
-        """
+        """Return the error for records from `at` on that are not where their queue says."""
         if span.queue.topic.startswith(LMQ_PREFIX):
             is_there = np.isin(offsets, records.physical_offset)
         else:
@@ -209,12 +194,7 @@ class OfflineQueues:
         )
 
     def _check_named(self, topics: Subscription, stored: set[str]) -> None:
-        """
-        Check that the store has the topics that the options name. A topic in the store's table
-        counts, even if it has no messages.
-
-        :raises CannotDecide: a topic is not known; the text suggests another name.
-        """
+        """Check that the named topics are on the disk, or in the store's table of topics."""
         missing = [name for name in topics.named or () if name not in stored]
         if not missing:
             return
@@ -228,12 +208,7 @@ class OfflineQueues:
 
 
 def _of_queue(records: Records, queue: QueueId, start: int, count: int) -> Records:
-    """
-    Return the records that belong to the queue by their own fields, from `start` on; others are no
-    messages of it.
-
-    Light queues (LMQ) are not checked, because their entries point at messages of other queues.
-    """
+    """Return the records that say they are of the queue; a light queue points at any records."""
     if queue.topic.startswith(LMQ_PREFIX) or not len(records):
         return records
     offsets = records.queue_offset
@@ -280,10 +255,7 @@ class FileWanted:
         return records if mask.all() else records.select(mask)
 
     def _in_spans(self, records: Records, codes: Any, names: list[str]) -> Any:
-        """
-        Return which records are within the spans; computed by queue, because there are fewer queues
-        than records.
-        """
+        """Return which records are in the spans, by queue: there are fewer than records."""
         ids, offsets = records.queue_id.astype(np.int64), records.queue_offset
         pairs, which = np.unique(codes.astype(np.int64) << 32 | ids & _INT, return_inverse=True)
         edges = [self._span(names[pair >> 32], pair & _INT) for pair in pairs.tolist()]

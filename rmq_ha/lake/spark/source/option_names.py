@@ -79,7 +79,6 @@ def _unknown(key: str, why: str | None, names: tuple[str, ...], aliases: Mapping
     """
     Return the text of the error for an unknown option.
 
-    :param key: the option as the user spelt it.
     :param why: what to use in its place, for options of other sources; None: a name like it is
         suggested.
     """

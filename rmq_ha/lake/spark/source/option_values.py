@@ -81,11 +81,7 @@ def one_of(known: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str
 
 
 def _parse_value(kind: type, text: str) -> Any:
-    """
-    Parse a value of the types `Bytes` and `DurationMs`.
-
-    :raises ValueError: the text is not valid.
-    """
+    """Parse a value of `Bytes` or `DurationMs`; raise ValueError if it is not valid."""
     made = kind.parse(text)  # type: ignore[attr-defined]
     if made is None:
         raise ValueError(text)

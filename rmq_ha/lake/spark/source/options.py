@@ -220,10 +220,7 @@ def columns_asked(given: Mapping[str, str]) -> tuple[str, str, bool]:
 
 
 def without_effect(given: Mapping[str, str]) -> list[str]:
-    """
-    Return the options that have no effect on a batch, for a warning; Spark's Kafka source ignores
-    them as well.
-    """
+    """Return the options without effect on a batch; Spark's Kafka source ignores them, too."""
     return [name for name in by_name(given, SOURCE_NAMES) if name in _OF_STREAMS]
 
 
@@ -263,11 +260,7 @@ def client_config(known: Mapping[str, str], timeout_ms: int) -> ClientConfig:
 
 
 def _check_place(known: dict[str, str]) -> None:
-    """
-    Check that exactly one of `path`, `namesrv` and `brokerAddr` is given, with options that fit it.
-
-    :raises WrongUsage: none or several are given, or an option does not fit the place.
-    """
+    """Check that one of `path`, `namesrv`, `brokerAddr` is given, and options that fit it."""
     places = [name for name in ("path", "namesrv", "brokerAddr") if known.get(name)]
     if not places:
         raise WrongUsage(
@@ -291,11 +284,7 @@ def _check_place(known: dict[str, str]) -> None:
 
 
 def _check_scan(known: dict[str, str], streaming: bool) -> None:
-    """
-    Check that no option contradicts `scan=files`.
-
-    :raises WrongUsage: the read is a stream, or limits the messages of a partition.
-    """
+    """Check that no option contradicts `scan=files`."""
     if known.get("scan", "").lower() != "files":
         return
     if streaming:
@@ -308,11 +297,7 @@ def _check_scan(known: dict[str, str], streaming: bool) -> None:
 
 
 def _check_table(known: dict[str, str], table: str, streaming: bool) -> None:
-    """
-    Check that a read of a table is a batch, and has no options for messages.
-
-    :raises WrongUsage: the read is a stream, or an option is for messages.
-    """
+    """Check that a read of a table is a batch, and has no options for messages."""
     if streaming:
         raise WrongUsage(f"table={table} is read as a batch (spark.read); streams read messages")
     for name in _OF_MESSAGES:
@@ -321,11 +306,7 @@ def _check_table(known: dict[str, str], table: str, streaming: bool) -> None:
 
 
 def _boundaries(known: dict[str, str], streaming: bool) -> tuple[Boundary, Boundary]:
-    """
-    Return where the read begins and where it ends.
-
-    :raises WrongUsage: an option does not fit.
-    """
+    """Return where the read begins and where it ends."""
     if streaming:
         for name in _ENDS:
             if name in known:
@@ -348,10 +329,7 @@ class _TimeOptions(Struct):
 
 
 def _boundary(known: dict[str, str], which: str, default: Boundary, *, batch: bool) -> Boundary:
-    """
-    Return a boundary, with the precedence of Spark's Kafka source: one time, times by queue,
-    offsets.
-    """
+    """Return a boundary; as in the Kafka source one time wins over times, these over offsets."""
     name = f"{which}Timestamp"
     if name in known:
         return Boundary(
@@ -378,13 +356,7 @@ def _path(text: str | None) -> str | None:
 
 
 def _subscription(known: dict[str, str], *, required: bool) -> Subscription:
-    """
-    Return the wanted queues, by `subscribe`, `subscribePattern` or `assign`.
-
-    :param required: one of these options has to be given.
-    :raises WrongUsage: several are given, none is given though one is required, or a value does not
-        fit.
-    """
+    """Return the wanted queues, by `subscribe`, `subscribePattern` or `assign`."""
     given = [name for name in ("subscribe", "subscribePattern", "assign") if name in known]
     if len(given) > 1:
         raise WrongUsage(f"{' and '.join(given)} both choose topics: give one of them")
@@ -410,11 +382,7 @@ def _subscription(known: dict[str, str], *, required: bool) -> Subscription:
 
 
 def _check_no_brokers(start: Boundary, end: Boundary, subscription: Subscription) -> None:
-    """
-    Check that offsets and queues name no broker. It is called for a store without `brokerName`.
-
-    :raises WrongUsage: a broker is named.
-    """
+    """Check that offsets and queues name no broker, for a store without `brokerName`."""
     named = {queue.broker for queue in (*start.by_queue, *end.by_queue)}
     named |= {queue.broker for queue in subscription.assigned or ()}
     if named - {""}:

@@ -57,9 +57,7 @@ class Planner:
         return ranges
 
     def starts(self) -> dict[QueueId, int]:
-        """
-        Return where a new stream begins, for each queue that exists now; raises like `ranges`.
-        """
+        """Return where a new stream begins in each present queue; raises like `ranges`."""
         queues = self._queues.queues(self._options.subscription)
         self._check(queues)
         return {queue: self.start_of(queue) for queue in queues}
@@ -112,12 +110,7 @@ class Planner:
         return {EARLIEST_OFFSET: first, LATEST_OFFSET: end}.get(given, given)
 
     def _check(self, queues: Sequence[QueueId]) -> None:
-        """
-        Check that the boundaries fit the queues, and each other.
-
-        :raises WrongUsage: a queue has no number, a number has no queue, or a read would begin
-            behind its end.
-        """
+        """Check that the boundaries fit the queues and each other; raises WrongUsage."""
         self._here = queues
         start, end = self._options.start, self._options.end
         for boundary in (start, end):
@@ -138,31 +131,21 @@ class Planner:
                 )
 
     def _span(self, queue: QueueId) -> Ends:
-        """
-        Return where a queue begins and ends; each queue is asked once, so that the plan fits
-        together.
-        """
+        """Return a queue's ends; each queue is asked once, so that the plan fits together."""
         span = self._spans.get(queue)
         if span is None:
             span = self._spans[queue] = Ends(*self._queues.bounds(queue))
         return span
 
     def _lost(self, what: str) -> None:
-        """
-        Add a warning that messages are lost.
-
-        :param what: a sentence that says which messages are lost.
-        :raises CannotDecide: `failOnDataLoss` is true, so the loss is an error.
-        """
+        """Add a warning that messages are lost; with `failOnDataLoss` raise CannotDecide."""
         if self._options.fail_on_data_loss:
             raise CannotDecide(what + _LOST)
         if what not in self.warnings:
             self.warnings.append(what)
 
     def _number(self, boundary: Boundary, queue: QueueId) -> int:
-        """
-        Return the number that a boundary has for a queue: an offset, or ms for boundaries in time.
-        """
+        """Return a boundary's number for a queue: an offset, or ms for boundaries in time."""
         if boundary.kind is BoundaryKind.TIME:
             return boundary.ms
         if boundary.kind is BoundaryKind.GROUP:
@@ -173,9 +156,7 @@ class Planner:
         return number
 
     def _group_offsets(self, boundary: Boundary) -> Mapping[QueueId, int]:
-        """
-        Return where a group continues. A queue of which it was given no message has no offset.
-        """
+        """Return where a group continues; a queue that gave it no message has no offset."""
         offsets = self._of_groups.get(boundary.group)
         if offsets is None:
             offsets = self._queues.group_offsets(boundary.group, self._here)

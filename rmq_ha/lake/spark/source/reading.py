@@ -96,10 +96,7 @@ class Subscription:
         return self._names is None or topic in self._names
 
     def wants(self, queue: QueueId) -> bool:
-        """
-        Return whether a queue is wanted. A queue that was assigned without a broker is wanted on
-        every broker.
-        """
+        """Return whether a queue is wanted; one assigned without broker is so on each."""
         if self.assigned is None:
             return self.wants_topic(queue.topic)
         return queue in self._queues or queue._replace(broker="") in self._queues

@@ -31,9 +31,7 @@ TABLE_COLUMNS = {table: columns(text) for table, text in TABLES.items()}
 def message_schema(
     include_properties: bool, among: dict[str, T.DataType] = MESSAGE_COLUMNS
 ) -> T.StructType:
-    """
-    Return the schema of a read if the user names none; columns with all properties only if wanted.
-    """
+    """Return the schema of a read without a user's; all properties only if wanted."""
     is_left_out = () if include_properties else ("properties", "headers")
     return struct_of({name: kind for name, kind in among.items() if name not in is_left_out})
 

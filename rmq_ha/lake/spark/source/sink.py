@@ -48,11 +48,7 @@ def make_stream_writer(
 
 
 def _check_options(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkOptions:
-    """
-    Parse the options of a write, and check the columns.
-
-    :raises WrongUsage: an option or a column does not fit, or messages would be overwritten.
-    """
+    """Parse the options of a write, and check the columns."""
     if overwrite:
         raise WrongUsage(
             "messages cannot be overwritten: write with mode('append') or outputMode('append')"
@@ -131,6 +127,5 @@ def send_rows(
 
 
 def _partition() -> int:
-    """Return the number of the part that this task writes."""
     context = TaskContext.get()
     return context.partitionId() if context else 0

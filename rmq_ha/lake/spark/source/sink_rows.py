@@ -102,11 +102,7 @@ def messages_of(
 
 
 def _text(value: str | bytes | None, row: int, place: SinkTask) -> str | None:
-    """
-    Return a key as text.
-
-    :raises BadRow: it is not UTF-8.
-    """
+    """Return a key as text; raise BadRow if it is not UTF-8."""
     try:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:
@@ -124,11 +120,7 @@ def _fault(flag: int, delay: int) -> str:
 
 
 def _without_system_properties(pairs: Any) -> dict[str, str]:
-    """
-    Return properties without RocketMQ's own, which brokers act on; UNIQ_KEY stays.
-
-    :param pairs: entries of a map, or headers in the form of Kafka's.
-    """
+    """Return entries of a map, or headers, without those that brokers act on but UNIQ_KEY."""
     own: dict[str, str] = {}
     for pair in pairs or ():
         name, value = pair.values() if isinstance(pair, dict) else pair

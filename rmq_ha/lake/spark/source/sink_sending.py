@@ -57,17 +57,12 @@ class Outbox:
             self._flush(key)
 
     def _flush(self, key: _Key) -> None:
-        """Send the waiting messages of one topic and queue."""
         messages = self._waiting.pop(key)
         self._all_bytes -= self._bytes.pop(key)
         self._send(messages, key)
 
     def _send(self, messages: list[Message], key: _Key) -> None:
-        """
-        Send messages of one topic and queue in one request.
-
-        :raises NotSent: they could not be sent.
-        """
+        """Send messages of one topic and queue in one request, or raise NotSent."""
         topic, target = key
         try:
             queue = None if target is None else self._queue(topic, target)
@@ -83,11 +78,7 @@ class Outbox:
             ) from None
 
     def _check(self, results: list[SendResult]) -> None:
-        """
-        Check the brokers' answers, if the option `requireSendOk` is set.
-
-        :raises MQClientError: a message was not flushed or replicated in time.
-        """
+        """With `requireSendOk` raise MQClientError if a message was not flushed or replicated."""
         for result in results if self._options.require_send_ok else ():
             if result.send_status is not SendStatus.SEND_OK:
                 raise MQClientError(
@@ -96,10 +87,7 @@ class Outbox:
                 )
 
     def _by_key(self, message: Message) -> QueueTarget | None:
-        """
-        Choose a queue as Java's SelectMessageQueueByHash does; None: no name server knows the topic
-        yet, and brokers will create it.
-        """
+        """Choose a queue as Java's SelectMessageQueueByHash does; None: the topic is not known."""
         queues = self._choices.get(message.topic)
         if queues is None:
             try:
@@ -113,11 +101,7 @@ class Outbox:
         return QueueTarget(queue.broker_name, queue.queue_id)
 
     def _queue(self, topic: str, target: QueueTarget) -> MessageQueue:
-        """
-        Return the queue that a row asked for.
-
-        :raises MQClientError: there is no such queue.
-        """
+        """Return the queue that a row asked for, or raise MQClientError."""
         queue = self._queues.get((topic, target))
         if queue is None:
             queues = self._client.publish_queues(topic)

@@ -71,10 +71,7 @@ _SAMPLE = 16
 def make_stream_reader(
     options: Mapping[str, str], schema: StructType
 ) -> "RocketmqStreamReader | UnusableReader":
-    """
-    Return a reader for the options of `spark.readStream`; one that only raises if they or the
-    schema do not fit.
-    """
+    """Return the reader of `spark.readStream`; one that only raises if something is wrong."""
     try:
         parsed = parse_options(options, streaming=True)
         limits = {
@@ -139,10 +136,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         return self._begun
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """
-        Return one limit, because Spark accepts only one; `latestOffset` reads the others from the
-        options.
-        """
+        """Return one limit: Spark accepts no more, and `latestOffset` reads the others itself."""
         options = self._options
         if options.max_offsets is not None:
             return ReadMaxRows(options.max_offsets)
@@ -190,9 +184,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         return to_json(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """
-        Return where the queues ended when `latestOffset` last asked, for Spark's progress reports.
-        """
+        """Return where the queues ended at the last `latestOffset`, for Spark's reports."""
         return to_json(self._reported) if self._reported else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangesPartition]:
@@ -297,10 +289,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         return min(stop, Planner(current(self._queues), self._options).start_of(queue))
 
     def _check_name(self, begin: Offsets) -> None:
-        """
-        Check that the store's broker name has not changed; otherwise all queues would be new, and
-        every message would come again.
-        """
+        """Check that the store's broker name is the same: else every message comes again."""
         name = self._options.broker_name or ""
         other = next((queue.broker for queue in begin if queue.broker != name), None)
         if self._options.is_offline and other is not None:
@@ -356,12 +345,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         return at
 
     def _lost(self, what: str) -> None:
-        """
-        Do nothing if `failOnDataLoss` is false: the query then goes on behind the lost messages.
-
-        :param what: text that says which messages are lost.
-        :raises CannotDecide: `failOnDataLoss` is true.
-        """
+        """Raise CannotDecide, unless `failOnDataLoss` is false and the query goes on."""
         if self._options.fail_on_data_loss:
             raise CannotDecide(
                 f"{what}. With failOnDataLoss=false the query goes on behind them; or start a new"
@@ -372,8 +356,6 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         """
         Return how many messages of each queue the batch takes; none while too few are there.
 
-        :param end: where the batch begins in each queue.
-        :param sizes: how many messages follow there.
         :param limit: the limit that Spark passed; the others are in the options.
         """
         options, total = self._options, sum(sizes.values())
@@ -400,10 +382,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
 
 
 def current(queues: Queues) -> Queues:
-    """
-    Return the queues in their present state: a store otherwise stays as it was when it was first
-    opened.
-    """
+    """Return the queues as they are now: a store stays as it was when it was first opened."""
     return queues if isinstance(queues, LiveQueues) else copy(queues)
 
 

@@ -86,10 +86,7 @@ class LiveBrokerTables:
                 ) from None
 
     def _batches(self, client: BlockingClient, broker: BrokerToAsk, schema: Any) -> Iterator[Any]:
-        """
-        Yield the rows of one broker, as `batches` does; errors of the client are raised as they
-        are.
-        """
+        """Yield the rows of one broker; errors of the client are raised as they are."""
         table, topics = self._options.table, self._options.subscription
         if table in _CODES:
             body = _body(client, broker, _CODES[table])
@@ -130,11 +127,7 @@ def _body(client: BlockingClient, broker: BrokerToAsk, code: int, **ext: str) ->
 def _units_of(
     client: BlockingClient, broker: BrokerToAsk, queue: QueueId, start: int, stop: int
 ) -> Iterator[list[Row]]:
-    """
-    Yield the units of a consume queue as rows, `UNITS` at a time.
-
-    :raises CannotDecide: units were deleted meanwhile.
-    """
+    """Yield the units of a consume queue as rows, `UNITS` at a time."""
     ext = {"topic": queue.topic, "queueId": str(queue.queue_id)}
     while start < stop:
         ext |= {"index": str(start), "count": str(min(UNITS, stop - start))}

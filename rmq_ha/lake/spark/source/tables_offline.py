@@ -106,7 +106,6 @@ class StoreTables:
                 yield QueueRange(queue, first, end)
 
     def _units(self, span: QueueRange, schema: Any) -> Iterator[Any]:
-        """Yield the units of a range of a queue."""
         topic, _, queue_id = span.queue
         queue = store_of(self._options).queue_alone(topic, queue_id)
         at = max(span.start, first_unit(queue))
@@ -128,7 +127,6 @@ class StoreTables:
             at += count
 
     def _index(self, part: IndexPart, schema: Any) -> Iterator[Any]:
-        """Yield the items of a part of an index file."""
         file = store_of(self._options).index_files()[part.at]
         name = file.path.rsplit("/", 1)[-1]
         for start in range(part.start, min(part.stop, file.count), ROWS):
