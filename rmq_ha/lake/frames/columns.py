@@ -21,7 +21,6 @@ class Expression:
     :ivar name: name of a function of `pyspark.sql.functions`, or of a method of its `Column`.
     :ivar given: the arguments; some of them are expressions.
     :ivar owner: the expression whose method this is; None: this is a function.
-    :ivar named: the arguments that were given by name.
     """
 
     def __init__(
@@ -55,11 +54,7 @@ class Expression:
 
 
 class WindowSpec:
-    """
-    The rows over which a window function is computed.
-
-    :ivar calls: the calls that made this window, each a method's name and its arguments.
-    """
+    """The rows of a window function: `calls` are methods that made it, with arguments."""
 
     def __init__(self, *calls: tuple[str, tuple[Any, ...]]) -> None:
         self.calls = calls

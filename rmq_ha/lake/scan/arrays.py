@@ -12,9 +12,7 @@ _SHIFT = np.uint64(29)
 
 def filled(columns: dict[str, Any], schema: Any) -> Any:
     """
-    Return an Arrow batch of columns; a column that is not given is null.
-
-    :param columns: Arrow arrays of equal length, at least one; a plain value holds for all rows.
+    Return an Arrow batch of arrays, at least one, and of values for all rows; the rest is null.
     """
     count = next(len(column) for column in columns.values() if isinstance(column, pa.Array))
 
@@ -33,7 +31,6 @@ def grouped(columns: dict[str, Any], by: Sequence[str], how: dict[str, str]) -> 
     """
     Return columns with one row for each group.
 
-    :param by: columns whose values make a group.
     :param how: for each other column how it is aggregated: `sum`, `min`, `max`.
     """
     table = pa.table(columns).group_by(list(by)).aggregate(list(how.items()))

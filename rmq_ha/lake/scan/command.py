@@ -47,9 +47,7 @@ class Size(_Sizes):
 
 def throttle(rate: int) -> Callable[[int], None]:
     """
-    Return a function that waits so that no more than `rate` bytes a second are read.
-
-    :param rate: bytes a second; 0: no limit.
+    Return a function that waits until bytes are read at no more than `rate` a second (0: any).
     """
     began, done = seconds(), 0
 

@@ -65,7 +65,6 @@ class LedgerSpan(NamedTuple):
     The rows of a group and a topic in a ledger.
 
     :ivar topic: None: the rows name no topic.
-    :ivar rows: how many rows there are.
     :ivar since: the earliest time of a row, in ms since the epoch; None: no row has a time.
     :ivar until: the latest time of a row, in ms since the epoch.
     """
@@ -113,9 +112,6 @@ class LedgerComparison:
         grace_ms: int = 10_000,
     ) -> None:
         """
-        :param window_ms: width of the windows of time.
-        :param sent: the spans of the producers' ledger.
-        :param given: the spans of the consumers' ledger.
         :param ordered: groups that promise the order of each queue.
         :param grace_ms: by how much the clocks of brokers, producers and consumers may differ.
         """
@@ -126,11 +122,7 @@ class LedgerComparison:
         self._send_times = _send_times(sent)
 
     def batches(self, told: Iterable[Any]) -> Iterator[Any]:
-        """
-        Compare rows, and yield the rows of the result.
-
-        :param told: Arrow batches with the schema `TOLD`: all rows of these ids.
-        """
+        """Compare all rows of some ids, batches of `TOLD`, and yield the rows of the result."""
         held = list(told)
         if held:
             parts = self._compare(_Columns(pa.Table.from_batches(held)))
@@ -287,10 +279,8 @@ class _Columns:
 
     :ivar code: for each row the number of its id.
     :ivar own: whether each row is a record that a producer sent and consumers can be given.
-    :ivar topics: the topics, whose numbers `topic` has.
     :ivar times: how often consumers had sent the message of a delivery back.
     :ivar is_rolled_back: whether each row says that its producer rolled the transaction back.
-    :ivar has_key: whether each row has a place in an order (`orderKey`).
     """
 
     def __init__(self, rows: Any) -> None:
@@ -355,7 +345,6 @@ class _Columns:
         return np.delete(rows, np.unique(mixed, return_index=True)[1])
 
     def are_of(self, rows: Any, groups: Iterable[str]) -> Any:
-        """Return which rows belong to these groups."""
         known = [self._groups.index(name) for name in groups if name in self._groups]
         return np.isin(self._group[rows], known)
 
@@ -417,7 +406,6 @@ def _copies(own: list[_Row]) -> Iterator[_Row]:
 
 
 def _place(row: _Row) -> str:
-    """Return where a record lies, as text."""
     broker = f"{row['brokerName']}/" if row["brokerName"] else ""
     return f"{broker}{row['topic']}/{row['queueId']}@{row['queueOffset']}"
 

@@ -101,7 +101,6 @@ class LedgerReading(NamedTuple):
 
     :ivar side: the side that wrote the ledger, `PRODUCED` or `DELIVERED`.
     :ivar id_column: the column that identifies a message, `msgId` or `keys`.
-    :ivar window_ms: width of the windows that are counted.
     """
 
     side: int
@@ -175,7 +174,6 @@ class LedgerReading(NamedTuple):
         return asked
 
     def _count_rows(self, rows: Any) -> Any:
-        """Return the rows of the kind COUNT."""
         at, width = rows["atMs"], self.window_ms
         acknowledged = _is_in(rows["status"], [*STORED_STATUSES, None]).cast(pa.int64())
         columns = {
@@ -244,12 +242,7 @@ def _texts(values: list[Any]) -> Any:
 
 
 def _array(values: list[Any], kind: type, make: Callable[[Any], Any], of: Any) -> Any:
-    """
-    Make an Arrow array.
-
-    :param kind: the type of values that Arrow takes as they are.
-    :param make: turns any other value into one that fits; None: it does not fit.
-    """
+    """Make an Arrow array; `make` turns values of other kinds than `kind` into it, or into None."""
     if set(map(type, values)) <= {kind, NoneType}:
         try:
             return pa.array(values, of)

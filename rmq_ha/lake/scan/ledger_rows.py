@@ -67,10 +67,7 @@ def of_records(
     """
     Return records as a batch of `TOLD` with their `storeSize`.
 
-    :param label: value of `brokerName`.
     :param id_column: the column that identifies a message, `msgId` or `keys`.
-    :param tags: add the tags.
-    :param keys: add the numbers of the keys.
     """
     names = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize", "crcOk"]
     named = [*names, "tags"] if tags else names
@@ -118,10 +115,7 @@ def unpack(data: bytes) -> Any:
 
 def divide(rows: Any, count: int) -> Iterator[Any]:
     """
-    Divide rows by id into `count` parts, and yield them as `PARTS`; rows without an id are left
-    out.
-
-    :param rows: rows with the schema `TOLD`.
+    Divide rows of `TOLD` by id into `count` parts, and yield them as `PARTS`; without id none.
     """
     rows = pa.RecordBatch.from_pydict(_saying(rows)).filter(rows["id"].is_valid())
     hashes = text_hashes(rows["id"], np.zeros(len(rows), np.uint64))

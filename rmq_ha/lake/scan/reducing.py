@@ -129,7 +129,6 @@ class Reduction(NamedTuple):
 
     :ivar label: value of `brokerName`.
     :ivar key: `uniqKey` or `keys`, which identifies a message.
-    :ivar window_ms: width of the windows of time.
     :ivar from_ms: only messages stored at this time or later; None: all. `to_ms` is the end,
         exclusive.
     """
@@ -254,12 +253,7 @@ class Reduction(NamedTuple):
         yield filled(row | dict(zip(("hashes", "places"), lists, strict=True)), SCHEMA)
 
     def _batch(self, kind: int, seen: "_MessageColumns", first: Any, **columns: Any) -> Any:
-        """
-        Return rows of one kind.
-
-        :param first: for each row the number of a message whose queue is that of the row.
-        :param columns: the other columns of the rows.
-        """
+        """Return rows of one kind; `first` are messages whose queue is that of each row."""
         names = pa.array(seen.names, pa.string())
         row = {
             "kind": kind,
@@ -274,10 +268,7 @@ class _MessageColumns:
     """Columns of some messages of one broker."""
 
     def __init__(self, topics: Any, columns: Sequence[Any]) -> None:
-        """
-        :param topics: Arrow texts.
-        :param columns: numpy arrays of the other columns of `ROW`, in its order.
-        """
+        """Take Arrow topics, and numpy arrays of the other columns of `ROW`, in order."""
         queue_id, flags, offsets, places, born, stored, sizes, sound = columns
         self._topics = topics.dictionary_encode()
         self.names = self._topics.dictionary.to_pylist()

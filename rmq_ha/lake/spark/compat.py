@@ -104,7 +104,6 @@ def refuse_limits(asked: list[str]) -> None:
     """
     Refuse options of a stream that this version of Spark cannot keep.
 
-    :param asked: the limits that the user set.
     :raises WrongUsage: limits were set, and Spark is too old for them.
     """
     if asked and not HAS_LIMITS:

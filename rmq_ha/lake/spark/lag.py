@@ -56,11 +56,10 @@ class LagListener(StreamingQueryListener):
 
 def unread_messages(end: str | None, latest: str | None) -> Offsets:
     """
-    Return how many messages a query has not read yet, by queue.
+    Return how many messages a query has not read yet, by queue; for other sources none.
 
     :param end: offsets where the source's last batch ended, from a progress report.
     :param latest: offsets where its queues ended at that time.
-    :return: empty if the source is not `rocketmq`, or has not looked yet.
     """
     try:
         read, ends = from_json(json.loads(end or "{}")), from_json(json.loads(latest or "{}"))

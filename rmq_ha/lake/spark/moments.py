@@ -26,7 +26,6 @@ def moment_ms(text: str, now_ms: int) -> int:
     Return a point in time in ms since the epoch: ISO 8601 (UTC unless it says otherwise), ms since
     the epoch, or an age (`7d`).
 
-    :param now_ms: the time, ms since the epoch.
     :raises WrongUsage: the text has another form.
     """
     text = text.strip()

@@ -72,11 +72,7 @@ class ConnectProgress:
 
 @contextmanager
 def show_stages(spark: SparkSession, label: str, console: Console | None = None) -> Iterator[None]:
-    """
-    Show the progress of the stages that run during the block, on stderr.
-
-    :param label: text that says what is being done.
-    """
+    """Show the progress of the stages that run during the block, on stderr."""
     console = console or Console(stderr=True, highlight=False)
     with _counter_of(spark) as count:
         if console.is_terminal:
@@ -124,12 +120,7 @@ def _bar(console: Console, count: Count, label: str) -> Iterator[None]:
 def line_by_line(
     count: Count, label: str, console: Console, seconds: Callable[[], float]
 ) -> Callable[[], None]:
-    """
-    Return a function that writes one line of progress.
-
-    :param count: counts the present tasks.
-    :param seconds: a clock.
-    """
+    """Return a function that writes one line of progress, by a count of tasks and a clock."""
     began = seconds()
 
     def look() -> None:

@@ -15,10 +15,7 @@ Findings = Sequence[Finding] | DataFrame
 @dataclass(frozen=True)
 class Table:
     """
-    A table of the report.
-
-    :ivar note: a sentence above it.
-    :ivar rows: at most some hundreds; longer lists belong into the findings.
+    A table of the report: `note` is a sentence above it, and it has some hundred rows at most.
     """
 
     title: str
@@ -35,7 +32,6 @@ class Plot:
     `series` maps names to y values, each as long as `x`.
 
     :ivar kind: `line`, `bar`, `step` or `scatter`.
-    :ivar x: numbers, texts, or datetimes.
     """
 
     title: str
@@ -53,10 +49,7 @@ class JobResult:
     The result of a job.
 
     :ivar findings: a list, or a frame of rows of `rmq_ha.lake.spark.findings.FINDINGS`.
-    :ivar outcome: `HOLDS`, `VIOLATED` or `UNDECIDED`.
-    :ivar verdict: one line.
     :ivar numbers: plain JSON values for the summary.
-    :ivar sections: sections of the report, in order.
     :ivar frames: makes further frames by name, which are written below the output directory.
     """
 

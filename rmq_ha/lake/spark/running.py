@@ -42,12 +42,8 @@ class Frame(NamedTuple):
     """
     The values of the options that all jobs have.
 
-    :ivar out: directory for findings, summary and report.
     :ivar master: Spark's master; None: that of Spark's settings, else this machine.
-    :ivar conf: settings of Spark.
-    :ivar driver_memory: the driver's heap.
     :ivar strict: whether a warning counts as a violation.
-    :ivar quiet: whether no notes and no progress are printed.
     :ivar shows: whether each finding is printed, and not only the numbers of findings.
     :ivar plain: whether the job runs in this process, without Spark.
     """
@@ -186,13 +182,7 @@ def current_frame() -> Frame:
 
 
 class Job:
-    """
-    The services that a job uses.
-
-    :ivar name: name of the job.
-    :ivar start_seconds: how many seconds it waited for Spark.
-    :ivar session: the session; None until it was used.
-    """
+    """The services that a job uses; `start_seconds` is how long it waited for Spark."""
 
     def __init__(
         self, name: str, frame: Frame, options: Options, job_session: "JobSession | None"
@@ -284,12 +274,7 @@ class Job:
 
 
 def run_job(name: str, inputs: Mapping[str, str], body: Callable[[Job], JobResult]) -> NoReturn:
-    """
-    Run a job, print and write its result, and exit with its code.
-
-    :param name: name of the job, as in the command.
-    :param inputs: its inputs, for the summary.
-    """
+    """Run a job, print and write its result, and exit with its code."""
     run = _JobRun(name, inputs, current_frame(), current_options())
     with ending.interruptible():
         outcome = run.outcome(body)

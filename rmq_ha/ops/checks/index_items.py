@@ -40,7 +40,6 @@ class Counts(NamedTuple):
     """
     Numbers of keys in one stretch of the log.
 
-    :ivar keys: keys of the records there.
     :ivar before: keys that the index lacks, because their records are before its first file.
     :ivar pending: keys that the index lacks, because their records are behind its last item.
     """
@@ -51,11 +50,7 @@ class Counts(NamedTuple):
 
 
 class Index:
-    """
-    All index files of a store, in the order of the log.
-
-    :param files: the files in any order.
-    """
+    """All index files of a store, in the order of the log."""
 
     def __init__(self, files: Sequence[OfflineIndexFile]) -> None:
         filled = [file for file in files if file.count]
@@ -119,7 +114,6 @@ def check_items(
     """
     Check the keys of the records of a stretch of the log, and the items that point into it.
 
-    :param store: the store, in whose log the messages of faults are looked up.
     :param expected: the items that the records require, in any order. Their times count from
         `ORIGIN_MS` on, and their last number does not count.
     """

@@ -43,10 +43,9 @@ class TailState(NamedTuple):
     The end of the log of one store.
 
     :ivar end: physical offset behind the last whole record.
-    :ivar known: physical offset behind the last record that the store's queues have an entry
-        for; `topic` to `queue_offset` name that record.
+    :ivar known: physical offset behind the last record that the store's queues have an entry for;
+        `topic` to `queue_offset` name that record.
     :ivar abort: whether the file `abort` exists: a broker has the store open, or was killed.
-    :ivar residue: whether there are bytes after the end of the log.
     """
 
     side: str
@@ -107,7 +106,6 @@ class CheckpointState(NamedTuple):
 
     :ivar size: bytes of the file; -1 if it is missing.
     :ivar times: the content of the file; all times are 0 if it is missing.
-    :ivar end: physical offset of the end of the log.
     :ivar newest: store time of the newest message, ms since the epoch.
     """
 

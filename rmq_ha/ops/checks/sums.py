@@ -23,8 +23,6 @@ class QueueSum(NamedTuple):
     """
     The numbers of entries and records of one queue in one store, over the whole log.
 
-    :ivar side: name of the store.
-    :ivar entries: number of entries that the queue has.
     :ivar first: queue offset of the first entry; -1 if there is none.
     :ivar matched: number of records whose entry was found; for `wrong` to `old` see
         `rmq_ha.ops.checks.units.UnitCheck`.
@@ -52,7 +50,6 @@ class DelaySum(NamedTuple):
     The delayed messages of one level in one store that have the same delay.
 
     :ivar delay: time from store to delivery, ms.
-    :ivar messages: number of messages.
     :ivar first: physical offset of the first message; `queue_id` and `queue_offset` name it.
     :ivar last: physical offset of the last message.
     """
@@ -71,7 +68,6 @@ class IndexState(NamedTuple):
     """
     The index files of one store.
 
-    :ivar faults: a sentence for each file that cannot be read.
     :ivar spans: first and last physical offset of the items of each readable file that has some.
     :ivar low: physical offset at which the log begins.
     :ivar known: physical offset up to which the log was dispatched.

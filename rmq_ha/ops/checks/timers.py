@@ -52,7 +52,6 @@ class TimerCheck:
         Yield a finding for each kind of fault, with the place of its first message. Call this after
         the last record.
 
-        :param name: name of the store.
         :param is_log_whole: whether no part of the log is missing or damaged. If it is not, missing
             deliveries are no faults, because they may be in the parts that are lost.
         """

@@ -68,12 +68,7 @@ class QueueScan(NamedTuple):
 
 
 def scan_queue(queue: OfflineQueue, low: int, high: int, side: str) -> QueueScan:
-    """
-    Read all entries of a queue.
-
-    :param low: where the part of the log begins; entries that point elsewhere are not counted.
-    :param high: where that part ends.
-    """
+    """Read all entries of a queue; those that point outside of [low, high) are not counted."""
     entries, end, last, previous, first = 0, -1, -1, -1, -1
     findings: list[Finding] = []
     for number, place, size, _ in written_units(queue):
@@ -112,11 +107,7 @@ def scan_queues(
 
 
 def check_files(queue: OfflineQueue, usual: int, side: str) -> Iterator[Finding]:
-    """
-    Yield findings for missing files, and for a last file that has not the size of other files.
-
-    :param usual: bytes that the files of the other queues have.
-    """
+    """Yield findings for missing files, and a last file without the `usual` number of bytes."""
     odd = [
         f"{file.path} has {file.size} bytes, those of other queues {usual}"
         for file in queue.row[-1:]
@@ -144,10 +135,7 @@ class UnitCheck:
     """
     Looks up the units of records of one queue, in the order of the log.
 
-    :param store: the store, in whose log the messages of faults are looked up.
     :param dispatched: physical offset up to which the store's queues were certainly built.
-    :param side: name of the store.
-    :ivar matched: number of records whose entry was found.
     :ivar wrong: number of records whose entry points to another place.
     :ivar missing: number of records without an entry, although the queues were built beyond them.
     :ivar pending: number of records without an entry, because the queues were not built that far.
@@ -179,12 +167,7 @@ class UnitCheck:
         return [run.finding for runs in self._faults.values() for run in runs]
 
     def look(self, number: int, expected: bytes) -> None:
-        """
-        Compare consecutive entries of the queue with the units that records require.
-
-        :param number: queue offset of the first one.
-        :param expected: the bytes of these units.
-        """
+        """Compare entries from the queue offset `number` on with the units that records require."""
         count = len(expected) // UNIT_SIZE
         data = self._queue.data(number, number + count)
         if data == expected:
@@ -198,7 +181,6 @@ class UnitCheck:
         """
         Compare one entry.
 
-        :param unit: the unit that the record requires.
         :param other_code: another value that its last number may have. Where Java built the queue
             of the timer topic, the number is the hash of the tags and no due time.
         """
@@ -283,12 +265,7 @@ class UnitCheck:
 
 
 class _FaultRun:
-    """
-    Adjacent entries with the same fault.
-
-    :ivar first: queue offset of the first one.
-    :ivar count: how many there are.
-    """
+    """Adjacent entries with the same fault, from the queue offset `first` on."""
 
     def __init__(self, first: int, fault: Finding) -> None:
         self.first = first

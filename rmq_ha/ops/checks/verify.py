@@ -42,11 +42,7 @@ _OF_LOG = ("LOG_HOLE", "RECORD_UNREADABLE", "BODY_CRC")
 
 
 class StoreVerdict(NamedTuple):
-    """
-    The result of `verify`.
-
-    :ivar records: how many messages the log has.
-    """
+    """The findings of `verify`, and how many messages the log has."""
 
     findings: list[Finding]
     records: int
@@ -56,7 +52,6 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Stor
     """
     Read all of the log, and compare the files that are built from it with it.
 
-    :param store: a store that was opened with `damaged`.
     :param step: called after every 1000 records, to show progress.
     :raises CannotDecide: there is no log, or it cannot be read.
     """

@@ -43,14 +43,10 @@ class Manifest(msgspec.Struct, rename="camel"):
     The content of a backup. Other files in the directory are leftovers of a run that was
     interrupted.
 
-    :ivar begin: physical offset where the copied log begins.
-    :ivar end: physical offset where the copied log ends.
     :ivar again_from: offset of a record not far below the end. The next run copies from there, as a
         broker may have been writing the bytes after it.
     :ivar file_size: bytes of each file of the log: `mappedFileSizeCommitLog`.
-    :ivar made_ms: when the backup was made, ms since the epoch.
     :ivar tables: name of the directory with the tables.
-    :ivar runs: number of runs so far.
     """
 
     begin: int
@@ -63,23 +59,14 @@ class Manifest(msgspec.Struct, rename="camel"):
 
 
 class CopyResult(NamedTuple):
-    """
-    The result of one run.
-
-    :ivar copied: bytes of the log that this run wrote.
-    """
+    """The result of one run, and the bytes of the log that it wrote."""
 
     manifest: Manifest
     copied: int
 
 
 class StoreDirectories(NamedTuple):
-    """
-    The directories of a store.
-
-    :ivar log: directory of the commit log.
-    :ivar file_size: bytes of each file of the log.
-    """
+    """The directories of a store and of its log, and the bytes of each file of the log."""
 
     root: str
     log: str
@@ -134,7 +121,6 @@ def back_up(
     Copy a store, or the part that was added since the last run.
 
     :param files: reads the store, which is not changed, and the backup.
-    :param disk: writes the backup.
     :param target: a directory that is empty or holds a backup of this store.
     :param tell: called with the number of bytes of the log that were just copied.
     :raises CannotDecide: the backup cannot be continued, or the store is damaged.
@@ -170,8 +156,6 @@ def restore(
     Make a store from a backup. Its first start reads every record, and builds queues and index.
 
     :param files: reads the backup, which is not changed.
-    :param disk: writes the store.
-    :param store: the new store's directories, which must be empty.
     :param tell: called with the number of bytes of the log that were just copied.
     :raises CannotDecide: there is no backup, it does not fit, or the directories are not empty.
     """
@@ -266,7 +250,6 @@ class _LogCopy:
     """
     Copies whole records from the files of a log into files of the same names.
 
-    :ivar copied: bytes that were written.
     :ivar end: physical offset behind the last whole record.
     :ivar again_from: see `Manifest`.
     """

@@ -62,7 +62,6 @@ class RecordChain(NamedTuple):
     :ivar first: store time of the first record in ms; -1 if there is no record.
     :ivar last: store time of the last record in ms; -1 if there is no record.
     :ivar end: index in the buffer behind the last record.
-    :ivar tail: the kind of bytes at `end`.
     :ivar needed: for `MORE`, the bytes that the next buffer needs from `end` on.
     """
 

@@ -32,11 +32,7 @@ def end_of_log(files: Files, row: Sequence[LogFile], window: int = WINDOW) -> in
 
 
 class _EndSearch:
-    """
-    The search in one file.
-
-    :ivar end: physical offset where the last record that was found ends.
-    """
+    """The search in one file; `end` is where the last record ends, a physical offset."""
 
     def __init__(self, files: Files, file: LogFile, window: int) -> None:
         self._files = files

@@ -24,9 +24,8 @@ _GUESSES = 1000
 
 class OfflineIndexFile:
     """
-    One index file. Items are numbered from 1 on; the row of an item is its number less 1.
+    One index file. Items are numbered from 1; the row of an item is its number less 1.
 
-    :ivar slots: number of slots.
     :ivar items: number of items that the file has room for, including item 0.
     """
 
@@ -54,12 +53,7 @@ class OfflineIndexFile:
         return max(0, min(self.header.index_count, self.items) - 1)
 
     def item_data(self, start: int, stop: int) -> bytes:
-        """
-        Return the bytes of items.
-
-        :param start: row of the first item.
-        :param stop: row behind the last item.
-        """
+        """Return the bytes of the items of the rows [start, stop)."""
         count = max(0, min(stop, self.count) - start)
         at = HEADER_SIZE + SLOT_SIZE * self.slots + ITEM_SIZE * (start + 1)
         return bytes(self._files.window(self.path, at, count * ITEM_SIZE)) if count else b""

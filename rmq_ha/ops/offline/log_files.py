@@ -16,12 +16,7 @@ NAME_LENGTH = 20
 
 
 class LogFile(NamedTuple):
-    """
-    One file of a log.
-
-    :ivar base: physical offset of its first byte.
-    :ivar size: size of the file in bytes.
-    """
+    """One file of a log: path, physical offset of its first byte, and size in bytes."""
 
     path: str
     base: int
@@ -49,13 +44,7 @@ def is_number(name: str) -> bool:
 
 
 class Hole(NamedTuple):
-    """
-    Bytes of a log that no file has, because a file is missing or was cut.
-
-    :ivar start: physical offset of the first missing byte.
-    :ivar end: physical offset of the next byte that a file has.
-    :ivar between: the names of the files around the hole.
-    """
+    """Bytes of a log, [start, end), that no file between the two named files has."""
 
     start: int
     end: int

@@ -46,13 +46,9 @@ class OfflineQueue:
     """
     One queue. Its offsets are queue offsets, which count messages.
 
-    :param files: reads the files.
-    :param row: the queue's files in order.
-    :param extension: the files of its extension in order.
     :param log: bounds of the log; None if units are not compared with the log.
     :param damaged: whether to accept missing files. Then only the files after the last gap are
         read, or the files before it, if nothing is written after it.
-    :ivar row: the files that are read, in order.
     :ivar faults: a sentence for each fault of the queue's files.
     :ivar is_end_known: False if a file is missing behind which nothing is written: how many entries
         the missing file had is not known.

@@ -28,12 +28,7 @@ from rmq_ha.ops.offline.log_files import LogFile
 
 
 class Damage(NamedTuple):
-    """
-    Bytes of the log that are no record.
-
-    :ivar start: physical offset of the first byte.
-    :ivar end: physical offset where the next record begins, or where the file or the log ends.
-    """
+    """Bytes of a log file, [start, end), that are no record."""
 
     path: str
     start: int
@@ -58,11 +53,7 @@ class LogStretch(NamedTuple):
 
 
 class FoundRecord(NamedTuple):
-    """
-    A record of the log.
-
-    :ivar request: the fields by which the record is entered into queues and index.
-    """
+    """A record of the log, and the fields by which it is entered into queues and index."""
 
     request: DispatchRequest
     data: bytes
@@ -161,7 +152,6 @@ def _of_entries(
     something else is left out; a queue that knows it has a finding of its own.
 
     :param places: where the entries begin in `data`.
-    :param size: where the last of them ends.
     """
     rows: list[Row] = []
     for place, following in pairwise((*places, size)):

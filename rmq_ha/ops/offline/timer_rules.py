@@ -77,11 +77,7 @@ class TimerHistory(NamedTuple):
     The facts about one timer message that a log has.
 
     :ivar due_ms: the earliest time at which it may be delivered.
-    :ivar waits: whether the log has the waiting record.
-    :ivar deliveries: number of its deliveries.
     :ivar delivered_ms: store time of the first delivery; 0 if there is none.
-    :ivar is_recalled: whether the log has a recall of the message.
-    :ivar is_replaced: whether a rolled copy waits in its place.
     :ivar is_named: whether a record of Java, which names only topic, key and second, may settle it.
     """
 
@@ -102,11 +98,7 @@ def is_timer_record(topic: str, properties_text: str) -> bool:
 def timer_records(
     topic: str, properties: Mapping[str, str], place: int, queue_offset: int
 ) -> list[TimerRecord]:
-    """
-    Return the timer messages that a record is about: none, one, or, for a rolled copy, two.
-
-    :param place: the physical offset of the record.
-    """
+    """Return the timer messages that a record is about: none, one, or for a rolled copy two."""
     out, due = ms_in(properties, TIMER_OUT_MS), due_of(properties)
     if out is None or due is None:
         return []
@@ -159,7 +151,6 @@ class FoundTimerFault(NamedTuple):
     A fault of a timer message in a log.
 
     :ivar place: the physical offset of the record at which it was found.
-    :ivar source: the place of the waiting record.
     :ivar is_passed_over: for a message that was not delivered, whether the last frontier record has
         it as delivered, so that no broker delivers it any more.
     """

@@ -73,11 +73,7 @@ _LIMITS = (
 
 
 class OffsetOptions(NamedTuple):
-    """
-    The values of the options.
-
-    :ivar repair: a directory for the repair plan and tables.
-    """
+    """The values of the options; `repair` is a directory for the plan and tables."""
 
     patience: Patience
     limits: Limits

@@ -37,12 +37,7 @@ def rank(severity: str) -> int:
 def digest(
     counted: Iterable[tuple[str, str, int]], top: Iterable[Mapping[str, Any]], limit: int
 ) -> Digest:
-    """
-    Sort counts and rows into a digest.
-
-    :param counted: severity, code and number of findings.
-    :param top: rows of which at most `limit` are kept.
-    """
+    """Sort severities, codes and numbers, and at most `limit` of the top rows, into a digest."""
     counted = sorted(counted, key=lambda item: (rank(item[0]), -item[2], item[1]))
     codes: Counter[str] = Counter()
     severities: Counter[str] = Counter({str(severity): 0 for severity in WORST_FIRST})

@@ -32,12 +32,9 @@ class Finding(NamedTuple):
 
     :ivar severity: a `Severity`; plain text, so that rows can be pickled and compared anywhere.
     :ivar code: the kind of the finding, in capitals (`MISSING_ON_SLAVE`).
-    :ivar broker: name or place of the broker or store that is wrong.
     :ivar physical_offset: in the commit log, bytes.
     :ivar queue_offset: in the queue, messages.
     :ivar msg_id: the message's id, as in the column `msgId` of the data source.
-    :ivar expected: the right value.
-    :ivar actual: the value that was found.
     :ivar detail: a sentence for the operator: the meaning and the next step.
     :ivar observed_at: ms since the epoch.
     """

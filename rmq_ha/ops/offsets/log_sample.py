@@ -19,11 +19,7 @@ BytesAt = Callable[[int, int], bytes]
 
 
 class LogSample(NamedTuple):
-    """
-    The messages that were read.
-
-    :ivar faults: sentences about messages that are not what their queues say.
-    """
+    """How many messages were read, and a sentence about those that differ from their queues."""
 
     messages_read: int = 0
     faults: tuple[str, ...] = ()

@@ -40,7 +40,6 @@ def look_at_pair(
     """
     Look at a master and its slaves.
 
-    :param places: the places, the master's first.
     :raises WrongUsage: the places are not a master and its slaves.
     :raises CannotDecide: a replica cannot be read.
     """
@@ -61,7 +60,6 @@ def look_at_pair(
 
 
 def _is_same(place: Place, other: Place) -> bool:
-    """Return whether two places are the same store or broker."""
     if isinstance(place, StorePlace) and isinstance(other, StorePlace):
         return is_same_directory(str(place), str(other))
     return place == other

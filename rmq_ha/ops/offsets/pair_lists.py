@@ -44,7 +44,6 @@ def pairs_of(servers: str, known: ClusterInfo, cluster: str = "") -> list[Pair]:
     Return a pair for every broker name. A name without a slave gets a place for any slave that
     registers later.
 
-    :param known: the answer of the name server.
     :param cluster: only brokers of this cluster; empty: all.
     :raises CannotDecide: there are no brokers.
     """

@@ -26,7 +26,6 @@ class Pairing(NamedTuple):
     """
     A slave's snapshot and the samples of its master around it.
 
-    :ivar masters: oldest first; at least one.
     :ivar is_proven: whether the first sample is older than the slave's tables may be.
     :ivar is_first: whether the slave is the first of several; findings about the master are
         reported for it only.
@@ -82,7 +81,6 @@ def pair(
     """
     Choose the master's samples with which a slave's sample can be compared.
 
-    :param masters: samples in the order in which they were taken.
     :param skew_ms: by how many ms a slave's tables may be older than its sample.
     """
     old = [index for index, item in enumerate(masters) if item.ended <= slave.began - skew_ms]
@@ -149,7 +147,6 @@ def _case(
     Return the case of one key.
 
     :param samples: the master's facts of this key, each with the number of its sample.
-    :param slave: the slave's fact of this key; None: it has none.
     :param bounds: first offset and end of the queue at the master, then at the slave.
     """
     end, before = len(pairing.masters) - 1, pairing.sample_before

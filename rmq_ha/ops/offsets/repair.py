@@ -14,11 +14,7 @@ from rmq_ha.ops.offsets.rules import Case, judge
 
 
 class RepairStep(NamedTuple):
-    """
-    A step of the plan.
-
-    :ivar command: a command for a shell; empty: the step has no command.
-    """
+    """A step of the plan, and a command for a shell, which may be empty."""
 
     why: str
     command: str

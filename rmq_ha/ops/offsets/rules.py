@@ -79,11 +79,7 @@ _NONE = -1
 
 
 def judge(case: Case, max_lag: int = 0) -> Ruling:
-    """
-    Return the ruling on a case.
-
-    :param max_lag: messages that a queue of the slave may lack.
-    """
+    """Return the ruling on a case; a queue of the slave may lack `max_lag` messages."""
     kind = case.key.kind
     if kind in (OFFSET, DELAY):
         return _progress(case)

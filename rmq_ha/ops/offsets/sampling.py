@@ -16,11 +16,7 @@ class Snapshots(Protocol):
     """A replica of which snapshots can be taken."""
 
     def snapshot(self, topics: Mapping[str, int] | None = None) -> Snapshot:
-        """
-        Take a snapshot now.
-
-        :param topics: number of queues by topic, of the other side.
-        """
+        """Take a snapshot now; `topics` are numbers of queues of the other side."""
 
 
 class Patience(NamedTuple):

@@ -74,7 +74,6 @@ def decode(data: bytes, name: str) -> Snapshot:
     A snapshot that another version wrote may lack fields. Their values are then not known, which
     counts as a fault.
 
-    :param name: name of the file, for the error.
     :raises CannotDecide: the data are something else.
     """
     try:
@@ -125,12 +124,7 @@ def append_pairings(pairings: Sequence[Pairing], directory: str) -> None:
 
 
 class SnapshotFile(NamedTuple):
-    """
-    A snapshot in a history.
-
-    :ivar moment: when the snapshot began, in ms since the epoch.
-    :ivar role: `master` or `slave`.
-    """
+    """A snapshot of a `master` or `slave` in a history, begun at `moment`, ms."""
 
     moment: int
     role: str

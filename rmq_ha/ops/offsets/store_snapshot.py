@@ -73,9 +73,6 @@ class StoredReplica:
     """
     A store of which snapshots are taken.
 
-    :param open_store: opens the store in its current state.
-    :param listing: lists a directory.
-    :param place: the place as the user wrote it.
     :param note: called once with the remark that a file was read in place of a damaged one.
     """
 
@@ -98,7 +95,6 @@ class StoredReplica:
         """
         Read all facts, and check whether the store changed meanwhile.
 
-        :param topics: not used here; see `Snapshots.snapshot`.
         :raises CannotDecide: there is no such store, or a file vanished.
         """
         try:

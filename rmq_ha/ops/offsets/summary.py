@@ -15,14 +15,7 @@ STRICT = " (--strict: a warning is a violation)"
 
 
 class Timings(NamedTuple):
-    """
-    When a job ran and how long its parts took.
-
-    :ivar started_at: ms since the epoch.
-    :ivar start: seconds from the command until Spark had started.
-    :ivar run: seconds of the job itself.
-    :ivar write: seconds of writing the findings.
-    """
+    """When a job ran (ms since the epoch), and the seconds of its parts."""
 
     started_at: int
     start: float = 0.0

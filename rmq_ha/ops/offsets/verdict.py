@@ -29,14 +29,7 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class PairVerdict:
-    """
-    The answer for one master and its slaves.
-
-    :ivar rows: every key of every slave.
-    :ivar by_slave: the effect of a failover to each slave.
-    :ivar worst: the groups with most repeats and skips.
-    :ivar numbers: numbers for the JSON summary.
-    """
+    """The answer for one master and its slaves; `rows` has every key of every slave."""
 
     rows: Sequence[JudgedKey]
     findings: Sequence[Finding]
@@ -48,11 +41,7 @@ class PairVerdict:
 
 
 def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> PairVerdict:
-    """
-    Judge every slave, and give one answer for all of them.
-
-    :param past: number of violations that a history holds.
-    """
+    """Judge every slave, and give one answer; `past` is how many violations a history holds."""
     rows = judged(pairings, limits.max_lag)
     by_slave = {pairing.slave.place: Forecast() for pairing in pairings} | sums(rows)
     groups = worst_groups(rows, _GROUPS)
@@ -199,7 +188,6 @@ def head_findings(pairing: Pairing) -> list[Finding]:
 
 
 def _head(code: str, snapshot: Snapshot, expected: str | None, actual: str | None) -> Finding:
-    """Return a finding about a whole snapshot."""
     meaning = MEANINGS[code]
     return Finding(
         str(meaning.severity),

@@ -64,7 +64,6 @@ class FactFile(msgspec.Struct, rename="camel", frozen=True):
     """
     A Parquet file of facts.
 
-    :ivar name: name of the file in the store's directory.
     :ivar is_tail: the file has facts of a part that was not complete; the next scan replaces it.
     :ivar digest: digest of the file's bytes; empty: version 0.1 wrote none.
     """
@@ -80,14 +79,8 @@ class State(msgspec.Struct, rename="camel", frozen=True):
     """
     A store, and the part of its log that was scanned.
 
-    :ivar broker_id: id of the broker; 0: the master.
     :ivar place: the store as it is seen on the machine that scanned it: an absolute path, or a URI.
-    :ivar host: the machine that scanned it.
-    :ivar window: bytes of a window.
-    :ivar low: physical offset at which the log began.
-    :ivar high: physical offset at which the log ended.
     :ivar end: physical offset at which the last whole window ended.
-    :ivar scanned_at: ms since the epoch.
     :ivar identity: device and number of the store's directory, which a link does not change; empty:
         not known.
     :ivar oldest_look: when the window was read that has not been read for longest, in ms since the
@@ -148,11 +141,7 @@ class ReplicaFacts(NamedTuple):
         return [f"{self.directory}/{file.name}" for file in self.state.files if file.kind == kind]
 
     def named(self, broker: str) -> "ReplicaFacts":
-        """
-        Return facts with a fault under the name of their broker; all other facts as they are.
-
-        :param broker: the broker's name; empty: it is not known.
-        """
+        """Return facts with a fault under the name of their broker, if it is known."""
         if not self.fault or not broker:
             return self
         return self._replace(state=msgspec.structs.replace(self.state, broker=broker))

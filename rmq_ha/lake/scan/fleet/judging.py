@@ -42,9 +42,6 @@ class JudgingLimits(NamedTuple):
     """
     The limits and options of a check.
 
-    :ivar skew_ms: how old a slave's tables may be, in ms.
-    :ivar age_ms: how old facts may be, in ms.
-    :ivar fetches: whether windows that differ are read from the stores.
     :ivar alone: names of brokers that have no slave on purpose.
     :ivar ids: whether the facts about ids have to be whole.
     """
@@ -63,8 +60,6 @@ class BrokerVerdict(NamedTuple):
     :ivar is_safe: whether one of its slaves can take over; None: it has no slave, or this cannot be
         decided.
     :ivar compared: bytes of the logs that were compared, because two replicas have digests of them.
-    :ivar differing: number of windows that differ.
-    :ivar fetched: bytes that were read from stores.
     :ivar left: bytes of which only one side has a digest, like the end of a log that grows.
     :ivar oldest_look: when the window was read that has not been read for longest, in ms since the
         epoch; 0: not known.
@@ -116,9 +111,7 @@ def judge(
     Compare the slaves of one broker with its master.
 
     :param replicas: the replicas of the broker, its master first.
-    :param limits: how many messages a slave may lack or repeat.
     :param patience: how old the facts may be, and options of the check.
-    :param now_ms: ms since the epoch.
     :param twice: result of `scanned_twice` for the whole fleet.
     """
     damage = {store.directory: _damage(store, patience) for store in replicas}
@@ -164,7 +157,6 @@ def judge(
 
 
 def _damage(replica: ReplicaFacts, patience: JudgingLimits) -> list[Finding]:
-    """Return a finding for each damaged file of facts."""
     kinds = (WINDOWS, FINDINGS, SUMS, *((IDS,) if patience.ids else ()))
     faults = [replica.fault] if replica.fault else replica.faults(kinds)
     return [finding("FACTS_DAMAGED", f"{fault}.", broker=replica.directory) for fault in faults]
@@ -186,7 +178,6 @@ def _last_look_text(oldest_look: int, now_ms: int) -> str:
 
 
 def _age_findings(replica: ReplicaFacts, patience: JudgingLimits, now_ms: int) -> Iterator[Finding]:
-    """Yield findings about the age of facts."""
     state = replica.state
     age, host = now_ms - state.scanned_at, state.host or "an unnamed host"
     if age > patience.age_ms:
@@ -298,10 +289,8 @@ class Match(NamedTuple):
     The result of comparing the digests of a master and a slave.
 
     :ivar compared: bytes of the windows of which both have a digest.
-    :ivar spans: start and end of the windows that differ.
     :ivar covered: bytes of the log of which at least one side has a digest.
     :ivar settled: bytes of those windows that both logs had as a whole when they were scanned.
-    :ivar settled_compared: bytes of `settled` that were compared.
     """
 
     compared: int
@@ -312,12 +301,7 @@ class Match(NamedTuple):
 
 
 def matching(master: ReplicaFacts, slave: ReplicaFacts, low: int, high: int) -> Match:
-    """
-    Compare the digests of two replicas.
-
-    :param low: where the part of the log begins that both have.
-    :param high: where that part ends.
-    """
+    """Compare the digests of two replicas, from `low` to `high`, which both have."""
     left, right = (_columns(replica, low, high) for replica in (master, slave))
     end = min(master.state.end, slave.state.end)
     _, mine, theirs = np.intersect1d(left[0], right[0], assume_unique=True, return_indices=True)

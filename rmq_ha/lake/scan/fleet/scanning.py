@@ -56,10 +56,7 @@ class ScanRequest(NamedTuple):
     A store to be scanned.
 
     :ivar to: the directory that has the facts of all brokers.
-    :ivar broker_id: id of the broker; 0: the master.
-    :ivar host: name of this machine.
     :ivar again: whether to scan from the beginning, and to ignore the facts of earlier scans.
-    :ivar ids: whether to keep a hash of each message's id, 16 bytes a message.
     :ivar checks: `queues`, `index`: parts to be compared with the log, as a whole in each scan.
     :ivar share: a divisor: of the windows of earlier scans one in `share` is read again; 0: none.
     """
@@ -302,17 +299,12 @@ class _WindowContent:
                     self._ids.append(pa.table(columns, SCHEMAS[IDS]))
 
     def windows(self) -> Any:
-        """Return the rows of the windows."""
         columns = zip(*self._windows, strict=True) if self._windows else ([], [], [], [])
         arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMAS[WINDOWS], strict=True)]
         return pa.table(arrays, SCHEMAS[WINDOWS])
 
     def tables(self, old: Any = None) -> list[tuple[str, bool, Any]]:
-        """
-        Return the tables in the form that `keep` takes.
-
-        :param old: rows of windows of earlier scans, which are kept with the new ones.
-        """
+        """Return the tables as `keep` takes them, with the `old` rows of windows."""
         rows = [dict(zip(COLUMNS, finding, strict=True)) for finding in self.findings]
         windows = self.windows()
         if old is not None:
@@ -338,7 +330,6 @@ class _WindowContent:
 
 
 def _check_queues_and_index(asked: ScanRequest) -> Iterator[Finding]:
-    """Compare the store's queues and index with its log."""
     if asked.checks:
         told = verify(Settings(asked.at, asked.at, checks=asked.checks))
         yield from (finding for finding in told.findings if finding.code != "LOG_HOLE")

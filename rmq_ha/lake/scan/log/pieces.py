@@ -31,11 +31,8 @@ class Pieces(NamedTuple):
     The pieces of property strings; each piece begins and ends with a cut.
 
     :ivar data: the strings, with other bytes between them.
-    :ivar strings: where each record's string begins.
     :ivar lengths: bytes of each string.
     :ivar rows: for each piece the number of its record, ascending.
-    :ivar starts: where each piece begins.
-    :ivar stops: where each piece ends.
     :ivar heads: the first 8 bytes of each piece as a number.
     """
 
@@ -101,8 +98,7 @@ def _join_strings(buffer: Any, begins: Ints, ends: Ints) -> tuple[Bytes, Ints]:
 
 def values_of(pieces: Pieces, name: bytes) -> tuple[Ints, Ints]:
     """
-    Return where the values of one property are: start and length by record, both 0 for a record
-    without it.
+    Return start and length of a property's value by record, both 0 where it has none.
 
     :param name: name of the property, ASCII.
     """

@@ -46,7 +46,6 @@ class Records:
 
     Each column is read when it is first used, and then kept.
 
-    :ivar base: physical offset of the first byte of the buffer.
     :ivar positions: where the records begin in the buffer.
     """
 
@@ -301,11 +300,7 @@ class Records:
             return None
 
     def batch(self, columns: Sequence[str], broker_name: str | None = None) -> Any:
-        """
-        Return all records as one Arrow batch.
-
-        :param columns: names of `COLUMNS`, in the wanted order.
-        """
+        """Return all records as one Arrow batch of these of `COLUMNS`."""
         schema = schema_of(columns)
         count = len(self)
         known: dict[str, Any] = {"brokerName": repeated(broker_name, count)}

@@ -40,9 +40,7 @@ class RecordWalk(NamedTuple):
     :ivar sizes: bytes of each record; in a DLedger log without the 48 bytes before it.
     :ivar end: position in the buffer where the walk stopped; a further walk may start there.
     :ivar tail: the kind of bytes at `end`.
-    :ivar reason: for `TORN`: what is wrong there; otherwise empty.
     :ivar needed: for `MORE`: how many bytes from `end` on the next look has to see to continue.
-    :ivar shape: the shape of the records.
     """
 
     positions: Ints
@@ -142,7 +140,6 @@ def _numbers(heads: Bytes, at: int, dtype: str) -> Any:
 
 
 def _are_of_topic(data: Bytes, shape: Shape, topic: bytes) -> Flags:
-    """Return which records have this topic."""
     same: Flags = shape.fits & (shape.topic_end - shape.topic == len(topic))
     for index in np.flatnonzero(same):
         place = shape.topic[index]

@@ -47,7 +47,6 @@ class Step(NamedTuple):
 
     :ivar master: the master's record; for `DUPLICATED` the record that was doubled; None for
         `EXTRA`.
-    :ivar slave: the slave's record; None for `LOST`.
     """
 
     change: Change
@@ -61,7 +60,6 @@ class Alignment(NamedTuple):
 
     :ivar end: physical offset of the master up to which they were aligned.
     :ivar in_step: whether from there on records stand in the same places again.
-    :ivar complete: whether the alignment ended before the limit of changes was reached.
     """
 
     steps: list[Step]
@@ -89,7 +87,6 @@ def align(
     """
     Align two logs, from shortly before the place where they begin to differ.
 
-    :param most: number of changes after which it ends.
     :param past: the master's records before that place, to recognise doubled ones.
     :param is_last: the logs end with these records. Records that only one log has at its end are
         then no change, because the other log ends there.

@@ -19,12 +19,7 @@ _WORD = 64
 
 
 class Anchor(NamedTuple):
-    """
-    A run of `RUN` records.
-
-    :ivar run: hash of the records' identities.
-    :ivar place: physical offset of the record in the middle.
-    """
+    """The hash of a run of `RUN` records, and the physical offset of the one in the middle."""
 
     run: int
     place: int

@@ -34,7 +34,6 @@ class Side:
     """
     One store of the pair, in one task.
 
-    :param name: name of the store in findings.
     :param dispatched: a physical offset; the queues of the store were built at least up to it.
     """
 
@@ -74,11 +73,7 @@ class Side:
 
 
 class QueueResult(NamedTuple):
-    """
-    The results for the records of one queue.
-
-    :ivar counts: numbers of records by the state of their entries, as `UnitCheck.counts` has them.
-    """
+    """The results for the records of one queue, counted as by `UnitCheck.counts`."""
 
     side: int
     topic: str
@@ -92,7 +87,6 @@ class AuditResult(NamedTuple):
     The results for some records.
 
     :ivar size: bytes of these records, or of a gap in the log.
-    :ivar checked: results for queues.
     :ivar counts: numbers of keys in the index, each with the number of its side.
     """
 
@@ -110,7 +104,6 @@ def audit(
     Check the records that start in `[low, high)`.
 
     :param sides: one or more stores whose logs are equal there; the first one's log is read.
-    :param checks: some of `CHECKS`.
     :raises CannotDecide: a file vanished, or cannot be read.
     """
     names = sides[0].name if len(sides) == 1 else "both"

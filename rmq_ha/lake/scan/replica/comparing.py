@@ -57,11 +57,7 @@ class Comparison(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """
-    The two logs, and their names in findings.
-
-    :ivar window: how many bytes are read at once.
-    """
+    """The two logs, their names in findings, and how many bytes are read at once."""
 
     master: Log
     slave: Log
@@ -195,10 +191,8 @@ class LogPart(NamedTuple):
     """
     The part between two places from which both logs continue alike.
 
-    :ivar master: start and end in the master's log.
     :ivar slave: start and end of the same records in the slave's log.
     :ivar shift: physical offset up to which both logs are in step; -1: not known.
-    :ivar is_last: whether the logs end with this part.
     """
 
     master: tuple[int, int]
@@ -208,11 +202,7 @@ class LogPart(NamedTuple):
 
 
 class ReportedDifference(NamedTuple):
-    """
-    A difference that is reported.
-
-    :ivar identity: identity of a record that only one of the logs has in this part.
-    """
+    """A difference; `identity` is that of a record that only one log has in this part."""
 
     finding: Finding
     identity: bytes = b""
@@ -223,7 +213,6 @@ def align_part(sides: Sides, part: LogPart, most: int) -> list[ReportedDifferenc
     Find the differences in a part: where the logs are in step byte by byte, elsewhere record by
     record.
 
-    :param most: number of differences after which it ends.
     :raises CannotDecide: a file vanished, or cannot be read.
     """
     (at, end), (other, other_end), shift, is_last = part

@@ -37,9 +37,6 @@ class Difference(NamedTuple):
     How one record differs from the bytes in its place on the other side.
 
     :ivar field: the field's name in the data source.
-    :ivar expected: the master's value, for people.
-    :ivar actual: the slave's value, for people.
-    :ivar others: further fields that differ.
     :ivar verdict: a text that says which side's body matches its CRC; empty: both do.
     """
 
@@ -81,7 +78,6 @@ def describe(master: bytes, slave: bytes, *, shifted: bool = False) -> Differenc
     """
     Describe the difference of two records in one place; one of them may be damaged.
 
-    :param master: the whole record.
     :param slave: as many bytes of the other side, which differ.
     :param shifted: the logs are out of step, so the offsets in the records are not compared.
     """

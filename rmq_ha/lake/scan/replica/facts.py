@@ -25,11 +25,7 @@ NO_LEVEL = 0
 
 
 class QueueRows(NamedTuple):
-    """
-    The records of one queue among those of a stretch.
-
-    :ivar rows: numbers of the records in the stretch, in log order.
-    """
+    """The records of one queue among those of a stretch, by their numbers, in log order."""
 
     topic: str
     queue_id: int
@@ -37,11 +33,7 @@ class QueueRows(NamedTuple):
 
 
 class Facts:
-    """
-    The entries that some records require.
-
-    :param records: records of one stretch of one log.
-    """
+    """The entries that the records of one stretch of one log require."""
 
     def __init__(self, records: Records) -> None:
         self.records = records

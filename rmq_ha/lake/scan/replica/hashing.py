@@ -22,11 +22,7 @@ _MASK = 0xFFFFFFFF
 
 
 def tag_codes(tags: Any) -> Ints:
-    """
-    Return the tag code of each row; 0 for a row without a tag.
-
-    :param tags: an Arrow array of texts.
-    """
+    """Return the tag code of each of these Arrow texts; 0 for a row without a tag."""
     encoded = tags.dictionary_encode()
     codes = [tags_code(tag.as_py()) for tag in encoded.dictionary]
     table = np.array([*codes, 0], np.int64)

@@ -38,7 +38,6 @@ class Log:
     """
     The files of a log up to a bound, which stays while the log grows. It can be pickled for a task.
 
-    :param row: the log's files, in order.
     :param stop: the bound, a physical offset: bytes from there on are not read.
     """
 

@@ -42,7 +42,6 @@ class _SideRecords(NamedTuple):
     """
     The records of one side.
 
-    :ivar at: the bytes of each record, by physical offset.
     :ivar is_sound: whether there are only records, without gaps, and each fits its CRC.
     """
 
@@ -55,8 +54,6 @@ def parting(sides: Sides, low: int, high: int) -> Parting | None:
     """
     Find the parting; None: the logs end alike, are damaged, or are out of step.
 
-    :param low: where the part begins that both logs have.
-    :param high: where that part ends.
     :raises CannotDecide: a file vanished, or cannot be read.
     """
     left, right = low, max(low, high - _WINDOW)

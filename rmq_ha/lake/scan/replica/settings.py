@@ -14,11 +14,7 @@ WINDOW = 16 << 20
 
 
 class StoreAt(NamedTuple):
-    """
-    The place of a store.
-
-    :ivar commit_log: the value of `storePathCommitLog`, if this key is set.
-    """
+    """The place of a store, and its `storePathCommitLog`, if that is set."""
 
     uri: str
     commit_log: str | None = None
@@ -30,9 +26,6 @@ class Settings(NamedTuple):
 
     :ivar slave: the other store; the same place as `master`: one store is compared with itself.
     :ivar start: physical offset from which on logs are compared; 0: from their beginning.
-    :ivar window: how many bytes are read at once.
-    :ivar split: how many bytes of the log one task reads at most.
-    :ivar checks: some of `auditing.CHECKS`: further parts to be checked.
     :ivar index_sizes: `maxHashSlotNum` and `maxIndexNum` of both stores, if not the default.
     :ivar pause_ms: time to wait before a fault of a store in use is looked at again.
     """

@@ -15,8 +15,6 @@ def blamed_on_the_log(findings: Iterable[Finding], names: Sequence[str]) -> list
     """
     Replace the findings of a record's entries by one finding of the record, if both sides have
     equal entries that do not fit it: two brokers do not damage entries in the same way.
-
-    :param names: names of both sides in findings.
     """
     every = list(findings)
     by_place: dict[int, Sides] = defaultdict(lambda: defaultdict(list))

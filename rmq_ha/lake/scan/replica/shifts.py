@@ -36,8 +36,6 @@ class Region(NamedTuple):
 
     :ivar known: physical offset; differences before it were reported already.
     :ivar shift: physical offset from which on records do not stand in the same places.
-    :ivar ends: where the region ends in both logs.
-    :ivar is_last: whether the logs end with this region.
     """
 
     known: int
@@ -54,8 +52,6 @@ def regions_of(
     """
     Yield the regions in which the logs have to be aligned.
 
-    :param compared: stretches whose bytes were compared, in order.
-    :param apart: stretches that differ; see `TaskResult.apart`.
     :param stops: where both logs end, if they end with the last stretch; otherwise None.
     """
     shifts = {low: shift for low, _, shift in apart}
@@ -91,12 +87,7 @@ class RegionAlignment(NamedTuple):
 
 
 class Shifts:
-    """
-    Aligns regions.
-
-    :param run_tasks: runs the tasks.
-    :param split: about how many bytes of each log one task handles.
-    """
+    """Aligns regions by tasks, which handle about `split` bytes of each log."""
 
     def __init__(self, run_tasks: Run, work: Work, split: int) -> None:
         self._run_tasks = run_tasks
@@ -113,8 +104,6 @@ class Shifts:
         """
         Align the logs where they differ.
 
-        :param compared: stretches that were compared, in order.
-        :param apart: stretches that differ.
         :param is_whole: the last stretch is the end of the common part.
         :raises CannotDecide: a task could not read a file.
         """
@@ -187,8 +176,7 @@ def _first_of(changes: Iterable[int]) -> Iterator[int]:
 
 def _findings_with_moves(told: Sequence[ReportedDifference], is_cut: bool) -> list[Finding]:
     """
-    Return the differences as findings. A record that is lost in one place and new in another
-    becomes one finding of a record that moved.
+    Return the differences as findings; one lost here and new there becomes one that moved.
 
     :param is_cut: further differences were found, but not kept.
     """

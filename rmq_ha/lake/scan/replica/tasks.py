@@ -48,8 +48,6 @@ class TaskResult(msgspec.Struct):
     """
     The result of some tasks.
 
-    :ivar findings: the findings; two stretches may have made the same finding.
-    :ivar failed: why a task could not read a file; empty: all tasks could read their files.
     :ivar compared: number of bytes that were compared.
     :ivar blank: how many of the compared bytes differ but mean nothing.
     :ivar records: number and bytes of the records of each side, and of those compared (`COMMON`).
@@ -60,8 +58,6 @@ class TaskResult(msgspec.Struct):
     :ivar apart: stretches that differ: start, end, and the place from which on the logs are out of
         step; -1: they are in step.
     :ivar anchors: by side: hash of a run of records, and its place.
-    :ivar changes: number of differences between logs that are out of step.
-    :ivar told: the differences between logs that are out of step, for findings.
     :ivar ends: ends of queues by side, topic and queue id.
     """
 
@@ -144,7 +140,6 @@ class Stretch(NamedTuple):
     """
     A part of the log to be read.
 
-    :ivar number: number of the task.
     :ivar sides: the sides whose log has this part.
     :ivar compares: whether the bytes of both sides are compared.
     """
@@ -157,12 +152,7 @@ class Stretch(NamedTuple):
 
 
 class Work(NamedTuple):
-    """
-    The values that all tasks share.
-
-    :ivar checks: some of `auditing.CHECKS`.
-    :ivar window: how many bytes are read at once.
-    """
+    """The values that all tasks share: `checks`, and the bytes that are read at once."""
 
     sides: tuple[Side, ...]
     checks: frozenset[str]
@@ -239,12 +229,7 @@ def _doubt(work: Work, doubt: Doubt, answer: TaskResult) -> None:
 
 
 class Survey(NamedTuple):
-    """
-    A part of one side to be read before its log: some queues, or one index file.
-
-    :ivar low: where the part of the log begins.
-    :ivar high: where that part ends.
-    """
+    """A part of one side to be read before its log: some queues, or one index file."""
 
     number: int
     side: int
@@ -255,7 +240,6 @@ class Survey(NamedTuple):
 
 
 def _survey(work: Work, survey: Survey, answer: TaskResult) -> None:
-    """Read queues entry by entry, or an index file by itself."""
     side = work.sides[survey.side]
     scans = scan_queues(side.store, survey.queues, survey.low, survey.high, side.name)
     for name, scanned in scans:
@@ -269,11 +253,7 @@ def _survey(work: Work, survey: Survey, answer: TaskResult) -> None:
 
 
 class Landmarks(NamedTuple):
-    """
-    A part of one side's log, from which records are picked that the other side may have as well.
-
-    :ivar every: about one record is picked for so many bytes.
-    """
+    """A part of a log, of which about one record in `every` bytes is picked, for both sides."""
 
     number: int
     side: int
@@ -283,7 +263,6 @@ class Landmarks(NamedTuple):
 
 
 def _pick(work: Work, task: Landmarks, answer: TaskResult) -> None:
-    """Pick the landmarks of a part."""
     log = work.sides[task.side].log
     anchors = anchors_in(log.items(task.low, log.stop), task.high, task.every)
     answer.anchors = [(task.side, *anchor) for anchor in anchors]
@@ -304,7 +283,6 @@ class ShiftedPart(NamedTuple):
 
 
 def _align(work: Work, task: ShiftedPart, answer: TaskResult) -> None:
-    """Align the logs in this part."""
     told = align_part(work.pair, task.part, task.most)
     answer.changes = len(told)
     if task.tells:

@@ -59,9 +59,6 @@ def verdict(
     Return the last line of the output.
 
     :param messages: number of messages that were compared; None: they were not counted.
-    :param first: the first difference between the logs.
-    :param errors: number of findings of severity ERROR.
-    :param is_alone: one store was compared with itself.
     """
     stretch = f"[{common[0]}, {common[1]})"
     error_count = "1 error" if errors == 1 else f"{errors} errors"

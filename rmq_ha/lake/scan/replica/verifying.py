@@ -69,17 +69,13 @@ class ReplicaComparison(NamedTuple):
     """
     The result of comparing two stores.
 
-    :ivar names: names of the master's store and of the slave's store in findings.
     :ivar ranges: for each store the physical offsets at which its log begins and ends.
     :ivar common: the part of the log that both have, and that was to be compared.
-    :ivar findings: each finding once.
     :ivar sums: the results of all tasks, added up.
     :ivar first: the difference between the logs that is nearest to the log's start.
     :ivar apart: number of findings that say that the logs differ.
-    :ivar errors: number of findings of severity ERROR.
     :ivar along: for the report's plot: physical offsets, and the number of errors from each up to
         the next.
-    :ivar is_alone: whether one store was compared with itself.
     """
 
     names: Sequence[str]
@@ -124,8 +120,6 @@ def verify(
     """
     Compare two stores, or one with itself.
 
-    :param run_tasks: runs the tasks.
-    :param note: tells the user what is being done.
     :param pause: waits for a number of ms before a store in use is checked again.
     :raises CannotDecide: a store cannot be read, or they have nothing in common.
     """
@@ -142,7 +136,6 @@ class _Verification:
     :ivar _store_findings: findings about whole stores, which no task made.
     :ivar _compared: the part of the log that tasks compare: `_common` up to the parting, if there
         is one.
-    :ivar _plan: start and end of each stretch that tasks compare, in order.
     """
 
     def __init__(
@@ -284,7 +277,6 @@ class _Verification:
     # The log
 
     def _compare_logs(self, work: Work) -> TaskResult:
-        """Compare the logs, and check the records, stretch by stretch."""
         start = self._settings.start
         bases = [
             file.base
@@ -399,7 +391,6 @@ class _Verification:
     def _make_comparison(
         self, findings: Sequence[Finding], sums: TaskResult, queues: Sequence[QueueSum]
     ) -> ReplicaComparison:
-        """Count the findings, and put all results together."""
         low, high = self._common
         width = max(1, (high - low) // _POINTS)
         errors = [finding for finding in findings if finding.severity == Severity.ERROR]

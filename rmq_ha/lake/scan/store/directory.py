@@ -52,12 +52,7 @@ class StoreDirectory(StoreFiles):
     def splits(
         self, split_size: int = SPLIT_SIZE, stop: int | None = None, start: int = 0
     ) -> list[Split]:
-        """
-        Return all records of the log as splits.
-
-        :param stop: end of the last split; None: `max_offset`.
-        :param start: only records that start at or after this offset.
-        """
+        """Return the records of the log as splits, those that start from `start` to `stop`."""
         bound = self.max_offset()
         return splits_of(
             self._log_files, split_size, start, bound if stop is None else min(stop, bound)

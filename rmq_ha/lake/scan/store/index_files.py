@@ -32,12 +32,7 @@ class StoredIndexFile(OfflineIndexFile):
     """An index file whose items are read as arrays."""
 
     def entries(self, start: int = 0, stop: int | None = None) -> IndexEntries:
-        """
-        Return the items of the file.
-
-        :param start: row of the first one; item numbers are one more.
-        :param stop: row after the last one.
-        """
+        """Return the items of the rows [start, stop); item numbers are one more."""
         raw = np.frombuffer(self.item_data(start, self.count if stop is None else stop), ITEMS)
         hashes = raw["hash"].astype(np.int64)
         return IndexEntries(

@@ -78,7 +78,6 @@ def pieces(
 
     A gap also belongs to the split in which it starts.
 
-    :param window: how many bytes are read together.
     :param look_back: how many bytes before the split reading begins.
     :raises CannotDecide: the file is gone, or shorter than it was.
     """

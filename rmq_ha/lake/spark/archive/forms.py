@@ -39,21 +39,13 @@ OFFSETS = "rmqha.offsets"
 
 
 class Archive:
-    """
-    An archive as Parquet.
-
-    :param to: its directory; a path, or a URI.
-    """
+    """An archive as Parquet in the directory `to`, a path or a URI."""
 
     def __init__(self, spark: SparkSession, to: str) -> None:
         self._spark, self._to = spark, to
 
     def rows(self, ends: Offsets | None = None) -> DataFrame:
-        """
-        Return all rows: the source's columns, `properties` and `day`.
-
-        :param ends: the result of `ends()`, if it is known.
-        """
+        """Return all rows, with the source's columns, `properties` and `day`."""
         if not (self.ends() if ends is None else ends):
             return self._spark.createDataFrame([], _ROWS)
         return self._rows().select(*_ROWS.names)
@@ -123,7 +115,6 @@ class DeltaArchive(Archive):
         Append rows in one commit.
 
         :param before: offsets where `rows` begins, as `ends()` returned them.
-        :param ends: offsets where `rows` ends.
         :raises CannotDecide: another job has archived into the table since then; nothing was added.
         """
         history = self._history()

@@ -39,13 +39,10 @@ class ArchiveRequest:
     The messages to archive.
 
     :ivar to: directory of the archive; a path, or a URI of any Hadoop file system.
-    :ivar form: form of the table: `parquet` or `delta`.
     :ivar topics: topics to archive; empty: all except those in which brokers keep messages on their
         way.
     :ivar before_ms: only messages stored before this time; None: all.
-    :ivar broker_name: name of the broker, for a store.
     :ivar most: most messages in a batch; a run that was killed in a batch reads that batch again.
-    :ivar options: further options of the data source.
     """
 
     place: Place
@@ -92,7 +89,6 @@ def archive(job: Job, asked: ArchiveRequest) -> JobResult:
 
 
 def _source(asked: ArchiveRequest) -> dict[str, str]:
-    """Return the options of the data source for the messages to archive."""
     options = source_options(asked.place, asked.topics) | dict(asked.options)
     options.pop("scan", None)
     options["failOnDataLoss"] = "true"
@@ -140,8 +136,8 @@ def _commit(
     begun: tuple[Offsets, Mapping[QueueId, tuple[int, int]]],
 ) -> tuple[int, int, Offsets]:
     """
-    Archive into a table that keeps the offsets in its commits, at most `most` messages in each.
-    Return the numbers of `_stream`, and the offsets where the archive ends then.
+    Archive with the offsets in each commit of at most `most` messages; return numbers as `_stream`,
+    and the end.
 
     :param begun: where the archive ends now; and for each queue where to begin and to stop.
     """
@@ -166,7 +162,6 @@ def _commit(
 
 
 def _sums() -> tuple[Column, Column]:
-    """Return the sums that are counted while rows are written."""
     return F.count(F.lit(1)).alias("rows"), F.count_if(~F.col("crcOk")).alias("bad")
 
 

@@ -26,11 +26,7 @@ class ReplayRequest:
     """
     The messages to send again.
 
-    :ivar form: form of the archive, as in the archive job.
-    :ivar topic: the topic in the archive.
     :ivar to: the topic of the brokers, which must exist.
-    :ivar from_ms: only messages stored at this time or later.
-    :ivar to_ms: only messages stored before this time.
     :ivar rate: most messages a second; None: no limit.
     :ivar again: also send messages that the topic has already.
     """
@@ -90,7 +86,6 @@ def replay(job: Job, asked: ReplayRequest) -> JobResult:
 
 
 def _choose_rows(table: DataFrame, asked: ReplayRequest) -> DataFrame:
-    """Return the archived messages of the wanted topic and time."""
     rows, stored = table.where(F.col("topic") == asked.topic), F.unix_millis("storeTimestamp")
     if asked.from_ms is not None:
         rows = rows.where(stored >= asked.from_ms)
@@ -98,7 +93,6 @@ def _choose_rows(table: DataFrame, asked: ReplayRequest) -> DataFrame:
 
 
 def _read_ids(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """Return the unique ids of the messages that the target topic has already."""
     rows = spark.read.format("rocketmq").schema("uniqKey string").options(**options).load()
     return rows.where("uniqKey is not null").distinct()
 

@@ -23,12 +23,7 @@ _WHICH = ("subscribe", "subscribepattern", "assign", "topic")
 
 
 def lasts_of(table: DataFrame, ends: Offsets) -> dict[QueueId, str]:
-    """
-    Return a text that identifies the last archived message of each queue, for `was_replaced`.
-
-    :param table: an archive's rows.
-    :param ends: for each queue the first offset that is not archived.
-    """
+    """Return a text that identifies the last archived message of each queue, for `was_replaced`."""
     places = {(queue.topic, queue.queue_id, end - 1) for queue, end in ends.items()}
     if not places:
         return {}
@@ -58,7 +53,6 @@ def was_replaced(queues: Queues, queue: QueueId, end: int, last: str) -> bool:
     message. Then the broker used offsets again: after a failover to a replica that lacked these
     messages, or in a topic that was deleted and created again.
 
-    :param end: the archive's end, greater than the first offset of the queue.
     :param last: text of `lasts_of`; empty: not known, so the queue is not asked.
     """
     if not last:
@@ -84,8 +78,6 @@ def joint(
     Return for each queue the range that continues its archive. Also return findings about queues
     that do not continue it: messages are gone, or offsets were used again.
 
-    :param ends: offsets where the archive ends.
-    :param lasts: the result of `lasts_of`.
     :param before_ms: only messages stored before this time; None: all.
     :raises WrongUsage: queues have other names than in the archive.
     """

@@ -146,7 +146,6 @@ def undelivered(copied: DataFrame, due: Due, until_ms: int) -> DataFrame:
     """
     Return messages of the schedule topic that have no copy in their target topic.
 
-    :param copied: result of `with_copies`.
     :param due: by level: every message before this offset has to be delivered.
     :param until_ms: copies that were stored later are ignored.
     """
@@ -165,8 +164,6 @@ def early(copied: DataFrame, delays: Due, grace_ms: int) -> DataFrame:
     """
     Return messages of the schedule topic whose copy was stored before they were due.
 
-    :param copied: result of `with_copies`.
-    :param delays: result of `delays_of`.
     :param grace_ms: by how much a copy may be early: clocks of two masters differ.
     """
     waited = F.col("deliveredMs") - F.col("storedMs")
@@ -198,11 +195,7 @@ def places_of(missing: DataFrame) -> DataFrame:
 
 
 def delay_findings(missing: DataFrame) -> DataFrame:
-    """
-    Return findings for delayed messages that were due and are in no topic.
-
-    :param missing: result of `undelivered`.
-    """
+    """Return findings for delayed messages that were due and are in no topic (`undelivered`)."""
     is_retry = F.col("realTopic").startswith(RETRY_PREFIX)
     rows = missing.withColumn("level", F.col("queueId") + 1)
     return findings(
@@ -221,11 +214,7 @@ def delay_findings(missing: DataFrame) -> DataFrame:
 
 
 def early_findings(rows: DataFrame) -> DataFrame:
-    """
-    Return findings for delayed messages that came before they were due.
-
-    :param rows: result of `early`.
-    """
+    """Return findings for delayed messages that came before they were due (`early`)."""
     return findings(
         rows.withColumn("topic", F.lit(SCHEDULE_TOPIC)).withColumn("level", F.col("queueId") + 1),
         Code.DELAY_EARLY,

@@ -61,12 +61,9 @@ def never_findings(
     taken: DataFrame, grace_ms: int, tags: Mapping[str, Collection[str]], ungiven: DataFrame
 ) -> DataFrame:
     """
-    Return findings for messages that a group was not given, although it was given later ones of the
-    same queue.
+    Return findings for messages that a group was not given, although it was given later ones.
 
-    :param taken: rows of the kind `ledger_compare.TAKEN`.
     :param tags: tags that groups subscribe to, for groups that do not want every message.
-    :param ungiven: rows of the kind `ledger_compare.UNGIVEN`.
     """
     fronts = taken.groupBy(*_OF_GROUP).agg(
         F.min("leastOffset").alias("least"), F.max("mostOffset").alias("most")
@@ -101,7 +98,6 @@ def silent_findings(
     Return findings for queues of which a group was given nothing, while it was given messages of
     other queues of the topic.
 
-    :param taken: rows of the kind `ledger_compare.TAKEN`.
     :param sums: result of `reduction.sums_of`; only windows within the group's time are used.
     :param tags: groups that do not want every message, which are left out.
     """
@@ -227,7 +223,6 @@ def missing_deliveries(absent: DataFrame, bounds: DataFrame, whole: bool) -> Dat
 
     :param absent: rows of the ledger whose id is nowhere in the log, with their `state`.
     :param bounds: `topic`, `queueId`, and `least`, the first queue offset that is stored.
-    :param whole: no message was ever deleted.
     """
     lost = absent.where("state is null or state <> 'inFlight'")
     if not whole:
@@ -237,11 +232,7 @@ def missing_deliveries(absent: DataFrame, bounds: DataFrame, whole: bool) -> Dat
 
 
 def gone_findings(rows: DataFrame) -> DataFrame:
-    """
-    Return findings for messages that a group was given, and that are not in the log.
-
-    :param rows: result of `missing_deliveries`.
-    """
+    """Return findings for messages that a group was given, and that are not in the log."""
     return findings(
         rows,
         Code.DELIVERED_LOST,

@@ -36,7 +36,6 @@ def unplaced_commits(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> Data
     The broker's mark says that a transaction has ended, but not how; the producer's ledger says
     how.
 
-    :param sent: rows of the producers' ledger.
     :param marks: see `stored_rows.op_marks`; only marks that are old enough.
     """
     said = sent.where(F.col("transactionState").isin(*COMMITTED)).dropDuplicates(["id"])
@@ -50,11 +49,7 @@ def unplaced_commits(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> Data
 
 
 def commit_findings(missing: DataFrame) -> DataFrame:
-    """
-    Return findings for committed transactions of which only the half message is there.
-
-    :param missing: result of `unplaced_commits`.
-    """
+    """Return findings for committed transactions of which only the half message is there."""
     return findings(
         missing,
         Code.COMMIT_LOST,
@@ -75,7 +70,6 @@ def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFram
     Each check of the broker appends a copy of the half message; only the first one is reported.
 
     :param marks: see `stored_rows.op_marks`.
-    :param newest_ms: when the newest message was stored.
     """
     halves = rows.where((F.col("topic") == HALF_TOPIC) & F.col("id").isNotNull())
     ended = (

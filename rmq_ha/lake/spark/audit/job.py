@@ -64,8 +64,6 @@ class _Audit:
     :ivar _progress: how far delayed messages were delivered before the log was read.
     :ivar _packed: the messages themselves, in packed form; None: stores without ledgers need only
         sums.
-    :ivar _reduced: the sums, runs and ids of the messages.
-    :ivar _compared: the differences between log and ledgers.
     """
 
     def __init__(self, job: "Job", asked: AuditRequest) -> None:

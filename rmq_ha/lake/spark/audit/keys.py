@@ -18,8 +18,6 @@ class Edges:
     """
     The limits of the messages that were read. A message outside of them is not missed.
 
-    :ivar oldest_ms: when the oldest stored message was stored.
-    :ivar newest_ms: when the newest stored message was stored.
     :ivar grace_ms: how long a message may take from its producer into the log, and how far clocks
         of producers and brokers may differ.
     :ivar whole: whether nothing was ever deleted, so that no message is older than the oldest one.
@@ -92,11 +90,7 @@ def ledger_in_view(ledger: DataFrame, edges: Edges, bounds: DataFrame | None = N
 
 
 def lost_messages(absent: DataFrame) -> DataFrame:
-    """
-    Return messages that were acknowledged and are not stored.
-
-    :param absent: rows of the ledger whose id is nowhere in the log, from `ledger_in_view`.
-    """
+    """Return acknowledged rows of `ledger_in_view` whose messages are not stored."""
     return absent.where(_is_acknowledged() & F.col("state").isNull()).dropDuplicates(["id"])
 
 
@@ -232,11 +226,7 @@ def unreadable_findings(rows: DataFrame) -> DataFrame:
 
 
 def lost_findings(rows: DataFrame) -> DataFrame:
-    """
-    Return findings for acknowledged messages that are not in the log.
-
-    :param rows: result of `lost_messages`.
-    """
+    """Return findings for the acknowledged messages of `lost_messages`."""
     return findings(
         rows,
         Code.LOST,

@@ -23,7 +23,6 @@ class LedgerDifferences:
     """
     The differences between log and ledgers.
 
-    :ivar rows: rows with the schema `ledger_compare.SCHEMA`.
     :ivar kinds: the pairs of kind and side that occur in `rows`. The side is the ledger that the
         difference concerns.
     """
@@ -55,7 +54,6 @@ def compared(
     """
     Compare log and ledgers.
 
-    :param rows: rows of the log, from `packed`.
     :param count: about how many messages these rows are; it decides how many tasks compare them.
     """
     sieve = LedgerComparison(

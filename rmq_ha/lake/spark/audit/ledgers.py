@@ -26,7 +26,6 @@ class AuditLedger:
     :ivar counts: partial counts: `topic`, `group`, `window` (null: without a time), `n`,
         `acknowledged`, `since` and `until` (ms).
     :ivar unusable: number of rows that are no JSON, or have no id.
-    :ivar spans: topics, groups and times of the rows.
     """
 
     rows: DataFrame

@@ -12,7 +12,6 @@ def with_places(lost: DataFrame, given: DataFrame | None, gaps: DataFrame) -> Da
     """
     Add `queueId` and `queueOffset` to lost messages, where they are known.
 
-    :param lost: rows of a ledger.
     :param given: the ledger of consumers, which has the places of delivered messages.
     :param gaps: result of `queues.gaps`. If a topic lacks exactly one message, and exactly one of
         its lost messages has no place, they are the same message.

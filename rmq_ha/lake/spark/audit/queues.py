@@ -66,12 +66,7 @@ def covered(runs: DataFrame, whole: Collection[str] = ()) -> DataFrame:
 
 
 def gaps(judged: DataFrame) -> DataFrame:
-    """
-    Return the offsets that no record has: queue, `life`, `start` and `end` (included), and
-    `missing` (how many).
-
-    :param judged: result of `covered`.
-    """
+    """Return the missing offsets: queue, `life`, `start` and `end` (included), and `missing`."""
     return judged.where(_lacks()).select(
         *_LIFE,
         (F.col("covered") + 1).alias("start"),
@@ -81,12 +76,7 @@ def gaps(judged: DataFrame) -> DataFrame:
 
 
 def queue_findings(judged: DataFrame, known: DataFrame | None = None) -> DataFrame:
-    """
-    Return findings about queues.
-
-    :param judged: result of `covered`.
-    :param known: result of `losses.known_in`: gaps whose messages other findings name.
-    """
+    """Return findings about queues; those of gaps leave out the messages `known` elsewhere."""
     if known is None:
         judged = judged.withColumn("known", F.lit(0))
     else:

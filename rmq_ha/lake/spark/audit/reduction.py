@@ -184,11 +184,7 @@ def unreadable_in(reduced: DataFrame) -> DataFrame:
 
 
 def repeated_ids(reduced: DataFrame, partitions: int) -> DataFrame:
-    """
-    Return hashes of ids that occur more than once.
-
-    :param partitions: number of parts into which the ids are divided.
-    """
+    """Return hashes of ids that occur more than once; the ids are divided into `partitions`."""
     hashes = reduced.where(F.col("kind") == IDS).select(F.explode("hashes").alias("hash"))
     return hashes.repartition(partitions, "hash").groupBy("hash").count().where("count > 1")
 

@@ -23,12 +23,7 @@ _TAKEN = {
 
 def findings(frame: DataFrame, code: Code | Column, detail: Column, **given: Any) -> DataFrame:
     """
-    Return a finding for each row; place, id and time come from the row's own columns, if it has
-    them.
-
-    :param code: one code for all rows, or a column of codes.
-    :param detail: the sentence.
-    :param given: further columns of a finding.
+    Return a finding for each row, with place, id and time of the row's columns, if it has them.
     """
     name = F.lit(str(code)) if isinstance(code, Code) else code
     own = {to: F.col(by) for to, by in _TAKEN.items() if by in frame.columns}
@@ -61,12 +56,7 @@ def fault(code: Code, applies: Column, detail: Column, **given: Column) -> Colum
 
 
 def all_faults(frame: DataFrame, faults: Sequence[Column], **given: Column) -> DataFrame:
-    """
-    Return findings of rows that may have several faults, in one pass through the frame.
-
-    :param faults: results of `fault`.
-    :param given: columns of all findings.
-    """
+    """Return findings of rows that may have several faults (`fault`), in one pass."""
     exploded = frame.withColumn("fault", F.explode(F.array_compact(F.array(*faults))))
     return findings(
         exploded,
@@ -101,12 +91,7 @@ def sentence(text: str, **values: Column | str) -> Column:
 
 
 def earlier(*by: str, order: str) -> WindowSpec:
-    """
-    Return a window of all rows of the same group whose `order` is less than that of the row.
-
-    :param by: columns that make a group.
-    :param order: a column of whole numbers.
-    """
+    """Return a window of the rows of the same group with a lower whole number `order`."""
     window = Window.partitionBy(*by).orderBy(order)
     return window.rangeBetween(Window.unboundedPreceding, -1)
 

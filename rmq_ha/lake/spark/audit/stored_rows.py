@@ -35,18 +35,11 @@ class AuditRequest:
     The messages to be audited.
 
     :ivar places: brokers whose messages make up the whole.
-    :ivar topics: topics to be audited; empty: all.
-    :ivar produced: ledger of producers.
-    :ivar delivered: ledger of consumers.
     :ivar brokers: only rows of the ledgers about these brokers; empty: all.
     :ivar key: the property that identifies a message: `uniqKey` or `keys`.
-    :ivar window_ms: width of the tumbling windows.
-    :ivar from_ms: only messages of this time or later.
-    :ivar to_ms: only messages before this time.
     :ivar grace_ms: how far clocks may differ, and how long a message may be on its way.
     :ivar ordered: groups that promise the order of each queue.
     :ivar tags: tags that groups subscribe to, for groups that do not want every message.
-    :ivar options: further options of the data source.
     """
 
     places: Sequence[Place]
@@ -69,11 +62,7 @@ class AuditRequest:
 
     @property
     def stored_ms(self) -> tuple[int | None, int | None]:
-        """
-        The time whose messages are read. It is longer than the audited time by the grace at both
-        ends, because a message that was sent at an edge may be stored beyond the edge. None: no
-        edge.
-        """
+        """The time whose messages are read: the audited time, and the grace at both ends."""
         low, high, grace = self.from_ms, self.to_ms, self.grace_ms
         return (None if low is None else low - grace, None if high is None else high + grace)
 

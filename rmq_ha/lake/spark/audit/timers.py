@@ -191,11 +191,7 @@ _SENTENCES = {
 
 
 def timer_findings(rows: DataFrame) -> list[DataFrame]:
-    """
-    Return the findings, one frame for each kind of fault.
-
-    :param rows: result of `judged`.
-    """
+    """Return the findings of the rows of `judged`, one frame for each kind of fault."""
     return [
         findings(
             rows.where(F.col("code") == str(code)),

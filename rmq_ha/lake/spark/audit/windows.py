@@ -117,12 +117,7 @@ def _percentiles(name: str, column: str) -> list[Column]:
 
 
 def sections(windows: DataFrame, window_ms: int, *, ledgers: Collection[str]) -> list[Table | Plot]:
-    """
-    Return sections of the report: the topics, and counts, throughput and times over time.
-
-    :param windows: result of `tiers`, which is computed twice.
-    :param ledgers: the ledgers that exist: `produced`, `delivered`.
-    """
+    """Return sections of the report: the topics, and counts, throughput and times over time."""
     edges = F.min("window").alias("first"), F.max("window").alias("last")
     topics: list[Any] = (
         windows.groupBy("topic").agg(*(F.sum(name).alias(name) for name in _SUMS), *edges).collect()

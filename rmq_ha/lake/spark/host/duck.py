@@ -231,11 +231,7 @@ class DuckFrame(DataFrame):
 
 
 class DuckEngine(Engine):
-    """
-    Makes frames of this process, and runs tasks one after the other.
-
-    :param read: reads messages as an Arrow table, by options and columns.
-    """
+    """Makes frames of this process; `read` makes an Arrow table of messages, by options."""
 
     def __init__(self, read: Callable[[Mapping[str, str], Sequence[str]], Any]) -> None:
         self._duck = Duck()

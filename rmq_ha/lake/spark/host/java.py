@@ -46,7 +46,6 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """
     Return the first usable Java of RMQ_HA_JAVA_HOME, JAVA_HOME, and `java` on the PATH.
 
-    :param environ: the environment's variables.
     :raises NoJava: no Java can be used, or RMQ_HA_JAVA_HOME names one that cannot.
     """
     passed_over: list[str] = []

@@ -35,11 +35,7 @@ SHOWN = 300
 
 
 class JobOutput(NamedTuple):
-    """
-    The counted findings of a job, and the summary that was written (if any).
-
-    :ivar outcome: the exit code, after `--strict`.
-    """
+    """The counted findings, the written summary (if any), and the outcome after `--strict`."""
 
     outcome: Outcome
     verdict: str

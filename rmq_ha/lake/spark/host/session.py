@@ -216,11 +216,7 @@ def _settings(name: str, given: Mapping[str, str]) -> SparkConf:
 
 
 def defaults(master: str) -> dict[str, str]:
-    """
-    Return settings for keys that the user has not set.
-
-    :param master: on a cluster, only settings that the jobs' results depend on are returned.
-    """
+    """Return settings that the user has not set; on a cluster, those that results depend on."""
     settings = {"spark.sql.session.timeZone": "UTC"}
     if is_local(master):
         settings |= {

@@ -25,7 +25,6 @@ def stage(spark: Any, uri: str) -> str:
 
     Each machine keeps the whole store until the session ends, so the store must fit on its disk.
 
-    :param spark: the session.
     :returns: a place for `files_of`, the same on the driver and on executors.
     :raises WrongUsage: Spark is used over Spark Connect, which gives no access to Hadoop's file
         systems.

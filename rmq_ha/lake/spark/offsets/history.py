@@ -71,11 +71,7 @@ def _rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
 
 
 class HistoryFindings(NamedTuple):
-    """
-    The findings of a history; empty without one.
-
-    :ivar violations: number of findings of severity ERROR.
-    """
+    """The findings of a history, and the number of those of severity ERROR."""
 
     findings: DataFrame | None = None
     violations: int = 0
@@ -115,11 +111,7 @@ def offsets_over_time(rows: DataFrame) -> DataFrame:
 
 
 def findings(offsets: DataFrame) -> DataFrame:
-    """
-    Return rollbacks, resets and jumps as rows of `FINDINGS`.
-
-    :param offsets: result of `offsets_over_time`.
-    """
+    """Return rollbacks, resets and jumps of `offsets_over_time` as rows of `FINDINGS`."""
     of_replica = Window.partitionBy("place", "topic", "group", "queueId").orderBy("began")
     of_group = Window.partitionBy("broker", "topic", "group", "queueId").orderBy("began")
     near = of_group.rangeBetween(-NEAR_MS, NEAR_MS)
@@ -199,7 +191,6 @@ def trend(offsets: DataFrame, bucket_ms: int = 60_000, most: int = 8) -> Trend:
     returned.
 
     :param offsets: result of `offsets_over_time`.
-    :param bucket_ms: width of a bucket in ms.
     :param most: how many groups are shown: those with most repeats in total.
     """
     bucket: Column = F.floor(F.col("began") / bucket_ms) * bucket_ms

@@ -50,11 +50,7 @@ _ROWS = pa.schema(
 
 
 class PairWork(NamedTuple):
-    """
-    The work for each pair.
-
-    :ivar record: a history to which the snapshots are added; None: none.
-    """
+    """The work for each pair; `record` is a history to which snapshots are added, or None."""
 
     client: ClientConfig
     patience: Patience
@@ -91,11 +87,7 @@ def verify(
     pair_work: PairWork,
     history_directory: str | None = None,
 ) -> JobResult:
-    """
-    Judge every pair, and all pairs together.
-
-    :param pairs: places that executors can see; the master's first.
-    """
+    """Judge every pair, places that executors can see with the master's first, and all together."""
 
     def work(some: Iterator[tuple[int, Sequence[Place]]]) -> Iterator[Any]:
         rows = map_in_threads(lambda task: pair_work.row(*task), some, _AT_ONCE)

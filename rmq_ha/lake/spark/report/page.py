@@ -56,7 +56,6 @@ def render(
     """
     Return the page's text.
 
-    :param summary: content of `summary.json`.
     :param frames: names of the other Parquet directories beside the report.
     :param limit: most findings in the table.
     """

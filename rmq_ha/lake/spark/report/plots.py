@@ -46,11 +46,7 @@ _REFERENCE = re.compile(r"(?:url\(#|href=\"#)([^)\"]+)")
 
 
 def svg(plot: Plot, number: int = 1) -> str:
-    """
-    Return the plot as an `<svg>` element; the same plot gives the same text.
-
-    :param number: number of the plot in its page, which makes identifiers unique.
-    """
+    """Return the plot as an `<svg>` element; the number makes its identifiers unique in a page."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

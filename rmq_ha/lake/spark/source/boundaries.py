@@ -36,7 +36,6 @@ class Boundary:
     :ivar by_queue: with `BoundaryKind.OFFSETS` offsets (-1 latest, -2 earliest), with
         `BoundaryKind.TIMES` ms; the broker of a key is empty where the option names none.
     :ivar group: with `BoundaryKind.GROUP`: the group whose offsets are used.
-    :ivar option: name of the option, for errors.
     """
 
     kind: BoundaryKind

@@ -38,11 +38,7 @@ T = TypeVar("T")
 
 
 class LiveQueues:
-    """
-    The queues of a cluster; implements `rmq_ha.lake.spark.source.reading.Queues`.
-
-    :param options: the address of the name servers, and settings of requests.
-    """
+    """The queues of a cluster (`reading.Queues`)."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -237,7 +233,6 @@ class LiveQueues:
         return self._patiently(ask, f"the queues of {topic} cannot be found")
 
     def _topics(self, topics: Subscription) -> list[str]:
-        """Return the wanted topics among those that the servers know, sorted."""
         listed = self._patiently(self._routes.topics, "the topics cannot be listed")
         return sorted(topic for topic in listed if topics.wants_topic(topic))
 

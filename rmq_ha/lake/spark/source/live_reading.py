@@ -36,7 +36,6 @@ class ReadOptions(NamedTuple):
     """
     The settings of a read.
 
-    :ivar batch_rows: about how many rows an Arrow batch has.
     :ivar fail_on_data_loss: whether missing messages are an error; otherwise they are skipped.
     :ivar tags: only messages with one of these, which brokers select; None: all.
     :ivar patience: how many ms to wait before each retry; its length is the number of retries.
@@ -70,11 +69,7 @@ class Puller(Protocol):
 
 
 class Reading:
-    """
-    One read of one range.
-
-    :param pause: waits for a number of ms.
-    """
+    """One read of one range; `pause` waits for a number of ms."""
 
     def __init__(
         self, span: QueueRange, source: Puller, how: ReadOptions, pause: Callable[[int], None]
@@ -148,7 +143,6 @@ class Reading:
             offset = following
 
     def _pull(self, offset: int) -> PulledRecords:
-        """Pull the next messages, with retries while no broker answers."""
         count = min(self._how.pull_size, self._span.stop - offset)
         return patiently(
             lambda: self._source.pull(self._queue, offset, count),
@@ -172,12 +166,7 @@ class Reading:
     def _gap(
         self, piece: "Piece", start: int, stop: int, status: PullStatus
     ) -> tuple[int, int] | None:
-        """
-        Return the first range of offsets in [start, stop) that the answer lacks; None: it lacks
-        none.
-
-        Brokers silently skip records whose file they are just deleting.
-        """
+        """Return the first range in [start, stop) that the answer lacks; None: it lacks nothing."""
         has_holes = self._how.tags is not None or self._is_light
         if has_holes and status is not PullStatus.OFFSET_ILLEGAL:
             return None
@@ -190,11 +179,9 @@ class Reading:
 
     def _deleted(self, gap: tuple[int, int], pulled: PulledRecords) -> None:
         """
-        Decide what to do about messages that the broker does not have: return to skip them.
+        Return to skip messages that the broker does not have, or raise CannotDecide.
 
         :param gap: the missing queue offsets, [from, to).
-        :raises CannotDecide: a slave answered, whose master may have the messages; or
-            `failOnDataLoss` is true.
         """
         what = f"{self._span.queue}: the messages from {gap[0]} to {gap[1] - 1} are not there"
         if pulled.broker_id != MASTER_ID:
@@ -217,12 +204,7 @@ class Reading:
         return True
 
     def _ends_early(self, offset: int, pulled: PulledRecords) -> None:
-        """
-        Decide what to do about a queue that ends before the range does: return to end the read.
-
-        :raises CannotDecide: a slave answered, whose master may have more; or `failOnDataLoss` is
-            true.
-        """
+        """Return to end a read behind whose range the queue ends, or raise CannotDecide."""
         what = f"{self._range_text(offset)} cannot be read: the queue ends at {pulled.max_offset}"
         if pulled.broker_id != MASTER_ID:
             raise CannotDecide(
@@ -280,7 +262,6 @@ class Piece(NamedTuple):
     The records of one answer.
 
     :ivar positions: where the records begin in `data`.
-    :ivar queue_offsets: queue offset of each record.
     """
 
     data: bytes

@@ -61,11 +61,7 @@ class SplitPartition(InputPartition):
 
 
 def messages(given: Mapping[str, str], columns: Sequence[str]) -> Any:
-    """
-    Return some columns of messages as a `pyarrow.Table`, in this process.
-
-    :param given: the options of the data source.
-    """
+    """Return some columns of messages as a `pyarrow.Table`, in this process."""
     options, schema = parse_options(given), arrow_schema(columns)
     batches = [
         batch.cast(schema)
@@ -122,7 +118,6 @@ class FilePlan(NamedTuple):
     """
     The parts of files to be read.
 
-    :ivar spans: the wanted queue offsets of each queue; None: all.
     :ivar low: no wanted message starts before this offset of the log.
     :ivar high: no wanted message starts at or after this offset.
     """
@@ -216,6 +211,5 @@ def _sound(queues: OfflineQueues, split: Split, options: SourceOptions) -> Itera
 
 
 def _tell(planner: Planner) -> None:
-    """Warn of the losses that `failOnDataLoss=false` allows."""
     for warning in planner.warnings:
         warn(f"failOnDataLoss=false: {warning}", stacklevel=2)

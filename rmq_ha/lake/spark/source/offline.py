@@ -143,11 +143,7 @@ class OfflineQueues:
             yield from records.tagged(options.tags).batches(columns, name, rows=options.batch_rows)
 
     def _records(self, span: QueueRange) -> Iterator[Records]:
-        """
-        Yield the records of a range, some at a time.
-
-        :raises CannotDecide: with `failOnDataLoss`: a message is not where its queue says.
-        """
+        """Yield the records of a range, some at a time, or raise CannotDecide for a missing one."""
         store = self.store
         queue = store.queue_alone(span.queue.topic, span.queue.queue_id)
         row = store.log_files()
@@ -220,11 +216,7 @@ def _of_queue(records: Records, queue: QueueId, start: int, count: int) -> Recor
 
 
 class FileWanted:
-    """
-    The wanted records of a file.
-
-    :param spans: the wanted offsets; None: all offsets of the subscription.
-    """
+    """The wanted records of a file, at the offsets `spans`, or at all of the subscription."""
 
     def __init__(self, options: SourceOptions, spans: Spans | None) -> None:
         self._topics = options.subscription

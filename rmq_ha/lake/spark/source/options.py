@@ -122,14 +122,11 @@ class SourceOptions(OfClusters, frozen=True, kw_only=True):
     """
     All options of a read.
 
-    :ivar path: path of a store; None when brokers are asked.
     :ivar namesrv: `host:port` of name servers, separated by `;`; empty for a store.
     :ivar broker_addr: address of the one broker to ask; empty: the brokers that the name servers
         know.
     :ivar broker_name: for a store: value of the column `brokerName`; for brokers: only this one is
         read.
-    :ivar table: one of `TABLES`.
-    :ivar tags: only messages with one of these tags; None: all.
     :ivar tag_expression: the tags as brokers expect them.
     """
 
@@ -235,7 +232,6 @@ def client_config(known: Mapping[str, str], timeout_ms: int) -> ClientConfig:
     """
     Return the settings of the client for brokers.
 
-    :param known: options by their proper names (`option_names.by_name`).
     :raises WrongUsage: only half of an account is given.
     """
     access, secret = known.get("accessKey", ""), known.get("secretKey", "")

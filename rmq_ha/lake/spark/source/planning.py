@@ -177,7 +177,6 @@ def cut(
     there are very many queues, small ones share a partition.
 
     :param min_partitions: least number of partitions, if there are so many messages.
-    :param max_records: most messages of one partition.
     """
     pieces = [span for span in ranges if span.start < span.stop]
     if max_records is not None:

@@ -34,12 +34,7 @@ class QueueId(NamedTuple):
 
 
 class QueueRange(NamedTuple):
-    """
-    Messages of one queue.
-
-    :ivar start: offset of the first message.
-    :ivar stop: offset after the last message.
-    """
+    """Messages of one queue, at the offsets [start, stop)."""
 
     queue: QueueId
     start: int
@@ -70,7 +65,6 @@ class Subscription:
     """
     The wanted queues; all queues when all three are None.
 
-    :ivar topics: names of topics (`subscribe`).
     :ivar pattern: pattern that the whole name of a topic has to match (`subscribePattern`).
     :ivar assigned: topic, broker (empty: any) and queue (`assign`).
     """

@@ -50,7 +50,6 @@ def check_schema(asked: T.StructType, known: dict[str, T.DataType]) -> list[str]
     """
     Return the names of the columns that a schema asks for.
 
-    :param known: all existing columns.
     :raises WrongUsage: a column is unknown or has another type; the text says what it should be.
     """
     names: list[str] = []

@@ -101,7 +101,6 @@ def send_rows(
     """
     Send the rows of a task.
 
-    :param batches: `pyarrow.RecordBatch`.
     :raises NotSent: a row cannot be sent.
     """
     try:

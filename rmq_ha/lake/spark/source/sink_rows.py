@@ -67,8 +67,6 @@ def messages_of(
     """
     Yield the messages of a `pyarrow.RecordBatch`, and the queue that each asks for, if any.
 
-    :param topic: topic of all rows; empty: that of the column.
-    :param subscribed: topic of rows that have none.
     :param first_row: how many rows of the task came before.
     :raises BadRow: body or topic is null, or brokers do not allow one of the numbers.
     """

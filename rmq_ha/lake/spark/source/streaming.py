@@ -110,10 +110,8 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
 
     :ivar _until: with the trigger `availableNow`: where the query ends; None: it has no end.
     :ivar _begun: what `initialOffset` returned, until the first batch is planned.
-    :ivar _reported: where the queues ended when they were last asked.
     :ivar _kept: the offsets that brokers keep for the group of `commitOffsets`.
     :ivar _found: by queue the offset that belongs to the time where the read ends.
-    :ivar _told: the end that `latestOffset` returned last.
     """
 
     def __init__(self, queues: Queues, options: SourceOptions, shape: WantedColumns) -> None:
@@ -305,8 +303,6 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
 
         A queue that is new gets its first offset, and no messages yet: see the module's text.
 
-        :param begin: where the last batch ended.
-        :param bounds: where the queues begin and end now.
         :returns: the places, to which the caller adds what the batch takes; and the numbers of
             messages.
         """

@@ -53,7 +53,6 @@ def portions(sizes: Mapping[QueueId, int], most: int, turn: int) -> Offsets:
     Every queue gets at least one, and the rest is divided by size, so that queues stay about
     equally far. If there are more queues than messages to take, the queues take turns.
 
-    :param sizes: size of the backlog by queue.
     :param most: at least 1.
     :param turn: any number that grows from batch to batch.
     """

@@ -16,11 +16,7 @@ _WITH_TOPICS = ("consumerOffsets", "topics", "queues", "consumeQueue")
 
 
 class TablePartition(InputPartition):
-    """
-    A part of a table.
-
-    :ivar part: description of the part, made by `tables_offline` or `tables_live`.
-    """
+    """A part of a table, as `tables_offline` or `tables_live` describes it."""
 
     def __init__(self, part: Any) -> None:
         self.part = part

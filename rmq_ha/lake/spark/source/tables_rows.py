@@ -45,8 +45,6 @@ def rows_of(
     """
     Return the rows of a table, sorted.
 
-    :param text: content of a file, or of a broker's answer.
-    :param broker: value of the column `brokerName`.
     :param where: the file or address that the text came from.
     :raises CannotDecide: the text is damaged.
     """
