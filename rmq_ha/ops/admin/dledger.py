@@ -10,6 +10,7 @@ from rmq_ha.base.config.properties import decode, parse
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
+from rmq_ha.ops.admin.dledger_convert import convert_command
 from rmq_ha.ops.admin.dledger_group import GroupClient, GroupRefused, MemberStatus, leader_of
 from rmq_ha.ops.admin.options import combine_options, common_options
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, Session, run
@@ -181,3 +182,6 @@ async def hand_over(session: Session, known: NamedGroup, to: str, **sure: bool) 
         text = f"{to} leads {known.group} in term {term}"
     session.output.line(text, {"leader": to, "term": term, "changed": term is not None})
     return None
+
+
+dledger.add_command(convert_command)

@@ -141,6 +141,16 @@ class StoreFiles:
         parts = self._parts(topic, queue_id)
         return OfflineQueue(self.files, topic, queue_id, *parts, self._damaged)
 
+    def queue_within(self, topic: str, queue_id: int, bounds: LogBounds) -> OfflineQueue:
+        """
+        Return a queue as `queue` does, with the messages of a part of the log only.
+
+        :param bounds: that part.
+        """
+        row = self._row("consumequeue", topic, queue_id)
+        extension = self._row("consumequeue_ext", topic, queue_id)
+        return OfflineQueue(self.files, topic, queue_id, row, extension, bounds, self._damaged)
+
     def _parts(self, topic: str, queue_id: int) -> tuple[list[RowFile], list[RowFile], LogBounds]:
         return (
             self._row("consumequeue", topic, queue_id),

@@ -59,7 +59,7 @@ def log_files(files: Files, root: str, commit_log: str | None = None) -> list[Lo
     :raises CannotDecide: there are no files, or files of several logs.
     """
     directories = [part.strip() for part in (commit_log or f"{root}/commitlog").split(",")]
-    classic = _files_of(files, [path for path in directories if path], Layout.CLASSIC)
+    classic = files_in(files, [path for path in directories if path], Layout.CLASSIC)
     ledgers = [
         entry.name
         for entry in files.list(root)
@@ -76,7 +76,7 @@ def log_files(files: Files, root: str, commit_log: str | None = None) -> list[Lo
         )
     row = classic
     for name in ledgers:
-        row = classic + _files_of(files, [f"{root}/{name}/data"], Layout.DLEDGER)
+        row = classic + files_in(files, [f"{root}/{name}/data"], Layout.DLEDGER)
     if not row:
         raise CannotDecide(
             f"{root} has no commit log: neither commitlog/ nor dledger-<id>/data/ below it holds a "
@@ -101,7 +101,8 @@ def holes_in(row: Sequence[LogFile]) -> list[Hole]:
     ]
 
 
-def _files_of(files: Files, directories: Sequence[str], layout: Layout) -> list[LogFile]:
+def files_in(files: Files, directories: Sequence[str], layout: Layout) -> list[LogFile]:
+    """Return the log files in some directories, by ascending offset."""
     row = [
         LogFile(f"{directory}/{entry.name}", int(entry.name), entry.size, layout)
         for directory in directories

@@ -90,6 +90,7 @@ TABLE = {
     "context show": looks(is_long=False),
     "context use": Row(Kind.OWN, False),
     "demote": changes("-c FILE"),
+    "dledger convert": Row(Kind.OWN, True),
     "dledger status": looks(is_long=False),
     "dledger transfer": changes("--to n1 --group g --peers n0-h:1;n1-h:2"),
     "dlq list": looks(),
