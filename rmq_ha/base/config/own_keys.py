@@ -253,6 +253,14 @@ class RmqHaConfig(GrpcConfig):
         "elected that has the whole log and more room. false, as RocketMQ: it stays the master "
         "and refuses messages.",
     )
+    forward_after_handover_seconds: int = own_key(
+        "forwardAfterHandoverSeconds",
+        60,
+        "For how many seconds a former master passes requests of its clients on to the new "
+        "master, after a hand-over or an election. Clients ask for routes every 30 s. 0, as "
+        "RocketMQ: not at all; a slave refuses sends.",
+        most=3600,
+    )
     ha_cut_confirmed_to: int = own_key(
         "haCutConfirmedTo",
         -1,

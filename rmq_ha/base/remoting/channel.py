@@ -40,6 +40,8 @@ class Channel:
     :ivar on_release: called when no request is held any more.
     :ivar security: whether the connection is TLS, and the names in the peer's certificate.
     :ivar is_full: whether the peer reads too slowly, so that the transport buffers sent bytes.
+    :ivar is_relayed: whether another broker passes requests of a client on by this connection;
+        `remote` and `host` are the client's then.
     """
 
     log = Logger()
@@ -58,7 +60,7 @@ class Channel:
         self.is_open = True
         self.last_io = self.served_at = clock.seconds()
         self.pending = PendingCalls(clock, self.remote_text)
-        self.is_full = False
+        self.is_full = self.is_relayed = False
         self.account = ""
         self.written = 0
         self.on_release: Callable[[], None] = lambda: None
@@ -171,6 +173,12 @@ class Channel:
         if not self._held:
             self.on_release()
         return result
+
+    def stands_for(self, client: Address) -> None:
+        """Take the requests of this connection as those of a client of another broker."""
+        self.is_relayed = True
+        self.remote, self.remote_text = client, str(client)
+        self.host = host_of(self.remote_text)
 
     # Called by the protocol
 

@@ -115,6 +115,7 @@ class RequestCode(IntEnum):
     # Codes of rmq-ha, far from those of RocketMQ.
     HAND_OVER_PAIR = 290001
     TAKE_OVER_PAIR = 290002
+    RELAY_CLIENT = 290003
 
 
 class ResponseCode(IntEnum):

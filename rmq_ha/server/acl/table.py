@@ -366,4 +366,5 @@ TABLE: Mapping[int, tuple[AccessNeed, ...]] = {
     RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _ADMIN,
     RequestCode.HAND_OVER_PAIR: _ADMIN,
     RequestCode.TAKE_OVER_PAIR: _ADMIN,
+    RequestCode.RELAY_CLIENT: _ADMIN,
 }

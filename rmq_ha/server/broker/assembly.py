@@ -12,6 +12,7 @@ from rmq_ha.base.properties_file import PropertiesFile
 from rmq_ha.base.seams import Host
 from rmq_ha.base.wire.stat_bodies import ASIDE, GRPC_DOOR, PROMOTIONS
 from rmq_ha.server.broker.door_routes import door_address
+from rmq_ha.server.broker.forwarding import Forwarding, RelayedClients
 from rmq_ha.server.broker.frame_limits import FrameLimits
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.pair_handover import HandoverParts, PairHandover
@@ -100,6 +101,7 @@ class BrokerParts(Protocol):
     end_transactions: EndTransactionProcessor
     timer_requests: TimerProcessor
     pair_handover: PairHandover
+    forwarding: Forwarding
     send_backs: SendBackProcessor
     access_controls: list[Any]
     registration: Registration
@@ -187,6 +189,7 @@ def admin_processors(broker: BrokerParts) -> list[Processor]:
         broker.end_transactions,
         broker.timer_requests,
         broker.pair_handover,
+        RelayedClients(configuration, broker.standing),
         QueryProcessor(store=store, config=configuration.store, clock=host.clock),
         ConsumerProcessor(
             store=store,
@@ -246,6 +249,7 @@ def _role_parts(broker: BrokerParts) -> RoleParts:
         slave_synchronize=broker.slave_synchronize,
         registration=broker.registration,
         drain_clients=broker.drain_clients,
+        forwarding=broker.forwarding,
     )
 
 

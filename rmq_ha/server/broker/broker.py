@@ -67,6 +67,7 @@ from rmq_ha.server.broker.assembly import (
 from rmq_ha.server.broker.audit_acts import acts
 from rmq_ha.server.broker.context import BrokerContext
 from rmq_ha.server.broker.door_routes import DoorRoutes
+from rmq_ha.server.broker.forwarding import Forwarding
 from rmq_ha.server.broker.frame_limits import FrameLimits
 from rmq_ha.server.broker.grpc_door import BrokerDoor
 from rmq_ha.server.broker.hold import PullRequestHoldService
@@ -105,6 +106,7 @@ from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.server.broker.tables.request_modes import RequestModes
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.timer_recalls import TimerRecalls
+from rmq_ha.server.broker.twin import Link
 from rmq_ha.server.broker.vanished_topics import QueuesOfTopics
 from rmq_ha.server.plugins import Find, checked, checked_journal, load_configured
 from rmq_ha.server.store.journal import JournalBrokerContext
@@ -296,6 +298,12 @@ class Broker:
         self.client = RemotingClient(host, configuration.client, client_tls)
         own = configuration.ours
         calls = signed(self.client, host, configuration)
+
+        def open_link() -> Link:
+            client = RemotingClient(host, configuration.client, client_tls)
+            return Link(client, signed(client, host, configuration))
+
+        self.forwarding = Forwarding(host.clock, configuration, open_link, self.identity.address)
         api = self.outer_api = BrokerOuterAPI(calls)
         self.slave_synchronize = SlaveSynchronize(
             host.clock,
@@ -314,7 +322,7 @@ class Broker:
                 calls=calls,
                 identity=lambda: self.identity,
                 tables=self._streamed_tables,
-                set_master_address=self.slave_synchronize.set_master_address,
+                set_master_address=self._follow,
                 masters=self.masters,
             )
         )
@@ -346,8 +354,14 @@ class Broker:
         for table in (self.topics, self.groups):
             table.check_creation = self.standing.check
 
+    def _follow(self, address: str | None) -> None:
+        self.slave_synchronize.set_master_address(address)
+        self.forwarding.follow(address)
+
     def _take_master(self, address: str | None) -> None:
         self.slave_synchronize.set_master_address(address)
+        if not self.forwarding.master:  # a name server may be late
+            self.forwarding.follow(address)
         self.succession.heard_of(address)
 
     def _streamed_tables(self) -> StreamedTables:
@@ -434,6 +448,7 @@ class Broker:
             dispatcher.handle_run = self.sends.run_handler(dispatcher.go_general_way)
             if dispatcher.handle_run is not None:
                 dispatcher.cut = cut
+        self.forwarding.watch(self.dispatcher, self.fast_dispatcher)
         # Both ports share the budget of unfinished frames and the order of turns. A client gains
         # nothing by connecting to both.
         frames = UnfinishedFrames(configuration.server, self.host.clock)
@@ -548,6 +563,7 @@ class Broker:
         self._undo.append(("transaction checks", self.transaction_checks.stop))
         self._undo.append(("role changes", self.role_keeper.stop))
         self.role_keeper.start()
+        self._undo.append(("forwarding", self.forwarding.stop))
         self._undo.append(("hand-overs", self.pair_handover.stop))
         for control in self.access_controls:
             self._undo.append(("access control", control.stop))

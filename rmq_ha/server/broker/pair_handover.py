@@ -47,6 +47,8 @@ TAKE_MS = 6000
 """How long a slave may take to take over, in ms."""
 REGISTER_S = 1.0
 """How long the old master waits for the registration of the new one, in seconds."""
+FOLLOW_S = 1.0
+"""How long forwarded requests wait until the old master follows the new one, in seconds."""
 ASK_S = 0.5
 """Pause between the questions of a master that does not know the outcome, in seconds."""
 TELL_S = 10.0
@@ -180,16 +182,19 @@ class PairHandover:
                 self._resume()
                 raise
         await self._become_slave(int(seen["brokerId"]))
+        await self._forward(to)
 
     def _refuse_puts(self, to: str) -> None:
         text = f"this broker hands over to {to}; send again"
         self._standing.leaves_for = to
         self._parts.store.flags.hoist(Flag.HANDING_OVER, text)
+        self._parts.forwarding.wait()
 
     def _resume(self) -> None:
         self._given = None
         self._standing.leaves_for = ""
         self._parts.store.flags.lower(Flag.HANDING_OVER)
+        self._parts.forwarding.lead()
         self.log.warn("the hand-over failed: this broker stays the master")
 
     def _other_has_all(self) -> bool:
@@ -261,6 +266,17 @@ class PairHandover:
         self._given = None
         self._parts.registration.watch_for_master(True)
         await self._parts.transaction_checks.stop()
+
+    async def _forward(self, to: str) -> None:
+        """
+        Pass clients' requests on to the new master. They wait until this broker follows it, so that
+        a SYNC_MASTER has a slave for the first of them.
+        """
+        assert self._pair is not None
+        deadline = self._clock.seconds() + FOLLOW_S
+        while not self._pair.is_following and self._clock.seconds() < deadline:
+            await deferLater(self._clock, LOOK_S, lambda: None)
+        self._parts.forwarding.follow(to)
 
     # ------------------------------------------------------------ the slave
 
@@ -364,6 +380,8 @@ class PairHandover:
             pair.follow()
             await self._steps.change_to_slave(broker_id)
             raise
+        # A SYNC_MASTER without a slave answers SLAVE_NOT_AVAILABLE: the first requests wait for it.
+        parts.forwarding.lead(lambda: role is BrokerRole.ASYNC_MASTER or self._other_has_all())
         parts.registration.watch_for_master(False)
         await self._write(role, MASTER_ID)
         self.log.info("this broker is the master now: {peer} handed over to it", peer=master)

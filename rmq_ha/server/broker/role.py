@@ -18,6 +18,7 @@ from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topics import HALF_TOPIC
 from rmq_ha.base.remoting.audit import OwnActs
+from rmq_ha.server.broker.forwarding import Forwarding
 from rmq_ha.server.broker.registration import Registration
 from rmq_ha.server.broker.slave import SlaveSynchronize
 from rmq_ha.server.broker.tables.client_offsets import ClientOffsets
@@ -77,6 +78,7 @@ class RoleParts:
     slave_synchronize: SlaveSynchronize
     registration: Registration
     drain_clients: Callable[[], object]
+    forwarding: Forwarding
 
 
 def make_role_keeper(
@@ -190,6 +192,7 @@ class LastingRole:
             self._parts.slave_synchronize.start()
         else:
             self._parts.transaction_checks.start()
+            self._parts.forwarding.lead()
         broker, role = self._configuration.broker, self._configuration.store.broker_role
         OwnActs().tell("started as", role.name, broker.broker_name or "", brokerId=broker.broker_id)
 
@@ -299,6 +302,7 @@ class RoleSwitch:
     def _refuse_puts(self) -> None:
         self._group.admit_puts(False)
         self._configuration.store.broker_role = BrokerRole.SLAVE
+        self._parts.forwarding.wait()
 
     def _want(self, leads: bool, term: int) -> None:
         self._wanted.append((leads, term))
@@ -380,6 +384,7 @@ class RoleSwitch:
     def _change_to_master(self, term: int) -> None:
         self._stop_looking()
         self._steps.change_to_master(BrokerRole.SYNC_MASTER, lambda: self._group.admit_puts(True))
+        self._parts.forwarding.lead()
         self.log.info("this broker is the master now, by term {term}", term=term)
         self._tell("master", term=term)
 

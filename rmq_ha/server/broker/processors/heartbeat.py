@@ -65,7 +65,9 @@ class HeartbeatProcessor:
         self._limits = limits
         self._now_ms = times.now_ms
         self._steady_ms = times.steady_ms
-        self._channels: set[Channel] = set()
+        self._channels: dict[Channel, str] = {}
+        self._direct: dict[str, Channel] = {}
+        self._relayed: dict[str, Channel] = {}
         self._missing: set[str] = set()
 
     def routes(self) -> dict[int, Handler]:
@@ -97,7 +99,9 @@ class HeartbeatProcessor:
             self._steady_ms(),
             None if grant is None else grant.owner,
         )
-        self._watch(channel)
+        if channel.is_relayed and data.client_id in self._direct:
+            return request.response(ext=self._told)
+        self._watch(channel, data.client_id)
         for item in data.consumers:
             self._register_consumer(item, client)
         for group in data.producer_groups:
@@ -105,6 +109,8 @@ class HeartbeatProcessor:
                 self._producers.register(group, client)
             else:  # it still gets replies to its request messages
                 self._producers.register(group, replace(client, may_settle=False))
+        if not channel.is_relayed and data.client_id in self._relayed:
+            self._closed(self._relayed[data.client_id])
         return request.response(ext=self._told)
 
     def unregister(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
@@ -158,13 +164,21 @@ class HeartbeatProcessor:
         self._limits.check(SUBSCRIPTIONS, len(subscriptions))
         self._limits.check(FILTERS, sum(map(len, expressions)))
 
-    def _watch(self, channel: Channel) -> None:
+    def _watch(self, channel: Channel, client_id: str) -> None:
+        """
+        Note whose connection this is. A client that comes itself replaces its connection by way of
+        a former master: with two it would count twice where a group's queues are divided.
+        """
         if channel not in self._channels:
-            self._channels.add(channel)
             channel.on_close(self._closed)
+        self._channels[channel] = client_id
+        (self._relayed if channel.is_relayed else self._direct)[client_id] = channel
 
     def _closed(self, channel: Channel) -> None:
-        self._channels.discard(channel)
+        client_id = self._channels.pop(channel, "")
+        known = self._relayed if channel.is_relayed else self._direct
+        if known.get(client_id) is channel:
+            del known[client_id]
         self._producers.channel_closed(channel)
         self._notifier.channel_closed(channel)
 

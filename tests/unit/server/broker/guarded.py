@@ -138,6 +138,7 @@ def every_request(broker: Guarded) -> dict[int, RemotingCommand]:
     v2 = send_request("p", "Secret", 0, b"forged", "", 0).ext
     ext: dict[int, dict[str, str] | None] = {
         290001: {"to": "10.0.0.9:1"}, 290002: {"step": "look"},
+        290003: {"client": "10.0.0.9:1"},
         10: v1, 310: v2, 320: v2, 324: v1, 325: v2,
         11: pull_request("good", "Secret", 0, 0).ext,
         12: {"topic": "Secret", "key": "k", "maxNum": "1", "beginTimestamp": "0",

@@ -24,8 +24,16 @@ FILE = "/conf/broker.properties"
 class RunningPair(TwoMasters):
     """`a` is the master and `b` its slave; each has a properties file."""
 
-    def __init__(self, *, java: bool = False, role: BrokerRole = BrokerRole.SYNC_MASTER) -> None:
+    def __init__(
+        self,
+        *,
+        java: bool = False,
+        role: BrokerRole = BrokerRole.SYNC_MASTER,
+        forward_s: int = 0,
+    ) -> None:
+        """:param forward_s: `forwardAfterHandoverSeconds`."""
         super().__init__(java=java)
+        self.forward_s = forward_s
         self.add("a", role)
         self.add("b", SLAVE)
         self.run(12)
@@ -37,6 +45,10 @@ class RunningPair(TwoMasters):
             told = self.file(name)
             role = BrokerRole(told["brokerRole"])
             changes["broker"] = {"broker_id": int(told["brokerId"])}
+        changes["ours"] = {
+            "forward_after_handover_seconds": self.forward_s,
+            **changes.get("ours", {}),
+        }
         broker = super().add(name, role, **changes)
         disk = self.hosts[name].disk
         if not disk.exists(FILE):
@@ -194,9 +206,9 @@ def fail(*_: object) -> None:
 class Story:
     """A producer sends to both brokers all the time, while a fault hits the hand-over."""
 
-    def __init__(self, fault: str, after_s: float) -> None:
+    def __init__(self, fault: str, after_s: float, forward_s: int = 0) -> None:
         # A master that waits for no slave: it acknowledges whatever it takes.
-        self.pair = pair = RunningPair(role=BrokerRole.ASYNC_MASTER)
+        self.pair = pair = RunningPair(role=BrokerRole.ASYNC_MASTER, forward_s=forward_s)
         self.fault, self.acknowledged = fault, 0
         self.answers: list[Any] = []
         clock = pair.asker_clock
