@@ -17,7 +17,7 @@ class FakeChannel:
     :ivar holding: for each request that takes several turns the Deferred that fires at its end.
     """
 
-    is_full = False
+    is_full = is_relayed = False
     served_at = 0.0
     security = PLAIN
 

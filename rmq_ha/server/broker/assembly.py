@@ -189,7 +189,7 @@ def admin_processors(broker: BrokerParts) -> list[Processor]:
         broker.end_transactions,
         broker.timer_requests,
         broker.pair_handover,
-        RelayedClients(configuration, broker.standing),
+        RelayedClients(broker.forwarding, broker.standing),
         QueryProcessor(store=store, config=configuration.store, clock=host.clock),
         ConsumerProcessor(
             store=store,

@@ -6,9 +6,9 @@ last request that this broker serves itself and the first one that it passes on,
 Differs from RocketMQ on purpose, whose slaves refuse such requests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
@@ -17,7 +17,6 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.message import Address
-from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import Handler, RequestDispatcher, RunHandler
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
@@ -25,7 +24,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.frame import FrameRun, decode_frame
 from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.standing import Standing
-from rmq_ha.server.broker.twin import CONNECT_S, Link, Twin, Way
+from rmq_ha.server.broker.twin import CONNECT_S, NOT_LEADING, Link, Twin, Way
 
 FORWARDED = frozenset(
     {
@@ -55,6 +54,14 @@ asks the client's producers about transactions and divides queues among its cons
 READY_S, READY_LOOK_S = 1.0, 0.01
 
 
+class _HandlerSet(NamedTuple):
+    """The handlers of a dispatcher, in one of two states."""
+
+    dispatcher: RequestDispatcher
+    routes: Mapping[int, Handler]
+    handle_run: RunHandler | None
+
+
 class Forwarding:
     """
     Decides who answers the requests of clients after this broker lost the lead.
@@ -80,16 +87,22 @@ class Forwarding:
         self.open_link = open_link
         self.master = ""
         self.forwarded = 0
-        self._has_led = self._is_waiting = self._is_on = False
+        self._leads = self._is_waiting = self._is_on = False
         self._ends_s = 0.0
         self._timer: IDelayedCall | None = None
         self._twins: dict[Channel, Twin] = {}
-        self._dispatchers: list[tuple[RequestDispatcher, RunHandler]] = []
+        self._passing: list[_HandlerSet] = []
+        self._own: list[_HandlerSet] = []
         self._is_engaged = False
 
     def __len__(self) -> int:
         """Return how many client connections have a twin."""
         return len(self._twins)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker is the master and does not hand over."""
+        return self._leads
 
     @property
     def seconds(self) -> int:
@@ -104,7 +117,7 @@ class Forwarding:
 
         :param is_ready: returns whether requests need not wait any more; they wait at most 1 s.
         """
-        self._has_led = True
+        self._leads = True
         self._get_ready(is_ready, self._clock.seconds() + READY_S)
 
     def _get_ready(self, is_ready: Callable[[], bool], until: float) -> None:
@@ -123,9 +136,12 @@ class Forwarding:
 
         If no new master is known within 3 s, they are served here: a slave refuses them.
         """
-        if not self._has_led or not self.seconds:
+        if not self._leads:
             return
-        self._has_led = False
+        self._leads = False
+        if not self.seconds:
+            self._set(waits=False, on=False)
+            return
         self.master = ""
         self._ends_s = self._clock.seconds() + self.seconds
         self._set(waits=True, on=False, seconds=CONNECT_S)
@@ -133,7 +149,7 @@ class Forwarding:
     def follow(self, master: str | None) -> None:
         """Pass requests on to a new master from now on, until the time is over."""
         now = self._clock.seconds()
-        if self._has_led or not master or master in (self._address, self.master):
+        if self._leads or not master or master in (self._address, self.master):
             return
         if now >= self._ends_s:
             return
@@ -159,7 +175,7 @@ class Forwarding:
 
     def stop(self) -> None:
         """Forward nothing any more, as this broker stops."""
-        self._has_led, self._ends_s = False, 0.0
+        self._leads, self._ends_s = False, 0.0
         self._set(waits=False, on=False)
         for twin in list(self._twins.values()):
             twin.end()
@@ -170,12 +186,12 @@ class Forwarding:
             self._timer.cancel()
             self._timer = None
         if seconds:
-            self._timer = self._clock.callLater(seconds, self._over)
+            self._timer = self._clock.callLater(seconds, self._time_is_over)
         self._engage()
         for twin in list(self._twins.values()):
             twin.pump()
 
-    def _over(self) -> None:
+    def _time_is_over(self) -> None:
         self._timer = None
         if self._is_on:
             self.log.info(
@@ -197,6 +213,16 @@ class Forwarding:
             return Way.WAIT
         return Way.ON if self._is_on and not client.is_relayed else Way.HERE
 
+    def serve(self, handler: Handler, client: Channel, request: RemotingCommand) -> Any:
+        """Answer a request here, or say that another broker passes it on in vain."""
+        if client.is_relayed and not self._leads:
+            return request.response(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                "this broker does not lead any more",
+                {NOT_LEADING: "true"},
+            )
+        return handler(client, request)
+
     def forget(self, twin: Twin) -> None:
         self._twins.pop(twin.client, None)
         self._engage()
@@ -204,25 +230,29 @@ class Forwarding:
     # ------------------------------------------------------------ requests
 
     def watch(self, *dispatchers: RequestDispatcher) -> None:
-        """Have all requests of clients come by here while this broker does not lead."""
+        """Take requests of these dispatchers while any may have to wait or to go on."""
         for dispatcher in dispatchers:
-            for code, handler in dispatcher.routes.items():
-                if code in FORWARDED:
-                    dispatcher.routes[code] = partial(self._ask, handler)
-                elif code in BOTH:
-                    dispatcher.routes[code] = partial(self._copy, handler)
-            if dispatcher.handle_run is not None:
-                self._dispatchers.append((dispatcher, dispatcher.handle_run))
+            own = {
+                code: handler
+                for code, handler in dispatcher.routes.items()
+                if code in FORWARDED or code in BOTH
+            }
+            taken: dict[int, Handler] = {
+                code: partial(self._ask if code in FORWARDED else self._copy, handler)
+                for code, handler in own.items()
+            }
+            run = dispatcher.handle_run
+            self._own.append(_HandlerSet(dispatcher, own, run))
+            run = None if run is None else partial(_one_by_one, dispatcher)
+            self._passing.append(_HandlerSet(dispatcher, taken, run))
 
     def _engage(self) -> None:
-        """Have runs of sends taken apart while any request may have to wait or to go on."""
         is_engaged = self._is_waiting or self._is_on or bool(self._twins)
-        if is_engaged == self._is_engaged:
-            return
-        self._is_engaged = is_engaged
-        for dispatcher, handle_run in self._dispatchers:
-            one_by_one = partial(_one_by_one, dispatcher)
-            dispatcher.handle_run = one_by_one if is_engaged else handle_run
+        if is_engaged != self._is_engaged:
+            self._is_engaged = is_engaged
+            for dispatcher, routes, handle_run in self._passing if is_engaged else self._own:
+                dispatcher.routes.update(routes)
+                dispatcher.handle_run = handle_run
 
     def _twin(self, channel: Channel) -> Twin:
         twin = self._twins.get(channel)
@@ -231,15 +261,13 @@ class Forwarding:
         return twin
 
     def _ask(self, handler: Handler, channel: Channel, request: RemotingCommand) -> Any:
-        if not self._is_engaged:
-            return handler(channel, request)
         if channel not in self._twins and self.way(channel) is Way.HERE:
-            return handler(channel, request)
+            return self.serve(handler, channel, request)
         return self._twin(channel).ask(request, handler)
 
     def _copy(self, handler: Handler, channel: Channel, request: RemotingCommand) -> Any:
         answer = handler(channel, request)
-        if self._is_engaged and self.way(channel) is Way.ON and channel.is_open:
+        if self.way(channel) is Way.ON and channel.is_open:
             self._twin(channel).copy(request)
         return answer
 
@@ -257,8 +285,8 @@ def _one_by_one(
 class RelayedClients:
     """Takes the requests that a former master passes on."""
 
-    def __init__(self, configuration: BrokerConfiguration, standing: Standing) -> None:
-        self._configuration = configuration
+    def __init__(self, forwarding: Forwarding, standing: Standing) -> None:
+        self._forwarding = forwarding
         self._standing = standing
 
     def routes(self) -> dict[int, fields.Handler]:
@@ -271,13 +299,13 @@ class RelayedClients:
 
         :raises RequestRejected: this broker is not the master, or does not forward.
         """
-        if not self._configuration.ours.forward_after_handover_seconds:
+        if not self._forwarding.seconds:
             raise RequestRejected(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
                 "forwardAfterHandoverSeconds=0: this broker takes no forwarded requests",
             )
-        is_slave = self._configuration.store.broker_role is BrokerRole.SLAVE
-        if why := "it is a slave" if is_slave else self._standing.why_not_master():
+        is_other = not self._forwarding.leads
+        if why := "another one leads" if is_other else self._standing.why_not_master():
             raise RequestRejected(
                 ResponseCode.SERVICE_NOT_AVAILABLE, f"this broker is not the master: {why}"
             )

@@ -373,7 +373,7 @@ class PairHandover:
             if log.max_offset != end:
                 raise _refusal(f"the log of {self._address} grew behind {end}")
             await self._promotions.lead()
-            registered = self._steps.change_to_master(role, lambda: None)
+            registered = self._steps.change_to_master(role, lambda: None, has_all=True)
         except Exception:
             await self._promotions.follow()
             self._configuration.store.broker_role = BrokerRole.SLAVE

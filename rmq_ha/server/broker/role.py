@@ -133,19 +133,20 @@ class RoleSteps:
         self.log.info("this broker is a slave now, brokerId {broker_id}", broker_id=broker_id)
 
     def change_to_master(
-        self, role: BrokerRole, admit_puts: Callable[[], None]
+        self, role: BrokerRole, admit_puts: Callable[[], None], *, has_all: bool = False
     ) -> "Deferred[None]":
         """
         Begin all work of a master.
 
         :param role: SYNC_MASTER or ASYNC_MASTER.
         :param admit_puts: allows puts; called when queues and tables are those of a master.
+        :param has_all: whether this log certainly has all messages of the old master.
         :returns: fires when every name server was told, or did not answer; never fails.
         """
         parts = self._parts
         parts.store.renumber()
         parts.slave_synchronize.stop()
-        parts.client_offsets.became_master(parts.store.log.max_offset)
+        parts.client_offsets.became_master(parts.store.log.max_offset, has_all=has_all)
         parts.topics.create_in_send_back(HALF_TOPIC)
         parts.store.schedule.start()
         parts.transaction_checks.start()

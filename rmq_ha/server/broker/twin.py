@@ -31,6 +31,8 @@ AGAIN_S = 0.03
 """Pause before a broker that is not the master yet is asked again, in seconds."""
 CONNECT_S = 3.0
 """How long requests wait for the new master; then they are refused as by a slave."""
+NOT_LEADING = "notLeading"
+"""Field of a refusal by a broker that has not looked at the request, as it does not lead."""
 
 FROM_BROKERS = (
     RequestCode.CHECK_TRANSACTION_STATE,
@@ -67,6 +69,9 @@ class Director(Protocol):
 
     def way(self, client: Channel) -> Way: ...
 
+    def serve(self, handler: Handler, client: Channel, request: RemotingCommand) -> Any:
+        """Answer a request here."""
+
     def open_link(self) -> Link: ...
 
     def cannot(self, why: str) -> None:
@@ -75,7 +80,7 @@ class Director(Protocol):
     def forget(self, twin: "Twin") -> None: ...
 
 
-class _Waiting(NamedTuple):
+class _AwaitedRequest(NamedTuple):
     """A request in its place; `handler` is None for a copy, whose answer nobody wants."""
 
     request: RemotingCommand
@@ -96,7 +101,7 @@ class Twin:
         self._clock = clock
         self._director = director
         self.client = client
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_AwaitedRequest] = deque()
         self._gates: list[Deferred[None]] = []
         self._link: Link | None = None
         self._channel: Channel | None = None
@@ -105,7 +110,7 @@ class Twin:
         self._failed_s: float | None = None
         self._again: IDelayedCall | None = None
         self._in_flight = self._bytes = self._returned = 0
-        self._is_pumping = self._is_over = False
+        self._is_pumping = self._is_over = self._is_doubtful = False
         client.on_close(lambda _: self.end())
 
     def ask(self, request: RemotingCommand, handler: Handler) -> "Deferred[RemotingCommand | None]":
@@ -114,7 +119,7 @@ class Twin:
 
         The client is not read while its request waits for its turn.
         """
-        waiting = _Waiting(request, handler, Deferred())
+        waiting = _AwaitedRequest(request, handler, Deferred())
         self._queue.append(waiting)
         self.pump()
         if self._queue and not self._is_over:
@@ -127,7 +132,7 @@ class Twin:
     def copy(self, request: RemotingCommand) -> None:
         """Pass a request on that this broker answers itself."""
         if len(self._queue) < MOST_COPIES:
-            self._queue.append(_Waiting(request, None, Deferred()))
+            self._queue.append(_AwaitedRequest(request, None, Deferred()))
             self.pump()
 
     def pump(self) -> None:
@@ -158,7 +163,8 @@ class Twin:
             self._serve(self._take())
             return True
         if (
-            self._channel is None
+            self._is_doubtful
+            or self._channel is None
             or not self._channel.is_open
             or self._master != self._director.master
         ):
@@ -171,7 +177,7 @@ class Twin:
         self._forward(self._take(), self._channel)
         return True
 
-    def _take(self) -> _Waiting:
+    def _take(self) -> _AwaitedRequest:
         self._returned = max(0, self._returned - 1)
         return self._queue.popleft()
 
@@ -180,16 +186,18 @@ class Twin:
         """Whether the new master could not be reached lately; it is tried again every second."""
         return self._failed_s is not None and self._clock.seconds() < self._failed_s + 1
 
-    def _serve(self, waiting: _Waiting) -> None:
+    def _serve(self, waiting: _AwaitedRequest) -> None:
         if waiting.handler is not None:
-            answer: Deferred[Any] = maybeDeferred(waiting.handler, self.client, waiting.request)
+            serve = self._director.serve
+            answer = maybeDeferred(serve, waiting.handler, self.client, waiting.request)
             answer.chainDeferred(waiting.answer)
 
     # ------------------------------------------------------------ the new master
 
     def _introduce(self) -> None:
         """Connect to the new master, and say for whom this connection stands."""
-        if self._again is not None or (self._link is not None and self._channel is None):
+        is_connecting = self._link is not None and self._channel is None
+        if self._again is not None or is_connecting:
             return
         if self._in_flight:  # with an earlier master
             return
@@ -212,6 +220,7 @@ class Twin:
         channel = link.client.open_channel(self._master)
         if answer.code == ResponseCode.SUCCESS and channel is not None:
             self._failed_s = self._gives_up_s = None
+            self._is_doubtful = False
             self._channel = channel
             channel.on_close(self._lost)
             self.pump()
@@ -244,7 +253,7 @@ class Twin:
         self._again = None
         self.pump()
 
-    def _forward(self, waiting: _Waiting, channel: Channel) -> None:
+    def _forward(self, waiting: _AwaitedRequest, channel: Channel) -> None:
         request = waiting.request
         self._director.forwarded += 1
         if request.is_oneway:
@@ -258,13 +267,15 @@ class Twin:
         answer: Deferred[Any] = channel.invoke(request, timeout_ms)
         answer.addBoth(self._answered, waiting, size)
 
-    def _answered(self, answer: RemotingCommand | Failure, waiting: _Waiting, size: int) -> None:
+    def _answered(
+        self, answer: RemotingCommand | Failure, waiting: _AwaitedRequest, size: int
+    ) -> None:
         """
         Pass an answer to the client.
 
         A client gets no answer if the link is lost: its connection is closed, as it would have lost
-        its connection to the master itself. A broker that does not lead any more has not stored the
-        message; if this one does not wait for that one any more, the request gets its place back.
+        its connection to the master itself. A broker that does not lead any more and has not looked
+        at the request says so: the request gets its place back until it is known who leads.
         """
         self._in_flight -= 1
         self._bytes -= size
@@ -273,10 +284,11 @@ class Twin:
             if waiting.handler is not None and not isinstance(answer.value, RemotingTimeout):
                 self.client.close()
         elif (
-            answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-            and waiting.handler is not None
-            and self._director.way(self.client) is not Way.ON
+            waiting.handler is not None
+            and answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            and NOT_LEADING in (answer.ext or {})
         ):
+            self._is_doubtful = True
             self._queue.insert(self._returned, waiting)
             self._returned += 1
         else:

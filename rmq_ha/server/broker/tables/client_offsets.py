@@ -113,7 +113,7 @@ class ClientOffsets:
             )
         return None
 
-    def became_master(self, log_end: int) -> None:
+    def became_master(self, log_end: int, *, has_all: bool = False) -> None:
         """
         Take note that this broker is the master now. With `checkCommittedOffsets`, lower committed
         offsets to the ends of their queues, whatever the groups' members remember.
@@ -122,10 +122,13 @@ class ClientOffsets:
 
         :param log_end: physical offset of the log's end; records below it came before this broker
             was the master.
+        :param has_all: whether this log has all messages of the old master, as after a hand-over of
+            a pair. Then no consumer has read others at the same offsets; one that is ahead has read
+            on at the old master, which is a slave now.
         """
         self._log_end = log_end
         self.not_pulled = {}
-        if not self._config.check_committed_offsets:
+        if has_all or not self._config.check_committed_offsets:
             return
         ends = self._queues.max_offset_in_queue
         for item in self._offsets.end_at_queues(ends, self._is_exempt):

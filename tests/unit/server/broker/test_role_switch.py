@@ -55,7 +55,9 @@ class Rig:
                 load=self.load_delay_offsets, persist_if_dirty=lambda: succeed(True)
             ),
             client_offsets=SimpleNamespace(  # type: ignore[arg-type]
-                became_master=lambda log_end: self.note(f"offsets end at queues, {log_end}")
+                became_master=lambda log_end, has_all: self.note(
+                    f"offsets end at queues, {log_end}"
+                )
             ),
             transaction_checks=SimpleNamespace(  # type: ignore[arg-type]
                 start=lambda: self.note("checks on"),
@@ -68,6 +70,9 @@ class Rig:
             ),
             registration=self.registration,
             drain_clients=lambda: self.note("clients leave"),
+            forwarding=SimpleNamespace(  # type: ignore[arg-type]
+                wait=lambda: None, lead=lambda: None
+            ),
         )
         self.slave_id = 3
         self.switch = RoleSwitch(self.clock, self.configuration, parts, self)
