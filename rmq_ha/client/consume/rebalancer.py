@@ -287,6 +287,16 @@ class Rebalancer:
             return None
         if not queues:
             return []
+        if self._instance.client_id not in clients:
+            # A broker that has just become the master, or has just started.
+            self._instance.heartbeat_soon()
+        if not clients:
+            self.log.info(
+                "{group} keeps its queues of {topic}: the broker has not heard of its members yet",
+                group=self._group,
+                topic=topic,
+            )
+            return None
         try:
             return share_of(self.strategy, self._group, self._instance.client_id, queues, clients)
         except ValueError as error:

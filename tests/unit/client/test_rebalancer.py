@@ -324,3 +324,15 @@ def test_a_stop_forgets_what_was_to_be_tried_again() -> None:
     assert group.client.instance.host.clock.getDelayedCalls() == []
     group.run(2 * INTERVAL_S)
     assert (group.told(), group.client.instance.host.clock.getDelayedCalls()) == ([], [])
+
+
+def test_a_new_master_that_knows_no_member_yet_costs_no_queue_and_no_error() -> None:
+    """It hears of the members by their heartbeats, of which one is sent soon."""
+    group = Group("T")
+    group.client.wait(group.rebalancer.start())
+    group.told()
+    group.members.clear()
+    with capturedLogs() as events:
+        group.run(INTERVAL_S + 1)
+    assert group.told() == []
+    assert {event["log_level"] for event in events} == {LogLevel.info}
