@@ -34,6 +34,8 @@ CONNECT_S = 3.0
 NOT_LEADING = "notLeading"
 """Field of a refusal by a broker that has not looked at the request, as it does not lead."""
 
+HELD = (RequestCode.POP_MESSAGE, RequestCode.NOTIFICATION)
+"""Requests that a master may hold until messages come; later ones do not wait for their answers."""
 FROM_BROKERS = (
     RequestCode.CHECK_TRANSACTION_STATE,
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
@@ -109,7 +111,7 @@ class Twin:
         self._gives_up_s: float | None = None
         self._failed_s: float | None = None
         self._again: IDelayedCall | None = None
-        self._in_flight = self._bytes = self._returned = 0
+        self._in_flight = self._held = self._bytes = self._returned = 0
         self._is_pumping = self._is_over = self._is_doubtful = False
         client.on_close(lambda _: self.end())
 
@@ -149,7 +151,8 @@ class Twin:
             gates, self._gates = self._gates, []
             for gate in gates:
                 gate.callback(None)
-            if not self._in_flight and self._director.way(self.client) is Way.HERE:
+            is_idle = not self._in_flight and not self._held
+            if is_idle and self._director.way(self.client) is Way.HERE:
                 self.end()
 
     def _go(self) -> bool:
@@ -199,7 +202,7 @@ class Twin:
         is_connecting = self._link is not None and self._channel is None
         if self._again is not None or is_connecting:
             return
-        if self._in_flight:  # with an earlier master
+        if self._in_flight or self._held:  # with an earlier master
             return
         self._unlink()
         if self._gives_up_s is None:
@@ -261,7 +264,10 @@ class Twin:
             waiting.answer.callback(None)
             return
         size = len(request.body or b"")
-        self._in_flight += 1
+        if request.code in HELD:
+            self._held += 1
+        else:
+            self._in_flight += 1
         self._bytes += size
         timeout_ms = ANSWER_MS + _hold_ms(request)
         answer: Deferred[Any] = channel.invoke(request, timeout_ms)
@@ -277,7 +283,10 @@ class Twin:
         its connection to the master itself. A broker that does not lead any more and has not looked
         at the request says so: the request gets its place back until it is known who leads.
         """
-        self._in_flight -= 1
+        if waiting.request.code in HELD:
+            self._held -= 1
+        else:
+            self._in_flight -= 1
         self._bytes -= size
         if isinstance(answer, Failure):
             waiting.answer.callback(None)
