@@ -172,6 +172,8 @@ class BrokerStatus:
                 for kind, count in control.refused.items():
                     samples.add("rmqha_acl_refused_total", count, reason=kind.value)
         samples.add("rmqha_refused_offsets_total", broker.client_offsets.refused)
+        samples.add("rmqha_forwarded_requests_total", broker.forwarding.forwarded)
+        samples.add("rmqha_forwarding_connections", len(broker.forwarding))
         for name, count in broker.unserved.refused.items():
             samples.add("rmqha_refused_properties_total", count, reason=name)
         samples.add("rmqha_held_pulls", len(broker.hold))

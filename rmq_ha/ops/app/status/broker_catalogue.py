@@ -176,6 +176,20 @@ BROKER = (
         "end (checkCommittedOffsets)",
     ),
     own_metric(
+        "forwarded_requests_total",
+        _COUNTER,
+        "requests",
+        "Counts requests that this broker, a former master, passed on to the new master "
+        "(forwardAfterHandoverSeconds)",
+    ),
+    own_metric(
+        "forwarding_connections",
+        _GAUGE,
+        "connections",
+        "Shows for how many connections of clients this broker passes requests on, or has them "
+        "wait for the new master",
+    ),
+    own_metric(
         "refused_properties_total",
         _COUNTER,
         "messages",

@@ -83,6 +83,7 @@ COUNTED = {
     "rmqha_puts_waiting": "store.statistics.outcomes.waiting",
     "rmqha_duplicate_sends_total": "store.statistics.outcomes.known",
     "rmqha_put_off_requests_total": "main_server.turns.put_off",
+    "rmqha_forwarded_requests_total": "forwarding.forwarded",
     "rmqha_refused_offsets_total": "client_offsets.refused",
     "rocketmq_broker_permission": "configuration.broker.broker_permission",
 }
