@@ -3,12 +3,12 @@
 Declarations only. Every `twistd` imports this file, so it imports nothing heavy and no reactor.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import ServiceMaker
 from zope.interface import implementer
 
-from rmq_ha.base.interfaces import IAccessPlugin, IJournalPlugin
+from rmq_ha.base.interfaces import IAccessPlugin, IJournalPlugin, IMessageStorePlugin
 
 if TYPE_CHECKING:
     from rmq_ha.base.interfaces import IAccessControl, IBrokerContext
@@ -79,6 +79,19 @@ class PlainAccess:
         return make_access_control(broker)
 
 
+@implementer(IMessageStorePlugin)
+class TieredStorage:
+    """Keeps sealed files of the log in an object store, too, and reads them from there."""
+
+    name = "tiered"
+
+    def wrap_store(self, broker: "IBrokerContext", store: Any) -> Any:
+        from rmq_ha.server.tiered.plugin import add_tier
+
+        return add_tier(broker, store)
+
+
+tiered = TieredStorage()
 classic = ClassicJournalPlugin()
 dledger = GroupJournalPlugin()
 controlled = EpochJournalPlugin()

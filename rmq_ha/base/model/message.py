@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rmq_ha.base.model.properties import KEYS, TAGS, UNIQ_KEY, decode_properties
 from rmq_ha.base.model.status import GetMessageStatus, PutMessageStatus
@@ -184,6 +184,8 @@ class GetMessageResult(NamedTuple):
     The result of `get_message`.
 
     :ivar messages: whole records in queue order.
+    :ivar later: a Deferred that fires when the same read can find more, because messages come from
+        an object store; None: the result is final.
     """
 
     status: GetMessageStatus
@@ -192,6 +194,7 @@ class GetMessageResult(NamedTuple):
     max_offset: int
     messages: list[bytes]
     suggest_pulling_from_slave: bool = False
+    later: Any = None
 
 
 class DispatchRequest(NamedTuple):

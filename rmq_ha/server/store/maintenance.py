@@ -85,7 +85,10 @@ class StoreMaintenance(StoreReads):
         :returns: number of deleted queues.
         :raises StoreError: the disk refuses.
         """
-        return self._remove_queues(self.queues.expired_queues(self.log.min_offset))
+        lowest = self.log.min_offset
+        if self.older is not None and self.older.min_physical_offset is not None:
+            lowest = min(lowest, self.older.min_physical_offset)
+        return self._remove_queues(self.queues.expired_queues(lowest))
 
     def remove_topics(self, topics: Collection[str]) -> int:
         """

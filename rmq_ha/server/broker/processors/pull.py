@@ -10,7 +10,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from msgspec import structs
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rmq_ha.base.acl.refusals import RefusalLog
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
@@ -247,6 +249,9 @@ class PullMessageProcessor:
             return request.response(
                 ResponseCode.SYSTEM_ERROR, "the store cannot be read: it is stopping or failed"
             )
+        if result.later is not None:
+            self._answer_later(channel, request, pull, group, message_filter, result.later)
+            return None
         is_watched = f"{pull.topic}@{pull.group}" in self._client_offsets.not_pulled
         if is_watched or pull.queue_offset > result.max_offset:
             result = self._set_back(pull, result)
@@ -284,6 +289,25 @@ class PullMessageProcessor:
         ):
             return None
         return request.response(code, result.status.name, _offsets(result, suggest))
+
+    def _answer_later(
+        self,
+        channel: Channel,
+        request: RemotingCommand,
+        pull: PullHeader,
+        group: SubscriptionGroupConfig,
+        message_filter: IMessageFilter | None,
+        later: "Deferred[None]",
+    ) -> None:
+        """Run a pull again when the messages that it asks for have come from an object store."""
+        again = partial(self._run, channel, request, pull, group, message_filter)
+
+        def failed(failure: Failure) -> None:
+            remark = f"an old message cannot be read: {failure.getErrorMessage()}"
+            refused = request.response(ResponseCode.SYSTEM_ERROR, remark)
+            self._resume(channel, request, pull, lambda began: refused)
+
+        later.addCallbacks(lambda _: self._resume(channel, request, pull, again), failed)
 
     def _answer_found(
         self,

@@ -4,7 +4,7 @@ Spec: store.md, sections 4.4, 8 and 9.3.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.interfaces import IMessageFilter
@@ -41,6 +41,46 @@ class QueryResult(NamedTuple):
     index_last_update_offset: int
 
 
+class OlderMessages(Protocol):
+    """
+    Messages that the local log has no more.
+
+    `low` is the first queue offset that the local log has, `high` the one after the queue's last
+    message.
+    """
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_nums: int,
+        message_filter: IMessageFilter | None,
+        bounds: tuple[int, int],
+    ) -> GetMessageResult | None:
+        """
+        Read as `StoreReads.get_message` does, below `low`.
+
+        :param bounds: `low` and `high`.
+        :returns: None if there are no older messages from this queue offset on.
+        :raises StoreError: the messages cannot be read.
+        """
+
+    def first_offset(self, topic: str, queue_id: int, low: int, high: int) -> int:
+        """Return the first queue offset that can be read; `low` without older messages."""
+
+    def offset_by_time(self, topic: str, queue_id: int, ms: int, low: int, high: int) -> int | None:
+        """
+        Return a queue offset below `low` from which on all messages since a time can be read.
+
+        :returns: None if all of them are in the local log.
+        """
+
+    @property
+    def min_physical_offset(self) -> int | None:
+        """Where the older messages begin in the log; None without any."""
+
+
 class StoreReads:
     """
     The part of a store that answers reads.
@@ -48,6 +88,7 @@ class StoreReads:
     :param index: None with `messageIndexEnable=false`.
     :ivar dispatcher: only messages that it has dispatched can be read.
     :ivar damage: the damage that readers have found.
+    :ivar older: messages that the log has no more; None: they cannot be read.
     """
 
     dispatcher: Dispatcher
@@ -72,6 +113,8 @@ class StoreReads:
         self.damage = reader.damage
         self._memory_bytes = reader.memory_bytes
         self.is_open = False
+        self.older: OlderMessages | None = None
+        self._corrected_to = -1
 
     @property
     def is_readable(self) -> bool:
@@ -96,9 +139,20 @@ class StoreReads:
         if not self.is_readable:
             return None
         self.dispatcher.hurry()
-        result = self._reader.get_message(
-            group, topic, queue_id, queue_offset, max_nums, message_filter
-        )
+        result = None
+        if self.older is not None:
+            bounds = self._local_bounds(topic, queue_id)
+            if queue_offset < bounds[0]:
+                result = self.older.get_message(
+                    topic, queue_id, queue_offset, max_nums, message_filter, bounds
+                )
+        if result is None:
+            result = self._reader.get_message(
+                group, topic, queue_id, queue_offset, max_nums, message_filter
+            )
+        if self.older is not None:
+            lowest = self.older.first_offset(topic, queue_id, result.min_offset, result.max_offset)
+            result = result._replace(min_offset=lowest)
         if result.status is GetMessageStatus.FOUND:
             self.statistics.get_found += 1
             self.statistics.get_transferred += len(result.messages)
@@ -181,7 +235,24 @@ class StoreReads:
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Return the first queue offset that can be read; 0 for an unknown queue."""
         queue = self.queues.get(topic, queue_id)
-        return queue.min_offset if queue is not None else 0
+        if queue is None:
+            return 0
+        if self.older is None:
+            return queue.min_offset
+        return self.older.first_offset(topic, queue_id, queue.min_offset, queue.max_offset)
+
+    def _local_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """
+        Return the first queue offset whose message is in the local log, and the queue's end.
+
+        Queues learn of deleted log files after a moment only. Here they have to know at once, so
+        that no message is taken for one that is gone.
+        """
+        if self.log.min_offset > self._corrected_to:
+            self._corrected_to = self.log.min_offset
+            self.queues.correct_min_offsets(self._corrected_to)
+        queue = self.queues.get(topic, queue_id)
+        return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
 
     def offset_by_time(self, topic: str, queue_id: int, ms: int, *, nearest: bool = False) -> int:
         """
@@ -196,6 +267,11 @@ class StoreReads:
         queue = self.queues.get(topic, queue_id)
         if queue is None:
             return 0
+        if self.older is not None:
+            bounds = self._local_bounds(topic, queue_id)
+            offset = self.older.offset_by_time(topic, queue_id, ms, *bounds)
+            if offset is not None:
+                return offset
         return queue.offset_by_time(ms, self._store_timestamp, self.log.min_offset, nearest=nearest)
 
     def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
