@@ -19,6 +19,7 @@ from rmq_ha.ops.admin.options import broker_file_option, common_options
 from rmq_ha.ops.admin.session import FAILED, ChangeRefused, Session, run
 from rmq_ha.ops.admin.store_access import load_configuration, locked
 from rmq_ha.ops.admin.store_export import export_timer
+from rmq_ha.ops.admin.store_fetch import fetch
 from rmq_ha.ops.checks.options import index_sizes_option
 from rmq_ha.ops.checks.verify import StoreVerdict
 from rmq_ha.ops.checks.verify import verify as verify_store
@@ -108,6 +109,7 @@ def store() -> None:
 
 
 store.add_command(export_timer)
+store.add_command(fetch)
 
 
 @store.command()

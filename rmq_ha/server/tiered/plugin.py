@@ -99,9 +99,9 @@ def tier_of(
         lambda: log.max_offset,
         store.store_timestamp_at,
     )
-    tier = Tier(broker.host, objects, keys, catalogue, local, settings.hours)
     blocks = BlockCache(broker.host.worker, objects, settings.cache)
-    store.older = TierReader(catalogue, keys, blocks)
+    tier = Tier(broker.host, objects, keys, catalogue, blocks, local, settings.hours)
+    store.older = TierReader(catalogue, keys, blocks, tier.figures)
     store.log_states.append(tier)
     keeps = store.cleaner.releases
     store.cleaner.releases = lambda end: keeps(end) and tier.releases(end)

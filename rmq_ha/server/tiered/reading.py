@@ -1,5 +1,7 @@
 """Reads messages of the tier for pulls and pops."""
 
+from collections.abc import Callable, Mapping
+
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.interfaces import IMessageFilter
@@ -24,14 +26,20 @@ class TierReader:
 
     Provides `rmq_ha.server.store.reading.reads.OlderMessages`.
 
-    :ivar messages: how many messages were given to consumers.
+    :ivar figures: returns the metrics of the tier, by their names without `rmqha_tier_`.
     """
 
-    def __init__(self, catalogue: Catalogue, keys: SegmentKeys, blocks: BlockCache) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        keys: SegmentKeys,
+        blocks: BlockCache,
+        figures: Callable[[], Mapping[str, float]],
+    ) -> None:
         self._catalogue = catalogue
         self._keys = keys
         self._blocks = blocks
-        self.messages = 0
+        self.figures = figures
 
     @property
     def min_physical_offset(self) -> int | None:
@@ -70,7 +78,6 @@ class TierReader:
         scan.run(queue_offset, min(low, place.part.end), max_nums)
         found = bool(scan.messages)
         status = GetMessageStatus.FOUND if found else GetMessageStatus.NO_MATCHED_MESSAGE
-        self.messages += len(scan.messages)
         later = scan.later
         if later is not None and (scan.messages or scan.next > queue_offset):
             later.addErrback(lambda failure: None)  # there is an answer, so nobody waits for it

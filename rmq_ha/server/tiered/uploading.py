@@ -6,12 +6,14 @@ from zlib import crc32
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rmq_ha.base.model.topics import HOLD_OTHERS, is_of_rocketmq_5
 from rmq_ha.base.seams import Disk, Host
 from rmq_ha.base.store_format.consumequeue import UNIT_SIZE
 from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.timing.slices import in_slices
 from rmq_ha.server.store.log.files import FileRow
 from rmq_ha.server.store.queues.table import ConsumeQueueTable
+from rmq_ha.server.tiered.blocks import BlockCache
 from rmq_ha.server.tiered.catalogue import Catalogue
 from rmq_ha.server.tiered.objects import ObjectStore, TierError
 from rmq_ha.server.tiered.segments import (
@@ -27,8 +29,6 @@ PART = 16 << 20
 _ROUND_S = 10.0
 _HOUR_MS = 3_600_000
 _QUEUES_A_TURN = 200
-_NEWEST = 2
-"""Segments that a new master compares with its own files."""
 
 
 class LocalLog:
@@ -79,9 +79,11 @@ class Tier:
         objects: ObjectStore,
         keys: SegmentKeys,
         catalogue: Catalogue,
+        blocks: BlockCache,
         local: LocalLog,
         kept_hours: int,
     ) -> None:
+        self._blocks = blocks
         self._host = host
         self._objects = objects
         self._keys = keys
@@ -109,10 +111,26 @@ class Tier:
         await self._periodic.stop()
 
     def releases(self, end: int) -> bool:
-        """Return whether the local files below a physical offset may be deleted."""
+        """
+        Return whether the local files below a physical offset may be deleted.
+
+        The newest file that the tier has stays here. A slave that begins with the tier compares its
+        last message with the master's.
+        """
+        if end >= self._catalogue.end:
+            return False
         size = self._local.row.file_size
         below = [start for start in self._local.row.starts if start + size <= end]
         return all(self._catalogue.get(start) is not None for start in below)
+
+    def figures(self) -> dict[str, float]:
+        """Return the metrics of the tier, by their names without `rmqha_tier_`."""
+        return {
+            "size_bytes": self._catalogue.size,
+            "waiting_bytes": self.waiting(),
+            "failing": bool(self.trouble),
+            "read_bytes_total": self._blocks.read_bytes,
+        }
 
     def waiting(self) -> int:
         """Return the bytes of sealed files that the tier does not have yet."""
@@ -175,16 +193,16 @@ class Tier:
 
     async def _compare(self) -> None:
         """
-        Delete the newest segments if this master's log does not have the same bytes there.
+        Delete the newest segments, as long as this master's log does not have the same bytes there.
 
         A former master may have uploaded messages that no slave had. They are not in the log of its
         successor.
         """
-        for segment in list(self._catalogue.all())[: -_NEWEST - 1 : -1]:
+        for segment in list(self._catalogue.all())[::-1]:
             if segment.end > self._local.end():
                 why = f"the log of this master ends at {self._local.end()}"
             elif segment.start not in self._local.row.starts or await self._is_same(segment):
-                continue
+                break  # logs do not part before a file that they share
             else:
                 why = "this master has other bytes there"
             self.log.warn(
@@ -282,6 +300,8 @@ class Tier:
         for at, ((topic, queue_id), queue) in enumerate(list(self._local.queues.items())):
             if at % _QUEUES_A_TURN == _QUEUES_A_TURN - 1:
                 yield
+            if topic in HOLD_OTHERS or is_of_rocketmq_5(topic):
+                continue  # only the broker reads these, and only while it has work to do
             low, high = queue.offset_by_place(start), queue.offset_by_place(end)
             data = bytearray()
             while low + len(data) // UNIT_SIZE < high:

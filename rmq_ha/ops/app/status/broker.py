@@ -222,6 +222,9 @@ class BrokerStatus:
 
     def _collect_delayed(self, samples: Samples) -> None:
         store = self._broker.store
+        if store.older is not None:
+            for name, figure in store.older.figures().items():
+                samples.add(f"rmqha_tier_{name}", figure)
         if store.timers.is_enabled:
             samples.add("rmqha_timer_messages", store.timers.waiting)
             samples.add("rmqha_timer_overdue_seconds", store.timers.overdue_ms() / 1000)

@@ -398,6 +398,30 @@ BROKER = (
         "level",
     ),
     own_metric(
+        "tier_size_bytes",
+        _GAUGE,
+        "bytes",
+        "Shows how many bytes of the log the object store has, with tiered storage",
+    ),
+    own_metric(
+        "tier_waiting_bytes",
+        _GAUGE,
+        "bytes",
+        "Shows how many bytes of sealed log files the object store does not have yet",
+    ),
+    own_metric(
+        "tier_failing",
+        _GAUGE,
+        "0 or 1",
+        "Shows whether the last attempt to reach the object store failed",
+    ),
+    own_metric(
+        "tier_read_bytes_total",
+        _COUNTER,
+        "bytes",
+        "Counts bytes that were read from the object store for consumers",
+    ),
+    own_metric(
         "timer_messages",
         _GAUGE,
         "messages",

@@ -3,7 +3,7 @@
 Spec: store.md, sections 4.4, 8 and 9.3.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from rmq_ha.base.config.store import MessageStoreConfig
@@ -45,9 +45,13 @@ class OlderMessages(Protocol):
     """
     Messages that the local log has no more.
 
+    :ivar figures: returns metrics, by their names without `rmqha_tier_`.
+
     `low` is the first queue offset that the local log has, `high` the one after the queue's last
     message.
     """
+
+    figures: Callable[[], Mapping[str, float]]
 
     def get_message(
         self,
@@ -114,7 +118,6 @@ class StoreReads:
         self._memory_bytes = reader.memory_bytes
         self.is_open = False
         self.older: OlderMessages | None = None
-        self._corrected_to = -1
 
     @property
     def is_readable(self) -> bool:
@@ -239,20 +242,25 @@ class StoreReads:
             return 0
         if self.older is None:
             return queue.min_offset
-        return self.older.first_offset(topic, queue_id, queue.min_offset, queue.max_offset)
+        return self.older.first_offset(topic, queue_id, *self._local_bounds(topic, queue_id))
 
     def _local_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """
         Return the first queue offset whose message is in the local log, and the queue's end.
 
-        Queues learn of deleted log files after a moment only. Here they have to know at once, so
-        that no message is taken for one that is gone.
+        A queue has units of messages that the log has no more: it learns of deleted log files after
+        a moment, and it keeps its last file.
         """
-        if self.log.min_offset > self._corrected_to:
-            self._corrected_to = self.log.min_offset
-            self.queues.correct_min_offsets(self._corrected_to)
         queue = self.queues.get(topic, queue_id)
-        return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+        if queue is None:
+            return 0, 0
+        low, high, begins = queue.min_offset, queue.max_offset, self.log.min_offset
+        if queue.max_physical_offset <= begins:
+            return high, high
+        first = queue.unit(low)
+        if first is not None and first[0] < begins:
+            low = queue.offset_by_place(begins)
+        return low, high
 
     def offset_by_time(self, topic: str, queue_id: int, ms: int, *, nearest: bool = False) -> int:
         """

@@ -70,7 +70,7 @@ def test_an_unknown_queue_has_no_message() -> None:
     """And asking for it keeps nothing in memory."""
     rig = Rig()
     found = rig.get(7)
-    assert found == (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], False)
+    assert found == (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], False, None)
     assert rig.queues.get("T", 0) is None
     assert Rig(is_slave=True).get(7).next_begin_offset == 7
 
@@ -356,7 +356,7 @@ def test_a_queue_that_is_known_but_holds_nothing_has_no_message() -> None:
     for offset in (-1, 0, 7):
         rig = Rig()
         rig.queues.queue("T", 0)
-        assert rig.get(offset) == (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], False)
+        assert rig.get(offset) == (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], False, None)
 
 
 def test_a_pull_that_nothing_matches_ends_with_its_file() -> None:
