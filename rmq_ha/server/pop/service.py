@@ -580,7 +580,8 @@ class PopService:
         known = self._store.queues.get(queue.topic, queue.queue_id)
         if known is None:
             return 0
-        low, high = known.min_offset, known.max_offset
+        low = self._store.min_offset_in_queue(queue.topic, queue.queue_id)
+        high = known.max_offset
         is_young = low <= 0 and not self._store.is_in_disk(queue.topic, queue.queue_id, 0)
         if not wish.from_max or is_young or original_topic(wish.group, queue.topic) != queue.topic:
             return low

@@ -4,10 +4,10 @@ from bisect import bisect_right, insort
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rmq_ha.server.tiered.segments import QueuePart, Segment
+from rmq_ha.server.tiered.segments import QueuePart, TierSegment
 
 
-class Place(NamedTuple):
+class TierPlace(NamedTuple):
     """
     Messages of one queue in one segment.
 
@@ -27,11 +27,11 @@ class Catalogue:
     """
 
     def __init__(self) -> None:
-        self._segments: dict[int, Segment] = {}
+        self._segments: dict[int, TierSegment] = {}
         self._starts: list[int] = []
-        self._places: dict[tuple[str, int], list[Place]] = {}
+        self._places: dict[tuple[str, int], list[TierPlace]] = {}
 
-    def add(self, segment: Segment) -> None:
+    def add(self, segment: TierSegment) -> None:
         """Add a segment that follows all others, or replace one."""
         if segment.start in self._segments:
             self.remove(segment.start)
@@ -55,12 +55,12 @@ class Catalogue:
         for start in self._starts:
             self._append(self._segments[start])
 
-    def _append(self, segment: Segment) -> None:
+    def _append(self, segment: TierSegment) -> None:
         for part in segment.queues:
             places = self._places.setdefault((part.topic, part.queue_id), [])
             if places and places[-1].part.end > part.first:
                 places.clear()
-            places.append(Place(segment.start, part))
+            places.append(TierPlace(segment.start, part))
 
     @property
     def starts(self) -> list[int]:
@@ -77,15 +77,15 @@ class Catalogue:
         """Bytes of all segments' log files."""
         return sum(segment.size for segment in self._segments.values())
 
-    def get(self, start: int) -> Segment | None:
+    def get(self, start: int) -> TierSegment | None:
         """Return the segment that begins at a physical offset; None if there is none."""
         return self._segments.get(start)
 
-    def all(self) -> Iterable[Segment]:
+    def all(self) -> Iterable[TierSegment]:
         """Return all segments, oldest first."""
         return [self._segments[start] for start in self._starts]
 
-    def place(self, topic: str, queue_id: int, queue_offset: int, end: int) -> Place | None:
+    def place(self, topic: str, queue_id: int, queue_offset: int, end: int) -> TierPlace | None:
         """
         Return the place that has a queue offset. If none has it, return the first place after it.
 
@@ -98,7 +98,7 @@ class Catalogue:
         at = bisect_right(places, queue_offset, key=lambda place: place.part.end)
         return places[at] if at < len(places) else None
 
-    def place_since(self, topic: str, queue_id: int, ms: int, end: int) -> Place | None:
+    def place_since(self, topic: str, queue_id: int, ms: int, end: int) -> TierPlace | None:
         """
         Return the first place of a queue whose segment has a message stored at `ms` or later.
 

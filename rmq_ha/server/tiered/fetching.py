@@ -6,11 +6,11 @@ from zlib import crc32
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.seams import Disk
 from rmq_ha.server.tiered.objects import ObjectStore, TierError
-from rmq_ha.server.tiered.segments import Segment, SegmentKeys, decode_segment
+from rmq_ha.server.tiered.segments import SegmentKeys, TierSegment, decode_segment
 from rmq_ha.server.tiered.uploading import PART
 
 
-def segments_to_fetch(objects: ObjectStore, keys: SegmentKeys, since_ms: int) -> list[Segment]:
+def segments_to_fetch(objects: ObjectStore, keys: SegmentKeys, since_ms: int) -> list[TierSegment]:
     """
     Return the newest segments of the tier that follow each other.
 
@@ -18,28 +18,28 @@ def segments_to_fetch(objects: ObjectStore, keys: SegmentKeys, since_ms: int) ->
     :raises CannotDecide: the tier has no segments of this broker.
     :raises TierError: the object store cannot be read.
     """
-    found: list[Segment] = []
+    chosen: list[TierSegment] = []
     for start in reversed(keys.starts(objects.keys(keys.segments))):
         key = keys.segment(start)
         try:
             segment = decode_segment(objects.get(key))
         except ValueError as error:
             raise TierError(f"{key}: {error}") from error
-        if found and (segment.end != found[0].start or segment.last_ms < since_ms):
+        if chosen and (segment.end != chosen[0].start or segment.last_ms < since_ms):
             break
-        found.insert(0, segment)
-    if not found:
+        chosen.insert(0, segment)
+    if not chosen:
         raise CannotDecide(
             f"the object store has nothing below {keys.segments}: are tiered.bucket, "
             "tiered.prefix, brokerClusterName and brokerName those of the master?"
         )
-    return found
+    return chosen
 
 
 def fetch_segments(
     objects: ObjectStore,
     keys: SegmentKeys,
-    segments: list[Segment],
+    segments: list[TierSegment],
     disk: Disk,
     root: str,
     log: str,

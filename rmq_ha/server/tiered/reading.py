@@ -10,7 +10,7 @@ from rmq_ha.base.model.status import GetMessageStatus
 from rmq_ha.base.store_format.consumequeue import FILLER_SIZE, UNIT_SIZE, decode_units
 from rmq_ha.base.store_format.record_checks import message_check
 from rmq_ha.server.tiered.blocks import BLOCK, BlockCache
-from rmq_ha.server.tiered.catalogue import Catalogue, Place
+from rmq_ha.server.tiered.catalogue import Catalogue, TierPlace
 from rmq_ha.server.tiered.objects import TierError
 from rmq_ha.server.tiered.segments import SegmentKeys
 
@@ -76,8 +76,8 @@ class TierReader:
         assert segment is not None
         scan = _Scan(self._blocks, self._keys, place, segment.size, message_filter)
         scan.run(queue_offset, min(low, place.part.end), max_nums)
-        found = bool(scan.messages)
-        status = GetMessageStatus.FOUND if found else GetMessageStatus.NO_MATCHED_MESSAGE
+        is_found = bool(scan.messages)
+        status = GetMessageStatus.FOUND if is_found else GetMessageStatus.NO_MATCHED_MESSAGE
         later = scan.later
         if later is not None and (scan.messages or scan.next > queue_offset):
             later.addErrback(lambda failure: None)  # there is an answer, so nobody waits for it
@@ -99,7 +99,7 @@ class _Scan:
         self,
         blocks: BlockCache,
         keys: SegmentKeys,
-        place: Place,
+        place: TierPlace,
         size: int,
         message_filter: IMessageFilter | None,
     ) -> None:

@@ -65,17 +65,17 @@ class S3Objects:
     def get(self, key: str, start: int = 0, size: int | None = None) -> bytes:
         extra = {} if size is None else {"Range": f"bytes={start}-{start + size - 1}"}
         answer = self._ask("read", key, self._client.get_object, **extra)
-        with self._told("read", key):
+        with self._naming_failures("read", key):
             data: bytes = answer["Body"].read()
         return data
 
     def keys(self, prefix: str) -> list[str]:
-        found: list[str] = []
-        with self._told("list", prefix):
+        keys: list[str] = []
+        with self._naming_failures("list", prefix):
             pages = self._client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self._bucket, Prefix=prefix):
-                found.extend(item["Key"] for item in page.get("Contents", ()))
-        return sorted(found)
+                keys.extend(item["Key"] for item in page.get("Contents", ()))
+        return sorted(keys)
 
     def delete(self, key: str) -> None:
         self._ask("delete", key, self._client.delete_object)
@@ -104,11 +104,11 @@ class S3Objects:
         self._ask("write", key, self._client.abort_multipart_upload, UploadId=upload)
 
     def _ask(self, verb: str, key: str, call: Callable[..., Any], **arguments: Any) -> Any:
-        with self._told(verb, key):
+        with self._naming_failures(verb, key):
             return call(Bucket=self._bucket, Key=key, **arguments)
 
     @contextmanager
-    def _told(self, verb: str, key: str) -> Iterator[None]:
+    def _naming_failures(self, verb: str, key: str) -> Iterator[None]:
         try:
             yield
         except self._failures as error:

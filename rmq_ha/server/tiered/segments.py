@@ -6,8 +6,8 @@ byte in 20 digits:
 
 - `log/<offset>` has the bytes of the file;
 - `units/<offset>` has the consume queue units of its messages, queue after queue;
-- `segments/<offset>` has a `Segment` in JSON. It is written last and deleted first, so a segment
-  that it describes is whole.
+- `segments/<offset>` has a `TierSegment` in JSON. It is written last and deleted first, so each
+  segment that has one is whole.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ class QueuePart(msgspec.Struct, frozen=True, array_like=True):
         return self.first + self.count
 
 
-class Segment(msgspec.Struct, frozen=True):
+class TierSegment(msgspec.Struct, frozen=True):
     """
     One sealed file of the log.
 
@@ -101,14 +101,14 @@ class SegmentKeys:
         return sorted(int(name) for name in names if len(name) == 20 and name.isdigit())
 
 
-def encode_segment(segment: Segment) -> bytes:
+def encode_segment(segment: TierSegment) -> bytes:
     return msgspec.json.encode(segment)
 
 
-def decode_segment(data: bytes) -> Segment:
+def decode_segment(data: bytes) -> TierSegment:
     """:raises ValueError: this is no description of a segment, or one of a later version."""
     try:
-        segment = msgspec.json.decode(data, type=Segment)
+        segment = msgspec.json.decode(data, type=TierSegment)
     except msgspec.DecodeError as error:
         raise ValueError(f"no description of a segment: {error}") from error
     if segment.format != FORMAT:

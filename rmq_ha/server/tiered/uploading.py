@@ -17,8 +17,8 @@ from rmq_ha.server.tiered.blocks import BlockCache
 from rmq_ha.server.tiered.catalogue import Catalogue
 from rmq_ha.server.tiered.objects import ObjectStore, TierError
 from rmq_ha.server.tiered.segments import (
-    Segment,
     SegmentKeys,
+    TierSegment,
     decode_segment,
     encode_segment,
     parts_of,
@@ -180,7 +180,7 @@ class Tier:
                 self._catalogue.add(await self._describe(start))
         self._is_known = self._leads
 
-    async def _describe(self, start: int) -> Segment:
+    async def _describe(self, start: int) -> TierSegment:
         key = self._keys.segment(start)
         data = await self._host.worker.call(self._objects.get, key)
         try:
@@ -214,7 +214,7 @@ class Tier:
             await self._delete(segment.start)
         self._is_compared = True
 
-    async def _is_same(self, segment: Segment) -> bool:
+    async def _is_same(self, segment: TierSegment) -> bool:
         path = self._local.row.path(segment.start)
         crc = 0
         for position in range(0, segment.size, PART):
@@ -258,7 +258,7 @@ class Tier:
         await in_slices(self._host.clock, self._units(start, units, span))
         parts, data = parts_of(units)
         await call(self._objects.put, self._keys.units(start), data)
-        segment = Segment(start, row.file_size, crc, span[0], span[1], parts)
+        segment = TierSegment(start, row.file_size, crc, span[0], span[1], parts)
         await call(self._objects.put, self._keys.segment(start), encode_segment(segment))
         self._catalogue.add(segment)
         self.log.info(

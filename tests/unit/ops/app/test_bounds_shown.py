@@ -226,6 +226,7 @@ def test_delayed_messages_are_told_by_each_level_and_never_below_zero() -> None:
             min_offset_in_queue=lambda topic, number: firsts.get(number, 0),
             schedule=SimpleNamespace(levels=[*range(1, 19)]),
             timers=SimpleNamespace(is_enabled=False),
+            older=None,
         ),
         delay_offset_table=lambda: {18: 5, 1: 7},
         transaction_checks=SimpleNamespace(open_transactions=lambda: None),

@@ -56,6 +56,10 @@ WHERE_THERE_IS_ANY = {
     "rmqha_pop_retries_total",
     "rmqha_pop_stale_acks_total",
     "rmqha_refused_connections_total",
+    "rmqha_tier_failing",
+    "rmqha_tier_read_bytes_total",
+    "rmqha_tier_size_bytes",
+    "rmqha_tier_waiting_bytes",
     "rmqha_timer_messages",
     "rmqha_timer_overdue_seconds",
     *(
