@@ -17,6 +17,7 @@ from rmq_ha.server.broker.frame_limits import FrameLimits
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.pair_handover import HandoverParts, PairHandover
 from rmq_ha.server.broker.processors.admin_acl import AdminAclProcessor
+from rmq_ha.server.broker.processors.admin_auth import AdminAuthProcessor
 from rmq_ha.server.broker.processors.admin_cleaning import AdminCleaningProcessor
 from rmq_ha.server.broker.processors.admin_config import AdminConfigProcessor, MoreRuntimeInfo
 from rmq_ha.server.broker.processors.admin_groups import AdminGroupsProcessor
@@ -264,10 +265,10 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
         broker_name=broker.identity.broker_name,
         out_of=broker.pops.out_of if broker.pops.is_enabled else lambda *_: None,
     )
+    control = next(iter(broker.access_controls), None)
     return [
-        AdminAclProcessor(
-            control=next(iter(broker.access_controls), None), identity=broker.identity
-        ),
+        AdminAclProcessor(control=control, identity=broker.identity),
+        AdminAuthProcessor(control=control),
         AdminOffsetsProcessor(
             store=store,
             config=configuration.ours,

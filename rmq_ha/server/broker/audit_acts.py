@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.base.remoting.audit import Act, Describe, by_header, changed_configuration
+from rmq_ha.base.wire.auth_bodies import AclInfo
 from rmq_ha.base.wire.bodies import read_as
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
@@ -62,6 +63,14 @@ def acts(topic: Find, group: Find) -> dict[int, Describe]:
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: by_header(
             "set", "white addresses", "globalWhiteAddrs", "aclFileFullPath"
         ),
+        RequestCode.AUTH_CREATE_USER: by_header("created", "account", "username"),
+        RequestCode.AUTH_UPDATE_USER: by_header("changed", "account", "username"),
+        RequestCode.AUTH_DELETE_USER: by_header("deleted", "account", "username"),
+        RequestCode.AUTH_CREATE_ACL: _set_policies,
+        RequestCode.AUTH_UPDATE_ACL: _set_policies,
+        RequestCode.AUTH_DELETE_ACL: by_header(
+            "deleted", "permissions of account", "subject", "resource"
+        ),
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: lambda _: Act("cleaned", "queues", "expired"),
         RequestCode.CLEAN_UNUSED_TOPIC: lambda _: Act("cleaned", "queues", "of unused topics"),
         RequestCode.DELETE_EXPIRED_COMMITLOG: lambda _: Act(
@@ -74,6 +83,17 @@ def _set_mode(request: RemotingCommand) -> Act:
     mode = request.read(RequestMode.decode)
     changed = {"topic": mode.topic, "mode": mode.mode, "popShareQueueNum": mode.pop_share_queue_num}
     return Act("set", "mode of group", mode.consumer_group, changed)
+
+
+def _set_policies(request: RemotingCommand) -> Act:
+    given = read_as(AclInfo, request.body or b"{}")
+    rules = [
+        f"{entry.decision} {'|'.join(entry.actions or ())} {entry.resource}"
+        for policy in given.policies or ()
+        for entry in policy.entries or ()
+    ]
+    name = (request.ext or {}).get("subject", "")
+    return Act("set", "permissions of account", name, {"rules": ", ".join(rules)})
 
 
 def _set(find: Find, name: str) -> str:

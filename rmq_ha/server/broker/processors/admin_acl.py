@@ -21,7 +21,7 @@ from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.processors.fields import Answer, Handler
 
 _SHOWN = 200
-_OFF = "access control is off: set aclEnable=true in the broker's properties file and restart it"
+OFF = "access control is off: set aclEnable=true in the broker's properties file and restart it"
 
 
 class AdminAclProcessor:
@@ -129,7 +129,7 @@ class AdminAclProcessor:
         :raises RequestRejected: access control is off; 4.9.7 does not answer then.
         """
         if self._control is None:
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, _OFF)
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, OFF)
         return self._control
 
     def _change(
@@ -142,7 +142,7 @@ class AdminAclProcessor:
     ) -> Answer:
         code, text = failed
         if self._control is None:
-            return request.response(code, text + _OFF)
+            return request.response(code, text + OFF)
 
         def changed(_: None) -> RemotingCommand:
             self.log.info("ACL: {what} by {peer}", what=what, peer=channel.remote_text)

@@ -130,6 +130,14 @@ def every_request(broker: Guarded) -> dict[int, RemotingCommand]:
         "consumerGroup": "good", "topic": "Secret", "queueId": "0", "maxMsgNums": "1",
         "invisibleTime": "9000", "offset": "0", "extraInfo": "0 1 9000 0 0 broker-a 0 0",
     }  # fmt: skip
+    weak = {"subject": "User:weakweak"}
+    policy = fastjson.encode(
+        {
+            "policies": [
+                {"entries": [{"resource": "Topic:Secret", "actions": ["Sub"], "decision": "Allow"}]}
+            ]
+        }
+    )
     v1 = {
         "producerGroup": "p", "topic": "Secret", "defaultTopic": "TBW102",
         "defaultTopicQueueNums": "4", "queueId": "0", "sysFlag": "0", "bornTimestamp": "0",
@@ -161,6 +169,9 @@ def every_request(broker: Guarded) -> dict[int, RemotingCommand]:
         314: {"srcGroup": "good", "destGroup": "mine", "topic": "Secret", "offline": "true"},
         315: {"statsName": "TOPIC_PUT_NUMS", "statsKey": "Secret"}, 317: {"isOrder": "false"},
         321: {**queue, "index": "0", "count": "1"}, 323: {"msgId": broker.secret},
+        3001: {"username": "newuser"}, 3002: {"username": "weakweak"},
+        3003: {"username": "weakweak"}, 3004: {"username": "adminadmin"}, 3005: {},
+        3006: weak, 3007: weak, 3008: weak, 3009: {"subject": "User:ownerowner"}, 3010: {},
         351: {"topic": "Secret", "lo": "true"}, 352: {"group": "good"},
         370: {"topic": "Secret", "recallHandle": "djEgU2VjcmV0IGEgMSBL"},
         200050: popped, 200051: popped, 200052: popped, 200053: popped, 200054: popped,
@@ -180,6 +191,10 @@ def every_request(broker: Guarded) -> dict[int, RemotingCommand]:
                 "messageModel": "CLUSTERING",
             }
         ),
+        3001: fastjson.encode({"password": "newsecret", "userType": "Super"}),
+        3002: fastjson.encode({"password": "newsecret"}),
+        3006: policy,
+        3007: policy,
         401: fastjson.encode({"topic": "Secret", "consumerGroup": "good", "mode": "POP"}),
         200151: fastjson.encode(
             {

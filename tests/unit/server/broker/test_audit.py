@@ -73,6 +73,11 @@ def test_who_did_what_to_whom(broker: Guarded, lines: list[Any]) -> None:
         RemotingCommand(51, {"accessKey": "newaccount"}),
         RemotingCommand(53, {"globalWhiteAddrs": "10.9.9.9"}),
         requests[316],
+        requests[3001],
+        requests[3002],
+        requests[3006],
+        RemotingCommand(3008, {"subject": "User:weakweak", "resource": "Topic:Secret"}),
+        requests[3003],
     ):
         assert broker.call(request).code == 0
     assert [told(event) for event in lines] == [
@@ -88,11 +93,18 @@ def test_who_did_what_to_whom(broker: Guarded, lines: list[Any]) -> None:
         ("adminadmin", "deleted", "account", "newaccount"),
         ("adminadmin", "set", "white addresses", "10.9.9.9"),
         ("adminadmin", "cleaned", "queues", "of unused topics"),
+        ("adminadmin", "created", "account", "newuser"),
+        ("adminadmin", "changed", "account", "weakweak"),
+        ("adminadmin", "set", "permissions of account", "User:weakweak"),
+        ("adminadmin", "deleted", "permissions of account", "User:weakweak"),
+        ("adminadmin", "deleted", "account", "weakweak"),
     ]
     assert {event["peer"].rpartition(":")[0] for event in lines} == {broker.client_host.ip}
     assert lines[0]["details"] == {"readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
     assert lines[7]["details"] == {"regionId": "changed"}
     assert lines[8]["details"] == {"admin": "true", "secretKey": "***"}
+    assert lines[14]["details"] == {"rules": "Allow Sub Topic:Secret"}
+    assert lines[15]["details"] == {"resource": "Topic:Secret"}
     assert "newsecret" not in repr(lines)
 
 
@@ -135,6 +147,7 @@ def test_what_is_refused_is_told_once_in_ten_seconds(broker: Guarded, lines: lis
 def test_every_code_that_changes_something_is_there() -> None:
     """Those that the table of permissions gives to admins and that are no questions."""
     changing = {17, 25, 50, 51, 53, 200, 207, 215, 222, 306, 309, 314, 316, 323, 329, 401}
+    changing |= {3001, 3002, 3003, 3006, 3007, 3008}
     changing.add(RequestCode.HAND_OVER_PAIR)
     assert set(map(int, acts({}.get, {}.get))) == changing
     assert set(map(int, ACTS)) == {100, 102, 205, 216, 318, 327}
