@@ -15,6 +15,7 @@ from rmq_ha.client.lookup.accounts import (
     delete_account,
     put_account,
 )
+from rmq_ha.ops.admin.acl_auth import export, import_
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.message_text import time_text
 from rmq_ha.ops.admin.options import combine_options, common_options, on_option
@@ -63,6 +64,8 @@ def acl() -> None:
 
 
 acl.add_command(set_white_addresses)
+acl.add_command(export)
+acl.add_command(import_)
 
 
 @acl.command(name="list")

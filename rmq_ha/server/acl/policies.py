@@ -8,8 +8,9 @@ where no rule of the type Custom fits topic and action.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from rmq_ha.base.model.topics import RETRY_PREFIX
 from rmq_ha.base.wire.auth_bodies import ALLOW, CUSTOM, DEFAULT, DENY, Policy, PolicyEntry
-from rmq_ha.server.acl.permissions import is_word, split_entry
+from rmq_ha.server.acl.permissions import group_resource, is_word, split_entry
 
 PUB, SUB, GET, ALL = "Pub", "Sub", "Get", "All"
 _BOTH = (PUB, SUB)
@@ -45,14 +46,18 @@ class Rights(NamedTuple):
         Make the rights of an entry of `accounts`. A word that is none denies, as it does when the
         file is in force.
 
-        :param topics: texts such as `name=PUB`.
+        :param topics: texts such as `name=PUB`. A group may stand there by its retry topic.
         """
-        return cls(
-            _word(default_topic),
-            _word(default_group),
-            {name: _word(word) for name, word in map(split_entry, topics or ())},
-            {name: _word(word) for name, word in map(split_entry, groups or ())},
-        )
+        own: dict[str, str] = {}
+        of_groups: dict[str, str] = {}
+        for entry in topics or ():
+            name, word = split_entry(entry)
+            (of_groups if name.startswith(RETRY_PREFIX) else own)[name] = _word(word)
+        for entry in groups or ():
+            name, word = split_entry(entry)
+            of_groups[group_resource(name)] = _word(word)
+        plain = {name.removeprefix(RETRY_PREFIX): word for name, word in of_groups.items()}
+        return cls(_word(default_topic), _word(default_group), own, plain)
 
     @property
     def is_nothing(self) -> bool:
@@ -80,7 +85,17 @@ class PolicyRule(NamedTuple):
 
 
 class NotCarried(Exception):
-    """A rule of RocketMQ 5 that the rights of an account cannot say; the text has the next step."""
+    """
+    A rule of RocketMQ 5 that the rights of an account cannot say; the text has the next step.
+
+    :ivar denies: whether the rule denies, so that the account could do more without it.
+    :ivar part: the part of the rule that an account can have; None: nothing.
+    """
+
+    def __init__(self, text: str, *, denies: bool = False, part: PolicyRule | None = None) -> None:
+        super().__init__(text)
+        self.denies = denies
+        self.part = part
 
 
 # ------------------------------------------------------------ to RocketMQ 5
@@ -199,54 +214,65 @@ def check_kept(rules: Iterable[PolicyRule], rights: Rights) -> None:
 
 
 def _rule(entry: PolicyEntry) -> PolicyRule:
-    kind, name = _kind_and_name(entry.resource or "")
+    decision = (entry.decision or "").capitalize()
+    denies = decision != ALLOW
+    kind, name = _kind_and_name(entry.resource or "", denies=denies)
     resource = f"{kind}:{name}"
     if entry.source_ips:
         raise NotCarried(
             f"{resource} is for the addresses {', '.join(entry.source_ips)} only: this broker has "
             "no permission for an address. Leave the addresses out (-i), and let a firewall keep "
-            "others away"
+            "others away",
+            denies=denies,
         )
-    decision = (entry.decision or "").capitalize()
     if decision not in (ALLOW, DENY):
-        raise NotCarried(f"{resource}: the decision is null or illegal: give Allow or Deny")
+        raise NotCarried(
+            f"{resource}: the decision is null or illegal: give Allow or Deny", denies=True
+        )
     actions = {item.capitalize() for item in entry.actions or ()} & {*_ACTIONS}
     if not actions:
-        raise NotCarried(f"{resource}: the actions is empty: give Pub, Sub or Pub,Sub")
-    if decision == DENY:
-        denied = set(_BOTH) if ALL in actions else actions & {*_BOTH}
-        if not denied:
+        raise NotCarried(
+            f"{resource}: the actions is empty: give Pub, Sub or Pub,Sub", denies=denies
+        )
+    common = frozenset(_BOTH if ALL in actions else actions & {*_BOTH})
+    if denies:
+        if not common:
             raise NotCarried(
                 f"{resource}: only accounts of the type Super may {_text(actions)} here, so there "
                 "is nothing to deny"
             )
-        return PolicyRule(kind, name, denied=frozenset(denied))
+        return PolicyRule(kind, name, denied=common)
+    part = PolicyRule(kind, name, common) if common else None
     if actions - {PUB, SUB, GET}:
         raise NotCarried(
             f"{resource} allows {_text(actions - {PUB, SUB, GET})}: here an account configures all "
             "topics and groups or none. Give Pub, Sub or Pub,Sub, or make the user Super "
-            "(updateUser -t Super)"
+            "(updateUser -t Super)",
+            part=part,
         )
     if GET in actions and SUB not in actions:
         raise NotCarried(
             f"{resource} allows Get without Sub: here who may Sub may ask for offsets, too. Give "
-            "Sub, or leave Get out"
+            "Sub, or leave Get out",
+            part=part,
         )
-    return PolicyRule(kind, name, frozenset(actions - {GET}))
+    return PolicyRule(kind, name, common)
 
 
-def _kind_and_name(resource: str) -> tuple[str, str]:
+def _kind_and_name(resource: str, *, denies: bool) -> tuple[str, str]:
     kind, _, name = resource.partition(":")
     known = _KINDS.get(kind.lower())
     if known is None or not name:
         raise NotCarried(
             f"the resource {resource[:100]!r}: only Topic:NAME, Group:NAME, Topic:* and Group:* "
-            "have permissions here. Give these, or make the user Super (updateUser -t Super)"
+            "have permissions here. Give these, or make the user Super (updateUser -t Super)",
+            denies=denies,
         )
     if name != _ANY and name.endswith(_ANY):
         raise NotCarried(
             f"{known}:{name} is for all names that begin so: here a permission is for one name or "
-            f"for all. Name each of them, or give {known}:*"
+            f"for all. Name each of them, or give {known}:*",
+            denies=denies,
         )
     if any(char in name for char in "=,") or name.strip() != name:
         raise NotCarried(f"{known}:{name[:100]}: no topic or group can have this name")

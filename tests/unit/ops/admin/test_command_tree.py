@@ -63,6 +63,8 @@ def changes(line: str, is_long: bool = True) -> Row:
 
 TABLE = {
     "acl delete": changes("ACCOUNT"),
+    "acl export": Row(Kind.OWN, False),
+    "acl import": changes("FILE"),
     "acl list": looks(),
     "acl set": changes("ACCOUNT"),
     "acl show": looks(),
