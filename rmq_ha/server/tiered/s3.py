@@ -11,9 +11,9 @@ from typing import Any
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.server.tiered.objects import TierError
 
-_TRIES = 4
+_TRIES = 3
 _CONNECT_S = 5
-_READ_S = 30
+_READ_S = 10
 
 
 def s3_objects(bucket: str, endpoint: str | None, region: str | None) -> "S3Objects":

@@ -101,7 +101,7 @@ class Tier:
         self._periodic.start()
 
     def start(self) -> None:
-        self._leads, self._is_compared = True, False
+        self._leads, self._is_compared, self._is_known = True, False, False
 
     def stop(self) -> None:
         self._leads = False
@@ -253,6 +253,8 @@ class Tier:
                 start=start,
             )
         crc = await self._copy(start, row.path(start), row.file_size)
+        if crc is None:
+            return
         units: list[tuple[str, int, int, bytes]] = []
         span = [0, 0]
         await in_slices(self._host.clock, self._units(start, units, span))
@@ -270,14 +272,17 @@ class Tier:
             queues=len(parts),
         )
 
-    async def _copy(self, start: int, path: str, size: int) -> int:
-        """Upload a file in parts; return its CRC-32."""
+    async def _copy(self, start: int, path: str, size: int) -> int | None:
+        """Upload a file in parts; return its CRC-32, or None if this broker stops or follows."""
         call, disk, key = self._host.worker.call, self._host.disk, self._keys.log(start)
         upload = await call(self._objects.begin, key)
         tags: list[str] = []
         crc = 0
         try:
             for position in range(0, size, PART):
+                if not self._leads:
+                    await call(self._objects.abandon, key, upload)
+                    return None
                 data = await call(_read, disk, path, size, position)
                 crc = crc32(data, crc)
                 tags.append(await call(self._objects.put_part, key, upload, len(tags) + 1, data))

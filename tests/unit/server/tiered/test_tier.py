@@ -327,3 +327,25 @@ def test_times_of_segments_are_those_of_their_messages(machine):
     machine.upload()
     segment = machine.tier._catalogue.get(0)
     assert NOW_MS <= segment.first_ms <= segment.last_ms <= machine.host.now_ms()
+
+
+def test_a_broker_that_stops_in_the_middle_of_an_upload_abandons_it(machine, monkeypatch):
+    monkeypatch.setattr("rmq_ha.server.tiered.uploading.PART", 1000)
+    store = machine.open()
+    machine.put(store, 200)
+    machine.worker.later = True
+    for _ in range(300):
+        machine.worker.work()
+        machine.clock.advance(0.1)
+        if any(machine.objects.uploads.values()):
+            break
+    (parts,) = machine.objects.uploads.values()
+    assert 0 < len(parts) < FILE // 1000
+    stopping = store.stop()
+    for _ in range(60):
+        machine.worker.work()
+        machine.clock.advance(0.01)
+    machine.worker.later = False
+    machine.finish(stopping)
+    assert machine.objects.uploads == {}
+    assert machine.objects.objects == {}
