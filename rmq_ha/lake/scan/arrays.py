@@ -1,4 +1,4 @@
-"""Helpers for Arrow: batches with all columns of a schema, groups, and hashes of texts."""
+"""Helpers for Arrow: schemas as texts, batches with all columns of one, groups, and hashes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +8,18 @@ import pyarrow as pa
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
+_KINDS = {
+    "string": pa.string(), "int": pa.int32(), "long": pa.int64(), "boolean": pa.bool_(),
+    "binary": pa.binary(), "timestamp": pa.timestamp("us", "UTC"),
+    "map": pa.map_(pa.string(), pa.string()),
+    "strings": pa.list_(pa.string()), "longs": pa.list_(pa.int64()),
+}  # fmt: skip
+
+
+def schema(columns: str, *more: tuple[str, Any]) -> Any:
+    """Return the Arrow schema of columns like `topic:string queueId:int`, followed by others."""
+    words = (word.split(":") for word in columns.split())
+    return pa.schema([*((name, _KINDS[kind]) for name, kind in words), *more])
 
 
 def filled(columns: dict[str, Any], schema: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmq_ha.lake.scan.arrays import filled, grouped
+from rmq_ha.lake.scan.arrays import filled, grouped, schema
 from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, RECORD, SAID, STORED
 from rmq_ha.lake.scan.reducing import are_in_queue, are_ordinary, latency_floors, windows_of
 
@@ -40,16 +40,11 @@ Kinds of rows:
 """
 
 _COUNTS = ("window", "latency", "n", "leastOffset", "mostOffset", "leastMs", "mostMs")
-SCHEMA = pa.schema(
-    [
-        ("kind", pa.int32()),
-        *(RECORD + SAID),
-        *((name, pa.int64()) for name in _COUNTS),
-        ("place", pa.string()),
-        ("first", pa.string()),
-        ("firstCrc", pa.int64()),
-    ]
+SCHEMA = schema(
+    f"kind:int {RECORD} {SAID} {' '.join(f'{name}:long' for name in _COUNTS)}"
+    " place:string first:string firstCrc:long"
 )
+_OF_RECORD, _OF_LEDGER = schema(RECORD).names, schema(SAID).names
 _OF_COUNT = ("group", "brokerName", "topic", "queueId", "window", "latency")
 COMMITTED = ("COMMIT_MESSAGE", "COMMIT")
 ROLLED_BACK = ("ROLLBACK_MESSAGE", "ROLLBACK")
@@ -361,11 +356,11 @@ class _Columns:
 
     def records(self, rows: Any) -> dict[str, Any]:
         """Return the columns of the log for these rows."""
-        return {name: self._rows[name].take(pa.array(rows)) for name, _ in RECORD}
+        return {name: self._rows[name].take(pa.array(rows)) for name in _OF_RECORD}
 
     def ledger_columns(self, rows: Any) -> dict[str, Any]:
         """Return the columns that only ledgers fill, for these rows."""
-        return {name: self._rows[name].take(pa.array(rows)) for name, _ in SAID}
+        return {name: self._rows[name].take(pa.array(rows)) for name in _OF_LEDGER}
 
 
 def _sides(rows: list[_Row]) -> tuple[list[_Row], ...]:

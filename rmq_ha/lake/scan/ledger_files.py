@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmq_ha.base.store_format.commitlog import CRC_MASK
-from rmq_ha.lake.scan.arrays import filled, grouped
+from rmq_ha.lake.scan.arrays import filled, grouped, schema
 from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, TOLD, keys_hashes, pack
 from rmq_ha.lake.scan.log.columns import snake_case
 from rmq_ha.lake.scan.reducing import LATEST_MS
@@ -40,16 +40,10 @@ themselves as one value; OUTSIDE: how many rows are outside of the scope; UNUSAB
 are no JSON, or have no id.
 """
 
-_COUNTS = ("window", "n", "acknowledged", "since", "until")
 _BY = ("topic", "group", "window")
-SCHEMA = pa.schema(
-    [
-        ("kind", pa.int32()),
-        ("topic", pa.string()),
-        ("group", pa.string()),
-        *((name, pa.int64()) for name in _COUNTS),
-        ("data", pa.binary()),
-    ]
+SCHEMA = schema(
+    "kind:int topic:string group:string window:long n:long acknowledged:long since:long until:long"
+    " data:binary"
 )
 
 # The columns, and other names that they may have; each name may also be spelt like_this.

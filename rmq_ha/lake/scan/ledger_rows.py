@@ -11,34 +11,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmq_ha.lake.scan.arrays import filled, text_hashes
+from rmq_ha.lake.scan.arrays import filled, schema, text_hashes
 from rmq_ha.lake.scan.log.records import Records
 
 STORED, PRODUCED, DELIVERED = 0, 1, 2
 """Sources of rows: the log, a ledger of producers, a ledger of consumers."""
 
 RECORD = (
-    ("id", pa.string()), ("brokerName", pa.string()), ("topic", pa.string()),
-    ("queueId", pa.int32()), ("queueOffset", pa.int64()), ("commitLogOffset", pa.int64()),
-    ("storedMs", pa.int64()), ("bodyCrc", pa.int64()), ("tags", pa.string()),
-)  # fmt: skip
+    "id:string brokerName:string topic:string queueId:int queueOffset:long commitLogOffset:long"
+    " storedMs:long bodyCrc:long tags:string"
+)
 SAID = (
-    ("side", pa.int32()), ("group", pa.string()), ("atMs", pa.int64()), ("status", pa.string()),
-    ("reconsumeTimes", pa.int64()), ("order", pa.int64()), ("orderKey", pa.string()),
-)  # fmt: skip
+    "side:int group:string atMs:long status:string reconsumeTimes:long order:long orderKey:string"
+)
 """
 The columns that only a ledger fills. `order` is a number that grows with each message of an
 `orderKey`.
 """
-TOLD = pa.schema(
-    [
-        *(RECORD + SAID),
-        ("bornMs", pa.int64()),
-        ("sysFlag", pa.int32()),
-        ("crcOk", pa.bool_()),
-        ("transactionState", pa.string()),
-        ("keysHash", pa.int64()),
-    ]
+TOLD = schema(
+    f"{RECORD} {SAID} bornMs:long sysFlag:int crcOk:boolean transactionState:string keysHash:long"
 )
 """
 The schema of the rows of log and ledgers. A record of the log has its place, flags, times (ms),
@@ -47,7 +38,7 @@ and the group and time (`atMs`) of the send or the delivery.
 """
 
 _HALF = np.uint64(32)
-PARTS = pa.schema([("part", pa.int32()), ("data", pa.binary())])
+PARTS = schema("part:int data:binary")
 
 
 def keys_hashes(keys: Any) -> Any:

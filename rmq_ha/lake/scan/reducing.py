@@ -26,7 +26,7 @@ from rmq_ha.base.model.topics import (
     TIMER_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
 )
-from rmq_ha.lake.scan.arrays import filled, text_hashes
+from rmq_ha.lake.scan.arrays import filled, schema, text_hashes
 from rmq_ha.lake.scan.log.records import Records
 
 INTERNAL = (
@@ -82,23 +82,10 @@ ROW = (
     "storeSize", "crcOk",
 )  # fmt: skip
 """The columns that `Reduction.rows` reads."""
-_LONGS = (
-    "window", "latency", "n", "bytes", "bad", "leastOffset", "mostOffset", "leastPlace",
-    "mostPlace", "leastMs", "mostMs",
-)  # fmt: skip
-SCHEMA = pa.schema(
-    [
-        ("kind", pa.int32()),
-        ("brokerName", pa.string()),
-        ("topic", pa.string()),
-        ("queueId", pa.int32()),
-        ("inQueue", pa.bool_()),
-        ("ordinary", pa.bool_()),
-        *((name, pa.int64()) for name in _LONGS),
-        ("hashes", pa.list_(pa.int64())),
-        ("places", pa.list_(pa.int64())),
-        ("data", pa.binary()),
-    ]
+SCHEMA = schema(
+    "kind:int brokerName:string topic:string queueId:int inQueue:boolean ordinary:boolean"
+    " window:long latency:long n:long bytes:long bad:long leastOffset:long mostOffset:long"
+    " leastPlace:long mostPlace:long leastMs:long mostMs:long hashes:longs places:longs data:binary"
 )
 """
 A run has its first offset, place and time in the `least` columns, and its last offset in the `most`

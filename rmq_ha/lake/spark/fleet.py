@@ -14,6 +14,7 @@ import pyarrow as pa
 from rmq_ha.base.host.files import absolute
 from rmq_ha.lake.frames import functions as F
 from rmq_ha.lake.frames.frame import DataFrame, Engine
+from rmq_ha.lake.scan.arrays import schema
 from rmq_ha.lake.scan.fleet.facts import IDS, SUMS, ReplicaFacts, replicas_in
 from rmq_ha.lake.scan.fleet.judging import JudgingLimits, judge, scanned_twice
 from rmq_ha.lake.spark.findings import FINDINGS, findings_of, row_of
@@ -23,23 +24,10 @@ from rmq_ha.ops.offsets.verdict import Limits
 
 _SHOWN = 300
 _TWICE = 1000
-_TOPICS = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("hour", pa.timestamp("us", "UTC")),
-        *((name, pa.int64()) for name in ("messages", "bytes", "bad")),
-    ]
-)
-_BROKERS = pa.schema(
-    [
-        ("broker", pa.string()),
-        ("replicas", pa.int64()),
-        ("safe", pa.bool_()),
-        ("exitCode", pa.int32()),
-        ("verdict", pa.string()),
-        *((name, pa.int64()) for name in ("compared", "differing", "fetched", "left")),
-        ("oldestLook", pa.timestamp("us", "UTC")),
-    ]
+_TOPICS = schema("topic:string hour:timestamp messages:long bytes:long bad:long")
+_BROKERS = schema(
+    "broker:string replicas:long safe:boolean exitCode:int verdict:string compared:long"
+    " differing:long fetched:long left:long oldestLook:timestamp"
 )
 _ROWS = pa.schema([*_BROKERS, ("findings", pa.list_(pa.struct(FINDINGS)))])
 

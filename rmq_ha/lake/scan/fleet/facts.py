@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.host.files import listing, put, read_small, remove
+from rmq_ha.lake.scan.arrays import schema
 from rmq_ha.ops.offsets.findings import COLUMNS, Finding
 
 FORMAT = 1
@@ -27,30 +28,17 @@ _SMALL = 100_000
 """A file with fewer rows is written again, together with the new rows."""
 
 WINDOWS, SUMS, FINDINGS, IDS = "windows", "sums", "findings", "ids"
-_NUMBERS = {"queueId": pa.int32(), "physicalOffset": pa.int64(), "queueOffset": pa.int64()}
 SCHEMAS = {
-    WINDOWS: pa.schema(
-        [
-            *((name, pa.int64()) for name in ("low", "high")),
-            ("digest", pa.binary(16)),
-            ("readAt", pa.int64()),
-        ]
+    WINDOWS: schema("low:long high:long", ("digest", pa.binary(16)), ("readAt", pa.int64())),
+    SUMS: schema(
+        "topic:string queueId:int hour:long n:long bytes:long bad:long least:long most:long"
     ),
-    SUMS: pa.schema(
-        [
-            ("topic", pa.string()),
-            ("queueId", pa.int32()),
-            ("hour", pa.int64()),
-            *((name, pa.int64()) for name in ("n", "bytes", "bad", "least", "most")),
-        ]
+    FINDINGS: schema(
+        "severity:string code:string detail:string broker:string topic:string queueId:int"
+        " group:string physicalOffset:long queueOffset:long msgId:string expected:string"
+        " actual:string observedAt:long"
     ),
-    FINDINGS: pa.schema(
-        [
-            *((name, _NUMBERS.get(name, pa.string())) for name in COLUMNS[:-1]),
-            (COLUMNS[-1], pa.int64()),
-        ]
-    ),
-    IDS: pa.schema([("hash", pa.int64()), ("place", pa.int64())]),
+    IDS: schema("hash:long place:long"),
 }
 """
 Columns of the kinds of files: windows, with the time in ms when each was read (null: version 0.1

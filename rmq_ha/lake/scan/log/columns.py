@@ -13,39 +13,24 @@ import numpy as np
 import pyarrow as pa
 
 from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.lake.scan.arrays import schema
 from rmq_ha.lake.scan.log.shape import Bytes, Flags, Ints, inside_window, windows
 
 _TIME = pa.timestamp("us", "UTC")
 _MAX_MS = (1 << 63) // 1000 - 1
 
-ARROW: dict[str, Any] = {
-    "topic": pa.string(),
-    "queueId": pa.int32(),
-    "queueOffset": pa.int64(),
-    "commitLogOffset": pa.int64(),
-    "msgId": pa.string(),
-    "keys": pa.string(),
-    "tags": pa.string(),
-    "body": pa.binary(),
-    "properties": pa.map_(pa.string(), pa.string()),
-    "flag": pa.int32(),
-    "sysFlag": pa.int32(),
-    "bornTimestamp": _TIME,
-    "bornHost": pa.string(),
-    "storeTimestamp": _TIME,
-    "storeHost": pa.string(),
-    "bodyCRC": pa.int32(),
-    "reconsumeTimes": pa.int32(),
-    "brokerName": pa.string(),
-    "storeSize": pa.int32(),
-    "crcOk": pa.bool_(),
-    "uniqKey": pa.string(),
-    "preparedTransactionOffset": pa.int64(),
-}
+MESSAGE = (
+    "topic:string queueId:int queueOffset:long commitLogOffset:long msgId:string keys:string"
+    " tags:string body:binary properties:map flag:int sysFlag:int bornTimestamp:timestamp"
+    " bornHost:string storeTimestamp:timestamp storeHost:string bodyCRC:int reconsumeTimes:int"
+    " brokerName:string"
+)
+"""The columns of a read, in this order; `properties` only with `includeProperties`."""
+ON_REQUEST = "storeSize:int crcOk:boolean uniqKey:string preparedTransactionOffset:long"
+"""Further columns, which a user's schema may name."""
+ARROW: dict[str, Any] = {field.name: field.type for field in schema(f"{MESSAGE} {ON_REQUEST}")}
 """Type of each column, exactly as Spark has it."""
-
 COLUMNS: tuple[str, ...] = tuple(ARROW)
-"""All columns: those of the data source up to `brokerName`, then those that only jobs read."""
 
 
 _HUMP = re.compile("(?=[A-Z])")

@@ -203,13 +203,11 @@ def delay_findings(missing: DataFrame) -> DataFrame:
         F.when(is_retry, F.lit(str(Code.RETRY_LOST))).otherwise(
             F.lit(str(Code.DELAY_NOT_DELIVERED))
         ),
-        sentence(
-            "of delay level {level}, was due, and no record of {realTopic} has its id: consumers"
-            " never get it. Was the level's progress (delayOffset.json) moved over it, or does its"
-            " broker deliver nothing? Send it again"
-        ),
-        expected=sentence("in {realTopic}, queue {realQueueId}"),
-        actual=F.lit("only in the schedule topic"),
+        "of delay level {level}, was due, and no record of {realTopic} has its id: consumers"
+        " never get it. Was the level's progress (delayOffset.json) moved over it, or does its"
+        " broker deliver nothing? Send it again",
+        expected="in {realTopic}, queue {realQueueId}",
+        actual="only in the schedule topic",
     )
 
 
@@ -223,6 +221,6 @@ def early_findings(rows: DataFrame) -> DataFrame:
             " before it was due",
             waited=F.col("deliveredMs") - F.col("storedMs"),
         ),
-        expected=sentence("after {delay} ms"),
+        expected="after {delay} ms",
         actual=sentence("after {waited} ms", waited=F.col("deliveredMs") - F.col("storedMs")),
     )

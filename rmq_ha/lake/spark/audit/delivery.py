@@ -6,29 +6,20 @@ from rmq_ha.lake.frames import functions as F
 from rmq_ha.lake.frames.columns import Column, Window
 from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.spark.audit.rules import Code
-from rmq_ha.lake.spark.audit.shape import QUEUE, all_faults, earlier, fault, findings, sentence
+from rmq_ha.lake.spark.audit.shape import QUEUE, all_faults, earlier, fault, findings, telling
 
 _OF_GROUP = ("group", *QUEUE)
 
 
-def twice_findings(again: DataFrame) -> DataFrame:
-    """
-    Return findings for messages that a group was given more than once without having sent them
-    back.
-
-    :param again: rows of the kind `ledger_compare.TWICE`.
-    """
-    return findings(
-        again,
-        Code.DELIVERED_TWICE,
-        sentence(
-            "given to the group {n} times. Offsets that were not committed before a rebalance, a"
-            " crash or a fail-over do this; listeners have to bear it"
-        ),
-        group=F.col("group"),
-        expected=F.lit("1"),
-        actual=sentence("{n}"),
-    )
+twice_findings = telling(
+    Code.DELIVERED_TWICE,
+    "given to the group {n} times. Offsets that were not committed before a rebalance, a"
+    " crash or a fail-over do this; listeners have to bear it",
+    expected="1",
+    actual="{n}",
+    of_group=True,
+)
+"""Tells of messages that a group was given again, and had not sent back: rows TWICE."""
 
 
 def early_findings(early: DataFrame) -> DataFrame:
@@ -46,11 +37,9 @@ def early_findings(early: DataFrame) -> DataFrame:
     return findings(
         first,
         Code.DELIVERED_EARLY,
-        sentence(
-            "the group was given {n} messages of this topic, this one the earliest, before they"
-            " were sent and stored: the clocks of consumers, producers and brokers differ, or the"
-            " ledger is of other messages. Nothing that depends on its times is reliable"
-        ),
+        "the group was given {n} messages of this topic, this one the earliest, before they"
+        " were sent and stored: the clocks of consumers, producers and brokers differ, or the"
+        " ledger is of other messages. Nothing that depends on its times is reliable",
         group=F.col("group"),
         expected=F.concat(F.lit("after "), F.timestamp_millis("storedMs").cast("string")),
         actual=F.timestamp_millis("atMs").cast("string"),
@@ -81,13 +70,11 @@ def never_findings(
     return findings(
         passed,
         Code.NEVER_DELIVERED,
-        sentence(
-            "the group was given later messages of this queue, but not this one: its offset was"
-            " moved over it, or it subscribes to other tags (--subscription GROUP=TAGS)"
-        ),
+        "the group was given later messages of this queue, but not this one: its offset was"
+        " moved over it, or it subscribes to other tags (--subscription GROUP=TAGS)",
         group=F.col("group"),
-        expected=F.lit("delivered"),
-        actual=F.lit("not delivered"),
+        expected="delivered",
+        actual="not delivered",
     )
 
 
@@ -118,13 +105,11 @@ def silent_findings(
     return findings(
         silent,
         Code.NEVER_DELIVERED,
-        sentence(
-            "the group was given nothing of this queue, where {n} messages lie from offset"
-            " {queueOffset} on, but was given messages of other queues: nobody in it has the queue"
-        ),
+        "the group was given nothing of this queue, where {n} messages lie from offset"
+        " {queueOffset} on, but was given messages of other queues: nobody in it has the queue",
         group=F.col("group"),
-        expected=sentence("{n} messages"),
-        actual=F.lit("none"),
+        expected="{n} messages",
+        actual="none",
     )
 
 
@@ -159,13 +144,11 @@ def late_findings(ordered: Collection[str], firsts: DataFrame) -> DataFrame:
     return findings(
         late,
         Code.OUT_OF_ORDER,
-        sentence(
-            "given to the group after queue offset {highest}: its order was not kept. Look for a"
-            " listener that is not orderly, or for two members that had the queue at a time"
-        ),
+        "given to the group after queue offset {highest}: its order was not kept. Look for a"
+        " listener that is not orderly, or for two members that had the queue at a time",
         group=F.col("group"),
-        expected=sentence("before offset {highest}"),
-        actual=F.lit("after it"),
+        expected="before offset {highest}",
+        actual="after it",
     )
 
 
@@ -193,25 +176,21 @@ def misplaced_findings(placed: DataFrame) -> DataFrame:
     late = fault(
         Code.OUT_OF_ORDER,
         F.col("highest") > F.col("queueOffset"),
-        sentence(
-            "of the sequence {orderKey}, lies in front of offset {highest}, which was sent earlier:"
-            " the producer did not wait for one answer before the next send"
-        ),
+        "of the sequence {orderKey}, lies in front of offset {highest}, which was sent earlier:"
+        " the producer did not wait for one answer before the next send",
         at=F.col("queueOffset"),
-        expected=sentence("behind offset {highest}"),
-        actual=F.lit("in front of it"),
+        expected="behind offset {highest}",
+        actual="in front of it",
     )
     spread = fault(
         Code.OUT_OF_ORDER,
         (F.col("number") == 1) & (F.col("least") != F.col("most")),
-        sentence(
-            "the sequence {orderKey}, of which this is the first, lies in several queues, so"
-            " nobody can consume it in order: the number of queues or brokers changed, or the"
-            " producer chose them by something else"
-        ),
+        "the sequence {orderKey}, of which this is the first, lies in several queues, so"
+        " nobody can consume it in order: the number of queues or brokers changed, or the"
+        " producer chose them by something else",
         at=F.col("queueOffset"),
-        expected=F.lit("1 queue"),
-        actual=F.lit("several queues"),
+        expected="1 queue",
+        actual="several queues",
     )
     return all_faults(judged, (late, spread))
 
@@ -231,16 +210,12 @@ def missing_deliveries(absent: DataFrame, bounds: DataFrame, whole: bool) -> Dat
     return lost.dropDuplicates(["id"])
 
 
-def gone_findings(rows: DataFrame) -> DataFrame:
-    """Return findings for messages that a group was given, and that are not in the log."""
-    return findings(
-        rows,
-        Code.DELIVERED_LOST,
-        sentence(
-            "the group was given this message, and no record of the log has its id: the log was"
-            " cut or overwritten, as by a fail-over to a replica that lacked it"
-        ),
-        group=F.col("group"),
-        expected=F.lit("stored"),
-        actual=F.lit("not stored"),
-    )
+gone_findings = telling(
+    Code.DELIVERED_LOST,
+    "the group was given this message, and no record of the log has its id: the log was"
+    " cut or overwritten, as by a fail-over to a replica that lacked it",
+    expected="stored",
+    actual="not stored",
+    of_group=True,
+)
+"""Tells of messages that a group was given, and that are not in the log."""

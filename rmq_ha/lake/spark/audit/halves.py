@@ -11,7 +11,7 @@ from rmq_ha.lake.frames.columns import Column
 from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.scan.ledger_compare import COMMITTED
 from rmq_ha.lake.spark.audit.rules import Code
-from rmq_ha.lake.spark.audit.shape import findings, sentence
+from rmq_ha.lake.spark.audit.shape import findings, telling
 
 _PLACE = ("queueId", "queueOffset", "commitLogOffset", "storedMs")
 CHECKED_BY_MS = 180_000
@@ -48,19 +48,15 @@ def unplaced_commits(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> Data
     )
 
 
-def commit_findings(missing: DataFrame) -> DataFrame:
-    """Return findings for committed transactions of which only the half message is there."""
-    return findings(
-        missing,
-        Code.COMMIT_LOST,
-        sentence(
-            "its producer committed this transaction and the broker noted its end, but only the"
-            " half message is there: consumers never get it. Look for it on other replicas, or"
-            " send it again"
-        ),
-        expected=sentence("in {topic}"),
-        actual=F.lit("only a half message"),
-    )
+commit_findings = telling(
+    Code.COMMIT_LOST,
+    "its producer committed this transaction and the broker noted its end, but only the"
+    " half message is there: consumers never get it. Look for it on other replicas, or"
+    " send it again",
+    expected="in {topic}",
+    actual="only a half message",
+)
+"""Tells of committed transactions of which only the half message is there."""
 
 
 def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFrame:
@@ -89,10 +85,8 @@ def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFram
     return findings(
         still_open,
         Code.OPEN_HALF,
-        sentence(
-            "a half message, {copies} times in the half topic, that was neither committed nor"
-            " rolled back: no producer of its group answers the broker's checks"
-        ),
-        expected=F.lit("an end"),
-        actual=F.lit("none"),
+        "a half message, {copies} times in the half topic, that was neither committed nor"
+        " rolled back: no producer of its group answers the broker's checks",
+        expected="an end",
+        actual="none",
     )

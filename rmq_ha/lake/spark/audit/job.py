@@ -30,7 +30,7 @@ from rmq_ha.lake.spark.audit import (
 from rmq_ha.lake.spark.audit.ledger_comparison import LedgerDifferences, compared
 from rmq_ha.lake.spark.audit.ledgers import AuditLedger, read_ledger
 from rmq_ha.lake.spark.audit.packed_rows import packed, unpacked
-from rmq_ha.lake.spark.audit.shape import QUEUE, frozen, gathered, persist_on_disk
+from rmq_ha.lake.spark.audit.shape import QUEUE, gathered
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, delayed_rows, op_marks, stored_rows
 from rmq_ha.lake.spark.findings import frame_of
 from rmq_ha.lake.spark.result import JobResult
@@ -78,10 +78,10 @@ class _Audit:
                 every = reduction.of_stores(job.engine(), asked)
             else:
                 every = reduction.of_rows(self._stored_rows(), asked.key, asked.window_ms)
-            self._reduced = every = frozen(every)
+            self._reduced = every = every.freeze()
             if asked.has_ledgers or not self._are_stores():  # else nothing needs single rows
                 self._packed, others = reduction.split_packed(every)
-                self._reduced = persist_on_disk(others)
+                self._reduced = others.keep()
         given = {"produced": (asked.produced, PRODUCED), "delivered": (asked.delivered, DELIVERED)}
         self._ledgers = {name: self._ledger(uri, of) for name, (uri, of) in given.items() if uri}
         self._compared = LedgerDifferences(self._reduced, frozenset())  # empty
@@ -92,7 +92,7 @@ class _Audit:
         """Judge the rows by all rules, and return the result."""
         asked, job = self._asked, self._job
         with job.progress("counting"):
-            sums = persist_on_disk(reduction.sums_of(self._reduced))
+            sums = reduction.sums_of(self._reduced).keep()
             totals = _totals(reduction.queues_of(sums))
             sums = gathered(sums, totals["sums"])
         if not totals["stored"]:
@@ -112,12 +112,10 @@ class _Audit:
             with job.progress("comparing"):
                 self._compared = self._compare(self._packed, totals["stored"])
         with job.progress("judging"):
-            findings = persist_on_disk(self._findings(sums, totals, edges))
+            findings = self._findings(sums, totals, edges).keep()
             errors = _errors(findings)
         sent = None if self._produced is None else self._produced.counts
-        tiers = persist_on_disk(
-            windows.tiers(sums, sent, self._compared.rows_of(ledger_compare.TAKEN))
-        )
+        tiers = windows.tiers(sums, sent, self._compared.rows_of(ledger_compare.TAKEN)).keep()
         by_time = tiers.withColumn("window", F.timestamp_millis("window"))
         return JobResult(
             findings,
@@ -138,7 +136,7 @@ class _Audit:
 
     def _looked_up(self, some: DataFrame) -> DataFrame:
         """Return some of `_rows`, frozen if just read, so that each rule sees the same ones."""
-        return some if self._packed is not None else frozen(some)
+        return some if self._packed is not None else some.freeze()
 
     def _ledger(self, uri: str, side: int) -> AuditLedger:
         asked = self._asked
@@ -170,8 +168,8 @@ class _Audit:
             runs = reduction.segments_of(self._reduced)
         else:
             runs = queues.single_runs(self._rows)
-        judged = persist_on_disk(queues.covered(persist_on_disk(queues.runs_of(runs)), self._whole))
-        gaps = persist_on_disk(queues.gaps(judged))
+        judged = queues.covered(queues.runs_of(runs).keep(), self._whole).keep()
+        gaps = queues.gaps(judged).keep()
         missed, places = self._missed_findings(totals, edges, sums, gaps)
         is_one = len(self._asked.places) == 1  # of several, the owner is not known
         known = losses.known_in(gaps, places) if places and is_one and not gaps.isEmpty() else None
@@ -225,7 +223,7 @@ class _Audit:
         """
         some = self._compared
         if self._packed is None:
-            several = persist_on_disk(reduction.repeated_ids(self._reduced, partitions))
+            several = reduction.repeated_ids(self._reduced, partitions).keep()
             if several.isEmpty():
                 return []
             named = reduction.places_of(self._reduced, several)
@@ -288,16 +286,16 @@ class _Audit:
         )
         for absent in some.rows_if_any(ledger_compare.ABSENT, PRODUCED):
             in_view = keys.ledger_in_view(absent, edges, bounds)
-            acked = persist_on_disk(keys.lost_messages(in_view))
+            acked = keys.lost_messages(in_view).keep()
             findings.append(keys.unknown_findings(in_view))
-            lost = persist_on_disk(losses.with_places(acked, given, gaps))
+            lost = losses.with_places(acked, given, gaps).keep()
             findings.append(keys.lost_findings(lost))
             places.append(lost)
         if given is not None:
             absent = keys.ledger_in_view(given, edges)
             if lost is not None:
                 absent = absent.join(lost.select("id"), "id", "left_anti")
-            gone = persist_on_disk(delivery.missing_deliveries(absent, bounds, edges.whole))
+            gone = delivery.missing_deliveries(absent, bounds, edges.whole).keep()
             findings.append(delivery.gone_findings(gone))
             places.append(gone)
         if totals["delayed"]:
@@ -313,16 +311,16 @@ class _Audit:
         """Return the findings about timer messages."""
         by_broker = sums.groupBy("brokerName").agg(F.max("mostMs").alias("newest"))
         newest = {row["brokerName"]: row["newest"] for row in by_broker.collect()}
-        told = persist_on_disk(timers.timer_rows(self._job.engine(), self._asked))
-        judged = persist_on_disk(timers.judged(told, newest))
+        told = timers.timer_rows(self._job.engine(), self._asked).keep()
+        judged = timers.judged(told, newest).keep()
         return [] if judged.isEmpty() else timers.timer_findings(judged)
 
     def _delayed_with_copies(self) -> DataFrame:
         """Return the schedule topic's messages, with the time of their copy in the target."""
-        delayed = persist_on_disk(delayed_rows(self._job.engine(), self._asked))
+        delayed = delayed_rows(self._job.engine(), self._asked).keep()
         ids = F.broadcast(delayed.select("id").distinct())
         rows = self._looked_up(self._rows.join(ids, "id", "left_semi"))
-        return persist_on_disk(delays.with_copies(delayed, rows))
+        return delays.with_copies(delayed, rows).keep()
 
     def _undelivered_rows(self, copied: DataFrame, edges: keys.Edges) -> DataFrame:
         """Return the delayed messages that should have been delivered, and were not."""
@@ -332,7 +330,7 @@ class _Audit:
         due = dict(delays.due_before(asked.places, late)) if asked.to_ms is None else {}
         for level, offset in self._progress.items():
             due[level] = max(offset, due.get(level, 0))
-        return persist_on_disk(delays.undelivered(copied, due, newest - asked.grace_ms))
+        return delays.undelivered(copied, due, newest - asked.grace_ms).keep()
 
     def _early(self, copied: DataFrame, sums: DataFrame) -> DataFrame:
         """Return findings of brokers whose clock was not set back, which makes copies early."""

@@ -8,7 +8,7 @@ from rmq_ha.lake.frames.columns import Column
 from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.scan.ledger_files import STORED_STATUSES
 from rmq_ha.lake.spark.audit.rules import Code
-from rmq_ha.lake.spark.audit.shape import findings, sentence
+from rmq_ha.lake.spark.audit.shape import findings, sentence, telling
 
 _PLACE = ("id", "queueId", "queueOffset", "commitLogOffset")
 
@@ -112,13 +112,11 @@ def unknown_findings(absent: DataFrame) -> DataFrame:
     return findings(
         counted,
         Code.LOST_OR_EXPIRED,
-        sentence(
-            "{n} acknowledged messages of this topic, this one among them, are not stored. Their"
-            " rows have neither a time nor a queue offset, so retention cannot be told from loss:"
-            " write sentAt or queueOffset into the ledger"
-        ),
-        expected=F.lit("stored, or deleted by retention"),
-        actual=F.lit("not stored"),
+        "{n} acknowledged messages of this topic, this one among them, are not stored. Their"
+        " rows have neither a time nor a queue offset, so retention cannot be told from loss:"
+        " write sentAt or queueOffset into the ledger",
+        expected="stored, or deleted by retention",
+        actual="not stored",
     )
 
 
@@ -127,80 +125,47 @@ def crc_of_body() -> Column:
     return F.crc32("body").bitwiseAND(F.lit(CRC_MASK))
 
 
-def changed_findings(rows: DataFrame) -> DataFrame:
-    """
-    Return findings for records whose body is not the one that a producer recorded.
-
-    :param rows: rows of the kind `ledger_compare.UNLIKE`, after comparing the bodies themselves.
-    """
-    return findings(
-        rows,
-        Code.BODY_CHANGED,
-        sentence(
-            "the body fits its CRC, and is not the one that the ledger has under this id: it was"
-            " changed on its way, or in the log by somebody who also wrote the CRC. Compare with"
-            " another replica (verify-replica)"
-        ),
-        expected=F.lit("a body of the ledger's bodyCrc"),
-        actual=sentence("{bodyCrc}"),
-    )
+changed_findings = telling(
+    Code.BODY_CHANGED,
+    "the body fits its CRC, and is not the one that the ledger has under this id: it was"
+    " changed on its way, or in the log by somebody who also wrote the CRC. Compare with"
+    " another replica (verify-replica)",
+    expected="a body of the ledger's bodyCrc",
+    actual="{bodyCrc}",
+)
+"""Tells of bodies that are not the ones a producer recorded: compared rows UNLIKE."""
 
 
-def delivered_changed_findings(rows: DataFrame) -> DataFrame:
-    """
-    Return findings for deliveries in which a group got another body than the stored one.
-
-    :param rows: rows of the kind `ledger_compare.UNLIKE` and of the side DELIVERED, after comparing
-        the bodies themselves.
-    """
-    return findings(
-        rows,
-        Code.DELIVERED_CHANGED,
-        sentence(
-            "the group got another body than the one that is stored: it was changed on its way to"
-            " the consumer, or the consumer's record is of another message. Look at hooks, proxies"
-            " and memory between broker and consumer"
-        ),
-        group=F.col("group"),
-        expected=sentence("a body with CRC {bodyCrc}"),
-        actual=sentence("{firstCrc}"),
-    )
+delivered_changed_findings = telling(
+    Code.DELIVERED_CHANGED,
+    "the group got another body than the one that is stored: it was changed on its way to"
+    " the consumer, or the consumer's record is of another message. Look at hooks, proxies"
+    " and memory between broker and consumer",
+    expected="a body with CRC {bodyCrc}",
+    actual="{firstCrc}",
+    of_group=True,
+)
+"""Tells of bodies that a group got and that are not the stored ones: compared rows UNLIKE."""
 
 
-def rekeyed_findings(rows: DataFrame) -> DataFrame:
-    """
-    Return findings for records whose keys are not the ones that a producer recorded.
-
-    :param rows: rows of the kind `ledger_compare.REKEYED`.
-    """
-    return findings(
-        rows,
-        Code.KEYS_CHANGED,
-        sentence(
-            "the record has other keys than the ledger has under this id: queries by key do not"
-            " find it. Compare with another replica (verify-replica)"
-        ),
-        expected=F.lit("the keys of the ledger"),
-        actual=F.lit("other keys"),
-    )
+rekeyed_findings = telling(
+    Code.KEYS_CHANGED,
+    "the record has other keys than the ledger has under this id: queries by key do not"
+    " find it. Compare with another replica (verify-replica)",
+    expected="the keys of the ledger",
+    actual="other keys",
+)
+"""Tells of records whose keys are not the ones that a producer recorded: rows REKEYED."""
 
 
-def visible_findings(rows: DataFrame) -> DataFrame:
-    """
-    Return findings for messages in a topic whose transaction was rolled back.
-
-    :param rows: rows of the kind `ledger_compare.VISIBLE`.
-    """
-    return findings(
-        rows,
-        Code.ROLLBACK_VISIBLE,
-        sentence(
-            "its producer rolled this transaction back, and the message is in its topic:"
-            " consumers get what must not have happened"
-        ),
-        expected=F.lit("only a half message"),
-        actual=sentence("in {topic}"),
-    )
+visible_findings = telling(
+    Code.ROLLBACK_VISIBLE,
+    "its producer rolled this transaction back, and the message is in its topic:"
+    " consumers get what must not have happened",
+    expected="only a half message",
+    actual="in {topic}",
+)
+"""Tells of messages in a topic whose transaction was rolled back: rows VISIBLE."""
 
 
 def unreadable_findings(rows: DataFrame) -> DataFrame:
@@ -216,12 +181,10 @@ def unreadable_findings(rows: DataFrame) -> DataFrame:
     return findings(
         placed,
         Code.NOT_COMPRESSED,
-        sentence(
-            "the flag says that the body is compressed, and it is not: no consumer can read it."
-            " Compare with another replica (verify-replica)"
-        ),
-        expected=F.lit("a body compressed by zlib"),
-        actual=F.lit("another body"),
+        "the flag says that the body is compressed, and it is not: no consumer can read it."
+        " Compare with another replica (verify-replica)",
+        expected="a body compressed by zlib",
+        actual="another body",
     )
 
 
@@ -235,8 +198,8 @@ def lost_findings(rows: DataFrame) -> DataFrame:
             " other replicas, or send it again",
             answer=F.coalesce("status", F.lit("that it is stored")),
         ),
-        expected=F.lit("stored"),
-        actual=F.lit("not stored"),
+        expected="stored",
+        actual="not stored",
     )
 
 
@@ -254,9 +217,7 @@ def unproduced_findings(rows: DataFrame) -> DataFrame:
     return findings(
         strangers,
         Code.UNPRODUCED,
-        sentence(
-            "{n} messages of this topic, this one the first, are in no ledger: another producer"
-            " sends to it, or a ledger is not complete"
-        ),
-        actual=sentence("{n} messages"),
+        "{n} messages of this topic, this one the first, are in no ledger: another producer"
+        " sends to it, or a ledger is not complete",
+        actual="{n} messages",
     )

@@ -11,7 +11,7 @@ from rmq_ha.lake.scan.ledger_compare import SCHEMA, LedgerComparison
 from rmq_ha.lake.scan.ledger_rows import unpack
 from rmq_ha.lake.spark.audit.ledgers import AuditLedger
 from rmq_ha.lake.spark.audit.packed_rows import divided
-from rmq_ha.lake.spark.audit.shape import frozen, gathered
+from rmq_ha.lake.spark.audit.shape import gathered
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest
 
 _PER_PART = 250_000
@@ -76,6 +76,6 @@ def compared(
             yield from sieve.batches(map(unpack, parts.popitem()[1]))
 
     every = divided(reduce(DataFrame.unionAll, told), max(2, -(-count // _PER_PART)))
-    result = frozen(every.mapInArrow(work, SCHEMA))
+    result = every.mapInArrow(work, SCHEMA).freeze()
     kinds = {row[:2]: row[2] for row in result.groupBy("kind", "side").count().collect()}
     return LedgerDifferences(gathered(result, sum(kinds.values())), frozenset(kinds))

@@ -12,7 +12,6 @@ from rmq_ha.lake.scan import ledger_files
 from rmq_ha.lake.scan.ledger_compare import LedgerSpan
 from rmq_ha.lake.scan.ledger_files import SPELLINGS, LedgerReading
 from rmq_ha.lake.spark.audit.packed_rows import packed, unpacked
-from rmq_ha.lake.spark.audit.shape import frozen
 
 _TEXT = re.compile(r"\.(json|jsonl|ndjson)(\.gz|\.zst|\.bz2)?/*$", re.IGNORECASE)
 
@@ -60,7 +59,7 @@ def read_ledger(engine: Engine, uri: str, reading: LedgerReading) -> AuditLedger
         yield from reading.batches(batches)
 
     try:
-        told = frozen(_raw(engine, uri).mapInArrow(work, ledger_files.SCHEMA))
+        told = _raw(engine, uri).mapInArrow(work, ledger_files.SCHEMA).freeze()
     except CannotRead as error:
         raise CannotDecide(
             f"the ledger {uri} cannot be read: {error}. Give JSON lines (.json, .jsonl, .ndjson)"

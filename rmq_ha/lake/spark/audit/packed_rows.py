@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from rmq_ha.lake.frames.frame import DataFrame
+from rmq_ha.lake.scan.arrays import schema
 from rmq_ha.lake.scan.ledger_rows import PARTS, STORED, TOLD, divide, pack, unpack
 
-_DATA = pa.schema([("data", pa.binary())])
+_DATA = schema("data:binary")
 
 
 def packed(rows: DataFrame, side: int | None = STORED) -> DataFrame:

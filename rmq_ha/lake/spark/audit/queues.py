@@ -111,7 +111,7 @@ def _gap() -> Column:
         expected=sentence(
             "offsets {start} to {end}", start=F.col("covered") + 1, end=F.col("first") - 1
         ),
-        actual=sentence("next is {first}"),
+        actual="next is {first}",
     )
 
 
@@ -127,7 +127,7 @@ def _offset_twice() -> Column:
         ),
         at=F.col("first"),
         expected=sentence("{next}", next=F.col("before") + 1),
-        actual=sentence("{first}"),
+        actual="{first}",
     )
 
 
@@ -138,13 +138,11 @@ def _swapped_fault() -> Column:
     return fault(
         Code.SWAPPED,
         is_fresh & is_back & ~_starts_life(),
-        sentence(
-            "queue offsets {first} to {last} lie in the log behind offset {before}: the queue's"
-            " order is not that of the log. Compare with another replica (verify-replica)"
-        ),
+        "queue offsets {first} to {last} lie in the log behind offset {before}: the queue's"
+        " order is not that of the log. Compare with another replica (verify-replica)",
         at=F.col("first"),
-        expected=sentence("a queue offset above {before}"),
-        actual=sentence("{first}"),
+        expected="a queue offset above {before}",
+        actual="{first}",
     )
 
 
@@ -153,10 +151,8 @@ def _queue_restarted() -> Column:
     return fault(
         Code.QUEUE_RESTARTED,
         _starts_life(),
-        sentence(
-            "the queue begins at 0 again behind offset {before}: its topic was deleted and made"
-            " anew. If nobody did that, compare with another replica"
-        ),
+        "the queue begins at 0 again behind offset {before}: its topic was deleted and made"
+        " anew. If nobody did that, compare with another replica",
         at=F.col("first"),
     )
 
@@ -171,9 +167,7 @@ def crc_findings(rows: DataFrame) -> DataFrame:
     return findings(
         rows.where("not crcOk"),
         Code.BAD_CRC,
-        sentence(
-            "the body does not fit its CRC: it was damaged on disk. Take it from another replica;"
-            " rebuild this one if there are more"
-        ),
-        expected=sentence("{bodyCrc}"),
+        "the body does not fit its CRC: it was damaged on disk. Take it from another replica;"
+        " rebuild this one if there are more",
+        expected="{bodyCrc}",
     )

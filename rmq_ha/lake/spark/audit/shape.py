@@ -1,6 +1,6 @@
 """Makes rows of findings from rows of other frames."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rmq_ha.lake.frames import functions as F
@@ -21,9 +21,13 @@ _TAKEN = {
 }
 
 
-def findings(frame: DataFrame, code: Code | Column, detail: Column, **given: Any) -> DataFrame:
+def findings(
+    frame: DataFrame, code: Code | Column, detail: Column | str, **given: Any
+) -> DataFrame:
     """
     Return a finding for each row, with place, id and time of the row's columns, if it has them.
+
+    :param detail: a column, or a text for `sentence`; so are the values of `given`.
     """
     name = F.lit(str(code)) if isinstance(code, Code) else code
     own = {to: F.col(by) for to, by in _TAKEN.items() if by in frame.columns}
@@ -33,26 +37,37 @@ def findings(frame: DataFrame, code: Code | Column, detail: Column, **given: Any
     if times:
         own["observedAt"] = F.timestamp_millis(F.coalesce(*times))
     severity = meaning(SEVERITIES, name)
-    return findings_of(frame, **own | given, severity=severity, code=name, detail=detail)
+    told = {to: _sentence_if_text(value) for to, value in {**given, "detail": detail}.items()}
+    return findings_of(frame, **own | told, severity=severity, code=name)
 
 
-def fault(code: Code, applies: Column, detail: Column, **given: Column) -> Column:
+def telling(
+    code: Code, detail: str, expected: str, actual: str, *, of_group: bool = False
+) -> Callable[[DataFrame], DataFrame]:
+    """Return a function that makes a finding of each row; the texts are those for `sentence`."""
+
+    def tell(rows: DataFrame) -> DataFrame:
+        group = F.col("group") if of_group else None
+        return findings(rows, code, detail, group=group, expected=expected, actual=actual)
+
+    return tell
+
+
+def _sentence_if_text(value: Any) -> Any:
+    return sentence(value) if isinstance(value, str) else value
+
+
+def fault(code: Code, applies: Column, detail: Column | str, **given: Column | str) -> Column:
     """
     Return one of several faults that a row may have; null if it does not apply.
 
-    :param given: `at` (queue offset), `expected`, `actual`.
+    :param given: `at` (queue offset), `expected`, `actual`; texts are those for `sentence`.
     """
-    values = {"at": F.lit(None), "expected": F.lit(None), "actual": F.lit(None), **given}
-    return F.when(
-        applies,
-        F.struct(
-            F.lit(str(code)).alias("code"),
-            detail.alias("detail"),
-            values["at"].cast("long").alias("at"),
-            values["expected"].cast("string").alias("expected"),
-            values["actual"].cast("string").alias("actual"),
-        ),
-    )
+    values = {"detail": detail, "at": None, "expected": None, "actual": None, **given}
+    columns = {name: F.lit(_sentence_if_text(value)) for name, value in values.items()}
+    kinds = {name: "long" if name == "at" else "string" for name in columns}
+    parts = (columns[name].cast(kind).alias(name) for name, kind in kinds.items())
+    return F.when(applies, F.struct(F.lit(str(code)).alias("code"), *parts))
 
 
 def all_faults(frame: DataFrame, faults: Sequence[Column], **given: Column) -> DataFrame:
@@ -87,7 +102,7 @@ def sentence(text: str, **values: Column | str) -> Column:
         value = values.get(name, name)
         column = F.col(value) if isinstance(value, str) else value
         parts.append(F.coalesce(column.cast("string"), F.lit("?")))
-    return F.concat(*parts)
+    return parts[0] if len(parts) == 1 else F.concat(*parts)
 
 
 def earlier(*by: str, order: str) -> WindowSpec:
@@ -96,16 +111,6 @@ def earlier(*by: str, order: str) -> WindowSpec:
     return window.rangeBetween(Window.unboundedPreceding, -1)
 
 
-def frozen(frame: DataFrame) -> DataFrame:
-    """Write the present rows to disk, so that every later query sees the same ones."""
-    return frame.freeze()
-
-
 def gathered(frame: DataFrame, count: int) -> DataFrame:
     """Put few rows into one part, so that no query of them needs a shuffle."""
     return frame.coalesce(1) if count <= _FEW else frame
-
-
-def persist_on_disk(frame: DataFrame) -> DataFrame:
-    """Compute the frame once, and keep it on disk."""
-    return frame.keep()

@@ -15,6 +15,7 @@ from rmq_ha.base.model.properties import REAL_TOPIC, TIMER_DEQUEUE_MS
 from rmq_ha.base.model.topics import TIMER_TOPIC
 from rmq_ha.lake.frames import functions as F
 from rmq_ha.lake.frames.frame import DataFrame, Engine
+from rmq_ha.lake.scan.arrays import schema
 from rmq_ha.lake.spark.audit.rules import Code
 from rmq_ha.lake.spark.audit.shape import findings, sentence
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, inside_time, options_of_topics
@@ -22,35 +23,14 @@ from rmq_ha.ops.offline.timer_rules import TimerHistory, TimerPart, faults_in, t
 
 _PLACE = ("topic", "queueId", "queueOffset", "id")
 _MOST_TOPICS = 1000
-_RECORDS = pa.schema(
-    [
-        ("brokerName", pa.string()),
-        ("part", pa.string()),
-        ("source", pa.string()),
-        ("name", pa.string()),
-        ("dueMs", pa.int64()),
-        ("commitLogOffset", pa.int64()),
-        ("storedMs", pa.int64()),
-        ("topic", pa.string()),
-        ("queueId", pa.int32()),
-        ("queueOffset", pa.int64()),
-        ("id", pa.string()),
-    ]
+_OF_RECORD = (
+    "commitLogOffset:long storedMs:long topic:string queueId:int queueOffset:long id:string"
 )
-_JUDGED = pa.schema(
-    [
-        ("brokerName", pa.string()),
-        ("commitLogOffset", pa.int64()),
-        ("storedMs", pa.int64()),
-        ("topic", pa.string()),
-        ("queueId", pa.int32()),
-        ("queueOffset", pa.int64()),
-        ("id", pa.string()),
-        ("source", pa.string()),
-        ("dueMs", pa.int64()),
-        ("deliveries", pa.int64()),
-        ("code", pa.string()),
-    ]
+_RECORDS = schema(
+    f"brokerName:string part:string source:string name:string dueMs:long {_OF_RECORD}"
+)
+_JUDGED = schema(
+    f"brokerName:string {_OF_RECORD} source:string dueMs:long deliveries:long code:string"
 )
 
 
@@ -198,7 +178,7 @@ def timer_findings(rows: DataFrame) -> list[DataFrame]:
             code,
             sentence(text),
             expected=F.concat(F.lit("once, from "), F.timestamp_millis("dueMs").cast("string")),
-            actual=sentence("{deliveries} deliveries"),
+            actual="{deliveries} deliveries",
         )
         for code, text in _SENTENCES.items()
     ]

@@ -13,7 +13,7 @@ from rmq_ha.lake.frames import functions as F
 from rmq_ha.lake.frames.columns import Column
 from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.spark.audit.rules import Code
-from rmq_ha.lake.spark.audit.shape import earlier, findings, sentence
+from rmq_ha.lake.spark.audit.shape import earlier, findings
 from rmq_ha.lake.spark.result import Plot, Table
 
 _SHOWN = 600
@@ -61,11 +61,9 @@ def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
     return findings(
         set_back,
         Code.CLOCK_BACK,
-        sentence(
-            "about here the clock that stamps messages went back by {back} ms, and perhaps again"
-            " later: searches by time miss messages, and delayed ones come late. After a fail-over"
-            " it is the difference of two brokers' clocks"
-        ),
+        "about here the clock that stamps messages went back by {back} ms, and perhaps again"
+        " later: searches by time miss messages, and delayed ones come late. After a fail-over"
+        " it is the difference of two brokers' clocks",
         expected=F.concat(F.lit("not before "), F.timestamp_millis("before").cast("string")),
         actual=F.timestamp_millis("low").cast("string"),
         observedAt=F.timestamp_millis(F.col("low")),

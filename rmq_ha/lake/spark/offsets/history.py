@@ -10,23 +10,15 @@ from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.frames import functions as F
 from rmq_ha.lake.frames.columns import Column, Window
 from rmq_ha.lake.frames.frame import DataFrame, Engine
+from rmq_ha.lake.scan.arrays import schema
 from rmq_ha.lake.spark.findings import findings_of, meaning
 from rmq_ha.ops.offsets.codes import HISTORIC, MEANINGS
 from rmq_ha.ops.offsets.model import OFFSET, QUEUE, SLAVE_ROLE, Snapshot
 from rmq_ha.ops.offsets.snapshot_history import SnapshotFile, snapshot_files
 
-ROWS = pa.schema(
-    [
-        ("place", pa.string()),
-        ("broker", pa.string()),
-        ("brokerId", pa.int64()),
-        ("role", pa.string()),
-        ("began", pa.int64()),
-        ("ended", pa.int64()),
-        *((name, pa.string()) for name in ("kind", "topic", "group")),
-        ("queueId", pa.int32()),
-        ("value", pa.int64()),
-    ]
+ROWS = schema(
+    "place:string broker:string brokerId:long role:string began:long ended:long kind:string"
+    " topic:string group:string queueId:int value:long"
 )
 """A row for each fact of a snapshot."""
 NEAR_MS = 30_000

@@ -12,6 +12,12 @@ from rmq_ha.ops.offsets.pairing import Pairing
 from rmq_ha.ops.offsets.repair import steps
 from rmq_ha.ops.offsets.verdict import Limits, answer
 
+LAG = (
+    "slave:string topic:string group:string queueId:int masterOffset:long slaveOffset:long"
+    " slaveMinOffset:long slaveMaxOffset:long diff:long repeats:long skipped:long status:string"
+)
+"""A row for every group and queue, with the offsets of both sides."""
+
 
 def verify(
     engine: Callable[[], Engine],
@@ -53,7 +59,7 @@ def lag(rows: Sequence[JudgedKey]) -> Any:
     """Return a row for every group and queue, with the offsets of both sides."""
     import pyarrow as pa
 
-    from rmq_ha.lake.spark.offsets.lag_schema import LAG
+    from rmq_ha.lake.scan.arrays import schema
 
     lines = []
     for row in rows:
@@ -68,5 +74,6 @@ def lag(rows: Sequence[JudgedKey]) -> Any:
                     ruling.repeats, ruling.skipped, next(iter(ruling.codes), "IN_SYNC"),
                 )
             )  # fmt: skip
-    columns = zip(*lines, strict=True) if lines else ([] for _ in LAG)
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, LAG, strict=True)], LAG)
+    of = schema(LAG)
+    columns = zip(*lines, strict=True) if lines else ([] for _ in of)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, of, strict=True)], of)

@@ -10,11 +10,11 @@ from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.lake.frames import functions as F
 from rmq_ha.lake.frames.frame import Engine
+from rmq_ha.lake.scan.arrays import schema
 from rmq_ha.lake.spark.findings import FINDINGS, row_of
 from rmq_ha.lake.spark.host.threads import map_in_threads
 from rmq_ha.lake.spark.offsets import history
-from rmq_ha.lake.spark.offsets.job import lag
-from rmq_ha.lake.spark.offsets.lag_schema import LAG
+from rmq_ha.lake.spark.offsets.job import LAG, lag
 from rmq_ha.lake.spark.offsets.report import trend_of
 from rmq_ha.lake.spark.result import JobResult, Plot, Table
 from rmq_ha.ops.offsets.findings import Outcome
@@ -28,24 +28,16 @@ from rmq_ha.ops.offsets.verdict import Limits, answer, best_of
 _AT_ONCE = 8
 """How many pairs a task judges at the same time; it mostly waits for slaves to catch up."""
 _SHOWN = 300
-PAIRS = pa.schema(
-    [
-        ("master", pa.string()),
-        ("slaves", pa.list_(pa.string())),
-        ("safe", pa.bool_()),
-        ("exitCode", pa.int32()),
-        ("verdict", pa.string()),
-        *((name, pa.int64()) for name in Forecast._fields),
-    ]
+PAIRS = schema(
+    "master:string slaves:strings safe:boolean exitCode:int verdict:string "
+    + " ".join(f"{name}:long" for name in Forecast._fields)
 )
 """A row for each pair; the numbers are those of its best slave."""
-_ROWS = pa.schema(
-    [
-        ("number", pa.int64()),
-        *PAIRS,
-        ("findings", pa.list_(pa.struct(FINDINGS))),
-        ("lag", pa.list_(pa.struct(LAG))),
-    ]
+_ROWS = schema(
+    "number:long",
+    *((field.name, field.type) for field in PAIRS),
+    ("findings", pa.list_(pa.struct(FINDINGS))),
+    ("lag", pa.list_(pa.struct(schema(LAG)))),
 )
 
 

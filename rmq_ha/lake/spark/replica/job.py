@@ -7,6 +7,7 @@ import pyarrow as pa
 from msgspec import msgpack
 
 from rmq_ha.base.host.blocking import pause
+from rmq_ha.lake.scan.arrays import schema
 from rmq_ha.lake.scan.replica import verifying
 from rmq_ha.lake.scan.replica.settings import Settings
 from rmq_ha.lake.scan.replica.tasks import Answers, Run, Task, TaskResult, Work, run
@@ -17,7 +18,7 @@ from rmq_ha.ops.offsets.findings import Outcome
 if TYPE_CHECKING:  # executors load this module, and have no click
     from rmq_ha.lake.spark.running import Job
 
-_ANSWERS = pa.schema([("number", pa.int64()), ("answer", pa.binary())])
+_ANSWERS = schema("number:long answer:binary")
 
 
 def verify(job: "Job", settings: Settings) -> JobResult:

@@ -1,21 +1,7 @@
-"""The columns of messages and tables, as texts and as Arrow has them. They need no Spark."""
-
-from collections.abc import Sequence
-from typing import Any
-
-import pyarrow as pa
+"""The forms of columns of messages, and the tables of a broker, as texts. They need no Spark."""
 
 ROCKETMQ, KAFKA = "rocketmq", "kafka"
 FORMS = (ROCKETMQ, KAFKA)
-MESSAGE = (
-    "topic:string queueId:int queueOffset:long commitLogOffset:long msgId:string keys:string"
-    " tags:string body:binary properties:map flag:int sysFlag:int bornTimestamp:timestamp"
-    " bornHost:string storeTimestamp:timestamp storeHost:string bodyCRC:int reconsumeTimes:int"
-    " brokerName:string"
-)
-"""The columns of a read, in this order; `properties` only with `includeProperties`."""
-ON_REQUEST = "storeSize:int crcOk:boolean uniqKey:string preparedTransactionOffset:long"
-"""Further columns that a user's schema may name."""
 _OF_QUEUE = "brokerName:string topic:string queueId:int"
 _VERSION = "dataVersionTimestamp:long dataVersionCounter:long"
 TABLES = {
@@ -38,18 +24,3 @@ TABLES = {
     ),
 }
 """The columns of each table of a broker."""
-_KINDS = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "map": pa.map_(pa.string(), pa.string()),
-}
-
-
-def arrow_schema(columns: Sequence[str]) -> Any:
-    """Return the Arrow schema of some columns of messages."""
-    kinds = dict(word.split(":") for word in f"{MESSAGE} {ON_REQUEST}".split())
-    return pa.schema([(name, _KINDS[kinds[name]]) for name in columns])

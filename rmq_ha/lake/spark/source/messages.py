@@ -7,12 +7,12 @@ from warnings import warn
 import pyarrow as pa
 
 from rmq_ha.base.errors import CannotDecide
+from rmq_ha.lake.scan.log.columns import schema_of
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.store.directory import scan_with_gaps
 from rmq_ha.lake.scan.store.scanning import Split
 from rmq_ha.lake.spark.compat import InputPartition
 from rmq_ha.lake.spark.source.boundaries import BoundaryKind
-from rmq_ha.lake.spark.source.forms import arrow_schema
 from rmq_ha.lake.spark.source.offline import END_OF_LOG, FileWanted, OfflineQueues, Spans
 from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
 from rmq_ha.lake.spark.source.planning import Planner, cut
@@ -62,7 +62,7 @@ class SplitPartition(InputPartition):
 
 def messages(given: Mapping[str, str], columns: Sequence[str]) -> Any:
     """Return some columns of messages as a `pyarrow.Table`, in this process."""
-    options, schema = parse_options(given), arrow_schema(columns)
+    options, schema = parse_options(given), schema_of(columns)
     batches = [
         batch.cast(schema)
         for partition in planned(options)

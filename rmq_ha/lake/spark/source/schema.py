@@ -5,7 +5,8 @@ from difflib import get_close_matches
 from pyspark.sql import types as T
 
 from rmq_ha.base.errors import WrongUsage
-from rmq_ha.lake.spark.source.forms import MESSAGE, ON_REQUEST, TABLES
+from rmq_ha.lake.scan.log.columns import MESSAGE, ON_REQUEST
+from rmq_ha.lake.spark.source.forms import TABLES
 
 _KINDS: dict[str, T.DataType] = {
     "string": T.StringType(),

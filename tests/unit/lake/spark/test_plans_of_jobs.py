@@ -15,6 +15,7 @@ from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.scan.fleet.facts import IDS, SCHEMAS, SUMS
 from rmq_ha.lake.scan.fleet.judging import JudgingLimits
+from rmq_ha.lake.scan.log.columns import schema_of
 from rmq_ha.lake.spark import fleet
 from rmq_ha.lake.spark.audit.job import _totals
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, delayed_rows, op_marks, stored_rows
@@ -22,7 +23,6 @@ from rmq_ha.lake.spark.audit.tails import tail_findings
 from rmq_ha.lake.spark.findings import row_of
 from rmq_ha.lake.spark.host.duck import DuckEngine, Row
 from rmq_ha.lake.spark.result import JobResult, Table
-from rmq_ha.lake.spark.source.forms import arrow_schema
 from rmq_ha.ops.offsets.findings import COLUMNS, Finding, Outcome
 from rmq_ha.ops.offsets.places import Place, StorePlace
 
@@ -44,7 +44,7 @@ class Reads(DuckEngine):
 
     def read(self, options: Mapping[str, str], columns: Sequence[str]) -> Any:
         self.asked.append((options, list(columns)))
-        return pa.Table.from_pylist([dict(row) for row in self.rows], arrow_schema(columns))
+        return pa.Table.from_pylist([dict(row) for row in self.rows], schema_of(columns))
 
 
 def test_each_place_is_read_and_says_which_it_is() -> None:
