@@ -10,13 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rmq_ha.base.errors import CannotDecide
-from rmq_ha.base.model.topics import SCHEDULE_TOPIC, is_system
+from rmq_ha.base.model.topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system
 from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offsets.findings import Finding, Severity
-
-LIGHT = "%LMQ%"
-"""Prefix of light queues, whose entries point at messages of other queues."""
 
 
 class QueueSum(NamedTuple):
@@ -99,7 +96,9 @@ def judge_sums(
         of topics shows it.
     """
     names = list(tables)
-    topics = {(queue.side, queue.topic) for queue in queues if not queue.topic.startswith(LIGHT)}
+    topics = {
+        (queue.side, queue.topic) for queue in queues if not queue.topic.startswith(LMQ_PREFIX)
+    }
     deleted = {
         (side, topic)
         for side, topic in topics

@@ -27,13 +27,13 @@ from rmq_ha.ops.checks.found_records import columns_of, is_in_hole, record_at
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.queues import OfflineQueue
 from rmq_ha.ops.offsets.findings import Finding
+from rmq_ha.ops.offsets.log_sample import is_in_several
 
 MOST_FINDINGS = 10
 """Most findings of one kind that are reported for one queue."""
 _CHUNK = 1 << 16
 _AHEAD = 1 << 12
 _BEYOND = 1 << 62
-_SEVERAL = "INNER_MULTI_DISPATCH"
 
 Unit = tuple[int, int, int, int]
 """Queue offset of a unit, physical offset and size of its record, and hash of the tags."""
@@ -64,7 +64,10 @@ class QueueScan(NamedTuple):
     end: int
     last: int
     first: int
-    findings: list[Finding]
+    findings: tuple[Finding, ...] = ()
+
+
+NO_SCAN = QueueScan(0, -1, -1, -1)
 
 
 def scan_queue(queue: OfflineQueue, low: int, high: int, side: str) -> QueueScan:
@@ -91,7 +94,7 @@ def scan_queue(queue: OfflineQueue, low: int, high: int, side: str) -> QueueScan
                 )
             )
         previous = place
-    return QueueScan(entries, end, last, first, findings)
+    return QueueScan(entries, end, last, first, tuple(findings))
 
 
 def scan_queues(
@@ -103,7 +106,7 @@ def scan_queues(
     usual = max(sizes, key=sizes.__getitem__, default=0)
     for key, queue in queues.items():
         scan = scan_queue(queue, low, high, side)
-        yield key, scan._replace(findings=[*check_files(queue, usual, side), *scan.findings])
+        yield key, scan._replace(findings=(*check_files(queue, usual, side), *scan.findings))
 
 
 def check_files(queue: OfflineQueue, usual: int, side: str) -> Iterator[Finding]:
@@ -318,7 +321,7 @@ def dangling_units(
             actual = f"message {record.queue_offset} of it"
             if record.queue_offset == number:
                 continue
-        elif record is not None and queue.topic in record.properties.get(_SEVERAL, "").split(","):
+        elif record is not None and is_in_several(record, queue.topic):
             continue
         follows, before = before == number - 1, number
         if follows:

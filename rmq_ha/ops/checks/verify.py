@@ -31,12 +31,11 @@ from rmq_ha.ops.checks.store_rules import (
 )
 from rmq_ha.ops.checks.sums import DelaySum, IndexState, QueueSum, judge_sums, topics_of
 from rmq_ha.ops.checks.timers import TimerCheck
-from rmq_ha.ops.checks.units import QueueScan, UnitCheck, dangling_units, scan_queues
+from rmq_ha.ops.checks.units import NO_SCAN, QueueScan, UnitCheck, dangling_units, scan_queues
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.records import Damage, LogStretch, stretches
 from rmq_ha.ops.offsets.findings import Finding
 
-_NO_SCAN = QueueScan(0, -1, -1, -1, [])
 _STEP = 1000
 _OF_LOG = ("LOG_HOLE", "RECORD_UNREADABLE", "BODY_CRC")
 
@@ -197,7 +196,7 @@ class _StoreCheck:
         store, name = self._store, self._name
         sums = []
         for key in sorted({*self._scans, *self._queues}):
-            check, scan = self._check_of(key), self._scans.get(key, _NO_SCAN)
+            check, scan = self._check_of(key), self._scans.get(key, NO_SCAN)
             yield from check.findings
             total = QueueSum(name, *key, scan.entries, *check.counts, first=scan.first)
             sums.append(total)

@@ -54,19 +54,11 @@ class Finding(NamedTuple):
     observed_at: int | None = None
 
 
-COLUMNS: Sequence[str] = (
-    "severity",
-    "code",
-    "detail",
-    "broker",
-    "topic",
-    "queueId",
-    "group",
-    "physicalOffset",
-    "queueOffset",
-    "msgId",
-    "expected",
-    "actual",
-    "observedAt",
-)
+def camel_case(name: str) -> str:
+    """Return a name like `queue_id` as `queueId`."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+COLUMNS: Sequence[str] = tuple(map(camel_case, Finding._fields))
 """Names of the fields of a `Finding` in tables and JSON."""

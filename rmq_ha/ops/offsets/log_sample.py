@@ -82,11 +82,11 @@ def _fault_of(
     if record.physical_offset != at or record.size != size:
         return f"at {at} stands a record of {record.size} bytes, of offset {record.physical_offset}"
     home = record.topic, record.queue_id, record.queue_offset
-    if home == (queue.topic, queue.queue_id, offset) or _is_in_several(record, queue.topic):
+    if home == (queue.topic, queue.queue_id, offset) or is_in_several(record, queue.topic):
         return ""
     return f"at {at} stands message {home[2]} of queue {home[1]} of {home[0]}"
 
 
-def _is_in_several(record: Record, topic: str) -> bool:
+def is_in_several(record: Record, topic: str) -> bool:
     """Return whether a message was sent to several queues, of which the topic has one."""
     return topic in record.properties.get(_SEVERAL, "").split(",")

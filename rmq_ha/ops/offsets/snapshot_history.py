@@ -11,14 +11,14 @@ import msgspec
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.host.files import listing, put, read_small
+from rmq_ha.ops.offsets.findings import camel_case
 from rmq_ha.ops.offsets.model import SLAVE_ROLE, Fact, Snapshot
 from rmq_ha.ops.offsets.pairing import Pairing, is_right, pair
 
 
 def _member(name: str) -> str:
     """Return a field's JSON member: `is_resting` becomes `resting`, `broker_id` `brokerId`."""
-    first, *others = name.removeprefix("is_").split("_")
-    return first + "".join(map(str.capitalize, others))
+    return camel_case(name.removeprefix("is_"))
 
 
 _OF_SNAPSHOT = {

@@ -5,7 +5,6 @@ Spec: store.md, sections 3, 12.2 to 12.6.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from rmq_ha.base.errors import CannotDecide, ProtocolViolation
 from rmq_ha.base.store_files import DirectoryEntry
@@ -15,7 +14,7 @@ from rmq_ha.base.wire.bodies import (
     decode_delay_offsets,
     decode_offset_table,
 )
-from rmq_ha.ops.offline.log_files import Hole
+from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.queues import OfflineQueue
 from rmq_ha.ops.offsets import model
 from rmq_ha.ops.offsets.log_sample import sample_log
@@ -41,34 +40,6 @@ _KINDS: Mapping[str, frozenset[str]] = {
 """Kinds of facts that are unknown if a store's table cannot be read."""
 
 
-class SnapshotStore(Protocol):
-    """The part of `rmq_ha.ops.offline.directory.StoreFiles` that is used here."""
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Remarks about files that were read in place of damaged ones."""
-
-    @property
-    def abort(self) -> bool:
-        """Whether the broker runs, or has crashed."""
-
-    def config(self, name: str) -> bytes | None: ...
-
-    @property
-    def holes(self) -> Sequence[Hole]: ...
-
-    def topics_on_disk(self) -> list[tuple[str, int]]: ...
-
-    def queue(self, topic: str, queue_id: int) -> OfflineQueue: ...
-
-    def bytes_at(self, offset: int, size: int) -> bytes: ...
-
-    def min_offset(self) -> int: ...
-
-    def max_offset(self) -> int:
-        """Return the offset after the last complete record of the log."""
-
-
 class StoredReplica:
     """
     A store of which snapshots are taken.
@@ -78,7 +49,7 @@ class StoredReplica:
 
     def __init__(
         self,
-        open_store: Callable[[str], SnapshotStore],
+        open_store: Callable[[str], StoreFiles],
         listing: Callable[[str], list[DirectoryEntry]],
         place: str,
         now_ms: Callable[[], int],

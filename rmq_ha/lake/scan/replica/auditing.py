@@ -15,8 +15,7 @@ from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.replica.facts import NO_LEVEL, Facts, QueueRows
 from rmq_ha.lake.scan.replica.logs import Log
 from rmq_ha.lake.scan.store.directory import StoreDirectory
-from rmq_ha.lake.scan.store.index_files import ITEMS
-from rmq_ha.lake.scan.store.queues import UNITS, Queue
+from rmq_ha.lake.scan.store.parts import ITEMS, UNITS, Queue
 from rmq_ha.lake.scan.store.scanning import Gap
 from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.checks.index_items import ORIGIN_MS, Counts, Index, check_items

@@ -21,7 +21,7 @@ from rmq_ha.lake.scan.replica.comparing import (
     compare,
 )
 from rmq_ha.ops.checks.index_items import check_structure
-from rmq_ha.ops.checks.units import Delay, dangling_units, scan_queues
+from rmq_ha.ops.checks.units import Delay, QueueScan, dangling_units, scan_queues
 from rmq_ha.ops.offline.log_files import Hole
 from rmq_ha.ops.offsets.findings import Finding, Severity
 
@@ -33,15 +33,6 @@ of the sides.
 """
 _MOST_DELAYS = 1000
 """How many different delays a result keeps; further ones are not counted."""
-
-
-class ScannedEnd(NamedTuple):
-    """The end of one queue of one side; see `rmq_ha.ops.checks.units.QueueScan`."""
-
-    entries: int
-    end: int
-    last: int
-    first: int
 
 
 class TaskResult(msgspec.Struct):
@@ -73,7 +64,7 @@ class TaskResult(msgspec.Struct):
     anchors: list[tuple[int, int, int]] = []
     changes: int = 0
     told: list[ReportedDifference] = []
-    ends: dict[tuple[int, str, int], ScannedEnd] = {}
+    ends: dict[tuple[int, str, int], QueueScan] = {}
 
     @property
     def is_bad(self) -> bool:
@@ -243,8 +234,7 @@ def _survey(work: Work, survey: Survey, answer: TaskResult) -> None:
     side = work.sides[survey.side]
     scans = scan_queues(side.store, survey.queues, survey.low, survey.high, side.name)
     for name, scanned in scans:
-        end = ScannedEnd(scanned.entries, scanned.end, scanned.last, scanned.first)
-        answer.ends[survey.side, *name] = end
+        answer.ends[survey.side, *name] = scanned._replace(findings=())
         answer.findings += scanned.findings
     if survey.index_file >= 0:
         files = side.store.index_parts()[0]

@@ -13,18 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.model.topics import LMQ_PREFIX
 from rmq_ha.lake.scan.replica.auditing import INDEX, QUEUES
 from rmq_ha.lake.scan.replica.comparing import Sides
 from rmq_ha.lake.scan.replica.parting import parting, parting_finding
 from rmq_ha.lake.scan.replica.settings import OpenedStore, Settings, common_of, open_pair, opened
-from rmq_ha.lake.scan.replica.shared_changes import blamed_on_the_log
 from rmq_ha.lake.scan.replica.shifts import RegionAlignment, Shifts
 from rmq_ha.lake.scan.replica.tasks import (
     COMMON,
     Answers,
     Doubt,
     Run,
-    ScannedEnd,
     Survey,
     Task,
     TaskResult,
@@ -33,7 +32,7 @@ from rmq_ha.lake.scan.replica.tasks import (
     run,
     vanished_error,
 )
-from rmq_ha.lake.scan.replica.verdicts import LOG_CODES, judge_bounds, verdict
+from rmq_ha.lake.scan.replica.verdicts import LOG_CODES, blamed_on_the_log, judge_bounds, verdict
 from rmq_ha.ops.checks.store_rules import (
     checkpoint_state,
     judge_checkpoint,
@@ -41,7 +40,8 @@ from rmq_ha.ops.checks.store_rules import (
     judge_tables,
     tail_findings,
 )
-from rmq_ha.ops.checks.sums import LIGHT, DelaySum, IndexState, QueueSum, judge_sums, topics_of
+from rmq_ha.ops.checks.sums import DelaySum, IndexState, QueueSum, judge_sums, topics_of
+from rmq_ha.ops.checks.units import NO_SCAN, QueueScan
 from rmq_ha.ops.offsets.findings import Finding, Severity
 
 _QUEUES_A_TASK = 200
@@ -54,7 +54,6 @@ _MOST_DOUBTS = 500
 """How many queues are searched for entries without a record."""
 _POINTS = 120
 """Into how many parts the plot of errors divides the log."""
-_NO_END = ScannedEnd(0, -1, -1, -1)
 
 
 def run_here(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
@@ -293,7 +292,7 @@ class _Verification:
 
     # The sums
 
-    def _judge_tails(self, ends: Mapping[tuple[int, str, int], ScannedEnd]) -> None:
+    def _judge_tails(self, ends: Mapping[tuple[int, str, int], QueueScan]) -> None:
         """Add findings about the ends of the logs; a log that still grows has none to judge."""
         for side, replica in enumerate(self._pair):
             if replica.store.abort and self._has_grown(side):
@@ -302,18 +301,18 @@ class _Verification:
             self._store_findings += tail_findings(self._names[side], replica.store, mine)
 
     def _queue_sums(
-        self, ends: Mapping[tuple[int, str, int], ScannedEnd], sums: TaskResult
+        self, ends: Mapping[tuple[int, str, int], QueueScan], sums: TaskResult
     ) -> dict[tuple[int, str, int], QueueSum]:
         """Return the numbers of entries and records of each queue, by side, topic and queue id."""
         queues = {}
         for key in sorted({*ends, *sums.tallies}):
-            end = ends.get(key, _NO_END)
+            end = ends.get(key, NO_SCAN)
             tally = sums.tallies.get(key, [0] * 5)
             queue = QueueSum(self._names[key[0]], *key[1:], end.entries, *tally)
             queues[key] = queue._replace(first=end.first)
         return queues
 
-    def _refuse_vanished(self, ends: Mapping[tuple[int, str, int], ScannedEnd]) -> None:
+    def _refuse_vanished(self, ends: Mapping[tuple[int, str, int], QueueScan]) -> None:
         """:raises CannotDecide: a store, or all its queues, were removed during the comparison."""
         for side, replica in enumerate(self._pair):
             store = replica.store
@@ -332,7 +331,7 @@ class _Verification:
         # last.
         doubted = sorted(
             (key for key, queue in queues.items() if queue.surplus > 0),
-            key=lambda key: key[1].startswith(LIGHT),
+            key=lambda key: key[1].startswith(LMQ_PREFIX),
         )
         tasks = [Doubt(number, *key) for number, key in enumerate(doubted[:_MOST_DOUBTS])]
         return self._run("entries in doubt", work, tasks)

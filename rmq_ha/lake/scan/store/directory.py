@@ -12,9 +12,8 @@ import numpy as np
 from rmq_ha.base.host.files import files_of
 from rmq_ha.base.store_format.commitlog import store_timestamp_of
 from rmq_ha.lake.scan.log.records import Records
-from rmq_ha.lake.scan.store.index_files import StoredIndexFile
+from rmq_ha.lake.scan.store.parts import Queue, StoredIndexFile
 from rmq_ha.lake.scan.store.picking import pick_records
-from rmq_ha.lake.scan.store.queues import Queue
 from rmq_ha.lake.scan.store.scanning import SPLIT_SIZE, Gap, Split, pieces, splits_of
 from rmq_ha.ops.offline.directory import StoreFiles
 

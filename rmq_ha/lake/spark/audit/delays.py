@@ -19,7 +19,7 @@ from rmq_ha.lake.frames import functions as F
 from rmq_ha.lake.frames.columns import Column, Window
 from rmq_ha.lake.frames.frame import DataFrame
 from rmq_ha.lake.scan.store.directory import open_store
-from rmq_ha.lake.scan.store.queues import Queue
+from rmq_ha.lake.scan.store.parts import Queue
 from rmq_ha.lake.spark.audit.rules import Code
 from rmq_ha.lake.spark.audit.shape import findings, sentence
 from rmq_ha.lake.spark.audit.stored_rows import label_of, queues_of_stores

@@ -23,7 +23,6 @@ from rmq_ha.lake.spark.audit import (
     losses,
     queues,
     reduction,
-    tails,
     timers,
     windows,
 )
@@ -70,7 +69,7 @@ class _Audit:
         self._job = job
         self._asked = asked
         self._whole: Collection[str] = ()
-        self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
+        self._ends = queues.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
         self._progress = delays.progress_of(asked.places) if asked.to_ms is None else {}
         self._packed: DataFrame | None = None
         with job.progress("reading what is stored"):
@@ -180,7 +179,7 @@ class _Audit:
             *missed,
             *self._duplicates(partitions),
         ]
-        torn = tails.tail_findings(self._ends, totals["ends"], self._job.now_ms())
+        torn = queues.tail_findings(self._ends, totals["ends"], self._job.now_ms())
         if torn:
             findings.append(frame_of(self._job.engine(), torn))
         if totals["bad"]:

@@ -134,8 +134,6 @@ changed_findings = telling(
     actual="{bodyCrc}",
 )
 """Tells of bodies that are not the ones a producer recorded: compared rows UNLIKE."""
-
-
 delivered_changed_findings = telling(
     Code.DELIVERED_CHANGED,
     "the group got another body than the one that is stored: it was changed on its way to"
@@ -146,8 +144,6 @@ delivered_changed_findings = telling(
     of_group=True,
 )
 """Tells of bodies that a group got and that are not the stored ones: compared rows UNLIKE."""
-
-
 rekeyed_findings = telling(
     Code.KEYS_CHANGED,
     "the record has other keys than the ledger has under this id: queries by key do not"
@@ -156,8 +152,6 @@ rekeyed_findings = telling(
     actual="other keys",
 )
 """Tells of records whose keys are not the ones that a producer recorded: rows REKEYED."""
-
-
 visible_findings = telling(
     Code.ROLLBACK_VISIBLE,
     "its producer rolled this transaction back, and the message is in its topic:"

@@ -19,7 +19,7 @@ from rmq_ha.lake.frames import functions as F
 from rmq_ha.lake.frames.frame import DataFrame, Engine
 from rmq_ha.lake.scan.reducing import id_column_of
 from rmq_ha.lake.scan.store.directory import open_store
-from rmq_ha.lake.scan.store.queues import Queue
+from rmq_ha.lake.scan.store.parts import Queue
 from rmq_ha.ops.offsets.places import NamesrvPlace, Place, StorePlace
 
 _ON_THEIR_WAY = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)

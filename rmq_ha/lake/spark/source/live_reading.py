@@ -17,6 +17,7 @@ import numpy as np
 
 from rmq_ha.base.errors import CannotDecide, RemotingError, RmqHaError
 from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.topics import LMQ_PREFIX
 from rmq_ha.base.store_format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.codes import ResponseCode
@@ -25,7 +26,7 @@ from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoNameServer
 from rmq_ha.client.rules.messages import PullStatus
 from rmq_ha.lake.scan.log.records import Records
-from rmq_ha.lake.spark.source.reading import LMQ_PREFIX, QueueRange
+from rmq_ha.lake.spark.source.reading import QueueRange
 
 T = TypeVar("T")
 BATCH_BYTES = 16 << 20

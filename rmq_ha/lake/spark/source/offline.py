@@ -11,15 +11,15 @@ import pyarrow.compute as pc
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.model.flags import TRANSACTION_PREPARED
+from rmq_ha.base.model.topics import LMQ_PREFIX
 from rmq_ha.base.store_format.consumequeue import UNIT_SIZE
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.store.directory import StoreDirectory, open_store, scan
+from rmq_ha.lake.scan.store.parts import Queue
 from rmq_ha.lake.scan.store.picking import pick_records
-from rmq_ha.lake.scan.store.queues import Queue
 from rmq_ha.lake.scan.store.scanning import splits_of
 from rmq_ha.lake.spark.source.options import SourceOptions
 from rmq_ha.lake.spark.source.reading import (
-    LMQ_PREFIX,
     QueueId,
     QueueRange,
     Subscription,

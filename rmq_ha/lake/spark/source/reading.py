@@ -11,11 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-LMQ_PREFIX = "%LMQ%"
-"""
-Prefix of light queues, which have no messages of their own: they point at those of other queues.
-"""
-
 
 class QueueId(NamedTuple):
     """

@@ -14,8 +14,7 @@ from rmq_ha.base.store_format.index import HEADER, ITEM, SLOT
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.log.walk import walk
 from rmq_ha.lake.scan.replica.facts import Facts
-from rmq_ha.lake.scan.store.index_files import StoredIndexFile
-from rmq_ha.lake.scan.store.queues import Queue
+from rmq_ha.lake.scan.store.parts import Queue, StoredIndexFile
 from rmq_ha.ops.offline.queues import RowFile
 
 HOST = Address.parse("10.0.0.1", 10911)

@@ -8,11 +8,11 @@ import pytest
 
 from rmq_ha.lake.scan.replica.auditing import AuditResult, QueueResult
 from rmq_ha.lake.scan.replica.settings import common_of, open_pair
-from rmq_ha.lake.scan.replica.shared_changes import blamed_on_the_log
-from rmq_ha.lake.scan.replica.tasks import COMMON, ScannedEnd, TaskResult
+from rmq_ha.lake.scan.replica.tasks import COMMON, TaskResult
+from rmq_ha.lake.scan.replica.verdicts import blamed_on_the_log
 from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.checks.index_items import Counts
-from rmq_ha.ops.checks.units import Delay
+from rmq_ha.ops.checks.units import Delay, QueueScan
 from rmq_ha.ops.offsets.findings import Finding
 from tests.unit.lake.spark.golden_stores import java_store
 from tests.unit.lake.spark.replica_kit import settings_of
@@ -37,7 +37,7 @@ def one(at: int) -> TaskResult:
     checked = queue_result(1, 1, 2, 3, 4, at, delays=(delay,))
     answer.add_audited(audited(checked, counts=((0, Counts(at, 1, 2)),)), (0, 1))
     answer.add_audited(audited(queue_result(0, 5, 0, 0, 0, 0)), (0,))
-    answer.ends[0, "t", at] = ScannedEnd(at, at, at, at)
+    answer.ends[0, "t", at] = QueueScan(at, at, at, at)
     answer.apart.append((at, at, -1))
     answer.anchors.append((at, at, at))
     return answer

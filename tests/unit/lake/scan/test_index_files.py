@@ -10,7 +10,7 @@ from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.host.files import LocalFiles
 from rmq_ha.base.store_format.index import index_file_size
 from rmq_ha.lake.scan.store.directory import open_store
-from rmq_ha.lake.scan.store.index_files import StoredIndexFile
+from rmq_ha.lake.scan.store.parts import StoredIndexFile
 from tests.unit.lake.scan.parts_kit import Item, index_of, log_of
 
 SLOTS = 10

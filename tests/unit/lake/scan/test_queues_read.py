@@ -5,7 +5,7 @@ from pathlib import Path
 from rmq_ha.base.host.files import LocalFiles
 from rmq_ha.base.model.extension_unit import ExtensionUnit
 from rmq_ha.base.store_format.consumequeue_ext import address_of, encode_extension
-from rmq_ha.lake.scan.store.queues import Queue
+from rmq_ha.lake.scan.store.parts import Queue
 from rmq_ha.ops.offline.queues import RowFile
 from tests.unit.lake.scan.parts_kit import Unit, queue_of
 

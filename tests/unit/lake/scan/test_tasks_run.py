@@ -15,7 +15,6 @@ from rmq_ha.lake.scan.replica.tasks import (
     COMMON,
     Doubt,
     Landmarks,
-    ScannedEnd,
     ShiftedPart,
     Stretch,
     Survey,
@@ -25,6 +24,7 @@ from rmq_ha.lake.scan.replica.tasks import (
     plan,
     run,
 )
+from rmq_ha.ops.checks.units import QueueScan
 from rmq_ha.ops.offline.log_files import Hole
 from tests.sim_kit.store_faults.image import StoreImage
 from tests.unit.lake.scan.parts_kit import log_of, store_at
@@ -210,7 +210,7 @@ def test_a_survey_says_where_each_queue_ends(java: Path, image: StoreImage, tmp_
     for name in names:
         queue = image.queues[name]
         units = [queue.unit(at) for at in range(queue.start, queue.end)]
-        wanted = ScannedEnd(len(units), sum(units[-1][:2]), queue.end - 1, queue.start)
+        wanted = QueueScan(len(units), sum(units[-1][:2]), queue.end - 1, queue.start)
         if name == ("TopicB", 1):  # what the file behind the short one has
             wanted = wanted._replace(entries=queue.end - 40, first=40)
         assert answer.ends[1, *name] == wanted

@@ -15,7 +15,6 @@ from rmq_ha.lake.scan.replica.settings import Settings
 from rmq_ha.lake.scan.replica.tasks import (
     Answers,
     Doubt,
-    ScannedEnd,
     Stretch,
     Survey,
     Task,
@@ -24,6 +23,7 @@ from rmq_ha.lake.scan.replica.tasks import (
 )
 from rmq_ha.lake.scan.replica.verifying import ReplicaComparison, verify
 from rmq_ha.ops.checks.codes import finding
+from rmq_ha.ops.checks.units import QueueScan
 from tests.sim_kit.store_faults.image import StoreImage
 from tests.unit.lake.scan.parts_kit import log_of, store_at
 from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, image_of, settings_of
@@ -213,11 +213,11 @@ def test_stretches_end_with_files_and_begin_where_somebody_says(java: Path, star
 # How far queues were built, and what their sums say
 
 
-def end(entries: int, behind: int, last: int, first: int = 0) -> ScannedEnd:
-    return ScannedEnd(entries, behind, last, first)
+def end(entries: int, behind: int, last: int, first: int = 0) -> QueueScan:
+    return QueueScan(entries, behind, last, first)
 
 
-def with_ends(ends: dict[Key, ScannedEnd], **sums: Any) -> Tasks:
+def with_ends(ends: dict[Key, QueueScan], **sums: Any) -> Tasks:
     """:param sums: of the first stretch."""
 
     def survey(task: Survey, time: int) -> TaskResult:
@@ -237,7 +237,7 @@ def pair_of(folder: Path, master: int, slave: int, **given: Any) -> Settings:
     return settings_of(*stores, **given)
 
 
-ENDS: dict[Key, ScannedEnd] = {
+ENDS: dict[Key, QueueScan] = {
     (0, "t", 0): end(3, 3 * SIZE, 2),
     (0, "t", 1): end(5, 9 * SIZE, 4),
     (0, "u", 0): end(4, 7 * SIZE, 3),

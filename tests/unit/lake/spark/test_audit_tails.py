@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rmq_ha.base.model.flags import TRANSACTION_PREPARED
-from rmq_ha.lake.spark.audit.tails import Ends, tail_findings, written_ends
+from rmq_ha.lake.spark.audit.queues import Ends, tail_findings, written_ends
 from rmq_ha.ops.offsets.places import StorePlace
 from tests.sim_kit.store_faults.image import StoreImage
 from tests.unit.lake.spark.golden_stores import java_store

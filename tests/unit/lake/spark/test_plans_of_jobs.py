@@ -18,8 +18,8 @@ from rmq_ha.lake.scan.fleet.judging import JudgingLimits
 from rmq_ha.lake.scan.log.columns import schema_of
 from rmq_ha.lake.spark import fleet
 from rmq_ha.lake.spark.audit.job import _totals
+from rmq_ha.lake.spark.audit.queues import tail_findings
 from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, delayed_rows, op_marks, stored_rows
-from rmq_ha.lake.spark.audit.tails import tail_findings
 from rmq_ha.lake.spark.findings import row_of
 from rmq_ha.lake.spark.host.duck import DuckEngine, Row
 from rmq_ha.lake.spark.result import JobResult, Table

@@ -25,8 +25,7 @@ from rmq_ha.base.wire.bodies import decode_offset_table
 from rmq_ha.lake.scan.log.columns import COLUMNS
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.store.directory import StoreDirectory, open_store, scan, scan_with_gaps
-from rmq_ha.lake.scan.store.index_files import StoredIndexFile
-from rmq_ha.lake.scan.store.queues import Queue
+from rmq_ha.lake.scan.store.parts import Queue, StoredIndexFile
 from rmq_ha.ops.offline.chain import Layout
 from rmq_ha.ops.offline.queues import LogBounds, RowFile
 from rmq_ha.server.dledger.classic import ClassicPart
