@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain
 from types import NoneType
 from typing import Any, NamedTuple
@@ -223,19 +224,7 @@ def _decode_line(line: bytes) -> dict[str, Any]:
     return row if isinstance(row, dict) else {}
 
 
-def _numbers(values: list[Any]) -> Any:
-    return _array(values, int, _number, pa.int64())
-
-
-def _times(values: list[Any]) -> Any:
-    return _array(values, int, _ms, pa.int64())
-
-
-def _texts(values: list[Any]) -> Any:
-    return _array(values, str, _text, pa.string())
-
-
-def _array(values: list[Any], kind: type, make: Callable[[Any], Any], of: Any) -> Any:
+def _array(kind: type, make: Callable[[Any], Any], of: Any, values: list[Any]) -> Any:
     """Make an Arrow array; `make` turns values of other kinds than `kind` into it, or into None."""
     if set(map(type, values)) <= {kind, NoneType}:
         try:
@@ -276,8 +265,11 @@ def _text(value: Any) -> str:
     return str(value).encode(errors="replace").decode()
 
 
+_OF_TIMES = partial(_array, int, _ms, pa.int64())
+_OF_NUMBERS = partial(_array, int, _number, pa.int64())
+_OF_TEXTS = partial(_array, str, _text, pa.string())
 _MAKERS = {
-    spelt: _times if name in _TIMES.values() else _numbers if name in _NUMBERS else _texts
+    spelt: _OF_TIMES if name in _TIMES.values() else _OF_NUMBERS if name in _NUMBERS else _OF_TEXTS
     for name, spellings in _NAMES.items()
     for spelt in spellings
 }

@@ -30,14 +30,9 @@ from rmq_ha.lake.scan.arrays import filled, schema, text_hashes
 from rmq_ha.lake.scan.log.records import Records
 
 INTERNAL = (
-    SCHEDULE_TOPIC,
-    TIMER_TOPIC,
-    TIMER_PROGRESS_TOPIC,
-    HALF_TOPIC,
-    OP_HALF_TOPIC,
-    TRANS_CHECK_MAX_TIME_TOPIC,
-    OFFSET_MOVED_EVENT,
-)
+    SCHEDULE_TOPIC, TIMER_TOPIC, TIMER_PROGRESS_TOPIC, HALF_TOPIC, OP_HALF_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC, OFFSET_MOVED_EVENT,
+)  # fmt: skip
 """
 Topics in which brokers keep messages on their way; the same message may lie there several times.
 """

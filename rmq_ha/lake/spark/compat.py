@@ -15,20 +15,10 @@ import pyarrow as pa
 from rmq_ha.base.errors import WrongUsage
 
 __all__ = [
-    "HAS_LIMITS",
-    "LIMITS_SINCE",
-    "DataSourceStreamArrowWriter",
-    "InputPartition",
-    "ReadAllAvailable",
-    "ReadLimit",
-    "ReadMaxBytes",
-    "ReadMaxRows",
-    "ReadMinRows",
-    "SupportsTriggerAvailableNow",
-    "batches_of_rows",
-    "refuse_limits",
-    "to_arrow_schema",
-]
+    "HAS_LIMITS", "LIMITS_SINCE", "DataSourceStreamArrowWriter", "InputPartition",
+    "ReadAllAvailable", "ReadLimit", "ReadMaxBytes", "ReadMaxRows", "ReadMinRows",
+    "SupportsTriggerAvailableNow", "batches_of_rows", "refuse_limits", "to_arrow_schema",
+]  # fmt: skip
 _ROWS = 8192
 LIMITS_SINCE = "4.2"
 """
@@ -70,17 +60,10 @@ else:
         class ReadLimit:
             """The base of limits. Spark before 4.2 passes none, so only the names are needed."""
 
-        class ReadAllAvailable(ReadLimit):
-            """The limit of a batch that takes all messages that are there."""
-
-        class ReadMaxBytes(ReadLimit):
-            """Like `ReadLimit`: only Spark since 4.2 passes one."""
-
-        class ReadMaxRows(ReadLimit):
-            """Like `ReadLimit`: only Spark since 4.2 passes one."""
-
-        class ReadMinRows(ReadLimit):
-            """Like `ReadLimit`: only Spark since 4.2 passes one."""
+        ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows = (
+            type(f"Read{what}", (ReadLimit,), {})
+            for what in ("AllAvailable", "MaxBytes", "MaxRows", "MinRows")
+        )
 
         class SupportsTriggerAvailableNow:
             """An empty base class: only Spark since 4.2 calls the methods that it stands for."""

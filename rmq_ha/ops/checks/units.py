@@ -24,6 +24,7 @@ from rmq_ha.base.store_format.consumequeue import (
 )
 from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.checks.found_records import columns_of, is_in_hole, record_at
+from rmq_ha.ops.checks.sums import DelaySum
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.queues import OfflineQueue
 from rmq_ha.ops.offsets.findings import Finding
@@ -122,18 +123,6 @@ def check_files(queue: OfflineQueue, usual: int, side: str) -> Iterator[Finding]
         )
 
 
-class Delay(NamedTuple):
-    """The delayed messages of one level that have the same delay; see `sums.DelaySum`."""
-
-    level: int
-    delay: int
-    messages: int
-    first: int
-    last: int
-    queue_id: int
-    queue_offset: int
-
-
 class UnitCheck:
     """
     Looks up the units of records of one queue, in the order of the log.
@@ -152,7 +141,7 @@ class UnitCheck:
         self._dispatched = dispatched
         self._side = side
         self._faults: dict[str, list[_FaultRun]] = {}
-        self._delays: dict[tuple[int, int], Delay] = {}
+        self._delays: dict[tuple[int, int], DelaySum] = {}
         self._first: Unit | None = None
         self._ahead = 0, b""
 
@@ -161,7 +150,7 @@ class UnitCheck:
         return self.matched, self.wrong, self.missing, self.pending, self.old
 
     @property
-    def delays(self) -> list[Delay]:
+    def delays(self) -> list[DelaySum]:
         return list(self._delays.values())
 
     @property
@@ -204,7 +193,7 @@ class UnitCheck:
         known = self._delays.get(key)
         if known is None:
             queue_id = self._queue.queue_id
-            self._delays[key] = Delay(*key, 1, place, place, queue_id, number)
+            self._delays[key] = DelaySum(self._side, *key, 1, place, place, queue_id, number)
         else:
             self._delays[key] = known._replace(messages=known.messages + 1, last=place)
 

@@ -29,7 +29,7 @@ from rmq_ha.ops.checks.store_rules import (
     queue_beginnings,
     tail_findings,
 )
-from rmq_ha.ops.checks.sums import DelaySum, IndexState, QueueSum, judge_sums, topics_of
+from rmq_ha.ops.checks.sums import IndexState, QueueSum, judge_sums, topics_of
 from rmq_ha.ops.checks.timers import TimerCheck
 from rmq_ha.ops.checks.units import NO_SCAN, QueueScan, UnitCheck, dangling_units, scan_queues
 from rmq_ha.ops.offline.directory import StoreFiles
@@ -202,7 +202,7 @@ class _StoreCheck:
             sums.append(total)
             if total.surplus > 0:
                 yield from dangling_units(store, store.queue(*key), self._high, name)
-        delays = [DelaySum(name, *it) for check in self._queues.values() for it in check.delays]
+        delays = [delay for check in self._queues.values() for delay in check.delays]
         keys, tables = [(name, self._keys.pending)], {name: topics_of(store)}
         yield from judge_sums(sums, delays, keys, [index], tables, is_pair=False)
 

@@ -33,7 +33,6 @@ from rmq_ha.lake.scan.reducing import IDS as ID_ROW
 from rmq_ha.lake.scan.reducing import SUMS as SUM_ROW
 from rmq_ha.lake.scan.reducing import Reduction
 from rmq_ha.lake.scan.replica.auditing import bodies, gap_finding
-from rmq_ha.lake.scan.replica.facts import Facts
 from rmq_ha.lake.scan.replica.logs import ByteOwner, Log
 from rmq_ha.lake.scan.replica.settings import Settings, StoreAt, opened
 from rmq_ha.lake.scan.replica.verifying import verify
@@ -277,7 +276,7 @@ class _WindowContent:
             if isinstance(piece, Gap):
                 self.findings.append(gap_finding(piece, self._asked.at.uri))
             elif len(piece):
-                self.findings += bodies(piece, Facts(piece), self._asked.at.uri)
+                self.findings += bodies(piece, self._asked.at.uri)
 
     def read(self, log: Log, low: int, high: int, spans: Spans) -> None:
         """Read new windows, from `low` to `high`: digests, faults, sums and ids."""
@@ -289,7 +288,7 @@ class _WindowContent:
                 continue
             if not len(piece):
                 continue
-            self.findings += bodies(piece, Facts(piece), name)
+            self.findings += bodies(piece, name)
             for batch in self._how.batches(piece):
                 kind = batch.column("kind")[0].as_py()
                 if kind == SUM_ROW:

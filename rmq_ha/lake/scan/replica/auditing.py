@@ -20,7 +20,8 @@ from rmq_ha.lake.scan.store.scanning import Gap
 from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.checks.index_items import ORIGIN_MS, Counts, Index, check_items
 from rmq_ha.ops.checks.store_rules import queue_beginnings
-from rmq_ha.ops.checks.units import Delay, UnitCheck
+from rmq_ha.ops.checks.sums import DelaySum
+from rmq_ha.ops.checks.units import UnitCheck
 from rmq_ha.ops.offsets.findings import Finding
 
 MOST = 64
@@ -78,7 +79,7 @@ class QueueResult(NamedTuple):
     topic: str
     queue_id: int
     counts: Sequence[int]
-    delays: Sequence[Delay]
+    delays: Sequence[DelaySum]
 
 
 class AuditResult(NamedTuple):
@@ -127,7 +128,7 @@ def _audit(
 ) -> AuditResult:
     """Check the records of one piece, and the index for the log from `low` to `high`."""
     facts = Facts(piece)
-    findings = list(bodies(piece, facts, names)) if CRC in checks else []
+    findings = list(bodies(piece, names)) if CRC in checks else []
     checked: list[QueueResult] = []
     if QUEUES in checks:
         for number, side in enumerate(sides):
@@ -173,7 +174,7 @@ def look_up(facts: Facts, mine: QueueRows, check: UnitCheck, beginning: int) -> 
     """
     rows = mine.rows[facts.offsets[mine.rows] >= beginning]
     units = np.zeros(len(rows), UNITS)
-    units["offset"], units["size"] = facts.offsets[rows], facts.sizes[rows]
+    units["offset"], units["size"] = facts.offsets[rows], facts.records.sizes[rows]
     units["tagsCode"] = facts.tag_codes[rows]
     numbers, levels = facts.queue_offsets[rows], facts.levels[rows]
     for at in np.flatnonzero(levels > NO_LEVEL).tolist():
@@ -204,7 +205,7 @@ def required_items(facts: Facts) -> bytes:
     return items.tobytes()
 
 
-def bodies(piece: Records, facts: Facts, name: str) -> Iterator[Finding]:
+def bodies(piece: Records, name: str) -> Iterator[Finding]:
     """Yield a finding for each body that does not fit its CRC, for the first `MOST` of a piece."""
     bad = np.flatnonzero(~piece.crc_ok())
     for row in bad[:MOST].tolist():
@@ -212,10 +213,10 @@ def bodies(piece: Records, facts: Facts, name: str) -> Iterator[Finding]:
         yield finding(
             "BODY_CRC",
             broker=name,
-            topic=facts.topics[row].as_py(),
+            topic=record.topics()[0].as_py(),
             queue_id=int(record.queue_id[0]),
-            queue_offset=int(facts.queue_offsets[row]),
-            physical_offset=int(facts.offsets[row]),
+            queue_offset=int(record.queue_offset[0]),
+            physical_offset=int(record.positions[0]) + record.base,
             msg_id=record.msg_id[0].as_py(),
             expected=f"bodyCRC {record.body_crc[0]}",
             actual="another one",

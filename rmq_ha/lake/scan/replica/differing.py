@@ -30,6 +30,14 @@ _FIXED = (
     ("sysFlag", 36, 40),
     ("bornTimestamp", 40, 48),
 )
+_COMPARED = {
+    "bodyCRC": "body_crc", "queueId": "queue_id", "flag": "flag", "queueOffset": "queue_offset",
+    "commitLogOffset": "physical_offset", "sysFlag": "sys_flag", "bornTimestamp": "born_timestamp",
+    "bornHost": "born_host", "storeTimestamp": "store_timestamp", "storeHost": "store_host",
+    "reconsumeTimes": "reconsume_times",
+    "preparedTransactionOffset": "prepared_transaction_offset",
+}  # fmt: skip
+"""Name in the data source, and attribute of a `Record`, of the fields that are compared as such."""
 
 
 class Difference(NamedTuple):
@@ -111,22 +119,7 @@ def _decode(data: bytes) -> Record | None:
 def _fields(master: Record, slave: Record) -> list[tuple[str, Any, Any]]:
     """Return name and both values of the fields; body and properties only if they differ."""
     pairs: list[tuple[str, Any, Any]] = [
-        ("bodyCRC", master.body_crc, slave.body_crc),
-        ("queueId", master.queue_id, slave.queue_id),
-        ("flag", master.flag, slave.flag),
-        ("queueOffset", master.queue_offset, slave.queue_offset),
-        ("commitLogOffset", master.physical_offset, slave.physical_offset),
-        ("sysFlag", master.sys_flag, slave.sys_flag),
-        ("bornTimestamp", master.born_timestamp, slave.born_timestamp),
-        ("bornHost", master.born_host, slave.born_host),
-        ("storeTimestamp", master.store_timestamp, slave.store_timestamp),
-        ("storeHost", master.store_host, slave.store_host),
-        ("reconsumeTimes", master.reconsume_times, slave.reconsume_times),
-        (
-            "preparedTransactionOffset",
-            master.prepared_transaction_offset,
-            slave.prepared_transaction_offset,
-        ),
+        (name, getattr(master, own), getattr(slave, own)) for name, own in _COMPARED.items()
     ]
     if master.body != slave.body:
         at = first_difference(master.body, slave.body)

@@ -45,11 +45,6 @@ class Facts:
         return offsets
 
     @cached_property
-    def sizes(self) -> Ints:
-        """Size of each record in bytes."""
-        return self.records.sizes
-
-    @cached_property
     def queue_offsets(self) -> Ints:
         """The queue offset that is stored in each record."""
         queue_offsets: Ints = self.records.queue_offset

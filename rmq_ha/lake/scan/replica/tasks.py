@@ -21,7 +21,8 @@ from rmq_ha.lake.scan.replica.comparing import (
     compare,
 )
 from rmq_ha.ops.checks.index_items import check_structure
-from rmq_ha.ops.checks.units import Delay, QueueScan, dangling_units, scan_queues
+from rmq_ha.ops.checks.sums import DelaySum
+from rmq_ha.ops.checks.units import QueueScan, dangling_units, scan_queues
 from rmq_ha.ops.offline.log_files import Hole
 from rmq_ha.ops.offsets.findings import Finding, Severity
 
@@ -104,8 +105,8 @@ class TaskResult(msgspec.Struct):
         """:param side: a side, or `COMMON`."""
         _add(self.records, [(side, (records, size))])
 
-    def add_delay(self, side: int, delay: Delay) -> None:
-        self._add_delay((side, delay.level, delay.delay), [*delay[2:]])
+    def add_delay(self, side: int, delay: DelaySum) -> None:
+        self._add_delay((side, delay.level, delay.delay), [*delay[3:]])
 
     def _add_delay(self, key: tuple[int, int, int], row: Sequence[int]) -> None:
         """Add messages with one delay, if there are not too many different delays."""

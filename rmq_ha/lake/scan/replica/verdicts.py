@@ -8,15 +8,9 @@ from rmq_ha.ops.offsets.findings import Finding, Severity
 
 PARTED = ("DIVERGED", "NOT_ITS_SLAVE")
 LOG_CODES = (
-    *PARTED,
-    "LOG_HOLE",
-    "LOG_CUT",
-    "LOG_DIFFERS",
-    "RECORD_LOST",
-    "RECORD_EXTRA",
-    "RECORD_DUPLICATED",
-    "RECORD_MOVED",
-)
+    *PARTED, "LOG_HOLE", "LOG_CUT", "LOG_DIFFERS", "RECORD_LOST", "RECORD_EXTRA",
+    "RECORD_DUPLICATED", "RECORD_MOVED",
+)  # fmt: skip
 """Codes of findings that say that the slave's log is not the master's."""
 
 

@@ -5,15 +5,11 @@ Spec: store.md, sections 1, 5.1, 5.2 and 12; dledger.md, section 3.
 """
 
 from collections.abc import Iterator
-from typing import Any
-
-import numpy as np
 
 from rmq_ha.base.host.files import files_of
 from rmq_ha.base.store_format.commitlog import store_timestamp_of
 from rmq_ha.lake.scan.log.records import Records
 from rmq_ha.lake.scan.store.parts import Queue, StoredIndexFile
-from rmq_ha.lake.scan.store.picking import pick_records
 from rmq_ha.lake.scan.store.scanning import SPLIT_SIZE, Gap, Split, pieces, splits_of
 from rmq_ha.ops.offline.directory import StoreFiles
 
@@ -74,21 +70,6 @@ class StoreDirectory(StoreFiles):
         :raises CannotDecide: a file of it is missing.
         """
         return Queue(self.files, topic, queue_id, self._row("consumequeue", topic, queue_id))
-
-    def read_records(self, offsets: Any, sizes: Any) -> Records:
-        """
-        Return the records at these places of the log, in this order.
-
-        Records that do not exist (deleted, damaged, or not written yet) are left out: compare
-        `len`, or `physical_offset`. Call it for some MiB at a time.
-        """
-        return pick_records(
-            self.files,
-            self._log_files,
-            np.asarray(offsets, np.int64),
-            np.asarray(sizes, np.int64),
-            self.max_offset(),
-        )
 
     def store_time_of(self, physical_offset: int) -> int:
         """Return when the record at an offset was stored, in ms; 0 if there is none."""

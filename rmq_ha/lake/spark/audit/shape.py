@@ -70,7 +70,7 @@ def fault(code: Code, applies: Column, detail: Column | str, **given: Column | s
     return F.when(applies, F.struct(F.lit(str(code)).alias("code"), *parts))
 
 
-def all_faults(frame: DataFrame, faults: Sequence[Column], **given: Column) -> DataFrame:
+def all_faults(frame: DataFrame, faults: Sequence[Column]) -> DataFrame:
     """Return findings of rows that may have several faults (`fault`), in one pass."""
     exploded = frame.withColumn("fault", F.explode(F.array_compact(F.array(*faults))))
     return findings(
@@ -80,7 +80,6 @@ def all_faults(frame: DataFrame, faults: Sequence[Column], **given: Column) -> D
         queueOffset=F.col("fault.at"),
         expected=F.col("fault.expected"),
         actual=F.col("fault.actual"),
-        **given,
     )
 
 

@@ -5,18 +5,7 @@ from difflib import get_close_matches
 
 from msgspec import Struct, field
 from msgspec.structs import asdict
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    ByteType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructType,
-)
+from pyspark.sql import types as T
 
 from rmq_ha.base.errors import WrongUsage
 from rmq_ha.base.model.topics import topic_fault
@@ -35,14 +24,14 @@ SINK_ALIASES = {
     "group": "producerGroup",
 }
 BY_KEY, TURNS = "key", "turns"
-_TEXT = (StringType,)
-_PAIRS = (MapType, ArrayType)
+_TEXT = (T.StringType,)
+_PAIRS = (T.MapType, T.ArrayType)
 _PAIRS_SHOWN = "map<string,string>, or as Kafka's headers array<struct<key:string,value:binary>>"
-_NUMBER = (ByteType, ShortType, IntegerType, LongType)
-SINK_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+_NUMBER = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+SINK_COLUMNS: dict[str, tuple[type[T.DataType], ...]] = {
     "topic": _TEXT,
-    "body": (BinaryType, StringType),
-    "keys": (StringType, BinaryType),
+    "body": (T.BinaryType, T.StringType),
+    "keys": (T.StringType, T.BinaryType),
     "tags": _TEXT,
     "properties": _PAIRS,
     "flag": _NUMBER,
@@ -136,7 +125,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def check_columns(schema: StructType, options: SinkOptions) -> None:
+def check_columns(schema: T.StructType, options: SinkOptions) -> None:
     """
     Check that the columns make messages. Columns of a read that have no meaning in a write are
     ignored.
@@ -169,10 +158,10 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
         raise WrongUsage("where to? Give the option topic, or a column topic")
 
 
-def _are_pairs(kind: DataType) -> bool:
+def _are_pairs(kind: T.DataType) -> bool:
     """Return whether a type has one of the two forms of properties."""
-    if isinstance(kind, MapType):
-        return (kind.keyType, kind.valueType) == (StringType(), StringType())
+    if isinstance(kind, T.MapType):
+        return (kind.keyType, kind.valueType) == (T.StringType(), T.StringType())
     return kind.simpleString() == KAFKA_COLUMNS[HEADERS].simpleString()
 
 

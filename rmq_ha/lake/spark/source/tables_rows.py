@@ -1,13 +1,12 @@
 """Makes rows of tables from texts that are the same in files and in brokers' answers."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 
 from rmq_ha.base.errors import CannotDecide, ProtocolViolation
-from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.wire.bodies import (
     GroupTable,
     TopicTable,
@@ -79,9 +78,7 @@ def _consumer_offsets(text: bytes) -> list[Row]:
     return rows
 
 
-def _configurations(
-    table: str, decode: Callable[[bytes], tuple[DataVersion, Mapping[str, Any]]]
-) -> Callable[[bytes], list[Row]]:
+def _configurations(table: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], list[Row]]:
     """
     Return a function that decodes a table and makes one row for each topic or group.
 
@@ -92,27 +89,17 @@ def _configurations(
     of = attrgetter(*map(snake_case, named))
 
     def rows(text: bytes) -> list[Row]:
-        version, configs = decode(text)
-        own = version.timestamp, version.counter
-        return [(name, *of(config), *own) for name, config in configs.items()]
+        decoded = decode(text)
+        own = decoded.version.timestamp, decoded.version.counter
+        return [(name, *of(config), *own) for name, config in getattr(decoded, table).items()]
 
     return rows
 
 
-def _topics(text: bytes) -> tuple[DataVersion, Mapping[str, Any]]:
-    table = TopicTable.decode(text)
-    return table.version, table.topics
-
-
-def _groups(text: bytes) -> tuple[DataVersion, Mapping[str, Any]]:
-    table = GroupTable.decode(text)
-    return table.version, table.groups
-
-
 _ROWS: dict[str, Callable[[bytes], list[Row]]] = {
     "consumerOffsets": _consumer_offsets,
-    "topics": _configurations("topics", _topics),
-    "groups": _configurations("groups", _groups),
+    "topics": _configurations("topics", TopicTable.decode),
+    "groups": _configurations("groups", GroupTable.decode),
     "delayOffsets": lambda text: list(decode_delay_offsets(text).items()),
 }
 _TOPIC_AT = {"consumerOffsets": 1, "topics": 0}

@@ -12,7 +12,8 @@ from rmq_ha.lake.scan.replica.tasks import COMMON, TaskResult
 from rmq_ha.lake.scan.replica.verdicts import blamed_on_the_log
 from rmq_ha.ops.checks.codes import finding
 from rmq_ha.ops.checks.index_items import Counts
-from rmq_ha.ops.checks.units import Delay, QueueScan
+from rmq_ha.ops.checks.sums import DelaySum
+from rmq_ha.ops.checks.units import QueueScan
 from rmq_ha.ops.offsets.findings import Finding
 from tests.unit.lake.spark.golden_stores import java_store
 from tests.unit.lake.spark.replica_kit import settings_of
@@ -20,7 +21,7 @@ from tests.unit.lake.spark.replica_kit import settings_of
 ERROR, WARN = finding("LOG_DIFFERS", physical_offset=1), finding("CQ_FORGOTTEN", physical_offset=2)
 
 
-def queue_result(side: int, *counts: int, delays: tuple[Delay, ...] = ()) -> QueueResult:
+def queue_result(side: int, *counts: int, delays: tuple[DelaySum, ...] = ()) -> QueueResult:
     return QueueResult(side, "t", 0, counts, delays)
 
 
@@ -33,7 +34,7 @@ def one(at: int) -> TaskResult:
     answer = TaskResult(compared=at, blank=10 * at, changes=100 * at, findings=[ERROR] * (at == 2))
     answer.add_records(0, at, 2 * at)
     answer.add_records(COMMON, 1, 1)
-    delay = Delay(2, 5000, at, 50 - at, 70 + at, at, 30 + at)
+    delay = DelaySum("s", 2, 5000, at, 50 - at, 70 + at, at, 30 + at)
     checked = queue_result(1, 1, 2, 3, 4, at, delays=(delay,))
     answer.add_audited(audited(checked, counts=((0, Counts(at, 1, 2)),)), (0, 1))
     answer.add_audited(audited(queue_result(0, 5, 0, 0, 0, 0)), (0,))
@@ -88,9 +89,9 @@ def test_what_no_key_was_counted_of_is_left_out_and_delays_are_bounded() -> None
     )
     assert answer.keys == {}
     for at in range(1005):
-        answer.add_delay(0, Delay(1, at, 1, at, at, 0, 0))
+        answer.add_delay(0, DelaySum("m", 1, at, 1, at, at, 0, 0))
     assert len(answer.delays) == 1000
-    answer.add_delay(0, Delay(1, 7, 1, 3, 3, 9, 9))
+    answer.add_delay(0, DelaySum("m", 1, 7, 1, 3, 3, 9, 9))
     assert answer.delays[0, 1, 7] == [2, 3, 7, 9, 9]
 
 

@@ -305,7 +305,7 @@ def test_of_many_keys_and_items_that_do_not_fit_twenty_are_named(
     properties = [f"KEYS\x01{key}" for key in keys]
     given = [{"properties_string": text, "store_timestamp": STORED} for text in properties]
     facts, log = facts_of(*given), HeldLog(log_of(*given))
-    places, end = facts.offsets.tolist(), int(facts.offsets[-1] + facts.sizes[-1])
+    places, end = facts.offsets.tolist(), int(facts.offsets[-1] + facts.records.sizes[-1])
     items: list[Item] = [(key_hash("T", "other"), at, 0, 0) for at in places]
     index = Index([index_of(tmp_path, items, {}, begin_ms=STORED)])
     counts, found = check_items(log, index, required_items(facts), 0, end, "s")

@@ -10,8 +10,8 @@ from rmq_ha.base.model.java_hash import tags_code
 from rmq_ha.base.store_format.consumequeue import FILLER_SIZE, UNIT
 from rmq_ha.lake.scan.replica.auditing import look_up
 from rmq_ha.lake.scan.store.directory import open_store
+from rmq_ha.ops.checks.sums import DelaySum
 from rmq_ha.ops.checks.units import (
-    Delay,
     UnitCheck,
     check_files,
     dangling_units,
@@ -154,9 +154,9 @@ def test_tags_and_delays_are_held_against_the_record(tmp_path: Path) -> None:
     found = checked(tmp_path, units, given=given)
     assert found.findings == []
     assert found.delays == [
-        Delay(2, 5000, 3, 0, sizes[4][0], 0, 0),
-        Delay(2, 7000, 1, sizes[2][0], sizes[2][0], 0, 2),
-        Delay(3, 9000, 1, sizes[3][0], sizes[3][0], 0, 3),
+        DelaySum("s", 2, 5000, 3, 0, sizes[4][0], 0, 0),
+        DelaySum("s", 2, 7000, 1, sizes[2][0], sizes[2][0], 0, 2),
+        DelaySum("s", 3, 9000, 1, sizes[3][0], sizes[3][0], 0, 3),
     ]
     (tmp_path / "more").mkdir()
     tagged = [
@@ -202,7 +202,7 @@ def test_all_entries_of_a_queue(
     tmp_path: Path, units: list[Unit], low: int, high: int, scan: tuple[int, int, int, int]
 ) -> None:
     found = scan_queue(queue_of(tmp_path, units), low, high, "s")
-    assert (found[:4], found.findings) == (scan, [])
+    assert (found[:4], found.findings) == (scan, ())
 
 
 def test_a_wild_offset_amid_others_is_damage(tmp_path: Path) -> None:

@@ -78,3 +78,13 @@ def _row(record: Any, broker: str | None) -> dict[str, Any]:
         "uniqKey": message.properties.get(UNIQ_KEY),
         "preparedTransactionOffset": message.prepared_transaction_offset,
     }
+
+
+def read_records(store: Any, offsets: Any, sizes: Any) -> Any:
+    """The records of a `StoreDirectory` at these places, picked as a reader of a queue does."""
+    import numpy as np
+
+    from rmq_ha.lake.scan.store.picking import pick_records
+
+    places, lengths = np.asarray(offsets, np.int64), np.asarray(sizes, np.int64)
+    return pick_records(store.files, store.log_files(), places, lengths, store.max_offset())

@@ -33,7 +33,7 @@ from rmq_ha.server.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.server.dledger.ledger import Ledger
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.files import FileRow
-from tests.unit.lake.spark.golden_stores import FIXTURES, java_store, rows_of_log
+from tests.unit.lake.spark.golden_stores import FIXTURES, java_store, read_records, rows_of_log
 from tests.unit.server.store.appends import append_group
 
 NAMES = ("clean", "killed", "torn", "ext")
@@ -145,15 +145,15 @@ def test_records_are_read_where_queues_say(java: tuple[StoreDirectory, Any]) -> 
     for topic, queue_id in store.topics_on_disk():
         queue = store.queue(topic, queue_id)
         units = queue.units(queue.min_offset, queue.max_offset)
-        records = store.read_records(units["offset"], units["size"])
+        records = read_records(store, units["offset"], units["size"])
         assert records.physical_offset.tolist() == units["offset"].tolist()
         assert set(records.topics().to_pylist()) == {topic}
         assert records.queue_id.tolist() == [queue_id] * len(units)
-        backwards = store.read_records(units["offset"][::-1], units["size"][::-1])
+        backwards = read_records(store, units["offset"][::-1], units["size"][::-1])
         assert backwards.queue_offset.tolist() == records.queue_offset.tolist()[::-1]
     end = store.max_offset()
-    missing = store.read_records(
-        [0, 1, end, 1 << 50, -5, 0, 0], [300, 300, 300, 300, 300, -1, 1 << 30]
+    missing = read_records(
+        store, [0, 1, end, 1 << 50, -5, 0, 0], [300, 300, 300, 300, 300, -1, 1 << 30]
     )
     assert len(missing) <= 1
 
@@ -399,7 +399,7 @@ def test_a_store_of_a_dledger(tmp_path: Path) -> None:
         assert found == expected
     again = pickle.loads(pickle.dumps(store))
     places = np.array([place for place, _ in expected])
-    assert len(again.read_records(places, [result.size] * 60)) == 1
+    assert len(read_records(again, places, [result.size] * 60)) == 1
     assert (
         open_store(str(tmp_path), commit_log=str(tmp_path / "dledger-n0" / "data")).layout
         is Layout.DLEDGER

@@ -19,6 +19,7 @@ from rmq_ha.lake.scan.store.scanning import Gap, Split, pieces, splits_of
 from rmq_ha.ops.offline.chain import Layout
 from rmq_ha.ops.offline.end import end_of_log
 from rmq_ha.ops.offline.log_files import LogFile
+from tests.unit.lake.spark.golden_stores import read_records
 
 HOST = Address.parse("10.0.0.1", 10911)
 FILES = LocalFiles()
@@ -390,7 +391,7 @@ def test_only_what_is_really_there_is_picked(log: Log, draw: st.DataObject) -> N
     wrong = st.tuples(st.integers(-10, 1 << 15), st.integers(-10, 5000))
     far = st.tuples(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-(1 << 31), (1 << 31) - 1))
     asked = draw.draw(st.lists(st.one_of(right, right, wrong, far), max_size=30))
-    found = store.read_records([place for place, _ in asked], [size for _, size in asked])
+    found = read_records(store, [place for place, _ in asked], [size for _, size in asked])
     expected = [place for place, size in asked if sizes.get(place) == size]
     assert found.physical_offset.tolist() == expected
     assert found.crc_ok().all()
