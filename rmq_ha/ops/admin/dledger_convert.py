@@ -145,10 +145,15 @@ async def convert_store(session: Session, config: str, target: str, how: Convert
                 f"the log has timer messages, and their records name physical offsets, which "
                 f"change: stop sending them, and convert when {TIMER_TOPIC} is empty"
             )
-        ends = end_of_ledger(files, row)
+        ends = end_of_ledger(files, row, state.source_end, state.last_entry)
         committed = checkpoint_of(files, paths).committed_index
         if how.is_final:
             _must_have_all(member, ends, how.others)
+            if ends.index < committed:
+                raise ChangeRefused(
+                    f"entry {ends.index + 1} of the ledger is damaged or missing, and the group has "
+                    f"committed {committed}: run --final at another member"
+                )
         elif committed < 0:
             raise ChangeRefused("the group has committed nothing yet: run it again later")
         with ExitStack() as of_target:
@@ -163,7 +168,7 @@ async def convert_store(session: Session, config: str, target: str, how: Convert
                     disk,
                     target,
                     state,
-                    None if how.is_final else committed,
+                    ends.index if how.is_final else committed,
                     lambda count: bar.advance(count / _MIB),
                 )
             _late(files, disk, paths, target, state)

@@ -31,7 +31,6 @@ from rmq_ha.ops.offline.ledger import (
     EntryPlace,
     EntryStretch,
     LedgerPaths,
-    end_of_ledger,
     member_log,
     stretches,
 )
@@ -139,13 +138,13 @@ class LogPiece(NamedTuple):
 
 
 def pieces(
-    files: Files, row: Sequence[LogFile], state: ConversionState, up_to: int | None
+    files: Files, row: Sequence[LogFile], state: ConversionState, up_to: int
 ) -> Iterator[LogPiece]:
     """
     Yield the part of the new log that follows what the state names.
 
     :param row: the member's log.
-    :param up_to: index of the last entry that is wanted; None: all.
+    :param up_to: index of the last entry that is wanted.
     :raises CannotDecide: the log is damaged, or lacks what has to follow.
     """
     begin, shift = state.source_end, shift_of(row[0].size)
@@ -172,9 +171,7 @@ def pieces(
             unfinished = file, position
         next_index = None if last is NO_ENTRY or last.index < 0 else last.index + 1
         for stretch in stretches(files, file, start, next_index, last.term):
-            count = len(stretch.places)
-            if up_to is not None:
-                count = min(count, up_to - stretch.first_index + 1)
+            count = min(len(stretch.places), up_to - stretch.first_index + 1)
             if count <= 0:
                 return
             if unfinished is not None and unfinished[0] is not file:
@@ -255,13 +252,13 @@ def convert(
     disk: "Disk",
     target: str,
     state: ConversionState,
-    up_to: int | None,
+    up_to: int,
     tell: Callable[[int], object] = lambda count: None,
 ) -> int:
     """
     Write the part of the new log that is missing, sync it, and note that in the state.
 
-    :param up_to: index of the last entry to convert; None: the whole ledger.
+    :param up_to: index of the last entry to convert.
     :param tell: called with numbers of bytes that were compared or written.
     :returns: the number of bytes that were written.
     :raises CannotDecide: the ledger cannot be converted, or the new log has other records.
@@ -282,7 +279,7 @@ def convert(
         log.must_end_at(state.end)
     finally:
         log.close()
-    if state.entry < (end_of_ledger(files, row).index if up_to is None else up_to):
+    if state.entry < up_to:
         raise CannotDecide(
             f"entry {state.entry + 1} of the ledger is damaged or missing, and later ones are "
             "there: convert at another member"

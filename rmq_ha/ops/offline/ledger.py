@@ -193,14 +193,21 @@ def _whole_entries(
     return EntryStretch(position, data, good, sizes, first, term)
 
 
-def end_of_ledger(files: Files, row: Sequence[LogFile]) -> EntryPlace:
-    """Return the last whole entry of a log; `NO_ENTRY` if it has none."""
+def end_of_ledger(
+    files: Files, row: Sequence[LogFile], start: int = -1, before: EntryPlace = NO_ENTRY
+) -> EntryPlace:
+    """
+    Return the last whole entry of a log; `NO_ENTRY` if it has none.
+
+    :param start: position of the entry after `before`; -1: it is not known.
+    :param before: an entry that is known to be whole.
+    """
     for file in reversed(row):
-        if file.layout is not Layout.DLEDGER:
+        if file.layout is not Layout.DLEDGER or file.end <= start:
             break
         last = NO_ENTRY
-        for stretch in stretches(files, file, file.base, None):
+        for stretch in stretches(files, file, max(file.base, start), None):
             last = EntryPlace(stretch.last_term, stretch.last_index)
         if last is not NO_ENTRY:
             return last
-    return NO_ENTRY
+    return before

@@ -256,10 +256,10 @@ def test_a_run_that_was_killed_is_started_again(
     assert not faults(target)
 
 
-def damaged(stores: Stores, name: str) -> None:
-    path = stores.folder / name / f"dledger-{name}" / "data" / ("0" * 20)
+def damaged(stores: Stores, name: str, number: int = 7, file: int = 0) -> None:
+    path = sorted((stores.folder / name / f"dledger-{name}" / "data").iterdir())[file]
     data = bytearray(path.read_bytes())
-    at = data.index(f"{TOPIC} 0 7".encode())
+    at = data.index(f"{TOPIC} 0 {number}.".encode())
     data[at] ^= 1
     path.write_bytes(data)
 
@@ -300,6 +300,17 @@ def test_a_member_that_may_lack_messages_is_refused(
         said = late.convert(name, tmp_path / "new", is_final=True, others=told)
         assert (said.code, words in said.err) == (FAILED, True), said.err
         assert not (tmp_path / "new").exists()
+
+
+def test_damage_at_the_end_is_no_end_of_what_was_committed(
+    stores: tuple[Stores, Stores], tmp_path: Path
+) -> None:
+    _, late = stores
+    name, _, others = newest(late)
+    damaged(late, name, 119, -1)
+    others = dict.fromkeys(others, EntryPlace(1, 0))
+    said = late.convert(name, tmp_path / "new", is_final=True, others=others)
+    assert (said.code, "the group has committed" in said.err) == (FAILED, True), said.err
 
 
 def test_a_store_on_which_a_broker_ran_is_not_changed(

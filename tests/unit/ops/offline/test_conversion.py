@@ -49,8 +49,9 @@ def test_what_was_before_the_group_keeps_its_place_in_its_file(tmp_path: Path) -
     assert state.source_end == 2 * FILE_SIZE + log.ledger.files.header_at(2 * FILE_SIZE).size
     row = member_log(FILES, paths)
     assert end_of_ledger(FILES, row) == (3, 1)
+    assert end_of_ledger(FILES, row, state.source_end, state.last_entry) == (3, 1)
     state = read_state(FILES, str(target), "g", FILE_SIZE)
-    assert convert(FILES, paths, RealDisk(), str(target), state, None) < 200
+    assert convert(FILES, paths, RealDisk(), str(target), state, 1) < 200
     made_of = bodies(target)
     assert [body for body, _ in made_of] == [b"0", b"1", b"2", b"a", b"b"]
     assert [offset - shift for _, offset in made_of[::2]] == [
@@ -63,4 +64,4 @@ def test_what_was_before_the_group_keeps_its_place_in_its_file(tmp_path: Path) -
     for old, new in ((made_of[1][1] - shift, made_of[1][1]), (second.pos + 48, made_of[4][1])):
         assert moved_offset(FILES, row, state, old) == new
     assert moved_offset(FILES, row, state, log.max_offset) == state.end
-    assert convert(FILES, paths, RealDisk(), str(target), state, None) == 0
+    assert convert(FILES, paths, RealDisk(), str(target), state, 1) == 0
