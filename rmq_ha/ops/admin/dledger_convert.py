@@ -151,8 +151,8 @@ async def convert_store(session: Session, config: str, target: str, how: Convert
             _must_have_all(member, ends, how.others)
             if ends.index < committed:
                 raise ChangeRefused(
-                    f"entry {ends.index + 1} of the ledger is damaged or missing, and the group has "
-                    f"committed {committed}: run --final at another member"
+                    f"entry {ends.index + 1} of the ledger is damaged or missing, and the group "
+                    f"has committed {committed}: run --final at another member"
                 )
         elif committed < 0:
             raise ChangeRefused("the group has committed nothing yet: run it again later")
