@@ -26,7 +26,7 @@ from rmq_ha.base.store_format.deleted_queues import decode_beginnings, encode_be
 from rmq_ha.ops.admin.options import broker_file_option, common_options
 from rmq_ha.ops.admin.session import ChangeRefused, Session, run
 from rmq_ha.ops.admin.store_access import locked
-from rmq_ha.ops.offline.backup import LATE_TABLES
+from rmq_ha.ops.offline.backup import LATE_TABLES, free_bytes
 from rmq_ha.ops.offline.conversion import (
     ConversionState,
     convert,
@@ -113,7 +113,10 @@ def convert_command(
 
     async def work(session: Session) -> int | None:
         how = ConvertOptions(real_surroundings("."), final, others)
-        await convert_store(session, config, os.path.abspath(directory), how)
+        try:
+            await convert_store(session, config, os.path.abspath(directory), how)
+        except OSError as error:
+            raise ChangeRefused(f"{error.filename}: {error.strerror}; then run it again") from error
         return None
 
     run(work)
@@ -156,6 +159,7 @@ async def convert_store(session: Session, config: str, target: str, how: Convert
                 )
         elif committed < 0:
             raise ChangeRefused("the group has committed nothing yet: run it again later")
+        _must_have_room(disk, target, row[-1].end - max(row[0].base, state.source_end))
         with ExitStack() as of_target:
             disk.make_dirs(target)
             if disk.exists(f"{target}/lock"):
@@ -285,6 +289,12 @@ def _must_have_all(
         )
 
 
+def _must_have_room(disk: Disk, target: str, needed: int) -> None:
+    free = free_bytes(disk, target)
+    if free is not None and free < needed:
+        raise ChangeRefused(f"the new log needs up to {needed} bytes, and {target} has {free} free")
+
+
 def _early(files: Files, disk: Disk, paths: LedgerPaths, target: str) -> None:
     """Copy the tables that may be older than the log."""
     _copy_tables(files, disk, paths, target, lambda name: name not in LATE_TABLES)
@@ -385,4 +395,7 @@ async def _mend(
     names = ", ".join(
         f"{topic} {queue_id}" for topic, queue_id in [*differences.ends, *differences.wrong]
     )
-    raise ChangeRefused(f"these queues differ from the member's: {names}")
+    raise ChangeRefused(
+        f"these queues differ from the member's: {names}. If the member was not stopped in order, "
+        "start and stop it once, and run this again"
+    )

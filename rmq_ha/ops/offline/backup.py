@@ -210,7 +210,7 @@ def what_to_restore(
                 f"{manifest.end}, but {target}/commitlog/{base:020} is no file of "
                 f"{manifest.file_size} bytes: copy the whole backup here again"
             )
-    free = _free(disk, store.log)
+    free = free_bytes(disk, store.log)
     if free is not None and free < manifest.end - manifest.begin:
         raise CannotDecide(
             f"the backup's log has {manifest.end - manifest.begin} bytes, and there are {free} "
@@ -236,7 +236,7 @@ def _tables_of(files: Files, folder: str) -> list[str]:
     return [entry.name for entry in entries]
 
 
-def _free(disk: "Disk", path: str) -> int | None:
+def free_bytes(disk: "Disk", path: str) -> int | None:
     """Return the free bytes for a directory that may not exist yet; None if they are not known."""
     while path:
         usage = disk.usage(path)

@@ -16,6 +16,7 @@ from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.host.disk import RealDisk, RealFile
 from rmq_ha.base.host.files import LocalFiles
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.seams import DiskUsage
 from rmq_ha.base.store_format.commitlog import Record, decode_record
 from rmq_ha.base.store_format.dledger_values import TERM_TOPIC
 from rmq_ha.client.lookup.requests import send_request
@@ -283,6 +284,21 @@ def test_what_cannot_be_converted_is_refused(
     change(late, "n0")
     said = late.convert("n0", tmp_path / "new")
     assert (said.code, words in said.err) == (FAILED, True), said.err
+
+
+class FullDisk(RealDisk):
+    def usage(self, path: str) -> DiskUsage | None:
+        known = super().usage(path)
+        return known and known._replace(usable=FILE_SIZE)
+
+
+def test_a_disk_without_room_is_noticed_first(
+    stores: tuple[Stores, Stores], tmp_path: Path
+) -> None:
+    _, late = stores
+    said = late.convert("n0", tmp_path / "new", disk=FullDisk())
+    assert (said.code, f"{FILE_SIZE} free" in said.err) == (FAILED, True), said.err
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_member_that_may_lack_messages_is_refused(
