@@ -261,6 +261,15 @@ class RmqHaConfig(GrpcConfig):
         "RocketMQ: not at all; a slave refuses sends.",
         most=3600,
     )
+    ha_hand_over_at_stop_seconds: int = own_key(
+        "haHandOverAtStopSeconds",
+        10,
+        "In controller mode: for how many seconds at most a master that was told to stop goes on, "
+        "until a slave in sync has all messages, is elected and leads. It takes no messages "
+        "meanwhile. 0, as RocketMQ: it stops, and the controllers have to notice.",
+        most=3600,
+        mutable=True,
+    )
     ha_cut_confirmed_to: int = own_key(
         "haCutConfirmedTo",
         -1,

@@ -503,7 +503,8 @@ class Broker:
 
     def stop(self) -> "Deferred[None]":
         """
-        Unregister, answer waiting requests, let slaves fetch the log's end, close the store.
+        Hand over, unregister, answer waiting requests, let slaves fetch the log's end, and close
+        the store.
 
         :returns: fires when all is closed; never fails.
         """
@@ -575,6 +576,7 @@ class Broker:
         for timer in self._timers:
             self._undo.append(("timer", timer.stop))
             timer.start()
+        self._undo.append(("the lead", self.journal.hand_over))
 
     def _stop_offset_timer(self) -> "Deferred[None]":
         self.consumer_offsets.call_at_first_change(None)

@@ -173,6 +173,7 @@ class SetStatistics(ReplicationStatistics):
     :ivar elections: number of role changes since the start.
     :ivar in_sync: ids of the brokers in the sync state set that the controllers have; empty: this
         broker does not lead.
+    :ivar is_in_sync: whether the controllers had this broker in the set when they were asked last.
     :ivar confirm_offset: physical offset up to which the log may be read.
     :ivar unconfirmed: bytes of the log that may not be read yet.
     :ivar stranded_ids: ids of the slaves that need bytes which this master has deleted.
@@ -184,6 +185,7 @@ class SetStatistics(ReplicationStatistics):
     has_lease: bool = False
     elections: int = 0
     in_sync: Sequence[int] = ()
+    is_in_sync: bool = False
     confirm_offset: int = 0
     unconfirmed: int = 0
     stranded_ids: Sequence[int] = ()

@@ -458,6 +458,14 @@ class Journal(Protocol):
         :returns: fires when connections can be made; fails with the error that prevents them.
         """
 
+    def hand_over(self) -> "Deferred[None]":
+        """
+        Have another broker become the master, if this one is, because it stops soon. Its clients
+        are still served meanwhile.
+
+        :returns: fires when that is done, or cannot be; never fails.
+        """
+
     def stop(self) -> "Deferred[None]":
         """
         Disconnect from the others; every waiting put has its answer then.

@@ -56,6 +56,10 @@ class JournalBase:
     def join(self, broker: JournalBrokerContext) -> None:
         pass
 
+    def hand_over(self) -> "Deferred[None]":
+        """Do nothing: the role of this broker does not change when it stops."""
+        return succeed(None)
+
     def replicated_by(self, replication: Replication | None) -> None:
         """
         Set the replication that sends the log to others, before `start`; None for no replication.

@@ -55,7 +55,7 @@ def set_health(
     """
     Return the health. A master is ready when it takes puts. A slave is ready when it follows its
     master, or has been alone for a short time only. With a fault, or without a known master, it is
-    not ready.
+    not ready. It is in sync when it follows, and the controllers have it in their set.
 
     :param name: name of the broker.
     :param why_no_puts: why it takes no puts; empty: it takes puts.
@@ -74,6 +74,7 @@ def set_health(
     if master.fault:
         return Health(False, f"{text}: does not follow {master.address}: {master.fault}")
     if master.is_followed:
-        return Health(True, f"{text}: following {master.address}")
+        return Health(True, f"{text}: following {master.address}", statistics.is_in_sync)
     why = f"{text}: serves reads, but does not follow a master"
-    return follows_nobody(why, master.alone_seconds, most_alone, master.state)
+    alone = follows_nobody(why, master.alone_seconds, most_alone, master.state)
+    return alone._replace(is_in_sync=False)

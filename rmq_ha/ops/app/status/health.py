@@ -5,20 +5,33 @@ from typing import NamedTuple
 
 class Health(NamedTuple):
     """
-    The answer of /healthz.
+    The answer of /healthz and /readyz.
 
     :ivar is_ready: clients can be served.
     :ivar reason: one line: why it is not ready, or which faults it has although it is.
+    :ivar is_in_sync: whether the brokers beside this one may stop, as far as it is known here.
+        False: this broker lacks messages, so it could not lead.
     """
 
     is_ready: bool
     reason: str
+    is_in_sync: bool = True
 
     def combine(self, other: "Health") -> "Health":
         """
         Combine the health of two servers in one process: ready when both are, with both reasons.
         """
-        return Health(self.is_ready and other.is_ready, f"{self.reason}; {other.reason}")
+        return Health(
+            self.is_ready and other.is_ready,
+            f"{self.reason}; {other.reason}",
+            self.is_in_sync and other.is_in_sync,
+        )
+
+    def placed(self) -> "Health":
+        """Return the answer of /readyz: a broker that is not in sync is not ready."""
+        if self.is_in_sync:
+            return self
+        return Health(False, f"{self.reason}; not in sync, as far as this broker knows", False)
 
     def line(self) -> str:
         """Return the line for a person or for `curl`."""

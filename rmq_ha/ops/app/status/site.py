@@ -1,4 +1,4 @@
-"""The HTTP resources of the status port: /metrics and /healthz, and beside them the page."""
+"""The HTTP resources of the status port: /metrics, /healthz, /readyz, /livez, and the page."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -25,7 +25,10 @@ from rmq_ha.ops.app.status.names import KEY, AllowedHostNames
 
 KEPT_S = 0.5
 _TEXT = b"text/plain; charset=utf-8"
-_INDEX = b"/metrics: Prometheus\n/healthz: ready, or why not\n"
+_INDEX = (
+    b"/metrics: Prometheus\n/healthz: ready, or why not\n"
+    b"/readyz: ready and in sync, or why not\n/livez: the process lives\n"
+)
 
 
 class Scrape:
@@ -118,6 +121,14 @@ class _Healthz(Resource):
         return _say(request, _TEXT, health.line().encode("utf-8", "replace"))
 
 
+class _Livez(Resource):
+    isLeaf = True
+
+    def render_GET(self, request: Request) -> bytes:
+        """Return 200: the reactor of this process turns, whatever its server can do."""
+        return _say(request, _TEXT, b"alive\n")
+
+
 class _IndexPage(Resource):
     def getChild(self, path: bytes, request: Request) -> Any:
         return self if path == b"" else notFound()
@@ -166,6 +177,8 @@ def make_site(
     root = _IndexPage()  # type: ignore[no-untyped-call]
     root.putChild(b"metrics", _Metrics(scrape, names, host.clock))
     root.putChild(b"healthz", _Healthz(health, host.now_ms))
+    root.putChild(b"readyz", _Healthz(lambda: health().placed(), host.now_ms))
+    root.putChild(b"livez", _Livez())  # type: ignore[no-untyped-call]
     if page is not None:
         page.put_into(root)
     return StatusSite(root, host.clock)

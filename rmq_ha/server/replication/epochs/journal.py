@@ -6,6 +6,8 @@ Spec: controller.md, chapters 3, 7 and 8.
 
 from typing import Any
 
+from twisted.internet.defer import Deferred
+
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.seams import Host
 from rmq_ha.base.store_flags import Flag
@@ -54,6 +56,10 @@ class EpochJournal(LocalJournal):
             broker.calls, self, broker.tables(), broker.set_master_address, broker.masters
         )
         self._requests = ControllerModeRequests(self.service, self.log, broker.identity)
+
+    def hand_over(self) -> "Deferred[None]":
+        """Have a slave elected before this master stops; see `Journal`."""
+        return self.service.hand_over()
 
     def routes(self) -> dict[int, Any]:
         """Return the handlers of codes 906, 907, 1007 and 1008; see `Journal`."""

@@ -6,7 +6,7 @@ Spec: controller.md, chapters 3, 7 and 8.
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
@@ -31,6 +31,7 @@ from rmq_ha.server.replication.epochs.roles.actions import (
     StepDown,
 )
 from rmq_ha.server.replication.epochs.roles.controller_client import ControllerClient, Decision
+from rmq_ha.server.replication.epochs.roles.departure import Departure
 from rmq_ha.server.replication.epochs.roles.identity import IdentityFiles, KnownIds
 from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
 from rmq_ha.server.replication.epochs.roles.resignation import MasterResignation
@@ -87,6 +88,8 @@ class AutoSwitchHAService:
         self._elections = 0
         self._resignation: MasterResignation | None = None
         log.leadership = self
+        broker = configuration.broker
+        self._set_name = broker.broker_cluster_name, broker.broker_name or ""
 
     def attach(
         self,
@@ -142,9 +145,21 @@ class AutoSwitchHAService:
         own = configuration.ours
         if own.ha_hand_over_when_full:
             ratio = own.disk_space_clean_forcibly_ratio / 100
-            name = settings.cluster_name, settings.broker_name
-            self._resignation = MasterResignation(host.clock, client, self, name, ratio)
+            self._resignation = MasterResignation(host.clock, client, self, self._set_name, ratio)
             self._resignation.start()
+
+    def hand_over(self) -> "Deferred[None]":
+        """
+        Have a slave elected if this broker leads, since it stops soon; see `Departure`.
+
+        :returns: fires when that is done, or cannot be; never fails.
+        """
+        seconds = self._configuration.ours.ha_hand_over_at_stop_seconds
+        if not seconds or self.controllers is None:
+            return succeed(None)
+        client = self._context.broker.client
+        departure = Departure(self._host.clock, client, self, self._set_name, seconds)
+        return Deferred.fromCoroutine(departure.hand_over())
 
     def stop(self) -> "Deferred[None]":
         """
@@ -264,6 +279,16 @@ class AutoSwitchHAService:
     def why_not_stored(self) -> str:
         return "" if self.master.state is None else self._context.broker.journal.why_not_stored()
 
+    @property
+    def is_master(self) -> bool:
+        return self.master.state is not None
+
+    @property
+    def others_in_sync(self) -> frozenset[int]:
+        state = self.master.state
+        members = frozenset(()) if state is None else frozenset(state.known.members)
+        return members - {self.slave_id}
+
     def complete(self) -> frozenset[int]:
         return self.master.complete()
 
@@ -335,6 +360,7 @@ class AutoSwitchHAService:
             has_lease=self.controllers is not None and self.controllers.may_accept,
             elections=self._elections,
             in_sync=[] if state is None else list(state.known.members),
+            is_in_sync=self.controllers is not None and self.controllers.manager.is_in_sync,
             confirm_offset=log.readable_end,
             unconfirmed=int(log.max_offset) - log.readable_end,
             stranded_ids=sorted(self.master.stranded),

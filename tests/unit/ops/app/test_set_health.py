@@ -30,6 +30,7 @@ SET = SetStatistics(broker_id=2, epoch=5, in_sync=[3, 1], master=LINK)
         ({"leads": True}, "", True, "b: id 2, epoch 5: leads; in sync: 1, 3"),
         ({"leads": True}, "full", False, "b: id 2, epoch 5: leads, but no puts: full"),
         ({"broker_id": None, "epoch": -1, "master": None}, "x", False, "b: no id yet, epoch 0: x"),
+        ({"is_in_sync": True}, "", True, "b: id 2, epoch 5: following m:1"),
         ({}, "", True, "b: id 2, epoch 5: following m:1"),
         ({"master": replace(LINK, fault="f")}, "", False, "epoch 5: does not follow m:1: f"),
         ({"master": replace(LINK, state="lost")}, "", True, "serves reads, but does not follow"),
@@ -39,6 +40,8 @@ def test_health_of_a_set(found: dict[str, Any], why: str, is_ready: bool, line: 
     health = set_health("b", replace(SET, **found), why)
     assert health.is_ready is is_ready
     assert line in health.reason
+    is_behind = found.get("leads") is None and "is_in_sync" not in found
+    assert health.placed().is_ready is (is_ready and not is_behind)
 
 
 @pytest.mark.parametrize(("epoch", "shown"), [(5, 5.0), (-1, 0.0)])

@@ -15,6 +15,7 @@ from rmq_ha.ops.app.status.server import StatusServer
 from rmq_ha.testing.host import World
 
 PORT = 5557
+LACK = "not in sync, as far as this broker knows\n"
 
 
 class Reader(Protocol):
@@ -82,6 +83,17 @@ class StatusServerTests(SynchronousTestCase):
         self.assertEqual(self.get("/healthz")[::2], (200, "ready: all is well\n"))
         self.server.withdraw(Health(False, "stopping"))
         self.assertEqual(self.get("/healthz")[::2], (503, "not ready: stopping\n"))
+
+    def test_who_lacks_messages_is_healthy_and_not_ready(self) -> None:
+        """A rolling restart waits for /readyz; nobody is killed for what /livez answers."""
+        self.assertEqual(self.get("/readyz")[::2], (503, "not ready: starting\n"))
+        self.server.health = lambda: Health(True, "it copies", is_in_sync=False)
+        self.assertEqual(self.get("/healthz")[::2], (200, "ready: it copies\n"))
+        self.assertEqual(self.get("/readyz")[::2], (503, "not ready: it copies; " + LACK))
+        self.server.health = lambda: Health(True, "all is well")
+        self.assertEqual(self.get("/readyz")[::2], (200, "ready: all is well\n"))
+        self.server.withdraw(Health(False, "stopping"))
+        self.assertEqual(self.get("/livez")[::2], (200, "alive\n"))
 
     def test_metrics_are_prometheus_text(self) -> None:
         """The process and the reactor are there before anything else is."""

@@ -3,7 +3,7 @@
 The entry point is `controller_client.ControllerClient`, which puts `manager.ReplicasManager` on
 real connections. Times, answers and notices go into the manager, and `actions` come out.
 `lease.Lease` says until when no other master can have been elected. `resignation.Resignation` hands
-the lead over when the disk of a master is full.
+the lead over when the disk of a master is full, and `departure.Departure` before a master stops.
 
 The roles (`actions.Role`), and the actions that change them::
 

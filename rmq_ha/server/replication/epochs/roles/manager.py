@@ -96,6 +96,7 @@ class ReplicasManager:
     :ivar identity: the id of this broker; None: it has none yet.
     :ivar role: the role that the controllers told last.
     :ivar epoch: the epoch that the controllers told last; 0: none yet.
+    :ivar members: ids of the brokers in sync in that epoch, as the controllers told last.
     :ivar leader: address of the controllers' leader.
     :ivar awaited: ids of the set's brokers of which one has to come back, since nobody leads;
         otherwise empty.
@@ -118,6 +119,7 @@ class ReplicasManager:
         self.identity = ids.identity
         self.role = SetRole.NONE
         self.epoch = 0
+        self.members: tuple[int, ...] = ()
         self.leader: str | None = None
         self._settings = settings
         self._application = ids.application
@@ -168,6 +170,11 @@ class ReplicasManager:
     def may_accept(self, now: float) -> bool:
         """Whether this broker leads, and no other can have been elected yet."""
         return self.role is SetRole.MASTER and self._lease.holds(now)
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether the controllers had this broker in the set when they were asked last."""
+        return self.identity is not None and self.identity.broker_id in self.members
 
     def led_until(self, now: float) -> float:
         """
@@ -557,6 +564,8 @@ class ReplicasManager:
         assert self.identity is not None
         is_ours = news.master_id == self.identity.broker_id
         self._learn(news, is_ours, now)
+        if news.epoch == self.epoch:
+            self.members = news.members.members
         if is_ours and news.epoch == self.epoch and self.role is SetRole.MASTER:
             self._lease.confirmed(ask.address, self._heard_before, now)
 

@@ -15,10 +15,9 @@ from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.wire.bodies import decode_kv_table
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.base.wire.ext_fields import ext_fields
 from rmq_ha.server.controller.codec import decode_replicas, encode_names
-from rmq_ha.server.controller.codes import ControllerRequestCode, ControllerResponseCode
-from rmq_ha.server.controller.messages import ElectMasterRequest
+from rmq_ha.server.controller.codes import ControllerRequestCode
+from rmq_ha.server.replication.epochs.roles.designation import TIMEOUT_MS, designate
 
 LOOK_S = 0.5
 REFUSES_S = 2.0
@@ -33,7 +32,6 @@ MOST_PAUSE_S = 3600.0
 Limit of the pause between two hand-overs of one broker, in seconds. Each pause is twice the one
 before, beginning with LEAST_PAUSE_S.
 """
-_TIMEOUT_MS = 3000
 
 
 class FullMaster(Protocol):
@@ -80,7 +78,7 @@ class MasterResignation:
         self._clock = clock
         self._calls = calls
         self._owner = owner
-        self._cluster, self._name = set_name
+        self._set_name = set_name
         self._is_full_from = is_full_from
         self._since: float | None = None
         self._not_before = 0.0
@@ -130,10 +128,10 @@ class MasterResignation:
     ) -> tuple[int | None, str]:
         """Return the id of the slave with the emptiest disk; or None, and why there is none."""
         ask = RemotingCommand(
-            ControllerRequestCode.GET_SYNC_STATE_DATA, body=encode_names([self._name])
+            ControllerRequestCode.GET_SYNC_STATE_DATA, body=encode_names([self._set_name[1]])
         )
-        answer = await self._calls.invoke(controller, ask, _TIMEOUT_MS)
-        known = answer.read(decode_replicas).get(self._name)
+        answer = await self._calls.invoke(controller, ask, TIMEOUT_MS)
+        known = answer.read(decode_replicas).get(self._set_name[1])
         rooms: list[tuple[float, int]] = []
         told = []
         for replica in () if known is None else known.in_sync:
@@ -151,7 +149,7 @@ class MasterResignation:
         """Return how full the disk of a broker's log is, 0 to 1; -1: the broker does not say."""
         try:
             ask = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO)
-            answer = await self._calls.invoke(address, ask, _TIMEOUT_MS)
+            answer = await self._calls.invoke(address, ask, TIMEOUT_MS)
             return float(answer.read(decode_kv_table).get("commitLogDiskRatio", "-1"))
         except (RemotingError, ProtocolViolation, ValueError) as error:
             self.log.debug("{peer} does not say how full it is: {why}", peer=address, why=error)
@@ -168,21 +166,14 @@ class MasterResignation:
                 self._owner.admit_puts(True)
 
     async def _elect(self, controller: str, chosen: int, reason: str) -> bool:
-        header = ElectMasterRequest(
-            cluster_name=self._cluster,
-            broker_name=self._name,
-            broker_id=chosen,
-            designate_elect=True,
-        )
         self.log.warn(
             "this master hands over to broker {chosen}, which has all messages and room: {reason}",
             chosen=chosen,
             reason=reason,
         )
-        ask = RemotingCommand(ControllerRequestCode.ELECT_MASTER, ext=ext_fields(header))
-        answer = await self._calls.invoke(controller, ask, _TIMEOUT_MS)
-        if answer.code != ControllerResponseCode.SUCCESS:
-            self._tell(reason, f"the controller answered {answer.code}: {answer.reason}")
+        refusal = await designate(self._calls, controller, self._set_name, chosen)
+        if refusal:
+            self._tell(reason, refusal)
             return False
         self._not_before = self._clock.seconds() + self._pause
         self._pause = min(2 * self._pause, MOST_PAUSE_S)

@@ -37,6 +37,30 @@ def test_the_first_one_leads_and_the_second_follows() -> None:
     assert not brokers.findings.violations
 
 
+def test_a_slave_is_in_sync_only_when_it_has_what_it_lacked() -> None:
+    brokers = ControlledBrokers()
+    master = brokers.in_sync()
+    slave = brokers.other(master)
+    health = {node: BrokerStatus(node.broker).health for node in (master, slave)}
+    brokers.run(6.0)
+    assert all(health[node]().placed().is_ready for node in (master, slave))
+    slave.crash(power=True)
+    brokers.in_sync(1)
+    assert [brokers.send(master, bytes(60_000)) for _ in range(4)] == [0] * 4
+    slave.configuration.controlled.ha_flow_control_enable = True
+    master.replication.settings.max_transfer_per_second = 60_000
+    brokers.boot(slave)
+    health[slave] = BrokerStatus(slave.broker).health
+    brokers.until(lambda: slave.replication.is_following)
+    brokers.run(0.5)
+    assert slave.store.log.max_offset < master.store.log.max_offset
+    assert (health[slave]().is_ready, health[slave]().placed().is_ready) == (True, False)
+    assert "not in sync" in health[slave]().placed().reason
+    brokers.in_sync()
+    brokers.run(6.0)
+    assert health[slave]().placed().is_ready
+
+
 def test_ha_status_says_who_follows_and_how_far() -> None:
     """907, in the form that Java's broker gives it."""
     brokers = ControlledBrokers()
