@@ -152,12 +152,21 @@ class ControllerRequests:
     # ------------------------------------------------------------ requests
 
     def heartbeat(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """Answer BROKER_HEARTBEAT (904): note that a broker lives; every controller does."""
+        """
+        Answer BROKER_HEARTBEAT (904): note that a broker lives; every controller does.
+
+        A heartbeat from another place than the registered one says nothing about that place. A
+        broker that has moved would otherwise keep its old place alive, and may register the new
+        one only when the old one is silent.
+        """
         header = decode_header(HeartbeatRequest, request.ext)
         if header.broker_id is None:
             return request.response(
                 ControllerResponseCode.INVALID_REQUEST, "Heart beat with empty brokerId"
             )
+        known = self._manager.address_of(header.broker_name, header.broker_id)
+        if known is not None and known != header.broker_addr:
+            return request.response(ControllerResponseCode.SUCCESS, "Heart beat of a new place")
         self._liveness.hear(header, channel, self._now())
         if channel not in self._watched:
             self._watched.add(channel)

@@ -87,6 +87,12 @@ class ReplicasInfoManager:
         self._liveness = liveness
         self._is_unclean_allowed = is_unclean_allowed
 
+    def address_of(self, name: str, number: int) -> str | None:
+        """Return the address that a broker has registered; None: there is no such broker."""
+        broker_set = self._sets.get(name)
+        known = None if broker_set is None else broker_set.brokers.get(number)
+        return None if known is None else known.address
+
     # ------------------------------------------------------------ ids
 
     def next_broker_id(self, request: GetNextBrokerIdRequest) -> Decision:

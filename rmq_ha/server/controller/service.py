@@ -353,10 +353,7 @@ class ControllerService:
         """
         Return a broker's registered address. The address in a heartbeat may come from a stranger.
         """
-        name, number = key
-        broker_set = self.sets.get(name)
-        known = None if broker_set is None else broker_set.brokers.get(number)
-        return None if known is None else known.address
+        return self.manager.address_of(*key)
 
     def _elect_where_needed(self, _: object = None) -> "Deferred[None]":
         return Deferred.fromCoroutine(self._elect_all())
