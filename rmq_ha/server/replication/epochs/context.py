@@ -61,6 +61,7 @@ class RoleContext:
     One broker with its log, and the controllers' decision about it.
 
     :ivar decision: the controllers' newest decision; None: there is none, or this broker stops.
+    :ivar is_leaving: whether this broker was told to stop, and hands over if it leads.
     """
 
     host: Host
@@ -72,6 +73,7 @@ class RoleContext:
     decision: Lead | Follow | StepDown | None = None
     attached: ReplicationParts | None = None
     controllers: ControllerClient | None = None
+    is_leaving: bool = False
 
     @property
     def broker(self) -> ReplicationParts:

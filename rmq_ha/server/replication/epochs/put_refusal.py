@@ -25,6 +25,8 @@ def why_no_puts(context: RoleContext, state: SyncState | None, stranger: str | N
             f"the controllers ({addresses}) do not answer, and another broker may be elected: "
             "start them, or mend the network to them"
         )
+    if context.is_leaving:
+        return "this broker stops and hands over; try again"
     if not context.log.admits:
         epoch = context.history.epochs.last_epoch
         return f"this broker begins to lead epoch {epoch}; try again"

@@ -157,6 +157,7 @@ class AutoSwitchHAService:
         seconds = self._configuration.ours.ha_hand_over_at_stop_seconds
         if not seconds or self.controllers is None:
             return succeed(None)
+        self._context.is_leaving = True
         client = self._context.broker.client
         departure = Departure(self._host.clock, client, self, self._set_name, seconds)
         return Deferred.fromCoroutine(departure.hand_over())

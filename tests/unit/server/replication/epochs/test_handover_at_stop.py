@@ -43,6 +43,7 @@ def stopped(brokers: ControlledBrokers, node: BrokerNode) -> float:
 def test_a_slave_leads_before_the_master_closes_its_port() -> None:
     brokers, master, slave = pair()
     master.stop()
+    assert "this broker stops and hands over" in master.replication.why_no_puts()
     brokers.until(lambda: brokers.master() is slave, 1.0)
     assert master.state == "stopping"
     assert master.host.network.ports, "clients still reach the old master, which sends them on"
