@@ -117,6 +117,7 @@ class Pod:
     def __init__(self, cluster: Cluster, owner: dict[str, Any], number: int) -> None:
         spec = owner["spec"]["template"]["spec"]
         self.name, self.number = f"{owner['metadata']['name']}-{number}", number
+        self.least_ready_s = float(owner["spec"].get("minReadySeconds", 0))
         self.grace_s = float(spec["terminationGracePeriodSeconds"])
         (self._container,) = spec["containers"]
         self._cluster = cluster
@@ -369,6 +370,7 @@ class Play:
             pod.start()
             assert pod.address != before
             self.ready([pod])
+            time.sleep(pod.least_ready_s)
         return ", ".join(took)
 
     def container_dies(self) -> str:
