@@ -46,7 +46,7 @@ def test_a_slave_is_in_sync_only_when_it_has_what_it_lacked() -> None:
     assert all(health[node]().placed().is_ready for node in (master, slave))
     slave.crash(power=True)
     brokers.in_sync(1)
-    assert [brokers.send(master, bytes(60_000)) for _ in range(4)] == [0] * 4
+    assert [brokers.send(master, bytes(30_000)) for _ in range(8)] == [0] * 8
     slave.configuration.controlled.ha_flow_control_enable = True
     master.replication.settings.max_transfer_per_second = 60_000
     brokers.boot(slave)
