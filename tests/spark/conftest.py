@@ -4,6 +4,7 @@ One Spark session for all tests of this folder: they run in one process (tests/c
 `spark.newSession()` isolates settings and views where a test needs that.
 """
 
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,9 +12,42 @@ from typing import Any
 
 import pytest
 
-# What runs once is not worth compiling twice, nor are queries.
+# Java looks for a class in all 280 jars of Spark in turn. These have nearly all classes.
+FIRST_JARS = (
+    "scala-library",
+    "spark-catalyst_",
+    "spark-sql_",
+    "spark-core_",
+    "spark-sql-api_",
+    "spark-common-utils_",
+    "spark-network-",
+    "spark-unsafe_",
+    "hadoop-client-",
+    "json4s-",
+    "jackson-",
+    "py4j-",
+    "log4j-",
+    "arrow-",
+    "parquet-",
+    "netty-",
+)
+
+
+def first_jars() -> str:
+    """Return the class path of the jars that are to be searched first."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        return ""
+    home = os.environ.get("SPARK_HOME") or Path(spec.origin).parent
+    jars = sorted(Path(home, "jars").glob("*.jar"))
+    return ":".join(str(jar) for first in FIRST_JARS for jar in jars if jar.name.startswith(first))
+
+
+# What runs once is not worth compiling twice, nor are queries. Spark's classes are well-formed.
 RUNS_ONCE = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    "spark.driver.extraClassPath": first_jars(),
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.python.daemon.module": "tests.spark.warm_daemon",
 }
