@@ -14,7 +14,7 @@ Start, in order: tables, store (lock, load, recover, catch up, replication), lis
 timers. Stop is the reverse, each step awaited.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -40,6 +40,7 @@ from rmq_ha.base.model.message import DispatchRequest
 from rmq_ha.base.model.networks import Networks
 from rmq_ha.base.properties_file import PropertiesFile
 from rmq_ha.base.remoting.audit import AuditLog
+from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.protocol import PeerLimits
@@ -54,6 +55,7 @@ from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.base.tls.reload import TlsReload
 from rmq_ha.base.tls.server import ServerTls
 from rmq_ha.base.wire.bodies import decode_delay_offsets
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.assembly import (
     admin_processors,
     end_transactions,
@@ -71,6 +73,7 @@ from rmq_ha.server.broker.forwarding import Forwarding
 from rmq_ha.server.broker.frame_limits import FrameLimits
 from rmq_ha.server.broker.grpc_door import BrokerDoor
 from rmq_ha.server.broker.hold import PullRequestHoldService
+from rmq_ha.server.broker.known_clients import heartbeats_of
 from rmq_ha.server.broker.masters import TrustedMasters
 from rmq_ha.server.broker.notify import ConsumerIdsNotifier
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
@@ -303,7 +306,9 @@ class Broker:
             client = RemotingClient(host, configuration.client, client_tls)
             return Link(client, signed(client, host, configuration))
 
-        self.forwarding = Forwarding(host.clock, configuration, open_link, self.identity.address)
+        self.forwarding = Forwarding(
+            host.clock, configuration, open_link, self.identity.address, self._heartbeats
+        )
         api = self.outer_api = BrokerOuterAPI(calls)
         self.slave_synchronize = SlaveSynchronize(
             host.clock,
@@ -353,6 +358,10 @@ class Broker:
         # would not have it.
         for table in (self.topics, self.groups):
             table.check_creation = self.standing.check
+
+    def _heartbeats(self) -> Iterable[tuple[Channel, RemotingCommand]]:
+        """Return heartbeats of the clients; none if clients have to sign them."""
+        return () if self.validators else heartbeats_of(self.consumers, self.producers)
 
     def _follow(self, address: str | None) -> None:
         self.slave_synchronize.set_master_address(address)

@@ -6,8 +6,9 @@ last request that this broker serves itself and the first one that it passes on,
 Differs from RocketMQ on purpose, whose slaves refuse such requests.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -52,6 +53,8 @@ Requests that both brokers serve: this one still has the client's connection, an
 asks the client's producers about transactions and divides queues among its consumers.
 """
 READY_S, READY_LOOK_S = 1.0, 0.01
+PRESENTED_AT_ONCE, PRESENT_S = 50, 0.02
+"""How many clients are presented to a new master at once, and the pause before the next ones."""
 
 
 class _HandlerSet(NamedTuple):
@@ -68,6 +71,8 @@ class Forwarding:
 
     :param open_link: makes a client for one connection to the new master.
     :param address: this broker's own address.
+    :param heartbeats: returns connections of clients, and heartbeats for them, so that the new
+        master knows all members of a group before the first of them asks it.
     :ivar master: address of the new master; empty if it is unknown.
     :ivar forwarded: how many requests were passed on so far.
     """
@@ -80,8 +85,10 @@ class Forwarding:
         configuration: BrokerConfiguration,
         open_link: Callable[[], Link],
         address: str,
+        heartbeats: Callable[[], Iterable[tuple[Channel, RemotingCommand]]] = tuple,
     ) -> None:
         self._clock = clock
+        self._heartbeats = heartbeats
         self._configuration = configuration
         self._address = address
         self.open_link = open_link
@@ -160,6 +167,18 @@ class Forwarding:
             seconds=self._ends_s - now,
         )
         self._set(waits=False, on=True, seconds=self._ends_s - now)
+        self._present(iter(list(self._heartbeats())), master)
+
+    def _present(self, clients: Iterator[tuple[Channel, RemotingCommand]], master: str) -> None:
+        """Tell the new master the clients, some at a time, since each takes a connection."""
+        if not self._is_on or self.master != master:
+            return
+        some = list(islice(clients, PRESENTED_AT_ONCE))
+        for channel, heartbeat in some:
+            if channel.is_open and not channel.is_relayed:
+                self._twin(channel).copy(heartbeat)
+        if some:
+            self._clock.callLater(PRESENT_S, self._present, clients, master)
 
     def cannot(self, why: str) -> None:
         """Forward nothing until this broker led again, as the new master refuses."""

@@ -129,9 +129,9 @@ def test_the_new_master_knows_the_clients_and_their_offsets_and_locks() -> None:
     """A client that comes itself is counted once."""
     pair = RunningPair(forward_s=60)
     client = OldClient(pair)
+    assert client.ask(RequestCode.HEART_BEAT, {}, heartbeat()).code == 0
     assert pair.hand_over("a", "b").code == 0
     new = pair.brokers["b"]
-    assert client.ask(RequestCode.HEART_BEAT, {}, heartbeat()).code == 0
     pair.run(0.1)
     for broker in pair.brokers.values():
         assert broker.consumers.client_ids("g") == ["c1"]
