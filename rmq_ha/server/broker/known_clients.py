@@ -20,14 +20,14 @@ def heartbeats_of(
     Return each remoting client's connection, and a heartbeat that registers the client as it is
     registered here.
     """
-    found: dict[Channel, tuple[ClientChannelInfo, HeartbeatData]] = {}
+    by_channel: dict[Channel, tuple[ClientChannelInfo, HeartbeatData]] = {}
 
     def data_of(client: ClientChannelInfo) -> HeartbeatData | None:
         channel = client.channel
         if not isinstance(channel, Channel):  # a client of gRPC
             return None
         data = HeartbeatData(client_id=client.client_id)
-        return found.setdefault(channel, (client, data))[1]
+        return by_channel.setdefault(channel, (client, data))[1]
 
     for name in consumers.groups():
         group = consumers.group(name)
@@ -47,7 +47,7 @@ def heartbeats_of(
         for client in producers.clients(name):
             if (data := data_of(client)) is not None:
                 data.producers.append(ProducerData(name))
-    for channel, (client, data) in found.items():
+    for channel, (client, data) in by_channel.items():
         request = RemotingCommand(RequestCode.HEART_BEAT, {}, data.encode())
         request.language, request.version = client.language, client.version
         yield channel, request
