@@ -26,6 +26,11 @@ HALF = "open_half_offsets"
 A key in that JSON: for each half queue the offsets of the first half messages that nobody has
 ended. It is missing at slaves, and at a master before its first check of transactions.
 """
+OLDEST_HALF = "oldest_half"
+"""
+A key in that JSON: how many half messages nobody has ended, and the oldest of them, as
+`OldestHalf`. It is missing where `HALF` is.
+"""
 MOST_HALF_OFFSETS = 1000
 """Most offsets of one queue in `HALF`."""
 PROMOTIONS = "promotions"
@@ -34,6 +39,30 @@ A key in that JSON, for brokers of classic pairs: how many promotions of the pai
 """
 GRPC_DOOR = "grpc"
 """A key in that JSON: `host:port` of the broker's port for gRPC, if it has one."""
+
+
+class OldestHalf(msgspec.Struct, frozen=True):
+    """
+    The half messages of a broker that nobody has ended, and the oldest of them.
+
+    :ivar number: how many half messages are open.
+    :ivar born_ms: when a producer made the oldest, ms since the epoch.
+    :ivar group: the producer group of the oldest.
+    :ivar topic: the topic that the oldest is meant for.
+    """
+
+    number: int = 0
+    born_ms: int = 0
+    group: str = ""
+    topic: str = ""
+
+    @classmethod
+    def told(cls, value: object) -> "OldestHalf":
+        """Return what a broker tells; a value of another form counts as no half message."""
+        try:
+            return msgspec.convert(value, cls)
+        except msgspec.ValidationError:
+            return cls()
 
 
 class Connection(msgspec.Struct, rename="camel", frozen=True, order=True):

@@ -323,9 +323,15 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
                 broker.transaction_checks.open_half_offsets,
                 partial(_door_facts, broker),
                 partial(_popping, broker),
+                partial(_oldest_half, broker),
             ),
         ),
     ]
+
+
+def _oldest_half(broker: BrokerParts) -> Mapping[str, Any] | None:
+    half = broker.transaction_checks.open_transactions()
+    return None if half is None else half._asdict()
 
 
 def _topic_deleted(broker: BrokerParts, topic: str) -> None:

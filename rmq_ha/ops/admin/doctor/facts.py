@@ -16,7 +16,7 @@ from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.wire.door_facts import DOOR, POPPING, DoorFacts, popping_pairs
 from rmq_ha.base.wire.pop_reports import InFlightReport
 from rmq_ha.base.wire.route_bodies import Rival
-from rmq_ha.base.wire.stat_bodies import ASIDE, Connection
+from rmq_ha.base.wire.stat_bodies import ASIDE, OLDEST_HALF, Connection, OldestHalf
 from rmq_ha.base.wire.timer_bodies import TIMERS, TimerFacts
 from rmq_ha.ops.admin.doctor.local import LocalFacts
 from rmq_ha.server.replication.statistics import MasterStatistics
@@ -253,6 +253,16 @@ class BrokerFacts:
     def timers(self) -> TimerFacts:
         """The state of its timer messages, as a broker of rmq-ha tells it."""
         return TimerFacts(self.replication.get(TIMERS))
+
+    @property
+    def oldest_half(self) -> OldestHalf:
+        """Its open half messages, as a broker of rmq-ha tells them."""
+        return OldestHalf.told(self.replication.get(OLDEST_HALF))
+
+    def clock_ms(self, default: int) -> int:
+        """Return the time of its clock when it answered, or the default if it does not tell."""
+        told = self.replication.get("now_ms")
+        return told if isinstance(told, int) else default
 
     @property
     def door(self) -> DoorFacts:

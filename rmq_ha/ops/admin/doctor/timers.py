@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from rmq_ha.base.wire.timer_bodies import TimerFacts
-from rmq_ha.ops.admin.doctor.facts import BrokerFacts, ClusterFacts, number
+from rmq_ha.ops.admin.doctor.facts import ClusterFacts, number
 from rmq_ha.ops.admin.doctor.findings import DoctorSeverity, Observation, Rule
 from rmq_ha.ops.admin.message_text import time_text
 
@@ -40,15 +40,10 @@ def reason_of_delay(work: str) -> tuple[str, str]:
     return _REASONS.get(work, _OVERLOADED)
 
 
-def _clock(broker: BrokerFacts, facts: ClusterFacts) -> int:
-    told = broker.replication.get("now_ms")
-    return told if isinstance(told, int) else facts.now_ms
-
-
 def _late(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         timers = broker.timers
-        late_s = timers.overdue_ms(_clock(broker, facts)) / 1000
+        late_s = timers.overdue_ms(broker.clock_ms(facts.now_ms)) / 1000
         count = timers.waiting
         if not broker.is_ours and not broker.is_slave:
             late_s = number(broker.info, "timerReadBehind", 0.0)
@@ -77,7 +72,7 @@ def _left_waiting(facts: ClusterFacts) -> Iterator[Observation]:
 def _clock_set(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         timers = broker.timers
-        if timers.clock_step_ms and _clock(broker, facts) - timers.clock_step_at_ms < _NEWS_MS:
+        if timers.clock_step_ms and broker.clock_ms(facts.now_ms) - timers.clock_step_at_ms < _NEWS_MS:
             yield Observation(
                 str(broker),
                 f"its clock was set by {timers.clock_step_ms / 1000:+.0f} s at "

@@ -14,6 +14,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topics import HALF_TOPIC
 from rmq_ha.base.wire.command import VERSION
 from rmq_ha.base.wire.versions import version_name
+from rmq_ha.ops.admin.doctor.halves import OLD_S as HALF_OLD_S
 from rmq_ha.ops.admin.doctor.pops import LONG_S as POP_LONG_S
 from rmq_ha.ops.admin.doctor.timers import LATE_S as TIMER_LATE_S
 from rmq_ha.ops.admin.doctor.timers import reason_of_delay
@@ -52,8 +53,6 @@ _FULL = 0.75
 Share of the disk from which on the page warns; files are deleted at `diskSpaceCleanForciblyRatio`.
 """
 _LAG_S = 5.0
-_HALF_OLD_S = 300.0
-"""Age from which on the page warns of an open half message; brokers ask about it each minute."""
 _MOST_KINDS = 50
 _ROWS_A_SLICE = 2000
 
@@ -292,7 +291,7 @@ class BrokerBoard(Board):
         if half is None or not half.number:
             return []
         age_s = (self.host.now_ms() - half.born_ms) / 1000
-        if age_s <= _HALF_OLD_S:
+        if age_s <= HALF_OLD_S:
             return []
         text = (
             f"{counted(half.number, 'half message')} open, the oldest for {age_s:.0f} s: no "

@@ -22,7 +22,7 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import VERSION, RemotingCommand
 from rmq_ha.base.wire.door_facts import DOOR, POPPING
-from rmq_ha.base.wire.stat_bodies import HALF, MOST_HALF_OFFSETS, REPLICATION_KEY
+from rmq_ha.base.wire.stat_bodies import HALF, MOST_HALF_OFFSETS, OLDEST_HALF, REPLICATION_KEY
 from rmq_ha.base.wire.timer_bodies import TIMERS
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.server.broker.processors.fields import Handler
@@ -65,6 +65,8 @@ class MoreRuntimeInfo(NamedTuple):
         many of each; None: this broker does not know them.
     :ivar door: returns the state of the gRPC port, see `DoorFacts`; empty without one.
     :ivar popping: returns the pairs of topic and group whose mode is POP.
+    :ivar oldest_half: returns the open half messages as `OldestHalf`; None: this broker does not
+        know them.
     """
 
     processors: int = 1
@@ -73,6 +75,7 @@ class MoreRuntimeInfo(NamedTuple):
     open_half_offsets: Callable[[int], Mapping[int, list[int]] | None] = lambda _: None
     door: Callable[[], Mapping[str, Any]] = dict
     popping: Callable[[], list[tuple[str, str]]] = list
+    oldest_half: Callable[[], Mapping[str, Any] | None] = lambda: None
 
 
 _NOTHING_MORE = MoreRuntimeInfo()
@@ -197,6 +200,9 @@ class AdminConfigProcessor:
             half = self._more.open_half_offsets(MOST_HALF_OFFSETS)
             if half is not None:
                 own[HALF] = {str(queue_id): offsets for queue_id, offsets in half.items()}
+            oldest = self._more.oldest_half()
+            if oldest is not None:
+                own[OLDEST_HALF] = dict(oldest)
             timers = self._store.timers.report()
             if timers.work is not TimerWork.OFF or timers.waiting:
                 own[TIMERS] = timers._asdict()

@@ -395,10 +395,17 @@ def timers(**told: object) -> Spoil:
     return lambda facts: master(facts).replication.update(timers=said)
 
 
+def halves(**told: object) -> Spoil:
+    """Have the master tell of half messages that nobody ends."""
+    said = {"number": 2, "born_ms": NOW - 301_000, "group": "makers", "topic": "T", **told}
+    return lambda facts: master(facts).replication.update(oldest_half=said)
+
+
 TIMERS: dict[str, Spoil] = {
     "timers-late": timers(),
     "timers-off": timers(work="off"),
     "clock-stepped": timers(next_due_ms=None, clock_step_ms=-5000, clock_step_at_ms=NOW - 60_000),
+    "half-messages-old": halves(),
 }
 
 
@@ -557,6 +564,9 @@ NEARLY: list[tuple[str, Spoil]] = [
         "clock-stepped",
         timers(next_due_ms=None, clock_step_ms=-5000, clock_step_at_ms=NOW - 25 * HOUR),
     ),
+    ("half-messages-old", halves(born_ms=NOW - 300_000)),
+    ("half-messages-old", halves(number=0, born_ms=0)),
+    ("half-messages-old", halves(number="x")),
     ("pop-out-long", popped(oldest_ms=NOW - HOUR + 1)),
     ("pop-out-long", popped(in_flight=0, oldest_ms=0)),
     ("pop-pinned", popped(next=4)),  # nothing behind it is acknowledged
