@@ -72,7 +72,8 @@ def _left_waiting(facts: ClusterFacts) -> Iterator[Observation]:
 def _clock_set(facts: ClusterFacts) -> Iterator[Observation]:
     for broker in facts.answering():
         timers = broker.timers
-        if timers.clock_step_ms and broker.clock_ms(facts.now_ms) - timers.clock_step_at_ms < _NEWS_MS:
+        age_ms = broker.clock_ms(facts.now_ms) - timers.clock_step_at_ms
+        if timers.clock_step_ms and age_ms < _NEWS_MS:
             yield Observation(
                 str(broker),
                 f"its clock was set by {timers.clock_step_ms / 1000:+.0f} s at "
