@@ -57,7 +57,7 @@ class OldestHalf(msgspec.Struct, frozen=True):
     topic: str = ""
 
     @classmethod
-    def told(cls, value: object) -> "OldestHalf":
+    def parse(cls, value: object) -> "OldestHalf":
         """Return what a broker tells; a value of another form counts as no half message."""
         try:
             return msgspec.convert(value, cls)

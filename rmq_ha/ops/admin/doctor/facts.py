@@ -257,7 +257,7 @@ class BrokerFacts:
     @property
     def oldest_half(self) -> OldestHalf:
         """Its open half messages, as a broker of rmq-ha tells them."""
-        return OldestHalf.told(self.replication.get(OLDEST_HALF))
+        return OldestHalf.parse(self.replication.get(OLDEST_HALF))
 
     def clock_ms(self, default: int) -> int:
         """Return the time of its clock when it answered, or the default if it does not tell."""
