@@ -343,6 +343,8 @@ class TestLongTurns:
             "/api/search?by=time&topic=T1",
             "/api/search?by=key&topic=T1&value=nobody",
             "/api/history",
+            "/api/tail?topic=T1&cursor=" + ".".join(["0"] * 64),
+            "/api/waiting",
         ],
     )
     def test_a_turn(self, large: PageCluster, path: str) -> None:

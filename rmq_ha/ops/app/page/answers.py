@@ -12,6 +12,7 @@ from rmq_ha.ops.app.page.broker import BrokerBoard
 from rmq_ha.ops.app.page.listing import MOST_ROWS
 from rmq_ha.ops.app.page.measures import GROUP
 from rmq_ha.ops.app.page.search import Query
+from rmq_ha.ops.app.page.tail import MOST_CURSOR, TailQuery
 
 KEPT_S = 1.0
 MOST_KEPT = 64
@@ -72,6 +73,11 @@ class Answers:
                     host, _required_text(arguments, "name")
                 ).addCallback(_checked_sheet, "group", arguments),
                 "search": lambda arguments, host: board.searches.run(host, _read_query(arguments)),
+                "tail": lambda arguments, host: board.tails.read(host, _read_tail(arguments)),
+                "life": lambda arguments, host: board.lives.tell(
+                    host, _required_text(arguments, "place")
+                ).addCallback(_checked_life),
+                "waiting": lambda arguments, host: board.waiting.look(host),
             }
 
     def answer(self, path: str, arguments: Arguments, host: str) -> "bytes | Deferred[bytes]":
@@ -133,6 +139,22 @@ def _checked_sheet(sheet: Any, what: str, arguments: Arguments) -> Any:
     return sheet
 
 
+def _checked_life(life: Any) -> Any:
+    if life is None:
+        raise NotThere("there is no message at this place of the commit log any more")
+    return life
+
+
+def _read_tail(arguments: Arguments) -> TailQuery:
+    return TailQuery(
+        _required_text(arguments, "topic"),
+        _text(arguments, "cursor", MOST_CURSOR),
+        _text(arguments, "tag"),
+        _text(arguments, "key"),
+        _text(arguments, "text"),
+    )
+
+
 def _read_query(arguments: Arguments) -> Query:
     by = _text(arguments, "by")
     if by not in ("id", "key", "time"):
@@ -146,10 +168,10 @@ def _read_query(arguments: Arguments) -> Query:
     )
 
 
-def _text(arguments: Arguments, name: str) -> str:
+def _text(arguments: Arguments, name: str, most: int = MOST_TEXT) -> str:
     text = arguments.get(name, "")
-    if len(text) > MOST_TEXT:
-        raise BadQuestion(f"{name}: at most {MOST_TEXT} characters")
+    if len(text) > most:
+        raise BadQuestion(f"{name}: at most {most} characters")
     return text
 
 

@@ -20,11 +20,13 @@ from rmq_ha.ops.admin.doctor.timers import LATE_S as TIMER_LATE_S
 from rmq_ha.ops.admin.doctor.timers import reason_of_delay
 from rmq_ha.ops.app.page.board import Board, certificate_notices, certificates
 from rmq_ha.ops.app.page.fleet import Fleet
+from rmq_ha.ops.app.page.life import Lives
 from rmq_ha.ops.app.page.listing import Listing, Selection, pick
 from rmq_ha.ops.app.page.measures import PEAKS, BrokerMeasures
 from rmq_ha.ops.app.page.members import ask_members
 from rmq_ha.ops.app.page.rows import PageRows
 from rmq_ha.ops.app.page.search import Searches
+from rmq_ha.ops.app.page.tail import Tails
 from rmq_ha.ops.app.page.values import (
     ClientKind,
     ClientRow,
@@ -42,6 +44,7 @@ from rmq_ha.ops.app.page.values import (
     Topics,
     TopicSheet,
 )
+from rmq_ha.ops.app.page.waiting import WaitingRoom
 from rmq_ha.ops.app.page.watch import GONE, ServerState
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.server.acl.service import PlainAccessControl
@@ -79,6 +82,9 @@ class BrokerBoard(Board):
         self._groups: Listing[GroupRow] = Listing(host.clock, self.rows.groups)
         self._clients: Listing[ClientRow] = Listing(host.clock, self.rows.clients)
         self.searches = Searches(broker, host.clock, self.rows)
+        self.tails = Tails(broker, host.clock)
+        self.lives = Lives(broker, host.clock, self.rows)
+        self.waiting = WaitingRoom(broker, status)
         calls = signed(broker.client, host, broker.configuration)
         name_servers = broker.registration.name_servers
         self._fleet = Fleet(host, calls, lambda: list(name_servers), self._machine)

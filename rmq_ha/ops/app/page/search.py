@@ -16,7 +16,9 @@ from twisted.internet.interfaces import IReactorTime
 from rmq_ha.base.errors import CorruptRecord, StoreError
 from rmq_ha.base.model.flags import COMPRESSED, COMPRESSION_MASK, COMPRESSION_ZLIB
 from rmq_ha.base.model.printable import printable
+from rmq_ha.base.model.properties import REAL_TOPIC
 from rmq_ha.base.model.subscription import TAG_TYPES
+from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.timing.slices import Lane
 from rmq_ha.client.lookup.lookups import KeyQuery, PlaceId
@@ -24,6 +26,8 @@ from rmq_ha.client.rules.messages import MessageExt, message_of
 from rmq_ha.ops.app.page.rows import PageRows
 from rmq_ha.ops.app.page.values import Consumption, FoundMessage, SearchResult
 
+HOLDERS = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC)
+"""The topics in which a message waits for its time or for its producer."""
 MOST_FOUND = 50
 MOST_BODY = 2048
 MOST_QUEUES = 1024
@@ -107,7 +111,7 @@ class Searches:
             raise SearchRefused("this broker keeps no index of keys (messageIndexEnable=false)")
         what = "id" if key_query.unique else "key"
         notes = [f"messages with this {what}, the newest {MOST_FOUND} at most"]
-        return self._by_key(key_query), notes
+        return self._by_key(key_query, notes), notes
 
     def _find_at(self, place: PlaceId, notes: list[str]) -> Iterator[MessageExt | None]:
         record = self._broker.store.record_starting_at(place.offset)
@@ -120,7 +124,28 @@ class Searches:
                 "another broker has others"
             )
 
-    def _by_key(self, query: KeyQuery) -> Iterator[MessageExt | None]:
+    def _by_key(self, query: KeyQuery, notes: list[str]) -> Iterator[MessageExt | None]:
+        """Yield the messages of the topic; if there is none, those that wait to get there."""
+        is_found = False
+        for message in self._in_topic(query):
+            is_found = is_found or message is not None
+            yield message
+        if is_found:
+            return
+        for holder in HOLDERS:
+            for message in self._in_topic(query._replace(topic=holder)):
+                is_meant = message is not None and (
+                    message.properties.get(REAL_TOPIC) == query.topic
+                )
+                if is_meant and not is_found:
+                    is_found = True
+                    notes.append(
+                        f"{notes[-1]}. The topic has none: these wait, or waited, for their time "
+                        "or their producer"
+                    )
+                yield message if is_meant else None
+
+    def _in_topic(self, query: KeyQuery) -> Iterator[MessageExt | None]:
         answer: list[Any] = []
         store = self._broker.store
         yield from store.query_in_slices(
@@ -213,23 +238,28 @@ class Searches:
             body=body,
             body_kind=kind,
             body_size=len(message.body),
-            consumers=[self._consumption_of(message, group) for group in groups],
+            consumers=[consumption_of(self._broker, message, group) for group in groups],
         )
 
-    def _consumption_of(self, message: MessageExt, group: str) -> Consumption:
-        broker = self._broker
-        committed = broker.consumer_offsets.query(group, message.topic, message.queue_id)
-        info = broker.consumers.group(group)
-        known = None if info is None else info.subscriptions.get(message.topic)
-        if (
-            known is not None
-            and known.expression_type in TAG_TYPES
-            and known.tags_set
-            and message.tags not in known.tags_set
-        ):
-            return Consumption(group, "not wanted", committed)
-        state = "passed" if committed > message.queue_offset else "waiting"
-        return Consumption(group, state, committed)
+
+def consumption_of(broker: Any, message: MessageExt, group: str) -> Consumption:
+    """
+    Return whether a group has passed a message.
+
+    :param broker: a `Broker`.
+    """
+    committed = broker.consumer_offsets.query(group, message.topic, message.queue_id)
+    info = broker.consumers.group(group)
+    known = None if info is None else info.subscriptions.get(message.topic)
+    if (
+        known is not None
+        and known.expression_type in TAG_TYPES
+        and known.tags_set
+        and message.tags not in known.tags_set
+    ):
+        return Consumption(group, "not wanted", committed)
+    state = "passed" if committed > message.queue_offset else "waiting"
+    return Consumption(group, state, committed)
 
 
 def beginning(body: bytes, sys_flag: int) -> tuple[str, str]:

@@ -228,7 +228,7 @@ class BrokerStatus:
         if store.timers.is_enabled:
             samples.add("rmqha_timer_messages", store.timers.waiting)
             samples.add("rmqha_timer_overdue_seconds", store.timers.overdue_ms() / 1000)
-        for level, waiting in self._waiting_by_level():
+        for level, waiting in self.waiting_by_level():
             samples.add("rmqha_delayed_messages", waiting, level=level)
         half = self._broker.transaction_checks.open_transactions()
         if half is not None:
@@ -238,9 +238,9 @@ class BrokerStatus:
 
     def delayed_total(self) -> int:
         """Return how many messages with a delay level wait for their time."""
-        return sum(waiting for _, waiting in self._waiting_by_level())
+        return sum(waiting for _, waiting in self.waiting_by_level())
 
-    def _waiting_by_level(self) -> Iterator[tuple[int, int]]:
+    def waiting_by_level(self) -> Iterator[tuple[int, int]]:
         """Yield each delay level that ever had a message, and how many of its messages wait."""
         store, delivered = self._broker.store, self._broker.delay_offset_table()
         for level in sorted({*store.schedule.levels, *delivered}):

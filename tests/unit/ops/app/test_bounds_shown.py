@@ -232,7 +232,7 @@ def test_delayed_messages_are_told_by_each_level_and_never_below_zero() -> None:
         transaction_checks=SimpleNamespace(open_transactions=lambda: None),
     )
     part: Any = SimpleNamespace(_broker=broker)
-    part._waiting_by_level = lambda: BrokerStatus._waiting_by_level(part)
+    part.waiting_by_level = lambda: BrokerStatus.waiting_by_level(part)
     found = scraped(lambda samples: BrokerStatus._collect_delayed(part, samples))
     delayed = found["rmqha_delayed_messages"]
     told = [(labels["level"], value) for labels, value in delayed]

@@ -9,10 +9,12 @@ import { tone } from "/page/parts.js";
 import { listen } from "/page/plot.js";
 import { questions, search } from "/page/search.js";
 import * as sheets from "/page/sheets.js";
+import { begin, follower, tail } from "/page/tail.js";
+import { waiting } from "/page/waiting.js";
 
-const SECTIONS = [["overview", "Overview", "o"], ["topics", "Topics", "t"], ["groups", "Groups", "g"], ["clients", "Clients", "c"], ["dead", "Dead letters", "l"], ["events", "Events", "e"], ["search", "Search", "s"]];
+const SECTIONS = [["overview", "Overview", "o"], ["topics", "Topics", "t"], ["groups", "Groups", "g"], ["clients", "Clients", "c"], ["waiting", "Waiting", "w"], ["dead", "Dead letters", "l"], ["events", "Events", "e"], ["search", "Search", "s"], ["tail", "Live tail", "f"]];
 const EVERYWHERE = new Set(["overview", "events"]);
-const ASKED = { topics: lists.topics, groups: lists.groups, clients: lists.clients, dead: lists.dead, topic: sheets.topic, group: sheets.group };
+const ASKED = { topics: lists.topics, groups: lists.groups, clients: lists.clients, dead: lists.dead, waiting, topic: sheets.topic, group: sheets.group };
 const PARENT = { topic: "topics", group: "groups" };
 const EVERY_MS = 5000, HISTORY_MS = 10000, SLOWEST_MS = 20000;
 
@@ -26,7 +28,7 @@ function where() {
   const [name, ...rest] = path.split("/");
   let item = "";
   try { item = decodeURIComponent(rest.join("/")); } catch { item = rest.join("/"); }
-  return { name: ASKED[name] || EVERYWHERE.has(name) || name === "search" ? name : "overview", item, query: new URLSearchParams(query || "") };
+  return { name: ASKED[name] || EVERYWHERE.has(name) || name === "search" || name === "tail" ? name : "overview", item, query: new URLSearchParams(query || "") };
 }
 
 function state() {
@@ -163,6 +165,7 @@ function draw() {
   if (name === "overview") show(main, overview(view, page.history[page.hours], page.events, page.hours));
   else if (name === "events") show(main, lists.events(page.events, now, view));
   else if (name === "search") show(main, search(now, view));
+  else if (name === "tail") show(main, tail(now));
   else if (now.fault) show(main, h("p", { class: "fault", role: "alert" }, tone("error", now.fault)));
   else if (now.answer) show(main, ASKED[name].draw(now.answer, now, view, page.groups));
   else show(main, h("div", { class: "wait" }, "Asking the server…"));
@@ -189,7 +192,7 @@ async function onEntry(form) {
     page.who = session.who;
     page.isIn = true;
     place("entry").id = "";
-    turn();
+    turn().then(follow);
   } catch (error) {
     place("entry-fault").textContent = error.message;
   }
@@ -232,13 +235,15 @@ document.addEventListener("submit", async (event) => {
   if (form.method === "dialog") return;
   event.preventDefault();
   if (form.id === "entry") { await onEntry(form); return; }
+  if (form.id === "tail") {
+    const topic = form.elements.topic.value.trim(), place = `#/tail/${f.inUrl(topic)}`;
+    page.states[`tail/${topic}`] ??= { name: topic };
+    begin(page.states[`tail/${topic}`], form);
+    if (location.hash === place) { draw(); follow(); } else location.hash = place;
+    return;
+  }
   if (form.id !== "search") return;
-  const now = state();
-  Object.assign(now, questions(form), { isAsking: true, fault: "", answer: null });
-  draw();
-  try { now.answer = await ask("search", { by: now.by, topic: now.topic, value: now.value, from: now.from, to: now.to }); } catch (error) { now.fault = error.message; }
-  now.isAsking = false;
-  draw();
+  await find(Object.assign(state(), questions(form)));
 });
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
@@ -246,10 +251,40 @@ document.addEventListener("click", (event) => {
   if (button.dataset.sort) { state().sort = button.dataset.sort; turn(); }
   if (button.dataset.hours) { page.hours = Number(button.dataset.hours); page.historyAt = 0; turn(); }
   if (button.dataset.action === "again") turn();
+  if (button.dataset.life) askLives(state(), [button.dataset.life]);
+  if (button.id === "pause") { state().paused = !state().paused; draw(); follow(); }
   if (button.id === "theme") nextTheme();
   if (button.id === "keys") help();
   if (button.id === "leave") leave().catch(() => null).then(() => { page.who = ""; page.isIn = false; page.view = null; forget(); draw(); });
 });
+
+const follow = follower(() => (where().name === "tail" && document.visibilityState !== "hidden" && page.isIn && page.view ? state() : null), draw);
+
+async function askLives(now, places) {
+  for (const place of places) {
+    now.lives[place] = await ask("life", { place }).catch((error) => ({ fault: error.message, lanes: [] }));
+    draw();
+  }
+}
+
+async function find(now) {
+  Object.assign(now, { isAsking: true, fault: "", answer: null, lives: {} });
+  draw();
+  try { now.answer = await ask("search", { by: now.by, topic: now.topic, value: now.value, from: now.from, to: now.to }); } catch (error) { now.fault = error.message; }
+  now.isAsking = false;
+  draw();
+  if (now.answer) await askLives(now, now.answer.found.slice(0, 3).map((item) => item.place_id));
+}
+
+// A search that an address names.
+function fromAddress() {
+  const { name, query } = where();
+  if (name !== "search" || !(query.get("topic") || query.get("value"))) return;
+  const now = state();
+  Object.assign(now, { by: query.get("by") || "key", topic: query.get("topic") || "", value: query.get("value") || "", from: "", to: "", answer: null });
+  history.replaceState(null, "", "#/search");
+  if (now.value) find(now);
+}
 
 let before = "";
 document.addEventListener("keydown", (event) => {
@@ -270,17 +305,20 @@ document.addEventListener("keydown", (event) => {
 });
 
 window.addEventListener("hashchange", () => {
-  const { name, query } = where();
-  if (name === "search" && query.get("topic")) { const now = state(); Object.assign(now, { by: query.get("by") || "key", topic: query.get("topic"), value: "", from: "", to: "", answer: null }); history.replaceState(null, "", "#/search"); }
+  const { name, item } = where();
+  for (const key of Object.keys(page.states)) if (key.startsWith("tail/") && key !== `${name}/${item}`) delete page.states[key]; // only one tail keeps messages
+  fromAddress();
   draw();
   turn();
+  follow();
   window.scrollTo(0, 0);
   main.focus({ preventScroll: true });
 });
-document.addEventListener("visibilitychange", turn);
+document.addEventListener("visibilitychange", () => { turn(); follow(); });
 setInterval(() => { if (document.visibilityState === "visible") drawFresh(); }, 1000);
 
 setTheme(theme());
 listen(main);
 drawHead();
-turn();
+fromAddress();
+turn().then(follow);

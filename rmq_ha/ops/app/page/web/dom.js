@@ -21,6 +21,9 @@ export const s = (tag, attributes, ...children) => fill(document.createElementNS
 const isSame = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName
   && (a.nodeType !== 1 || (a.getAttribute("data-key") === b.getAttribute("data-key")));
 
+const keyOf = (node) => (node.nodeType === 1 ? node.getAttribute("data-key") : null);
+const hasKey = (node, key) => Boolean(key) && [...node.children].some((child) => keyOf(child) === key);
+
 // Makes `old` look like `wanted` and keeps what is equal: focus, selection and scrolling stay.
 export function patch(old, wanted) {
   if (old.nodeType === 3) {
@@ -28,17 +31,19 @@ export function patch(old, wanted) {
     return;
   }
   if (old.matches?.(".cursor, .when")) return;
-  for (const { name } of [...old.attributes]) if (!wanted.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name } of [...old.attributes]) if (!wanted.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS")) old.removeAttribute(name); // people open details
   for (const { name, value } of wanted.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   if (wanted.page !== undefined) old.page = wanted.page;
   if (old.nodeName === "INPUT" || old.nodeName === "SELECT") return;
-  const now = [...old.childNodes], next = [...wanted.childNodes];
+  const next = [...wanted.childNodes], staying = new Set(next.map(keyOf).filter(Boolean));
   next.forEach((child, place) => {
-    if (place >= now.length) old.append(child);
-    else if (isSame(now[place], child)) patch(now[place], child);
-    else now[place].replaceWith(child);
+    const here = old.childNodes[place];
+    if (!here) old.append(child);
+    else if (isSame(here, child)) patch(here, child);
+    else if (staying.has(keyOf(here)) && !hasKey(old, keyOf(child))) old.insertBefore(child, here); // a new row before known ones
+    else here.replaceWith(child);
   });
-  now.slice(next.length).forEach((child) => child.remove());
+  [...old.childNodes].slice(next.length).forEach((child) => child.remove());
 }
 
 export function show(place, ...children) {

@@ -2,6 +2,7 @@
 
 import { h } from "/page/dom.js";
 import * as f from "/page/format.js";
+import { life } from "/page/life.js";
 import { empty, facts, link, tone } from "/page/parts.js";
 
 const WAYS = [["key", "by key"], ["id", "by id"], ["time", "by time"]];
@@ -28,7 +29,7 @@ export function form(state, view) {
 }
 
 // A whole JSON body with line breaks; another body as it is.
-function pretty(item) {
+export function pretty(item) {
   if (item.body_kind !== "text" || !/^\s*[[{]/.test(item.body)) return item.body;
   try {
     return unlessRounded(item.body, JSON.stringify(JSON.parse(item.body), null, 2));
@@ -40,37 +41,13 @@ function pretty(item) {
 // JSON.parse rounds long numbers and drops repeated names: then the body is shown as it is.
 const unlessRounded = (body, text) => (body.replace(/\s/g, "") === text.replace(/\s/g, "") ? text : body);
 
-// What is known of a message's way, the earliest first; a time is missing where no record has it.
-function life(item) {
-  const { properties } = item, steps = [[item.born_ms, "good", "made", `by a producer at ${item.born_host}`]];
-  const due = Number(properties.TIMER_OUT_MS);
-  if (properties.RMQHA_COPY_OF) steps.push([null, "idle", "copied", `from ${properties.RMQHA_COPIED_FROM || ""}, message ${properties.RMQHA_COPY_OF}`]);
-  if (properties.ORIGIN_MESSAGE_ID) steps.push([null, "warn", "a retry", `of the message ${properties.ORIGIN_MESSAGE_ID}`]);
-  if (item.reconsumed) steps.push([null, "warn", "given back", `${item.reconsumed} times by its group`]);
-  if (due) steps.push([due, "idle", "due", "as a timer message"]);
-  else if (properties.DELAY) steps.push([null, "idle", "delayed", `by level ${properties.DELAY}`]);
-  if (properties.TRAN_MSG === "true") steps.push([null, "idle", "transaction", `of the producer group ${properties.PGROUP || ""}`]);
-  steps.push([item.stored_ms, "good", "stored", `in queue ${item.queue_id} at ${f.count(item.queue_offset)}`]);
-  for (const consumer of item.consumers) {
-    const [kind, text] = STATES[consumer.state] || ["idle", consumer.state];
-    steps.push([null, kind, text, h("span", {}, link("group", consumer.group), ` committed ${f.count(consumer.committed)}`)]);
-  }
-  return steps;
-}
-
-const lifeList = (item) => h("ol", { class: "events life" }, life(item).map(([at, kind, what, text]) => h("li", {},
-  at ? h("time", { datetime: new Date(at).toISOString() }, f.moment(at)) : h("time", {}, ""), tone(kind, what), h("span", { class: "text" }, text))));
-
-const STATES = { passed: ["good", "passed"], waiting: ["warn", "waiting"], "not wanted": ["idle", "filtered out"] };
-
-function message(item, now) {
+function message(item, told, now) {
   const properties = Object.entries(item.properties).filter(([name]) => !["TAGS", "KEYS"].includes(name));
   return h("article", { class: "card message", "data-key": item.place_id },
     h("header", {}, h("h2", {}, h("code", {}, item.id)), h("time", { class: "muted", title: f.moment(item.stored_ms), datetime: new Date(item.stored_ms).toISOString() }, f.ago(item.stored_ms, now))),
     facts([["Topic", link("topic", item.topic)], ["Queue", `${item.queue_id} at ${f.count(item.queue_offset)}`], item.tags ? ["Tags", item.tags] : null, item.keys ? ["Keys", item.keys] : null,
       ["Stored", f.moment(item.stored_ms)], ["Born", `${f.moment(item.born_ms)} at ${item.born_host}`], ["Size", f.bytes(item.size)], item.reconsumed ? ["Given back", `${item.reconsumed} times`] : null, ["Place", h("code", {}, item.place_id)]]),
-    h("h3", {}, "Its life"), lifeList(item),
-    item.consumers.length ? null : h("p", { class: "muted" }, "No group has committed an offset of this topic."),
+    h("h3", {}, "Its life"), told ? life(told) : h("button", { type: "button", "data-life": item.place_id }, "Look for its traces, retries and groups"),
     h("h3", {}, "Body", h("span", { class: "muted" }, ` ${f.bytes(item.body_size)}${item.body_kind === "text" ? "" : `, ${item.body_kind}`}`)),
     h("pre", { tabindex: "0" }, pretty(item) || "(empty)"),
     properties.length ? h("details", {}, h("summary", {}, `${properties.length} properties`), facts(properties)) : null);
@@ -80,8 +57,8 @@ export function results(state, view) {
   if (state.fault) return h("p", { class: "fault", role: "alert" }, tone("error", state.fault));
   if (state.isAsking) return h("p", { class: "wait" }, "Looking…");
   if (!state.answer) return empty("Nothing was searched yet", "A key or an id is found by the index; by time, the queues are read from the first message on. “Passed” means that the group’s offset is beyond the message.");
-  const { found, note } = state.answer;
-  return [h("p", { class: "muted", role: "status" }, `${found.length} found: ${note}.`), found.length ? found.map((item) => message(item, view.now_ms)) : empty("No such message", "The message may be on another broker, or deleted by now.")];
+  const { answer: { found, note }, lives } = state;
+  return [h("p", { class: "muted", role: "status" }, `${found.length} found: ${note}.`), found.length ? found.map((item) => message(item, lives?.[item.place_id], view.now_ms)) : empty("No such message", "The message may be on another broker, or deleted by now.")];
 }
 
 export const search = (state, view) => [h("h1", { class: "hidden" }, "Search"), form(state, view), h("div", { id: "results" }, results(state, view))];

@@ -15,7 +15,7 @@ export const topic = {
     return [
       back("topics", "topics"), h("h1", { class: "name" }, row.name),
       card("In all", row.kind, facts([["Messages", f.count(row.messages)], ["Ever", f.count(row.total)], ["In", f.rate(row.put_rate)], ["Bytes in", f.byteRate(row.put_bytes)], ["Queues", f.count(row.queues)],
-        ["Look inside", h("a", { href: `#/search?by=time&topic=${f.inUrl(row.name)}` }, "messages of the last hour")]])),
+        ["Look inside", h("a", { href: `#/search?by=time&topic=${f.inUrl(row.name)}` }, "messages of the last hour"), " · ", link("tail", row.name, "live tail")]])),
       card("Groups that read it", null, table({ label: "Groups", rows: sheet.groups, none: empty("No group has committed an offset"), columns: [
         { title: "Group", wide: true, of: (item) => link("group", item.name) }, { title: "Members", number: true, of: (item) => f.count(item.members) },
         { title: "Lag", number: true, of: (item) => h("b", { class: item.lag ? "much" : null }, f.count(item.lag)) }] })),
