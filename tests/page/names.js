@@ -4,7 +4,7 @@
   const named = (node) => node.getAttribute("aria-label") || node.getAttribute("aria-labelledby") || node.innerText?.trim()
     || node.labels?.[0]?.textContent.trim();
   for (const node of document.querySelectorAll("a[href], button, input, select, [role=img], [role=region]")) {
-    if (node.closest("[hidden]")) continue;
+    if (node.closest("[hidden]") || (node.closest("details:not([open])") && !node.closest("summary"))) continue;
     if (!named(node)) bad.push(node.outerHTML.slice(0, 120));
   }
   const ids = [...document.querySelectorAll("[id]")].map((node) => node.id).filter(Boolean);

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is o
 
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1440, "height": 900}
-SECTIONS = ["overview", "topics", "groups", "clients", "dead", "events", "search"]
+SECTIONS = [
+    "overview", "topics", "groups", "clients", "waiting", "dead", "events", "search", "tail",
+]  # fmt: skip
 TOKEN = "sixteen characters"
 
 
@@ -141,9 +143,12 @@ def test_what_happened_comes_before_the_plots_when_something_is_red(
     assert one.said == []
 
 
-def test_hostile_names_are_text(opened: Any, bridge: Bridge) -> None:
+def test_hostile_names_are_text(opened: Any, cluster: PageCluster, bridge: Bridge) -> None:
     one = opened()
+    info = cluster.brokers["broker-a"].consumers.group("fulfilment")
     for section in ("topics", "groups", "events", "group/fulfilment", "topic/orders"):
+        with bridge.hold():  # a heartbeat of the consumer may have taken it back
+            info.subscriptions[HOSTILE[0]] = SubscriptionData(HOSTILE[0], HOSTILE[2])
         page = one.go(bridge, section)
         page.wait_for_selector("main table, main .events")
         assert HOSTILE[0] in page.inner_text("main")
@@ -169,9 +174,17 @@ def test_a_message_is_found_and_who_has_passed_it(opened: Any, bridge: Bridge) -
     page.keyboard.press("Enter")
     page.wait_for_selector(".message")
     assert page.inner_text(".message pre") == '{\n  "order": 1\n}'
-    life = page.locator(".life li").all_inner_texts()
-    assert ["made" in life[0], "stored" in life[1]] == [True, True]
-    assert any("passed" in line and "fulfilment" in line for line in life[2:])
+    page.wait_for_selector(".way")
+    ways = page.locator(".way").all_inner_texts()
+    stops = page.locator(".way >> nth=0 >> li").all_inner_texts()
+    assert ["made" in stops[0], "stored" in stops[1]] == [True, True]
+    (way,) = [text for text in ways if text.startswith("fulfilment")]
+    assert "passed" in way
+    assert "whether it was handled is not known without traces" in way
+    page.click(".message summary")
+    page.keyboard.press("r")
+    page.wait_for_timeout(300)
+    assert page.locator(".message details[open]").count() == 1, "what people opened stays open"
     page.check("#search [value=id]")
     page.fill("#search [name=value]", "no such id")
     page.click("#search .main")
@@ -181,10 +194,64 @@ def test_a_message_is_found_and_who_has_passed_it(opened: Any, bridge: Bridge) -
     page.wait_for_selector(".message >> nth=9")
 
 
+def test_a_tail_shows_what_comes_until_it_is_paused(
+    opened: Any, cluster: PageCluster, bridge: Bridge
+) -> None:
+    def send(number: int) -> None:
+        with bridge.hold():
+            body = b'{"tail": %d}' % number
+            cluster.send_one("broker-a", "orders", body, f"KEYS\x01t{number}\x02TAGS\x01<b>\x02")
+
+    one = opened()
+    page = one.go(bridge, "topic/orders")
+    page.click("main >> text=live tail")
+    page.wait_for_selector(".tail li")
+    send(1)
+    page.wait_for_selector(".tail li:first-child >> text=t1")
+    page.click(".tail li:first-child summary")
+    assert page.inner_text(".tail [open] pre") == '{\n  "tail": 1\n}'
+    send(2)
+    page.wait_for_selector(".tail li:first-child >> text=t2")
+    assert page.inner_text(".tail [open] pre") == '{\n  "tail": 1\n}', "it stays open"
+    page.click("#pause")
+    page.wait_for_timeout(200)
+    before = sum("/api/tail" in url for url in one.asked)
+    send(3)
+    page.wait_for_timeout(2300)
+    assert sum("/api/tail" in url for url in one.asked) == before
+    page.click("#pause")
+    page.wait_for_selector(".tail li:first-child >> text=t3")
+    page.fill("#tail [name=key]", "t2")
+    page.click("#tail .main")
+    page.wait_for_selector(".tail li:only-child >> text=t2")
+    page.fill("#tail [name=topic]", "no-such-topic")
+    page.click("#tail .main")
+    page.wait_for_selector("text=there is no topic")
+    # The console names each refused request of a page; nothing else is said.
+    assert [text for text in one.said if "status of 400" not in text] == []
+
+
+def test_plots_go_back_thirty_days(opened: Any, cluster: PageCluster, bridge: Bridge) -> None:
+    board: Any = cluster.servers["broker-a"]._status.page._answers.board  # type: ignore[union-attr]
+    now_ms = cluster.hosts["broker-a"].now_ms()
+    for number in range(700):
+        at_ms = now_ms - (700 - number) * 3_600_000
+        board.past.rings[2].add(at_ms, {"put_rate": 100.0 + number})
+    page = opened().go(bridge)
+    page.click("[data-hours='720']")
+    page.wait_for_selector("h2:text('The last 30 days')")
+    chart = page.locator("[data-key=rates] .chart")
+    page.wait_for_selector("[data-key=rates] .chart[tabindex]")
+    assert "the last 30 days, points of an hour" in chart.get_attribute("aria-label")
+    marks = page.locator("[data-key=rates] .x span").all_inner_texts()
+    assert all(re.fullmatch(r"\d\d-\d\d", mark) for mark in marks), marks
+    assert page.locator("[data-hours]").all_inner_texts() == ["1 h", "12 h", "7 d", "30 d"]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_scrolls_one_way_only(opened: Any, bridge: Bridge, scheme: str) -> None:
     one = opened(viewport=PHONE, color_scheme=scheme, has_touch=True)
-    for section in [*SECTIONS, "group/fulfilment", "topic/orders"]:
+    for section in [*SECTIONS, "group/fulfilment", "topic/orders", "tail/orders"]:
         page = one.go(bridge, section)
         page.wait_for_timeout(50)
         wide = page.evaluate("() => document.documentElement.scrollWidth")
@@ -201,7 +268,7 @@ COLOURS, NAMES = (
 def test_contrasts_and_names(opened: Any, bridge: Bridge, scheme: str) -> None:
     """WCAG 2.2 AA: 1.4.3, 4.1.2, 1.1.1, 3.1.1."""
     one = opened(color_scheme=scheme, reduced_motion="reduce")
-    for section in [*SECTIONS, "group/fulfilment", "topic/orders"]:
+    for section in [*SECTIONS, "group/fulfilment", "topic/orders", "tail/orders"]:
         page = one.go(bridge, section)
         page.wait_for_selector("main h1")
         assert page.evaluate(COLOURS) == [], section
@@ -234,7 +301,7 @@ def test_the_keyboard_is_enough(opened: Any, bridge: Bridge) -> None:
         outline = page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid"
     assert order[0] == "Overview"
-    assert order[6] == "Search"
+    assert order[7] == "Search"
     page.keyboard.press("g")
     page.keyboard.press("t")
     page.wait_for_selector("h1:text('Topics')")

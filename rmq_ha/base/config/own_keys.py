@@ -322,6 +322,13 @@ class RmqHaConfig(GrpcConfig):
         "limit protects Prometheus from too many series. rmqha_series_left_out counts the rest.",
         most=100000,
     )
+    page_history_days: int = own_key(
+        "pageHistoryDays",
+        30,
+        "For how many days the broker keeps the plots of its page below storePathRootDir/page, in "
+        "a file of 128 KiB at most. 0: it writes no file, and each start begins with empty plots.",
+        most=30,
+    )
     max_messages_per_batch: int = own_key(
         "maxMessagesPerBatch",
         20000,

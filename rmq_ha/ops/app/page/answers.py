@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from twisted.internet.defer import Deferred
 
-from rmq_ha.ops.app.page.board import Board
+from rmq_ha.ops.app.page.board import SPANS, Board
 from rmq_ha.ops.app.page.broker import BrokerBoard
 from rmq_ha.ops.app.page.listing import MOST_ROWS
 from rmq_ha.ops.app.page.measures import GROUP
@@ -115,11 +115,9 @@ class Answers:
         if prefix is None:
             raise BadQuestion("of: groups, or nothing")
         span = _text(arguments, "span") or "1h"
-        if span not in ("1h", "12h"):
-            raise BadQuestion("span: 1h or 12h")
-        return self.board.history(
-            is_coarse=span == "12h", after_ms=_number(arguments, "since", 0), prefix=prefix
-        )
+        if span not in SPANS:
+            raise BadQuestion(f"span: {', '.join(SPANS)}")
+        return self.board.history(span, _number(arguments, "since", 0), prefix)
 
 
 def encoded(value: msgspec.Struct) -> bytes:

@@ -1,6 +1,6 @@
 """The state that a page shows of any server: history, events and timeline, updated by one timer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -10,7 +10,7 @@ from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.timing.slices import Lane
 from rmq_ha.ops.app.build import build_labels
 from rmq_ha.ops.app.page.events import EventKind, Events, EventSeverity, Timeline
-from rmq_ha.ops.app.page.history import COARSE_S, FINE_S, History
+from rmq_ha.ops.app.page.history import FINE_S, RINGS, History, Point, Ring
 from rmq_ha.ops.app.page.values import Certificate, EventPage, Overview, PageNotice, Series, Tone
 from rmq_ha.ops.app.page.watch import ServerState, Watch
 from rmq_ha.ops.app.status.health import Health
@@ -18,6 +18,8 @@ from rmq_ha.ops.app.status.health import Health
 LOOK_S = 2.0
 CERTIFICATE_S = 14 * 86400
 MOST_CERTIFICATES = 20
+SPANS = ("1h", "12h", "7d", "30d")
+"""The spans of the plots: that of the finest points, and those of `RINGS`."""
 
 
 class Board:
@@ -25,18 +27,28 @@ class Board:
     The board of one server; a subclass knows which kind of server it is.
 
     :param started_ms: when the server was started.
+    :param peaks: see `History`.
+    :param keep: see `History`.
     :ivar events: the events; other modules may add some.
+    :ivar is_restoring: the points of an earlier run are being read.
     """
 
     kind = ""
 
-    def __init__(self, host: Host, started_ms: int, peaks: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        host: Host,
+        started_ms: int,
+        peaks: Sequence[str] = (),
+        keep: Callable[[int, Point], object] = lambda *_: None,
+    ) -> None:
         self.host = host
         self.events = Events()
         self.timeline = Timeline()
         self.watch = Watch(self.events, self.timeline)
-        self.past = History(peaks)
+        self.past = History(peaks, keep)
         self.lane = Lane(host.clock)
+        self.is_restoring = False
         self._started_ms = started_ms
         self._looks = 0
         self._last: Mapping[str, float | None] = {}
@@ -87,20 +99,29 @@ class Board:
             **more,
         )
 
-    def history(self, *, is_coarse: bool, after_ms: int, prefix: str = "") -> Series:
+    def history(self, span: str, after_ms: int, prefix: str = "") -> Series:
         """
         Return the points of the plots.
 
+        :param span: one of `SPANS`.
         :param prefix: only series whose names begin with it; empty: the series of the server as a
             whole.
         """
-        ring = self.past.coarse if is_coarse else self.past.fine
+        ring, step_s = self._ring(span)
+        if self.is_restoring and ring is not self.past.fine:
+            return Series(step_s, [], {})  # a page that got a part would not ask for the rest
         if prefix:
             names = [name for name in ring.names if name.startswith(prefix)]
         else:
             names = [name for name in ring.names if ":" not in name]
         points = ring.points_after(after_ms, names)
-        return Series(COARSE_S if is_coarse else FINE_S, points.at_ms, points.series)
+        return Series(step_s, points.at_ms, points.series)
+
+    def _ring(self, span: str) -> tuple[Ring, int]:
+        number = SPANS.index(span)
+        if not number:
+            return self.past.fine, FINE_S
+        return self.past.rings[number - 1], RINGS[number - 1].step_s
 
     def event_page(self, after: int) -> EventPage:
         return EventPage(self.events.last_number, self.events.newer_than(after))

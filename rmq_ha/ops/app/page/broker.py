@@ -7,11 +7,14 @@ from typing import Any
 
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rmq_ha.base.model.histogram import Histogram
 from rmq_ha.base.model.printable import counted
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topics import HALF_TOPIC
+from rmq_ha.base.timing.slices import in_slices
 from rmq_ha.base.wire.command import VERSION
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.ops.admin.doctor.halves import OLD_S as HALF_OLD_S
@@ -20,13 +23,15 @@ from rmq_ha.ops.admin.doctor.timers import LATE_S as TIMER_LATE_S
 from rmq_ha.ops.admin.doctor.timers import reason_of_delay
 from rmq_ha.ops.app.page.board import Board, certificate_notices, certificates
 from rmq_ha.ops.app.page.fleet import Fleet
+from rmq_ha.ops.app.page.history import Point
 from rmq_ha.ops.app.page.life import Lives
 from rmq_ha.ops.app.page.listing import Listing, Selection, pick
-from rmq_ha.ops.app.page.measures import PEAKS, BrokerMeasures
+from rmq_ha.ops.app.page.measures import PEAKS, SERIES, BrokerMeasures
 from rmq_ha.ops.app.page.members import ask_members
 from rmq_ha.ops.app.page.rows import PageRows
 from rmq_ha.ops.app.page.search import Searches
 from rmq_ha.ops.app.page.tail import Tails
+from rmq_ha.ops.app.page.trends import TrendForm, TrendKeeper, rings_for
 from rmq_ha.ops.app.page.values import (
     ClientKind,
     ClientRow,
@@ -70,10 +75,15 @@ class BrokerBoard(Board):
     """
 
     kind = "broker"
+    log = Logger()
 
     def __init__(self, broker: Any, status: BrokerStatus, reactor: Histogram) -> None:
         host = broker.host
-        super().__init__(host, broker.store.statistics.boot_ms, PEAKS)
+        own = broker.configuration.ours
+        super().__init__(host, broker.store.statistics.boot_ms, PEAKS, self._keep)
+        root, days = broker.configuration.store.store_path_root_dir, own.page_history_days
+        form = TrendForm(SERIES, rings_for(days))
+        self._trends = TrendKeeper(host, root, form) if days else None
         self._broker = broker
         self._status = status
         self._measures = BrokerMeasures(broker, reactor)
@@ -88,6 +98,28 @@ class BrokerBoard(Board):
         calls = signed(broker.client, host, broker.configuration)
         name_servers = broker.registration.name_servers
         self._fleet = Fleet(host, calls, lambda: list(name_servers), self._machine)
+
+    def start(self) -> None:
+        super().start()
+        if self._trends is not None:
+            self.is_restoring = True
+            loaded = self._trends.load()
+            loaded.addCallback(lambda points: in_slices(self.host.clock, self.past.restore(points)))
+            loaded.addBoth(self._restored)
+
+    def stop(self) -> "Deferred[None]":
+        if self._trends is not None:
+            self._trends.close()
+        return super().stop()
+
+    def _restored(self, outcome: object) -> None:
+        self.is_restoring = False
+        if isinstance(outcome, Failure):
+            self.log.failure("the history of the page cannot be shown", outcome)
+
+    def _keep(self, ring: int, point: Point) -> None:
+        if self._trends is not None:
+            self._trends.write(ring, point)
 
     # ------------------------------------------------------------ called by the timer
 

@@ -5,7 +5,7 @@ Pure: values and times are passed in, plain lists are returned.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isnan, nan
 from typing import NamedTuple
 
@@ -16,6 +16,29 @@ FINE_POINTS = 360
 COARSE_POINTS = 720
 """Number of points a minute apart: twelve hours."""
 MOST_SERIES = 120
+_RESTORED_AT_ONCE = 150
+
+
+class RingShape(NamedTuple):
+    """How many points a ring has, and how many seconds they are apart."""
+
+    step_s: int
+    points: int
+
+
+RINGS = (RingShape(COARSE_S, COARSE_POINTS), RingShape(900, 672), RingShape(3600, 720))
+"""Twelve hours by minutes, seven days by quarters of an hour, thirty days by hours."""
+
+
+class Point(NamedTuple):
+    """
+    One point of several series.
+
+    :ivar values: the series that were measured.
+    """
+
+    at_ms: int
+    values: Mapping[str, float | None]
 
 
 class Points(NamedTuple):
@@ -114,35 +137,119 @@ def _values_in_order(column: "array[float]", order: list[int]) -> list[float | N
     return values
 
 
+class _Means:
+    """
+    Makes one point of several.
+
+    :param peaks: series whose point is the largest value; of the others it is the mean.
+    """
+
+    def __init__(self, peaks: frozenset[str]) -> None:
+        self._peaks = peaks
+        self._values: dict[str, list[float]] = {}
+        self.at_ms = 0
+        self.taken = 0
+
+    def add(self, at_ms: int, values: Mapping[str, float | None]) -> None:
+        for name, value in values.items():
+            if value is not None:
+                self._values.setdefault(name, []).append(value)
+        self.at_ms = at_ms
+        self.taken += 1
+
+    def take(self) -> Point:
+        """Return the point of all values since the last call."""
+        point = Point(self.at_ms, {name: self._reduce(name) for name in self._values})
+        self._values, self.taken = {}, 0
+        return point
+
+    def _reduce(self, name: str) -> float:
+        values = self._values[name]
+        return max(values) if name in self._peaks else sum(values) / len(values)
+
+
 class History:
     """
-    An hour of points 10 s apart, and twelve hours of points a minute apart.
+    An hour of points 10 s apart, and the rings of `RINGS`.
 
-    A point of the coarse history is the mean of the fine points in it.
+    A point of a ring is the mean of the finer points in it. A ring behind the first has only the
+    series of the server as a whole, whose names have no colon. Its points belong to whole quarters
+    of an hour, and whole hours, of the clock.
 
-    :param peaks: series whose coarse point is the largest fine point instead.
+    :param peaks: series whose coarser point is the largest finer point instead.
+    :param keep: called with each point of a ring in `RINGS`, and the ring's number.
     """
 
-    def __init__(self, peaks: Iterable[str] = ()) -> None:
+    def __init__(
+        self, peaks: Iterable[str] = (), keep: Callable[[int, Point], object] = lambda *_: None
+    ) -> None:
         self.fine = Ring(FINE_POINTS)
-        self.coarse = Ring(COARSE_POINTS)
+        self.rings = [Ring(shape.points) for shape in RINGS]
+        self._keep = keep
         self._peaks = frozenset(peaks)
-        self._minute: dict[str, list[float]] = {}
-        self._taken = 0
+        self._means = [_Means(self._peaks) for _ in RINGS]
+
+    @property
+    def coarse(self) -> Ring:
+        """The points of the last twelve hours, a minute apart."""
+        return self.rings[0]
 
     def add(self, at_ms: int, values: Mapping[str, float | None]) -> None:
         """Add one point to each series. Must be called every `FINE_S` seconds."""
         self.fine.add(at_ms, values)
-        for name, value in values.items():
-            if value is not None:
-                self._minute.setdefault(name, []).append(value)
-        self._taken += 1
-        if self._taken * FINE_S < COARSE_S:
+        minute = self._means[0]
+        minute.add(at_ms, values)
+        if minute.taken * FINE_S < COARSE_S:
             return
-        self.coarse.add(at_ms, {name: self._reduce_one(name) for name in self._minute})
-        self._minute.clear()
-        self._taken = 0
+        point = minute.take()
+        self.rings[0].add(point.at_ms, point.values)
+        self._keep(0, Point(point.at_ms, whole_server(point.values)))
+        self._add_coarser(point)
 
-    def _reduce_one(self, name: str) -> float:
-        values = self._minute[name]
-        return max(values) if name in self._peaks else sum(values) / len(values)
+    def restore(self, points: Sequence[Sequence[Point]]) -> Iterator[None]:
+        """
+        Put points of an earlier run before those of this one, some for each item.
+
+        :param points: for each ring its points, the oldest first.
+        """
+        rings = [Ring(shape.points) for shape in RINGS]
+        means = [_Means(self._peaks) for _ in RINGS]
+        for ring, known in zip(rings, points, strict=True):
+            for number, point in enumerate(known, 1):
+                ring.add(point.at_ms, point.values)
+                if number % _RESTORED_AT_ONCE == 0:
+                    yield
+        # The last minutes belong to a quarter of an hour, and to an hour, that had not ended.
+        for number, known in enumerate(points[1:], 1):
+            begun_ms = known[-1].at_ms if known else 0
+            for point in points[0]:
+                if point.at_ms > begun_ms:
+                    self._add_to(number, rings[number], means[number], point)
+            yield
+        since = [ring.points_after(0, ring.names) for ring in self.rings]
+        means[0] = self._means[0]
+        self.rings, self._means = rings, means
+        for number, (at_ms, series) in enumerate(since):
+            for place, at in enumerate(at_ms):
+                point = Point(at, {name: column[place] for name, column in series.items()})
+                rings[number].add(point.at_ms, point.values)
+                if number == 0:
+                    self._add_coarser(point)
+
+    def _add_coarser(self, point: Point) -> None:
+        """Add a point of a minute to the means of the coarser rings."""
+        for number in range(1, len(RINGS)):
+            self._add_to(number, self.rings[number], self._means[number], point)
+
+    def _add_to(self, number: int, ring: Ring, means: _Means, point: Point) -> None:
+        step_ms = RINGS[number].step_s * 1000
+        if means.taken and means.at_ms // step_ms != point.at_ms // step_ms:
+            done = means.take()
+            ring.add(done.at_ms, done.values)
+            self._keep(number, done)
+        means.add(point.at_ms, whole_server(point.values))
+
+
+def whole_server(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Return the series of the server as a whole: those without a colon in their names."""
+    return {name: value for name, value in values.items() if ":" not in name}

@@ -73,7 +73,7 @@ class LifeLane(Struct, frozen=True):
     steps: list[LifeStep]
 
 
-class Life(Struct, frozen=True):
+class MessageLife(Struct, frozen=True):
     """
     The life of one message. `note`: what is not known.
     """
@@ -83,7 +83,7 @@ class Life(Struct, frozen=True):
     note: str
 
 
-class _Found(NamedTuple):
+class _FoundRecords(NamedTuple):
     """The records of this broker that tell of one message."""
 
     held: list[MessageExt]
@@ -106,7 +106,7 @@ class Lives:
         own = broker.configuration.broker.msg_trace_topic_name
         self._trace_topics = tuple(dict.fromkeys((TRACE_TOPIC, own)))
 
-    def tell(self, host: str, place: str) -> "Deferred[Life | None]":
+    def tell(self, host: str, place: str) -> "Deferred[MessageLife | None]":
         """
         Return the life of the message at a place; None: there is no message.
 
@@ -119,43 +119,45 @@ class Lives:
             raise SearchRefused("place: an offsetMsgId, as /api/search gives it")
         if sum(map(len, self._lane.waiting.values())) >= MOST_WAITING:
             raise SearchRefused(f"{MOST_WAITING} questions wait already; try again in a moment")
-        lives: list[Life] = []
+        lives: list[MessageLife] = []
         later = self._lane.run(host, self._look(where, lives))
         return later.addCallback(lambda _: lives[0] if lives else None)
 
-    def _look(self, place: PlaceId, lives: list[Life]) -> Iterator[None]:
+    def _look(self, place: PlaceId, lives: list[MessageLife]) -> Iterator[None]:
         try:
             record = self._broker.store.record_starting_at(place.offset)
             message = None if record is None else self._message(record)
             if message is None:
                 return
-            found = _Found([], {}, [], [])
+            records = _FoundRecords([], {}, [], [])
             names: list[str] = []
             yield from self._rows.groups_with(message.topic, names)
-            found.consumers.extend(
+            records.consumers.extend(
                 consumption_of(self._broker, message, name) for name in sorted(names)[:MOST_GROUPS]
             )
             if UNIQ_KEY in message.properties and self._broker.store.index is not None:
-                yield from self._gather(message, found)
-            lives.append(self._life(message, found, len(names)))
+                yield from self._gather(message, records)
+            lives.append(self._life(message, records, len(names)))
         except StoreError as error:
             raise SearchRefused(f"the store cannot be read: {error}") from error
 
-    def _gather(self, message: MessageExt, found: _Found) -> Iterator[None]:
+    def _gather(self, message: MessageExt, records: _FoundRecords) -> Iterator[None]:
         """Add the records with the id of a message: where it waited, its copies, its traces."""
         for holder in HOLDERS:
             held: list[MessageExt] = []
             yield from self._with_id(holder, message.msg_id, held)
-            found.held.extend(item for item in held if item.offset_msg_id != message.offset_msg_id)
-        for consumer in found.consumers:
-            copies = found.copies[consumer.group] = []
+            records.held.extend(
+                item for item in held if item.offset_msg_id != message.offset_msg_id
+            )
+        for consumer in records.consumers:
+            copies = records.copies[consumer.group] = []
             for name in (RETRY_PREFIX + consumer.group, DLQ_PREFIX + consumer.group):
                 if name in self._broker.topics.table:
                     yield from self._with_id(name, message.msg_id, copies)
         for name in self._trace_topics:
             lines: list[MessageExt] = []
             yield from self._with_id(name, message.msg_id, lines, is_key=True)
-            found.traces.extend(traces_of(message.msg_id, lines))
+            records.traces.extend(traces_of(message.msg_id, lines))
 
     def _with_id(
         self, topic: str, msg_id: str, messages: list[MessageExt], *, is_key: bool = False
@@ -164,8 +166,8 @@ class Lives:
         answer: list[Any] = []
         store = self._broker.store
         yield from store.query_in_slices(topic, msg_id, MOST_COPIES, 0, _FOREVER, answer.append)
-        found = [self._message(record) for record in answer[0].records]
-        known = [item for item in found if item is not None and item.topic == topic]
+        read_back = [self._message(record) for record in answer[0].records]
+        known = [item for item in read_back if item is not None and item.topic == topic]
         messages += sorted(
             [item for item in known if is_key or item.msg_id == msg_id],
             key=lambda item: item.commit_log_offset,
@@ -181,16 +183,16 @@ class Lives:
 
     # ------------------------------------------------------------ the steps
 
-    def _life(self, message: MessageExt, found: _Found, groups: int) -> Life:
-        traced = {event.by for event in found.traces if event.what != "sent"}
-        passed = {item.group: item for item in found.consumers}
-        lanes = [LifeLane("", self._own_steps(message, found))]
+    def _life(self, message: MessageExt, records: _FoundRecords, groups: int) -> MessageLife:
+        traced = {event.by for event in records.traces if event.what != "sent"}
+        passed = {item.group: item for item in records.consumers}
+        lanes = [LifeLane("", self._own_steps(message, records))]
         for group in dict.fromkeys([*passed, *sorted(traced)]):
-            steps = [_traced(event) for event in found.traces if _is_of(event, group)]
-            steps += self._given_back(found, group)
+            steps = [_traced(event) for event in records.traces if _is_of(event, group)]
+            steps += self._given_back(records, group)
             steps.sort(key=lambda step: step.at_ms or 0)
             if group in passed:
-                steps.append(_by_offset(passed[group], group in traced))
+                steps.append(_by_offset(passed[group], group in traced, bool(steps)))
             lanes.append(LifeLane(group, steps))
         notes = []
         if groups > MOST_GROUPS:
@@ -199,11 +201,11 @@ class Lives:
             notes.append("its producer gave it no id, so copies and traces cannot be found")
         elif self._broker.store.index is None:
             notes.append("this broker keeps no index, so copies and traces cannot be found")
-        elif not found.traces:
+        elif not records.traces:
             notes.append("no client has left a trace of it on this broker")
-        return Life(message.offset_msg_id, lanes, "; ".join(notes))
+        return MessageLife(message.offset_msg_id, lanes, "; ".join(notes))
 
-    def _own_steps(self, message: MessageExt, found: _Found) -> list[LifeStep]:
+    def _own_steps(self, message: MessageExt, records: _FoundRecords) -> list[LifeStep]:
         properties = message.properties
         steps = [
             LifeStep(
@@ -220,12 +222,12 @@ class Lives:
         if message.reconsume_times:
             text = f"{message.reconsume_times} times by its group"
             steps.append(LifeStep(None, Tone.WARN, "given back", text))
-        steps += [_traced(event) for event in found.traces if event.what == "sent"]
-        for held in found.held:
+        steps += [_traced(event) for event in records.traces if event.what == "sent"]
+        for held in records.held:
             if held.properties.get(REAL_TOPIC) == message.topic:
-                steps += self._waited(held)
+                steps += self._waiting_steps(held)
         if message.topic in HOLDERS:
-            return [*steps, *self._waited(message)]
+            return [*steps, *self._waiting_steps(message)]
         if properties.get(TRAN_MSG) == "true":
             text = f"by its producer of {properties.get(PGROUP) or '(no group)'}"
             steps.append(LifeStep(None, Tone.GOOD, "committed", text))
@@ -241,7 +243,7 @@ class Lives:
         )
         return steps
 
-    def _waited(self, held: MessageExt) -> list[LifeStep]:
+    def _waiting_steps(self, held: MessageExt) -> list[LifeStep]:
         """Return the steps of a record that waits, or waited, for its time or its producer."""
         at_ms, properties = held.store_timestamp, held.properties
         if held.topic == HALF_TOPIC:
@@ -268,15 +270,15 @@ class Lives:
         known = held.queue_id < len(delays)
         return held.store_timestamp + delays[held.queue_id] if known else None
 
-    def _given_back(self, found: _Found, group: str) -> Iterable[LifeStep]:
+    def _given_back(self, records: _FoundRecords, group: str) -> Iterable[LifeStep]:
         retry = RETRY_PREFIX + group
-        for held in found.held:
+        for held in records.held:
             if held.properties.get(REAL_TOPIC) == retry:
                 due_ms = self._due(held)
                 yield LifeStep(held.store_timestamp, Tone.WARN, "given back", "")
                 if due_ms is not None and due_ms > self._broker.host.now_ms():
                     yield LifeStep(due_ms, Tone.IDLE, "comes again", "")
-        for copy in found.copies.get(group, ()):
+        for copy in records.copies.get(group, ()):
             place = f"in queue {copy.queue_id} at {copy.queue_offset}"
             if copy.topic == retry:
                 text = f"attempt {copy.reconsume_times + 1}, {place} of {copy.topic}"
@@ -298,7 +300,13 @@ def _traced(event: TraceEvent) -> LifeStep:
     return LifeStep(event.at_ms or None, tone, what, f"{by}at {event.client}: {event.status}{took}")
 
 
-def _by_offset(item: Consumption, is_traced: bool) -> LifeStep:
+def _by_offset(item: Consumption, is_traced: bool, is_known: bool) -> LifeStep:
+    """
+    Return what the group's offset says.
+
+    :param is_traced: a client of the group has left traces of the message.
+    :param is_known: a record of this broker tells of the message and the group.
+    """
     if item.state == "waiting":
         return LifeStep(
             None, Tone.WARN, "waiting", f"the group has committed {item.committed}", is_sure=False
@@ -307,6 +315,9 @@ def _by_offset(item: Consumption, is_traced: bool) -> LifeStep:
         return LifeStep(None, Tone.IDLE, "filtered out", "the group subscribes to other tags")
     if is_traced:
         return LifeStep(None, Tone.GOOD, "passed", f"the group has committed {item.committed}")
+    if is_known:
+        text = f"the group has committed {item.committed}, and gave the message back"
+        return LifeStep(None, Tone.IDLE, "passed", text)
     text = (
         f"the group has committed {item.committed}; whether it was handled is not known without "
         "traces"

@@ -15,6 +15,21 @@ PEAKS = (
     "replica_lag_seconds",
     "consumer_lag",
 )
+SERIES = (
+    "put_rate",
+    "put_bytes",
+    "get_rate",
+    "put_p99_ms",
+    "reactor_p99_ms",
+    "replica_lag_bytes",
+    "replica_lag_seconds",
+    "consumer_lag",
+    "dead",
+    "connections",
+    "held_pulls",
+    "disk_used",
+)
+"""The series of the broker as a whole, which the disk keeps, too."""
 KEYS_A_LOOK = 300
 MOST_GROUPS = 24
 GROUP = "group:"

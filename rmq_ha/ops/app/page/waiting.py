@@ -107,7 +107,7 @@ class HalvesWaiting(Struct, frozen=True):
     rows: list[HalfRow]
 
 
-class Waiting(Struct, frozen=True):
+class AllWaiting(Struct, frozen=True):
     """All that waits at a broker. `levels`: only levels in which a message waits."""
 
     levels: list[LevelRow]
@@ -129,7 +129,7 @@ class WaitingRoom:
         self._times: Times = Times(broker.host.clock, broker.host.now_ms)
         self._lane = Lane(broker.host.clock)
 
-    def look(self, host: str) -> "Deferred[Waiting]":
+    def look(self, host: str) -> "Deferred[AllWaiting]":
         """
         Return what waits now.
 
@@ -137,11 +137,11 @@ class WaitingRoom:
         """
         return Deferred.fromCoroutine(self._look(host))
 
-    async def _look(self, host: str) -> Waiting:
+    async def _look(self, host: str) -> AllWaiting:
         rows: list[HalfRow] = []
         await self._lane.run(host, self._read_halves(rows))
         rows.sort(key=lambda row: row.born_ms)
-        return Waiting(self._levels(), await self._timers(), self._halves(rows))
+        return AllWaiting(self._levels(), await self._timers(), self._halves(rows))
 
     # ------------------------------------------------------------ delay levels
 

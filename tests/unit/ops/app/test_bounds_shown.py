@@ -10,7 +10,13 @@ from rmq_ha.ops.app.journals.classic import collect_replication
 from rmq_ha.ops.app.journals.controller_mode import SetView
 from rmq_ha.ops.app.page.events import EventKind, EventSeverity
 from rmq_ha.ops.app.page.rows import AT_ONCE, MOST_QUEUES, PageRows
-from rmq_ha.ops.app.page.search import MOST_FOUND, Searches, SearchRefused, beginning
+from rmq_ha.ops.app.page.search import (
+    MOST_FOUND,
+    Searches,
+    SearchRefused,
+    beginning,
+    consumption_of,
+)
 from rmq_ha.ops.app.page.server_boards import NamesrvBoard
 from rmq_ha.ops.app.page.values import Tone
 from rmq_ha.ops.app.status.broker import BrokerStatus
@@ -137,16 +143,16 @@ def test_who_subscribed_to_other_tags_does_not_want_it(
 ) -> None:
     item = SimpleNamespace(expression_type=kind, tags_set=known)
     info = None if known is None else SimpleNamespace(subscriptions={"T": item})
-    made = searches(
+    broker = SimpleNamespace(
         consumer_offsets=SimpleNamespace(query=lambda *_: 8),
         consumers=SimpleNamespace(group=lambda _: info),
     )
-    message = SimpleNamespace(topic="T", queue_id=0, queue_offset=7, tags=tags)
-    found = made._consumption_of(message, "g")
+    message: Any = SimpleNamespace(topic="T", queue_id=0, queue_offset=7, tags=tags)
+    found = consumption_of(broker, message, "g")
     assert (found.group, found.state, found.committed) == ("g", state, 8)
     message.queue_offset = 8
-    assert made._consumption_of(message, "g").state in (state, "waiting")
-    assert (made._consumption_of(message, "g").state == "waiting") is (state == "passed")
+    assert consumption_of(broker, message, "g").state in (state, "waiting")
+    assert (consumption_of(broker, message, "g").state == "waiting") is (state == "passed")
 
 
 def test_the_beginning_of_a_body_may_end_within_a_character() -> None:

@@ -6,7 +6,7 @@ import * as f from "/page/format.js";
 import * as lists from "/page/lists.js";
 import { overview } from "/page/overview.js";
 import { tone } from "/page/parts.js";
-import { listen } from "/page/plot.js";
+import { SPANS, listen, noHistory } from "/page/plot.js";
 import { questions, search } from "/page/search.js";
 import * as sheets from "/page/sheets.js";
 import { begin, follower, tail } from "/page/tail.js";
@@ -21,7 +21,7 @@ const EVERY_MS = 5000, HISTORY_MS = 10000, SLOWEST_MS = 20000;
 const place = (id) => document.getElementById(id);
 const main = place("main");
 const page = { view: null, events: [], hours: 1, states: {}, answers: {}, failures: 0, answeredAt: 0, historyAt: 0, groupsAt: 0, isIn: true,
-  history: { 1: { step_s: 10, at_ms: [], series: {} }, 12: { step_s: 60, at_ms: [], series: {} } }, groups: { step_s: 10, at_ms: [], series: {} } };
+  history: Object.fromEntries(Object.keys(SPANS).map((hours) => [hours, noHistory()])), groups: noHistory() };
 
 function where() {
   const [path, query] = (location.hash.slice(2) || "overview").split("?");
@@ -56,7 +56,7 @@ async function refreshHistory(name) {
   if (isDue(page.historyAt)) {
     page.historyAt = Date.now();
     const kept = page.history[page.hours];
-    page.history[page.hours] = grow(kept, await ask("history", { span: `${page.hours}h`, since: kept.at_ms.at(-1) || 0 }), page.hours);
+    page.history[page.hours] = grow(kept, await ask("history", { span: SPANS[page.hours][0], since: kept.at_ms.at(-1) || 0 }), page.hours);
   }
   if ((name === "groups" || name === "group") && isDue(page.groupsAt)) {
     page.groupsAt = Date.now();
@@ -96,8 +96,8 @@ async function refresh() {
 function forget() {
   page.events = [];
   page.historyAt = page.groupsAt = 0;
-  for (const hours of [1, 12]) page.history[hours] = { step_s: hours === 1 ? 10 : 60, at_ms: [], series: {} };
-  page.groups = { step_s: 10, at_ms: [], series: {} };
+  for (const hours of Object.keys(SPANS)) page.history[hours] = noHistory();
+  page.groups = noHistory();
 }
 
 let timer = 0, isAsking = false, isWanted = false;

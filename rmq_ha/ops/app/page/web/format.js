@@ -55,6 +55,10 @@ export function clock(ms, withSeconds = false) {
   const at = new Date(ms);
   return `${two(at.getHours())}:${two(at.getMinutes())}${withSeconds ? `:${two(at.getSeconds())}` : ""}`;
 }
+export function date(ms) {
+  const at = new Date(ms);
+  return `${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+}
 export function moment(ms) {
   if (!is(ms) || ms <= 0) return NONE;
   const at = new Date(ms);

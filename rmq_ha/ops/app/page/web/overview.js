@@ -2,7 +2,7 @@
 
 import { h, s } from "/page/dom.js";
 import * as f from "/page/format.js";
-import { plot, spark } from "/page/plot.js";
+import { SPANS, plot, spark } from "/page/plot.js";
 import { bar, card, empty, facts, table, tone } from "/page/parts.js";
 
 const MASTERS = new Set(["master", "leader"]);
@@ -143,8 +143,8 @@ export function overview(view, history, events, hours) {
     pair(view),
     isRed ? happened : null,
     isBroker ? tiles(view, history) : simpleTiles(view, history),
-    isBroker ? h("div", { class: "section" }, h("h2", {}, hours === 1 ? "The last hour" : `The last ${hours} hours`), h("div", { class: "switch", role: "group", "aria-label": "Time shown" },
-      [1, 12].map((number) => h("button", { type: "button", "data-hours": number, "aria-pressed": String(number === hours) }, `${number} h`)))) : null,
+    isBroker ? h("div", { class: "section" }, h("h2", {}, SPANS[hours][2].replace("the", "The")), h("div", { class: "switch", role: "group", "aria-label": "Time shown" },
+      Object.keys(SPANS).map(Number).map((number) => h("button", { type: "button", "data-hours": number, "aria-pressed": String(number === hours) }, SPANS[number][1])))) : null,
     isBroker ? plots(history, hours) : null,
     machines(view),
     isRed ? null : happened,

@@ -1,9 +1,12 @@
 // Plots of the last hours: lines in SVG, labels in HTML, a cursor for pointer and arrow keys.
 
 import { h, s } from "/page/dom.js";
-import { clock } from "/page/format.js";
+import { clock, date } from "/page/format.js";
 
 const NICE = [1, 2, 2.5, 5, 10];
+export const SPANS = { 1: ["1h", "1 h", "the last hour"], 12: ["12h", "12 h", "the last 12 hours"], 168: ["7d", "7 d", "the last 7 days"], 720: ["30d", "30 d", "the last 30 days"] };
+const STEPS_S = { 10: "points of 10 s", 60: "points of a minute", 900: "points of 15 min", 3600: "points of an hour" };
+export const noHistory = () => ({ step_s: 10, at_ms: [], series: {} });
 
 export function top(values, least) {
   const most = Math.max(least, ...values.filter((value) => value !== null && value !== undefined));
@@ -40,20 +43,20 @@ export function plot({ id, title, note, lines, history, hours, unit, least = 1 }
   const isEmpty = !all.some((value) => value !== null && value !== undefined);
   const now = series.map((values) => values.at(-1));
   const told = lines.map((line, i) => `${line.name}: now ${unit(now[i])}, at most ${unit(Math.max(0, ...seen[i].map((value) => value ?? 0)))}`).join("; ");
-  const marks = [0, 1, 2, 3, 4].map((part) => from + ((to - from) * part) / 4);
+  const marks = [0, 1, 2, 3, 4].map((part) => from + ((to - from) * part) / 4), mark = hours > 24 ? date : clock;
   return h("figure", { class: "card plot", "data-key": id },
     h("figcaption", {}, h("h3", {}, title), h("span", { class: "muted" }, note || "")),
     h("ul", { class: "legend" }, lines.map((line, i) => h("li", {},
       h("i", { class: `key ${line.className}`, "aria-hidden": "true" }), h("span", {}, line.name), h("b", { class: "value", "data-line": i }, unit(now[i]))))),
-    h("div", { class: "chart", tabindex: isEmpty ? null : "0", role: "img", "aria-label": `${title}, the last ${hours} h. ${isEmpty ? "Nothing was measured yet." : told}`,
-      data: { times, series, from, to, unit, high } },
+    h("div", { class: "chart", tabindex: isEmpty ? null : "0", role: "img", "aria-label": `${title}, ${SPANS[hours][2]}, ${STEPS_S[history.step_s]}. ${isEmpty ? "Nothing was measured yet." : told}`,
+      data: { times, series, from, to, unit, high, hours } },
       s("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" },
         [25, 50, 75].map((y) => s("path", { class: "grid", d: `M0 ${y}H100` })), s("path", { class: "base", d: "M0 100H100" }),
         lines.map((line, i) => (line.fill === false ? null : s("path", { class: `fill ${line.className}`, d: area(times, series[i], from, to, high, step) }))),
         lines.map((line, i) => s("path", { class: `line ${line.className}`, d: path(times, series[i], from, to, high, step) }))),
       h("span", { class: "y high" }, isEmpty ? "" : unit(high)), h("span", { class: "y half" }, isEmpty ? "" : unit(high / 2)),
       isEmpty ? h("p", { class: "none" }, "Nothing was measured yet") : h("i", { class: "cursor", hidden: true }), isEmpty ? null : h("span", { class: "when", hidden: true })),
-    h("div", { class: "x", "aria-hidden": "true" }, marks.map((at) => h("span", {}, clock(at)))));
+    h("div", { class: "x", "aria-hidden": "true" }, marks.map((at) => h("span", {}, mark(at)))));
 }
 
 export function spark(values, className) {
@@ -67,7 +70,7 @@ export function spark(values, className) {
 }
 
 function move(chart, share) {
-  const { times, series, from, to, unit } = chart.page;
+  const { times, series, from, to, unit, hours } = chart.page;
   const wanted = from + share * (to - from);
   let best = -1;
   times.forEach((at, i) => { if (at >= from && (best < 0 || Math.abs(at - wanted) < Math.abs(times[best] - wanted))) best = i; });
@@ -79,7 +82,7 @@ function move(chart, share) {
   cursor.style.left = `${x}%`;
   when.style.left = `${Math.min(88, Math.max(12, x))}%`;
   const values = series.map((line) => unit(line[best]));
-  when.textContent = `${clock(times[best], true)} · ${values.join(" · ")}`;
+  when.textContent = `${hours > 24 ? `${date(times[best])} ${clock(times[best])}` : clock(times[best], true)} · ${values.join(" · ")}`;
 }
 
 function rest(chart) {
