@@ -201,8 +201,10 @@ def test_a_tail_shows_what_comes_until_it_is_paused(
         with bridge.hold():
             body = b'{"tail": %d}' % number
             cluster.send_one("broker-a", "orders", body, f"KEYS\x01t{number}\x02TAGS\x01<b>\x02")
+        page.clock.fast_forward(2100)
 
     one = opened()
+    one.page.clock.install()
     page = one.go(bridge, "topic/orders")
     page.click("main >> text=live tail")
     page.wait_for_selector(".tail li")
@@ -217,7 +219,7 @@ def test_a_tail_shows_what_comes_until_it_is_paused(
     page.wait_for_timeout(200)
     before = sum("/api/tail" in url for url in one.asked)
     send(3)
-    page.wait_for_timeout(2300)
+    page.wait_for_timeout(200)
     assert sum("/api/tail" in url for url in one.asked) == before
     page.click("#pause")
     page.wait_for_selector(".tail li:first-child >> text=t3")

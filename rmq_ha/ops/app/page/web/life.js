@@ -7,7 +7,7 @@ import { link, tone } from "/page/parts.js";
 function stop(step, before) {
   const hasTime = step.at_ms !== null, gap = hasTime && before !== null ? (step.at_ms - before) / 1000 : null;
   return h("li", { class: `${step.tone}${step.is_sure ? "" : " unsure"}` },
-    tone(step.tone, step.what), hasTime ? h("time", { datetime: new Date(step.at_ms).toISOString(), title: f.moment(step.at_ms) }, f.moment(step.at_ms), gap === null || gap < 0 ? null : h("span", { class: "gap" }, ` +${f.span(gap)}`)) : h("span", { class: "muted" }, "when is not known"),
+    tone(step.tone, step.what), hasTime ? h("time", { datetime: new Date(step.at_ms).toISOString(), title: f.moment(step.at_ms) }, f.moment(step.at_ms), gap === null || gap < 0 ? null : h("span", { class: "gap" }, ` +${f.span(gap)}`)) : step.what === "passed" ? h("span", { class: "muted" }, "when is not known") : null,
     step.text ? h("span", { class: "text" }, step.text) : null);
 }
 
@@ -23,5 +23,5 @@ function way(lane) {
 
 export function life(told) {
   if (told.fault) return h("p", { class: "fault" }, tone("error", told.fault));
-  return h("div", { class: "life" }, told.lanes.map(way), told.lanes.length > 1 ? null : h("p", { class: "muted" }, "No group has committed an offset of this topic."), told.note ? h("p", { class: "muted" }, `${told.note}.`) : null);
+  return h("div", { class: "life" }, told.lanes.map(way), told.lanes.length > 1 ? null : h("p", { class: "muted" }, "No group has committed an offset of this topic."), told.note ? h("p", { class: "muted" }, `${told.note[0].toUpperCase()}${told.note.slice(1)}.`) : null);
 }

@@ -115,6 +115,8 @@ export function eventList(events, now) {
     tone(event.severity, event.kind), h("span", { class: "text" }, event.text, event.times > 1 ? h("em", {}, ` × ${f.count(event.times)}`) : null))));
 }
 
+const waits = (number) => (number ? h("a", { href: "#/waiting" }, f.count(number)) : f.count(number));
+
 function details(view) {
   const { log, certificates, now_ms: now } = view;
   const ends = (item) => {
@@ -127,7 +129,7 @@ function details(view) {
       log.oldest_ms === null ? null : ["Oldest message", f.ago(log.oldest_ms, now)],
       ["Not yet on the disk", f.bytes(log.unflushed)], ["Not yet in the queues", f.bytes(log.undispatched)],
       view.numbers.popped_out === undefined ? null : ["Popped, not acknowledged", f.count(view.numbers.popped_out)],
-      ["Held pulls", f.count(view.numbers.held_pulls)], view.numbers.timers === undefined ? null : ["Timer messages", f.count(view.numbers.timers)], view.numbers.delayed ? ["Delayed messages", f.count(view.numbers.delayed)] : null, view.numbers.half === undefined ? null : ["Open half messages", f.count(view.numbers.half)], view.name_servers.length ? ["Name servers", view.name_servers.join(", ")] : null])) : null,
+      ["Held pulls", f.count(view.numbers.held_pulls)], view.numbers.timers === undefined ? null : ["Timer messages", waits(view.numbers.timers)], view.numbers.delayed ? ["Delayed messages", waits(view.numbers.delayed)] : null, view.numbers.half === undefined ? null : ["Open half messages", waits(view.numbers.half)], view.name_servers.length ? ["Name servers", view.name_servers.join(", ")] : null])) : null,
     card("Certificates", null, certificates.length
       ? facts(certificates.map((item) => [item.who, h("span", { class: "muted" }, item.setting, " "), ends(item)]))
       : empty("None in use", "Set tls.server.mode and tls.server.certPath to have clients come by TLS.")));
