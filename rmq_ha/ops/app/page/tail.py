@@ -83,7 +83,7 @@ class TailPage(Struct, frozen=True, kw_only=True):
     messages: list[TailMessage]
 
 
-class _QueuePart(NamedTuple):
+class _TailPart(NamedTuple):
     """The messages of one queue to look at: the first offset, and the end."""
 
     queue_id: int
@@ -134,7 +134,7 @@ class Tails:
 
         return later.addCallback(page)
 
-    def _parts(self, topic: str, queues: int, known: list[int]) -> tuple[list[_QueuePart], int]:
+    def _parts(self, topic: str, queues: int, known: list[int]) -> tuple[list[_TailPart], int]:
         """Return the parts of the queues to look at, and how many messages are skipped."""
         store = self._broker.store
         parts = []
@@ -146,7 +146,7 @@ class Tails:
             else:
                 start = known[queue_id] if queue_id < len(known) else begin
             # A topic that was deleted and made anew begins again at 0.
-            parts.append(_QueuePart(queue_id, max(begin, start) if start <= end else begin, end))
+            parts.append(_TailPart(queue_id, max(begin, start) if start <= end else begin, end))
         waiting = sum(part.end - part.start for part in parts)
         if waiting <= MOST_LOOKED:
             return parts, 0
@@ -157,7 +157,7 @@ class Tails:
         return newest, waiting - sum(part.end - part.start for part in newest)
 
     def _look(
-        self, query: TailQuery, parts: list[_QueuePart], messages: list[TailMessage]
+        self, query: TailQuery, parts: list[_TailPart], messages: list[TailMessage]
     ) -> Iterator[None]:
         store, looked = self._broker.store, 0
         try:
