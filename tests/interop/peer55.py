@@ -7,7 +7,7 @@ Makes a rig of RocketMQ 5.5.1 (or 5.5.0, 5.4.0) from the one of 5.3.3, for tests
 
 The rig is a copy of `../shared/peer5` with another `pom.xml`, below `$XDG_CACHE_HOME`. Not all jars
 of 5.5.1 could be had on 30 November 2026: `MODULES_OF_5_5_1` are of that version, the others of
-5.5.0. `docs/testing.md`, "RocketMQ 5.5.1", lists the tests that were run.
+5.5.0. `docs/clients-5x.md`, "RocketMQ 5.5.1", lists the tests that were run.
 """
 
 from __future__ import annotations
@@ -26,6 +26,16 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 MODULES_OF_5_5_1 = ("broker", "store", "controller", "common", "remoting", "tiered-store")
 OTHERS = ("auth", "client", "tools", "namesrv", "filter", "srvutil")
 ASKED_FOR = ("broker", "controller", "namesrv", "tools", "client")
+LIKE_4_9 = (
+    "slaveReadEnable=true",
+    "inSyncReplicas=2",
+    "minInSyncReplicas=1",
+    "enableAutoInSyncReplicas=true",
+)
+"""
+What 4.9 does without a key: a slave serves pulls, and a SYNC_MASTER waits for its slave. By default
+a SYNC_MASTER of 5.x acknowledges alone.
+"""
 _SWITCH = """#!/usr/bin/env python3
 \"\"\"The commands of `../shared/peer`, with RocketMQ 5.5 and the same load generator.\"\"\"
 import os
@@ -47,6 +57,9 @@ if __name__ == "__main__":
     rest = sys.argv[1:]
     if "--gc" in rest:
         del rest[rest.index("--gc") :][:2]
+    if rest[:1] == ["broker"]:
+        for setting in {like_4_9!r}:
+            rest += ["--set", setting]
     program = FIRST if rest[:1] == ["load"] else FIVE
     os.execv(program, [program, *rest])
 """
@@ -93,7 +106,9 @@ def make(version: str) -> Path:
     shutil.copy(PEER5, directory / "peer5")
     (directory / "pom.xml").write_text(pom(version))
     switch = directory / "peer"
-    switch.write_text(_SWITCH.format(first=str(PEER), five=str(directory / "peer5")))
+    switch.write_text(
+        _SWITCH.format(first=str(PEER), five=str(directory / "peer5"), like_4_9=LIKE_4_9)
+    )
     switch.chmod(0o755)
     subprocess.run([str(directory / "peer5"), "install"], check=True, stdout=sys.stderr)
     return directory

@@ -16,8 +16,9 @@ import yaml
 from rmq_ha.base.remoting.signing import Credentials
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from tests.interop.java_auth import ROOT, broker_with_auth, signed
-from tests.interop.rig import REPO, Rig
-from tests.interop.test_controller import PEER5, ask, pytestmark  # noqa: F401
+from tests.interop.mqadmin_5x import Mqadmin
+from tests.interop.rig import Rig
+from tests.interop.test_controller import ask, pytestmark  # noqa: F401
 
 ACCOUNTS = """
 accounts:
@@ -80,46 +81,6 @@ def test_who_may_send_here_may_send_there(rig: Rig) -> None:
     assert set(after) == {*before, ROOT.access_key}
     for name, account in before.items():
         assert account.items() <= after[name].items(), name
-
-
-class Mqadmin:
-    """5.x's mqadmin in one JVM, signing as an administrator."""
-
-    def __init__(self, rig: Rig) -> None:
-        path = subprocess.run(
-            [str(PEER5), "classpath"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        home = rig.directory / "tools"
-        (home / "conf").mkdir(parents=True)
-        (home / "conf" / "tools.yml").write_text("accessKey: rootroot\nsecretKey: rootsecret\n")
-        self._process = subprocess.Popen(
-            [
-                *("java", f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", "-cp", path),
-                str(REPO / "tests/interop/java/Tools5.java"),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=home,
-        )
-
-    def __call__(self, *words: str) -> str:
-        """What a command printed."""
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write("\t".join(words) + "\n")
-        self._process.stdin.flush()
-        lines = []
-        for line in self._process.stdout:
-            if line == "DONE\n":
-                break
-            lines.append(line)
-        return "".join(lines)
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait(30)
 
 
 @pytest.mark.skipif(

@@ -121,7 +121,15 @@ def document_of(
                     f"{account.access_key}: {name} is left out: in RocketMQ 5 it would be for all "
                     "names that begin so"
                 )
-        policies = policies_of(rules_of(_with_services(rights, cluster)), is_for_java=True)
+        rules = rules_of(_with_services(rights, cluster))
+        mixed = [rule.resource for rule in rules if rule.allowed and rule.denied]
+        if mixed:
+            made.notes.append(
+                f"{account.access_key}: {', '.join(mixed)} may less than the default, which needs "
+                "a rule that denies. A name server or proxy of RocketMQ 5.5 that checks them then "
+                "refuses the route; brokers do not. Name the topics instead of a default"
+            )
+        policies = policies_of(rules, is_for_java=True)
         if policies:
             made.acls.append(AclInfo(policies, USER_PREFIX + account.access_key))
     return made

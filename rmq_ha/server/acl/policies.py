@@ -172,14 +172,14 @@ def rights_of(rules: Iterable[PolicyRule]) -> Rights:
     Return the rights that mean the same as rules.
 
     A broker of RocketMQ 5 asks the rules of one topic first, and `*` for an action that they
-    neither allow nor deny. Where they do both, it allows.
+    neither allow nor deny. Where they do both, 5.3.3 allows and 5.5 denies; here it is denied.
     """
     words: dict[str, dict[str, str]] = {"Topic": {}, "Group": {}}
     every = list(rules)
     common = {rule.kind: rule.allowed for rule in every if rule.name == _ANY}
     for rule in every:
-        inherited = common.get(rule.kind, frozenset()) - rule.denied
-        allowed = rule.allowed | (frozenset() if rule.name == _ANY else inherited)
+        inherited = frozenset() if rule.name == _ANY else common.get(rule.kind, frozenset())
+        allowed = (rule.allowed | inherited) - rule.denied
         words[rule.kind][rule.name] = _WORDS[tuple(item for item in _BOTH if item in allowed)]
     topic, group = (words[kind].pop(_ANY, NO_RIGHT) for kind in ("Topic", "Group"))
     return Rights(topic, group, words["Topic"], words["Group"])

@@ -189,6 +189,17 @@ def test_the_default_adds_to_a_rule_of_one_topic_in_java() -> None:
     assert rights_of(rules) == Rights("SUB", "DENY", {"A": "PUB|SUB"})
 
 
+def test_a_rule_below_the_default_is_said() -> None:
+    """RocketMQ 5.5 refuses a route if one of its actions is denied; 5.3.3 does not."""
+    assert any("Topic:A, Topic:RMQ_SYS_TRACE_TOPIC" in note for note in from_file(ONE).notes)
+
+
+def test_who_is_allowed_and_denied_the_same_is_denied() -> None:
+    both = frozenset({"Pub", "Sub"})
+    rules = [PolicyRule("Topic", "A", both, frozenset({"Sub"}))]
+    assert rights_of(rules) == Rights("DENY", "DENY", {"A": "PUB"})
+
+
 def test_from_one_broker_to_another(cluster: SimCluster, typed: Typist) -> None:
     """The second one had another secret and no permissions; a second import finds nothing."""
     told = typed("acl export /accounts.json --v2 --on one")
