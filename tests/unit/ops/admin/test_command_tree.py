@@ -131,6 +131,7 @@ TABLE = {
     "stats": looks(),
     "store dump": looks(),
     "store export-timer": changes("--config FILE"),
+    "store fetch": Row(Kind.OWN, True),
     "store repair": changes("--config FILE"),
     "store verify": looks(),
     "tail": looks(),
