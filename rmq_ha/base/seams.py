@@ -176,6 +176,7 @@ class Disk(Protocol):
         """
         Take RocketMQ's lock (a POSIX record lock on byte 0) and write `lock` into the file.
 
+        :param path: a file, which is made; or a folder that exists, in which nothing is written.
         :raises StoreLocked: another process holds it.
         """
 

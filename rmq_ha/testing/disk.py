@@ -465,15 +465,16 @@ class SimDisk:
 
     def lock(self, path: str) -> _SimLock:
         """
-        Take RocketMQ's lock and write `lock` into the file.
+        Take RocketMQ's lock and write `lock` into the file, or lock a folder that exists.
 
         :raises StoreLocked: the lock is held.
         """
         self.check()
         if path in self._locks:
             raise StoreLocked(f"{path} is held by another process")
-        self.make_dirs(os.path.dirname(path))
-        self._files[path] = Inode.from_bytes(b"lock", self.now_ms())
+        if path not in self._dirs:
+            self.make_dirs(os.path.dirname(path))
+            self._files[path] = Inode.from_bytes(b"lock", self.now_ms())
         self._locks[path] = _SimLock(self, path)
         return self._locks[path]
 

@@ -7,7 +7,7 @@ import shutil
 import stat
 import struct
 from contextlib import suppress
-from errno import ENXIO
+from errno import EBADF, ENOLCK, ENOTSUP, ENXIO
 
 from rmq_ha.base.errors import NotNow, StoreError, StoreLocked
 from rmq_ha.base.seams import DiskUsage
@@ -314,8 +314,12 @@ class RealDisk:
         Such a lock excludes Java's (POSIX) and also a second store in this process, and it does not
         vanish when some other descriptor of the file is closed.
 
+        A folder, in which RocketMQ wants no other file, is locked itself; that excludes no Java.
+
         :raises StoreLocked: another store holds the lock.
         """
+        if os.path.isdir(path):
+            return self._lock_folder(path)
         self.make_dirs(os.path.dirname(path))
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, self._file_mode)
         flock = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
@@ -331,6 +335,23 @@ class RealDisk:
         except BaseException:
             os.close(fd)
             raise
+        return RealLock(fd)
+
+    @staticmethod
+    def _lock_folder(path: str) -> RealLock:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(fd)
+            raise StoreLocked(
+                f"{path} is locked: another broker has this folder open; stop it first, or name "
+                "another folder"
+            ) from error
+        except OSError as error:  # a network's file system may lock no folders
+            if error.errno not in (EBADF, ENOLCK, ENOTSUP):
+                os.close(fd)
+                raise
         return RealLock(fd)
 
     def may_write(self, path: str) -> bool:

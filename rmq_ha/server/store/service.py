@@ -18,6 +18,7 @@ from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.server.store.journal import Cleaner, Journal, JournalStoreContext
 from rmq_ha.server.store.log.boot import LastExit
+from rmq_ha.server.store.log.files import is_file_name
 from rmq_ha.server.store.log.journal_log import JournalLog
 from rmq_ha.server.store.statistics import SAMPLE_S
 from rmq_ha.server.store.turns import TurnWatch
@@ -61,7 +62,7 @@ class StoreService:
 
     def __init__(self, store: LivingStore) -> None:
         self._store = store
-        self._lock: Lock | None = None
+        self._locks: dict[str, Lock] = {}
         self._is_poked = False
         self._rounds: list[Periodic] = []
         self._is_running = False
@@ -71,15 +72,48 @@ class StoreService:
 
     def load(self) -> None:
         store = self._store
-        self._lock = store.host.disk.lock(f"{store.root}/lock")
+        self._check_root()
+        self._take_lock(f"{store.root}/lock")
         try:
+            self._lock_logs()
             self._load()
+            for directory in store.log.directories:  # from now on nobody finds it without a lock
+                store.host.disk.make_dirs(directory)
+            self._lock_logs()
         except OSError as error:
             self._unlock()
             raise StoreError(f"cannot load the store at {store.root}: {error}") from error
         except StoreError:
             self._unlock()
             raise
+
+    def _take_lock(self, path: str) -> None:
+        if path not in self._locks:
+            self._locks[path] = self._store.host.disk.lock(path)
+
+    def _check_root(self) -> None:
+        """
+        Write nothing beside the files of a log: its own store would not open any more.
+
+        :raises StoreError: the store's path is the folder of a log.
+        """
+        root = self._store.root
+        for name in self._store.host.disk.list_dir(root):
+            if is_file_name(name):
+                raise StoreError(
+                    f"{root}/{name} is a file of a commit log: storePathRootDir has to name the "
+                    "folder above the log's folder"
+                )
+
+    def _lock_logs(self) -> None:
+        """
+        Lock the log's folders: another store may name them, too, and has a lock file of its own.
+
+        :raises StoreLocked: another store has the log open.
+        """
+        for directory in self._store.log.directories:
+            if self._store.host.disk.exists(directory):
+                self._take_lock(directory)
 
     def _load(self) -> None:
         store = self._store
@@ -369,9 +403,9 @@ class StoreService:
         self._unlock()
 
     def _unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        for lock in self._locks.values():
+            lock.release()
+        self._locks.clear()
 
 
 def _content(low: int, high: int, dispatched: int) -> str:

@@ -8,7 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from rmq_ha.base.config.addresses import ANY_ADDRESS
 from rmq_ha.base.errors import ProtocolViolation, RemotingError
 from rmq_ha.base.model.host_port import HostPort, parse_host_port
-from rmq_ha.base.tls.files import certificate_names, certificate_text
+from rmq_ha.base.tls.files import KeyPair, TlsFiles, certificate_names, certificate_text
+from rmq_ha.base.tls.options import TlsOptions
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.brokers import broker_config, replication_of, runtime_info, topic_table
 from rmq_ha.client.rules.errors import BrokerRefused
@@ -81,8 +82,13 @@ async def _look_at_certificate(
     """
     if not (session.options.use_tls or broker.config.get("tls.server.certPath")):
         return []
+    pair = _own_pair(session)
+    if pair is None and broker.config.get("tls.server.need.client.auth") == "require":
+        # The broker would count this as a connection of a stranger, and doctor would name it.
+        why = "the broker requires one of this command: give --tls-cert and --tls-key"
+        return [NotLooked(f"the certificate of {broker}", why)]
     try:
-        shown = await certificate_at(session.host, broker.address, timeout_s)
+        shown = await certificate_at(session.host, broker.address, timeout_s, pair)
     except OSError as error:
         return [NotLooked(f"the certificate of {broker}", str(error))]
     facts.certificates.append(
@@ -96,6 +102,12 @@ async def _look_at_certificate(
         )
     )
     return []
+
+
+def _own_pair(session: Session) -> KeyPair | None:
+    read_bytes = session.host.disk.read_bytes
+    options = TlsOptions(session.options.tls, read_bytes)
+    return TlsFiles(options, read_bytes).key_pair("tls.client")
 
 
 async def _look_at_ports(session: Session, broker: BrokerFacts, timeout_s: float) -> None:

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.context import client_context
+from rmq_ha.base.tls.files import KeyPair
 from rmq_ha.ops.admin.doctor.facts import Port
 
 P = TypeVar("P", bound=Protocol)
@@ -137,10 +138,13 @@ class Handshake(Protocol):
     Shakes hands until the server has shown its certificate. It verifies nothing and sends no data.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pair: KeyPair | None = None) -> None:
+        """
+        :param pair: the certificate to show: a server that requires one counts those who have none.
+        """
         self.done: Deferred[x509.Certificate | None] = Deferred()
         self._certificate: x509.Certificate | None = None
-        self._tls = SSL.Connection(client_context(None, None), None)
+        self._tls = SSL.Connection(client_context(pair, None), None)
         self._tls.set_connect_state()
 
     def connectionMade(self) -> None:
@@ -175,13 +179,16 @@ class Handshake(Protocol):
         self.done.callback(self._certificate)
 
 
-async def certificate_at(host: Host, address: str, timeout_s: float) -> x509.Certificate:
+async def certificate_at(
+    host: Host, address: str, timeout_s: float, pair: KeyPair | None = None
+) -> x509.Certificate:
     """
     Return the certificate that a server shows.
 
+    :param pair: the certificate of this client.
     :raises OSError: the connection fails, or the server speaks no TLS.
     """
-    protocol = await _connect(host, address, Handshake(), timeout_s)
+    protocol = await _connect(host, address, Handshake(pair), timeout_s)
     timer = host.clock.callLater(timeout_s, _cut, protocol)
     shown = await protocol.done
     if timer.active():

@@ -19,6 +19,11 @@ def file_name(start: int) -> str:
     return f"{start:0{_NAME_DIGITS}d}"
 
 
+def is_file_name(name: str) -> bool:
+    """Return whether a file of a row may be called like this."""
+    return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
+
+
 class FileRow:
     """
     Consecutive files without a gap, in one or several directories.
@@ -84,7 +89,7 @@ class FileRow:
             empty.append(start)
 
     def _check(self, path: str, name: str) -> None:
-        if len(name) != _NAME_DIGITS or not (name.isascii() and name.isdigit()):
+        if not is_file_name(name):
             raise StoreError(f"{path} does not belong there; move it away")
         size = self._disk.size(path)
         if size not in (0, self.file_size):

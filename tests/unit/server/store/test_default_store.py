@@ -561,6 +561,33 @@ def test_one_store_at_a_time(machine):
             machine.load()
 
 
+@pytest.mark.real_disk
+def test_two_stores_never_share_a_log(machine):
+    """Another store may name the folder of this one's log; it starts when the first is closed."""
+    first = machine.open(store_path_commit_log=f"{machine.root}/one")
+    root, shared = machine.root, f"{machine.root}/one"
+    machine.root = f"{root}/other"
+    for _ in range(2):
+        with pytest.raises(StoreLocked, match=f"{shared} is locked: another broker has this"):
+            machine.load(store_path_commit_log=shared)
+    machine.finish(first.stop())
+    machine.load(store_path_commit_log=shared)
+
+
+def test_no_store_is_made_in_the_folder_of_a_log(machine, message):
+    """Files beside those of the log would keep the log's own store from opening."""
+    store = machine.open()
+    put(store, message())
+    machine.finish(store.stop())
+    whole, machine.root = machine.root, f"{machine.root}/commitlog"
+    before = machine.disk.list_dir(machine.root)
+    with pytest.raises(StoreError, match="storePathRootDir has to name the folder above"):
+        machine.load()
+    assert machine.disk.list_dir(machine.root) == before
+    machine.root = whole
+    machine.open()
+
+
 def test_settings_that_cannot_be_served(machine):
     """The start stops, with the key and the reason."""
     with pytest.raises(ConfigurationError, match="enableDLegerCommitLog=true"):

@@ -9,6 +9,7 @@ from rmq_ha.ops.admin.doctor.gather import DoctorScope
 from rmq_ha.testing.brokers import NamesrvNode
 from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT
 from tests.unit.ops.admin.admin_kit import say
+from tests.unit.ops.admin.doctor.authority import OPTIONS, put_certificate
 from tests.unit.ops.admin.doctor.fleet import STATUS_PORT, Fleet, whole_pair
 
 ADMIN = Credentials("adminadmin", "adminsecret")
@@ -99,6 +100,28 @@ def test_a_broker_that_wants_tls() -> None:
     assert fleet.address("a") in fleet.finds("speaks-otherwise", **one)
     fleet.finds("certificate-made-up", use_tls=True, **one)
     assert "TLS" in fleet.fix("registration-fails", use_tls=True, **one)
+
+
+def test_a_broker_that_wants_certificates_does_not_count_this_command() -> None:
+    """The look at its certificate shows one, too; without one there is no such look."""
+    fleet = Fleet(watched=True)
+    server = fleet.hosts["a"] = fleet.world.add("a")
+    admin = fleet.world.add("admin")
+    put_certificate(server, -3650, 3650)
+    for name in ("/cert.pem", "/key.pem"):
+        admin.disk.replace(name, server.disk.read_bytes(name))
+    required = {"tls.server.need.client.auth": "require", "tls.server.authClient": "true"}
+    trust = {"tls.server.trustCertPath": "/cert.pem"}
+    fleet.add("a", options={**OPTIONS, **required, **trust, "tls.server.mode": "permissive"})
+    fleet.run(5)
+    own = {name.replace("server", "client"): value for name, value in OPTIONS.items()}
+    one = {"which": fleet.address("a"), "namesrv": ""}
+    visit = fleet.visit(use_tls=True, tls=own, **one)
+    assert f"the certificate of pair {fleet.address('a')}" not in visit.not_looked
+    assert "strangers" not in visit.codes()
+    visit = fleet.visit(**one)
+    assert "strangers" not in visit.codes()
+    assert "give --tls-cert" in visit.not_looked[f"the certificate of pair {fleet.address('a')}"]
 
 
 def test_a_broker_that_tells_only_admins() -> None:
