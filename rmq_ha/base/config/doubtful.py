@@ -29,6 +29,17 @@ from rmq_ha.base.model.networks import canonical, is_loopback
 from rmq_ha.base.model.printable import one_line
 from rmq_ha.base.model.status import BrokerRole
 
+_NAME = re.compile(r"[^\s;,:@/\\]*")
+NAMES = "commands and clients take this name apart; use letters, digits, - and _"
+
+
+def stands_alone(name: str) -> bool:
+    """
+    Return whether the name of a broker or cluster can stand in commands, lists of addresses and
+    paths.
+    """
+    return _NAME.fullmatch(name) is not None
+
 
 def note_doubts(
     targets: Iterable[Any], settings: Mapping[str, Setting], notices: list[ConfigNotice]
@@ -110,7 +121,40 @@ def check_broker(
                 "the hours for which messages are kept, such as 72"
             )
         )
+    _note_names_and_paths(configuration, settings, surroundings, notices)
     _note_without_effect(configuration, settings, notices)
+
+
+def _note_names_and_paths(
+    configuration: BrokerConfiguration,
+    settings: Mapping[str, Setting],
+    surroundings: Surroundings,
+    notices: list[ConfigNotice],
+) -> None:
+    for key in ("brokerName", "brokerClusterName"):
+        setting = settings.get(key)
+        if setting and not reason_to_doubt(setting.value) and not stands_alone(setting.value):
+            notices.append(
+                DoubtfulValue(f"{setting.where}: {key}={one_line(setting.value)}: {NAMES}")
+            )
+    setting = settings.get("storePathRootDir")
+    if setting and setting.value and not reason_to_doubt(setting.value):
+        whole = surroundings.absolute(setting.value)
+        if not setting.value.startswith("/"):
+            notices.append(
+                ConfigNotice(
+                    f"{setting.where}: storePathRootDir={setting.value} is {whole} now: a start in "
+                    "another directory makes another store; write the whole path"
+                )
+            )
+    port = configuration.ours.grpc_server_port
+    if port and "grpcServerPort" in settings and not configuration.ours.pop_enable:
+        notices.append(
+            ConfigNotice(
+                f"{settings['grpcServerPort'].where}: grpcServerPort={port} serves producers "
+                "alone: consumers of RocketMQ 5 need popEnable=true"
+            )
+        )
 
 
 def _check_own_ports(

@@ -218,6 +218,8 @@ def _unknown(setting: Setting, known: Iterable[str]) -> ConfigNotice:
         is_fault = row.is_guard and setting.value.lower() == "true"
         return ConfigNotice(f"{setting.where}: {row.sentence}", is_unknown=is_fault)
     by_lower = {key.lower(): key for key in sorted(known)}
-    nearest = get_close_matches(setting.key.lower(), by_lower, 1, 0.6)
+    nearest = get_close_matches(setting.key.lower(), by_lower, 1, 0.75)
     hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""
+    if setting.value.partition("=")[0].strip().lower() in by_lower:
+        hint = f": a key ends at the first space; write {one_line(setting.value)}"
     return ConfigNotice(f"{setting.where}: unknown key {setting.key}{hint}", is_unknown=True)

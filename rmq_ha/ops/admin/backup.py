@@ -14,6 +14,7 @@ from rmq_ha.base.host.disk import RealDisk
 from rmq_ha.base.host.plain import PlainDisk, PlainFiles
 from rmq_ha.base.host.surroundings import real_surroundings
 from rmq_ha.ops.admin.confirm import dry_run_option
+from rmq_ha.ops.admin.file_errors import file_error_text
 from rmq_ha.ops.admin.options import common_options, current_options
 from rmq_ha.ops.admin.output import Output
 from rmq_ha.ops.admin.session import FAILED
@@ -90,10 +91,7 @@ def restore_command(directory: str, config: str, dry_run: bool) -> None:
 
 
 def _fail(output: Output, error: Exception) -> NoReturn:
-    text = str(error)
-    if isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename}: {error.strerror}: this user cannot read or write there"
-    output.error(text)
+    output.error(file_error_text(error) if isinstance(error, OSError) else str(error))
     raise click.exceptions.Exit(FAILED)
 
 

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from rmq_ha.ops.admin.file_errors import file_error_text
+
 _FAILED = 4
 
 
@@ -72,6 +74,15 @@ class Commands(click.Group):
             if "id you mean" in error.message:
                 raise  # click's own message suggests names
             raise click.UsageError(f"{error.message} {advice}", context) from None
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command; what the disk refuses ends it with the path and the next step."""
+        try:
+            return super().invoke(context)
+        except OSError as error:
+            if not error.filename:  # of no file, such as a pipe that nobody reads: click knows it
+                raise
+            raise click.ClickException(file_error_text(error)) from None
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help line of each command, without importing any."""

@@ -6,6 +6,7 @@ from random import SystemRandom
 
 import click
 
+from rmq_ha.base.config.doubtful import NAMES, stands_alone
 from rmq_ha.base.errors import WrongUsage
 from rmq_ha.base.host.disk import RealDisk
 from rmq_ha.base.model.host_port import HostPort
@@ -116,6 +117,9 @@ def init(
 
     If one of the files exists, nothing is written, and the exit code is 1.
     """
+    for option, given in (("--name", name), ("--cluster", cluster)):
+        if not given or not stands_alone(given):
+            raise click.UsageError(f"{option} {given!r}: {NAMES}")
     directory = os.path.abspath(directory)
     place = Site(
         [],

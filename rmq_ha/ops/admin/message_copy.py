@@ -110,6 +110,10 @@ def copy_of(message: MessageExt, edit: CopyEdit) -> Message:
     if topic.startswith(RETRY_PREFIX) and RETRY_TOPIC in message.properties:
         kept[RETRY_TOPIC] = message.properties[RETRY_TOPIC]
     kept |= edit.properties
+    if missing := sorted(edit.dropped - message.properties.keys()):
+        raise ChangeRefused(
+            f"the message has no property {missing[0]} (it has: {', '.join(sorted(kept)) or 'none'})"
+        )
     for name in edit.dropped:
         kept.pop(name, None)
     kept[COPY_OF] = message.msg_id

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from rmq_ha.client.rules.errors import NoRoute
 from rmq_ha.client.rules.messages import Message, MessageExt
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
@@ -13,7 +14,7 @@ from rmq_ha.ops.admin.message_copy import CopyEdit, copy_of
 from rmq_ha.ops.admin.message_lookup import SpotType, must_name_one, one_message
 from rmq_ha.ops.admin.message_text import body_text, body_values, result_line, result_values
 from rmq_ha.ops.admin.options import combine_options, common_options, read_properties
-from rmq_ha.ops.admin.session import ChangeRefused, Session, run
+from rmq_ha.ops.admin.session import ChangeRefused, NothingFound, Session, run
 
 BodyEditor = Callable[[str], str | None]
 """Shows a body in an editor; returns the new body, or None if the user did not save."""
@@ -116,7 +117,13 @@ def _send(target: str | None, given: dict[str, Any]) -> None:
 
 
 def _open_editor(text: str) -> str | None:
-    return click.edit(text, extension=".txt")
+    try:
+        return click.edit(text, extension=".txt")
+    except click.ClickException as error:
+        raise ChangeRefused(
+            f"{error.format_message()}: nothing was sent; name another editor in EDITOR, or give "
+            "--body or --body-file"
+        ) from None
 
 
 async def send_copy(
@@ -134,6 +141,7 @@ async def send_copy(
     :raises MQClientError: no broker stored the copy.
     """
     made = copy_of(message, edit)
+    await _must_exist(session, made.topic)
     if editor is not None:
         made.body = await _edited_body(session, made.body, editor)
     session.output.say(f"{message.topic} {message.msg_id} to {made.topic}: {_summary(made)}")
@@ -148,6 +156,22 @@ async def send_copy(
     finally:
         await producer.stop()
     session.output.line(result_line(result), {"copy_of": message.msg_id, **result_values(result)})
+
+
+async def _must_exist(session: Session, topic: str) -> None:
+    """
+    Check that the topic exists, as a broker would make a misspelt one at the first message.
+
+    :raises NothingFound: it does not exist.
+    """
+    client = await session.client()
+    try:
+        await client.route(topic)
+    except NoRoute:
+        raise NothingFound(
+            f"there is no topic {topic}: nothing was sent; `topic list` shows all, and `rmqha-admin "
+            f"topic create {topic}` makes it"
+        ) from None
 
 
 async def _edited_body(session: Session, body: bytes, editor: BodyEditor) -> bytes:

@@ -8,9 +8,13 @@ import click
 from click.core import ParameterSource
 
 from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.properties import DELAY
 from rmq_ha.base.remoting.signing import Credentials
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.ops.admin.contexts import Contexts, merged
+
+_LAST_LEVEL = 18
+"""The last delay level of a broker whose `messageDelayLevel` is the default."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 _KEY = "rmq_ha.ops.admin.options"
@@ -273,5 +277,10 @@ def read_properties(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
         name, separator, text = value.partition("=")
         if not (name and separator and text):
             raise click.BadParameter(f"{value!r} is not NAME=VALUE")
+        if name == DELAY and not (text.isdecimal() and int(text) <= _LAST_LEVEL):
+            raise click.BadParameter(
+                f"{value}: {DELAY} is a level from 0 to {_LAST_LEVEL}: by default 1 means 1s, and "
+                f"{_LAST_LEVEL} means 2h"
+            )
         properties[name] = text
     return properties

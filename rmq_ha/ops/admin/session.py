@@ -28,6 +28,7 @@ from rmq_ha.base.seams import Host
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.errors import BrokerRefused, NoNameServer, NoRoute
+from rmq_ha.ops.admin.file_errors import file_error_text
 from rmq_ha.ops.admin.options import Options, current_options
 from rmq_ha.ops.admin.output import Output
 
@@ -190,6 +191,11 @@ async def perform(session: Session, work: Work) -> int:
     except click.ClickException as error:
         session.output.error(error.format_message(), exit_code=error.exit_code)
         return error.exit_code
+    except OSError as error:
+        if not error.filename:  # of no file: a fault of this program
+            raise
+        session.output.error(file_error_text(error), exit_code=FAILED)
+        return FAILED
     except (RmqHaError, CannotDecide, CancelledError) as error:
         code = exit_code(error)
         details = {"code": error.code} if isinstance(error, BrokerRefused) else {}

@@ -10,6 +10,7 @@ from rmq_ha.base.model.networks import canonical, is_this_machine
 
 LOOPBACK = "127.0.0.1"
 _HOST_NAME = re.compile(r"[\w.-]+", re.ASCII)
+_SEPARATORS = re.compile(r"[;\s|/]")
 BROKER_STATUS, NAMESRV_STATUS, CONTROLLER_STATUS = 5557, 5558, 5559
 _STATUS_STEP = 10
 _BROKER_STEP = 100
@@ -71,7 +72,8 @@ def _check_host(host: str) -> None:
     try:
         name = parse_host_port(host).host
     except ValueError:
-        raise WrongUsage(f"{host} is no address and no name of a machine") from None
+        more = "; between two addresses is a comma" if _SEPARATORS.search(host) else ""
+        raise WrongUsage(f"{host} is no address and no name of a machine{more}") from None
     raise WrongUsage(
         f"{host}: give the machine without a port, {name}; --base-port moves the ports"
     )

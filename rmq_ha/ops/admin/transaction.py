@@ -25,7 +25,7 @@ from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.messages import MessageExt, PullResult
 from rmq_ha.ops.admin.message_text import body_text, body_values, time_text
 from rmq_ha.ops.admin.options import common_options
-from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, Session, run
+from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import BrokerTarget, first_of_each, targets
 
 COLUMNS = ("broker", "producer_group", "topic", "open", "oldest_s", "most_checks")
@@ -98,7 +98,7 @@ def list_(which: str, group: str | None, most: int) -> None:
     """
     Show open half messages, the oldest of each broker first.
 
-    Exit code 4: a broker does not answer, or does not know yet.
+    Exit code 3: the group of --group has none; 4: a broker does not answer, or does not know yet.
     """
 
     async def work(session: Session) -> int | None:
@@ -160,6 +160,11 @@ async def show_open(
                 "properties": message.properties,
                 **body_values(message.body),
             },
+        )
+    if group and not (chosen_ones or has_problem):
+        owners = ", ".join(sorted({item.group for item in halves_open})) or "none"
+        raise NothingFound(
+            f"the producer group {group} has no open half messages; groups that have some: {owners}"
         )
     if len(chosen_ones) > most:
         session.output.note(f"{len(chosen_ones) - most} more: give --max")

@@ -333,6 +333,12 @@ def _must_fit(
         raise CannotDecide("a DLedger member's log is not backed up: the other members have it")
     if any(file.size != store.file_size for file in row) or holes_in(row):
         raise CannotDecide(f"{store.log} is not whole: files are missing, or of another size")
+    for folder in (store.root, store.log):
+        if f"{target}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{target}/"):
+            raise CannotDecide(
+                f"{target} lies in the store, or the store in it ({folder}): a backup dies with the "
+                "disk of its store; name a directory elsewhere"
+            )
     if previous is None:
         if files.list(f"{target}/commitlog"):
             raise CannotDecide(f"{target} holds files, but no backup: name another directory")

@@ -51,6 +51,9 @@ def checked(kind: str, text: str, folder: Path) -> object:
         ("storePathRootDir=${user.home}/store", "nobody replaces variables"),
         ("brokerName=${HOSTNAME}", "nobody replaces variables"),
         ("tls.server.keyPath=~/key.pem", "nobody replaces ~"),
+        ("brokerName=broker a", "take this name apart"),
+        ("brokerClusterName=a;b", "take this name apart"),
+        ("export brokerRole=SLAVE", "a key ends at the first space; write brokerRole=SLAVE"),
         ("fileReservedTime=0", "every file of the log but the newest is deleted"),
         ("namesrvAddr=0.0.0.0:9876", "0.0.0.0 stands for all addresses of a listener"),
         ("bindAddress=127.0.0.1\nbrokerIP1=10.0.0.6", "listens on 127.0.0.1 alone"),
@@ -234,3 +237,15 @@ def test_the_own_entry_of_a_controller() -> None:
     assert load_controller(text, HERE).notices == []
     (notice,) = load_controller(text + "bindAddress=0.0.0.0\n", HERE).notices
     assert "controllerDLegerPeers: fd00::6 is an address of IPv6" in notice.text
+
+
+def test_what_a_start_elsewhere_or_a_client_misses() -> None:
+    """Notes: both may be meant."""
+    (note,) = told("storePathRootDir=store\n" + NAMED)
+    assert "is /work/store now" in note
+    assert "write the whole path" in note
+    (note,) = told(f"{ROOT}{NAMED}grpcServerPort=8081\n")
+    assert "consumers of RocketMQ 5 need popEnable=true" in note
+    assert not told(f"{ROOT}{NAMED}grpcServerPort=8081\npopEnable=true\n")
+    (note,) = told(f"{ROOT}{NAMED}zooKeeper=a\n")
+    assert note.endswith("unknown key zooKeeper"), "no key is near"

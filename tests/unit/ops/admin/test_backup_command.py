@@ -72,3 +72,14 @@ def test_what_is_no_store_is_said(tmp_path: Path) -> None:
     code, output = admin("backup", str(tmp_path / "b"), "-c", str(group))
     assert code == 1
     assert "DLedger" in output
+
+
+def test_a_backup_does_not_lie_in_its_store(tmp_path: Path, java_store: Path) -> None:
+    """Nor the store in it: they would be lost together."""
+    size = next((java_store / "commitlog").iterdir()).stat().st_size
+    file = config(tmp_path, java_store, size)
+    for target in (java_store / "copy", java_store, java_store / "commitlog" / "x", tmp_path):
+        code, output = admin("backup", str(target), "-c", file)
+        assert (code, "name a directory elsewhere" in output) == (1, True), output
+    code, output = admin("backup", f"{java_store}-2", "-c", file)
+    assert code == 0, output

@@ -29,6 +29,25 @@ def init(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["x", "--pair", "--hosts", "10.0.0.1;10.0.0.2"], "between two addresses is a comma"),
+        (["x", "--pair", "--name", "broker a"], "--name 'broker a': commands and clients take"),
+        (["x", "--pair", "--cluster", ""], "use letters, digits, - and _"),
+        (["/proc/x", "--pair"], "/proc/x: No such file or directory: name a place where"),
+    ],
+)
+def test_what_init_cannot_write_is_said(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, said = init(*arguments)
+    assert code
+    assert words in said
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
     ("arguments", "files"),
     [
         (["--pair"], 4),

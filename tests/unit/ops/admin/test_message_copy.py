@@ -120,6 +120,31 @@ def test_a_message_that_is_not_there_is_said(typed: Typist) -> None:
     assert typed("message copy --at one:0:9 -t Orders --to Other --yes").code == NOT_FOUND
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("copy --at one:0:0 -t Orders --to Othr", "there is no topic Othr: nothing was sent"),
+        ("resend --at one:0:0 -t Orders --drop colr", "has no property colr (it has: KEYS, "),
+        ("resend --at one:0:0 -t Orders -p DELAY=99", "DELAY is a level from 0 to 18"),
+    ],
+)
+def test_a_copy_that_nobody_means_is_not_sent(typed: Typist, line: str, words: str) -> None:
+    told = typed(f"message {line} --yes")
+    assert told.code != 0
+    assert words in told.err
+    assert "Othr" not in typed("topic list").out
+    assert len(messages(typed, "Orders")) == 1
+
+
+def test_an_editor_that_does_not_exist(typed: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    def edit(text: str, extension: str) -> str | None:
+        raise click.ClickException("nonsuch: Editing failed")
+
+    monkeypatch.setattr(click, "edit", edit)
+    told = typed("message resend --at one:0:0 -t Orders --yes --edit")
+    assert (told.code, "name another editor in EDITOR" in told.err) == (FAILED, True)
+
+
 def test_topics_of_rocketmq_and_dead_letters_are_not_sent_to_themselves() -> None:
     meant = {REAL_TOPIC: "Orders"}
     assert sendable_topic(stored("TRANS_CHECK_MAX_TIME_TOPIC", **meant)) == "Orders"
