@@ -1,7 +1,7 @@
 """Simple, pull and lite pull consumers for asyncio; `rmq_ha.client.aio.Client` makes them."""
 
 from abc import ABC, abstractmethod
-from asyncio import AbstractEventLoop, Future, wait
+from asyncio import AbstractEventLoop, Future, _get_running_loop, wait
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from functools import wraps
@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.subscription import SUB_ALL
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.consume import lite_pull_consumer, pull_consumer, simple_consumer
@@ -52,7 +53,18 @@ class Futures:
         self.loop = loop
 
     def make(self, later: "Deferred[T] | Coroutine[Any, Any, T]") -> "Future[T]":
-        """Make a future of a Deferred, or of a coroutine that awaits Deferreds."""
+        """
+        Make a future of a Deferred, or of a coroutine that awaits Deferreds.
+
+        :raises ConfigurationError: another event loop runs than that of the client.
+        """
+        if _get_running_loop() not in (None, self.loop):
+            if not isinstance(later, Deferred):
+                later.close()
+            raise ConfigurationError(
+                "this client belongs to another event loop, in which connect() was called: call"
+                " connect() once in each asyncio.run(), or run everything in one loop"
+            )
         if not isinstance(later, Deferred):
             later = Deferred.fromCoroutine(later)
         return _DeferredFuture(later, self.loop)

@@ -18,6 +18,7 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import (
     IAddress,
     IListeningPort,
+    ILoggingContext,
     IProtocol,
     IProtocolFactory,
     IReactorTime,
@@ -134,7 +135,7 @@ class EagerPort(tcp.Port):
         return _address(_plain(address))
 
 
-@implementer(IProtocolFactory)
+@implementer(IProtocolFactory, ILoggingContext)
 class _Admitting:
     """
     Builds no protocol for connections that the admission refuses: Twisted closes these at once.
@@ -146,6 +147,10 @@ class _Admitting:
         self._factory = factory
         self._admission = admission
         self._refusals = refusals
+
+    def logPrefix(self) -> str:
+        """Return how Twisted's log calls a port of this factory."""
+        return "listener"
 
     def doStart(self) -> None:
         self._factory.doStart()

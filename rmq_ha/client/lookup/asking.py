@@ -101,7 +101,7 @@ class InTurn:
                 if self._current == chosen:
                     self._current = chosen + 1
         raise NoNameServer(
-            f"no name server answers: {'; '.join(map(str, problems))}."
+            f"no name server answers: {'; '.join(str(item).rstrip('.') for item in problems)}."
             " Is namesrv_addr right, does one run?",
             retriable=any(error.retriable for error in problems),
         )

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from ssl import SSLContext
 from typing import Any, TypedDict, TypeVar
 
+from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.process import Process
 from rmq_ha.base.remoting.signing import Credentials
 from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, MessageModel
@@ -167,7 +168,13 @@ def client_settings(settings: ClientConfig | str, options: Mapping[str, Any]) ->
     Return the settings of a client with some options set.
 
     :param settings: settings, or only the name servers as `host:port;host:port`.
+    :raises ConfigurationError: it is neither.
     """
+    if not isinstance(settings, str | ClientConfig):
+        raise ConfigurationError(
+            f"a client is made with its name servers as a text, 'host:port;host:port', or with a "
+            f"ClientConfig, not with {type(settings).__name__}"
+        )
     if isinstance(settings, str):
         options = {"namesrv_addr": settings, **options}
         return settings_of(ClientConfig, None, options)

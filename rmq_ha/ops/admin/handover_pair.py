@@ -59,7 +59,7 @@ async def exchange_roles(
         session.output.line(f"dry run: {plan}", {"master": master.address, "to": slave.address})
         return None
     with session.output.progress("handing over", None):
-        await asker.run(_order(master.address, slave.address))
+        await _order_to(asker, master.address, slave.address)
         is_named = await _is_named(session, asker, slave)
     if not is_named:
         session.output.error(
@@ -73,6 +73,17 @@ async def exchange_roles(
         {"master": slave.address, "slave": master.address, "changed": True},
     )
     return None
+
+
+async def _order_to(asker: Asker, master: str, slave: str) -> None:
+    try:
+        await asker.run(_order(master, slave))
+    except RemotingError as error:
+        raise type(error)(
+            f"{error}. {master} may hand over all the same, also later: `rmqha-admin ha status` "
+            "says who leads. If its process is frozen or its machine is cut off, end it for good "
+            "first (docs/failover.md, step 2), then type `rmqha-admin promote`"
+        ) from None
 
 
 async def _is_named(session: Session, asker: Asker, slave: BrokerTarget) -> bool:

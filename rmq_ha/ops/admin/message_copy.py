@@ -111,9 +111,8 @@ def copy_of(message: MessageExt, edit: CopyEdit) -> Message:
         kept[RETRY_TOPIC] = message.properties[RETRY_TOPIC]
     kept |= edit.properties
     if missing := sorted(edit.dropped - message.properties.keys()):
-        raise ChangeRefused(
-            f"the message has no property {missing[0]} (it has: {', '.join(sorted(kept)) or 'none'})"
-        )
+        own = ", ".join(sorted(kept)) or "none"
+        raise ChangeRefused(f"the message has no property {missing[0]} (it has: {own})")
     for name in edit.dropped:
         kept.pop(name, None)
     kept[COPY_OF] = message.msg_id

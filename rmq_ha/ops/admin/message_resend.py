@@ -169,8 +169,8 @@ async def _must_exist(session: Session, topic: str) -> None:
         await client.route(topic)
     except NoRoute:
         raise NothingFound(
-            f"there is no topic {topic}: nothing was sent; `topic list` shows all, and `rmqha-admin "
-            f"topic create {topic}` makes it"
+            f"there is no topic {topic}: nothing was sent; `topic list` shows all, and "
+            f"`rmqha-admin topic create {topic}` makes it"
         ) from None
 
 

@@ -244,6 +244,11 @@ def hint(text: str, *, has_account: bool, use_tls: bool) -> str:
             "is this a broker's port? A name server's is 9876, unless listenPort is set",
         ),
         (
+            "is conflict with system topic",
+            True,
+            "RocketMQ itself uses this topic: nobody makes, changes or deletes it by a command",
+        ),
+        (
             "Connection was closed cleanly",
             not use_tls,
             "the server may take TLS only: try --tls, with --tls-ca; its log says why it closed",

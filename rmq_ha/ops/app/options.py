@@ -1,7 +1,7 @@
 """The command lines of `twistd rmqha`, `twistd rmqnamesrv` and `twistd rmqcontroller`."""
 
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 from twisted.python import usage
 
@@ -9,6 +9,7 @@ from rmq_ha.base.config.properties import decode
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.host.surroundings import real_surroundings
+from rmq_ha.ops.app.build import build_text
 
 READY_VARIABLE = "RMQHA_READY"
 
@@ -29,6 +30,11 @@ class ServerOptions(usage.Options):
         """:raises usage.UsageError: there are words without an option."""
         if words:
             raise usage.UsageError(f"{words[0]}: a properties file is given with --config (-c)")
+
+    def opt_version(self) -> NoReturn:
+        """Show the version of rmq-ha and exit."""
+        print(build_text())
+        raise SystemExit(0)
 
     def opt_set(self, setting: str) -> None:
         """Set one key, key=value; wins over the file. May be given several times."""

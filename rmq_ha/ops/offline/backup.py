@@ -336,8 +336,8 @@ def _must_fit(
     for folder in (store.root, store.log):
         if f"{target}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{target}/"):
             raise CannotDecide(
-                f"{target} lies in the store, or the store in it ({folder}): a backup dies with the "
-                "disk of its store; name a directory elsewhere"
+                f"{target} lies in the store, or the store in it ({folder}): a backup dies with "
+                "the disk of its store; name a directory elsewhere"
             )
     if previous is None:
         if files.list(f"{target}/commitlog"):

@@ -25,7 +25,8 @@ from rmq_ha.client import (
     PushConsumerConfig,
     SimpleConsumerConfig,
 )
-from rmq_ha.client.aio import connect
+from rmq_ha.client.aio import Client, connect
+from rmq_ha.client.connecting import connect as connect_with_reactor
 from rmq_ha.client.rules import options
 from rmq_ha.client.rules.old_spellings import old_names
 from rmq_ha.testing.client_world import ClientWorld
@@ -130,3 +131,31 @@ def test_threads_take_keywords() -> None:
             BlockingClient(NOBODY, **wrong)
     assert BlockingConsumer("billing", NOBODY, pull_batch_size=6)._config.pull_batch_size == 6
     assert not BlockingPullConsumer("reports", NOBODY, auto_commit=False)._config.auto_commit
+
+
+def test_what_connect_is_given_by_mistake_is_named() -> None:
+    """Name servers in the place of the reactor, or a port alone."""
+    wrong: Any = "127.0.0.1:9876"
+    with pytest.raises(ConfigurationError, match="takes Twisted's reactor first, not str"):
+        connect_with_reactor(wrong)
+
+    async def a_port() -> None:
+        port: Any = 9876
+        connect(port)
+
+    with pytest.raises(ConfigurationError, match="not with int"):
+        asyncio.run(a_port())
+
+
+def test_a_client_is_not_used_in_a_second_loop() -> None:
+    clients: list[Client] = []
+
+    async def make() -> None:
+        clients.append(connect(NOBODY))
+
+    async def use() -> None:
+        await clients[0].producer()
+
+    asyncio.run(make())
+    with pytest.raises(ConfigurationError, match="belongs to another event loop"):
+        asyncio.run(use())

@@ -262,6 +262,7 @@ def test_what_the_client_logs_is_shown_if_somebody_wants_it(
             "the server may take TLS only: try --tls",
         ),
         ("Connection was closed cleanly.", {"use_tls": True}, ""),
+        ("The topic[T] is conflict with system topic.", {}, "RocketMQ itself uses this topic"),
         ("none makes topics by itself", {}, "rmqha-admin topic create TOPIC"),
         ("something else", {}, ""),
     ],
