@@ -75,7 +75,10 @@ def import_(file: str, which: str, **sure: bool) -> None:
         try:
             document = json.loads(session.host.disk.read_bytes(file))
         except (ValueError, RecursionError) as error:
-            raise ChangeRefused(f"{file} is no JSON: {error}") from None
+            raise ChangeRefused(
+                f"{file} is no JSON ({error}): give the file that `rmqha-admin cluster export FILE`"
+                " wrote"
+            ) from None
         return await import_document(session, document, which, **sure)
 
     run(work)

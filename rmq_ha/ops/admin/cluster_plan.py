@@ -72,7 +72,10 @@ def read_export(document: Any) -> list[ExportedBroker]:
     """
     entries = document.get("brokers") if isinstance(document, dict) else None
     if not isinstance(entries, list):
-        raise ChangeRefused("this is no document of `cluster export`: it has no list `brokers`")
+        raise ChangeRefused(
+            "this is no document of `cluster export`: it has no list `brokers`; give the file that "
+            "`rmqha-admin cluster export FILE` wrote"
+        )
     known: dict[str, tuple[int, ExportedBroker]] = {}
     for number, entry in enumerate(entries):
         try:

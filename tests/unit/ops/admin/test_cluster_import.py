@@ -133,5 +133,6 @@ def test_files_are_typed(typed: Typist, tmp_path: Path) -> None:
     typed.host.disk.replace(str(path), b"{")
     told = typed(f"cluster import {path} --yes")
     assert (told.code, "no JSON" in told.err) == (FAILED, True)
+    assert "give the file that `rmqha-admin cluster export FILE` wrote" in told.err
     typed.host.disk.replace(str(path), json.dumps(exported(typed.cluster)).encode())
     assert typed.does(f"cluster import {path} --yes").lines[0]["rows"] == []

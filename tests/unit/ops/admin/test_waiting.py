@@ -17,7 +17,7 @@ from rmq_ha.client.send.transactions import (
 )
 from rmq_ha.ops.admin import timer_levels, transaction
 from rmq_ha.ops.admin.message_text import time_text
-from rmq_ha.ops.admin.session import FAILED, NO_ANSWER
+from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND
 from rmq_ha.ops.admin.transaction import settled_by
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.ops.app.status.samples import Samples
@@ -133,6 +133,8 @@ def test_open_half_messages_are_shown_by_group_with_their_age() -> None:
     lines = say(cluster, lambda s: transaction.show_open(s, "", "others")).out.splitlines()
     assert len(lines) == 1
     assert '"body": "?"' in lines[0]
+    told = say(cluster, lambda s: transaction.show_open(s, "", "othrs"))
+    assert (told.code, "groups that have some: makers, others" in told.err) == (NOT_FOUND, True)
     text = say(cluster, lambda s: transaction.show_open(s, "", None, 1), as_json=False)
     assert "makers T" in text.out
     assert "2 more: give --max" in text.err
