@@ -15,8 +15,7 @@ Missed heartbeats before doctor reports; after four, by default, the slave close
 """
 _FAULTS = ("diverged", "unreadable", "stranded")
 _FIXES = {
-    "unreachable": "start the master (see no-master, broker-silent); if it runs, open its port for "
-    "slaves (see ha-port-blocked)",
+    "unreachable": "see no-master, then ha-port-blocked",
     "no address": "compare `brokerName` and `namesrvAddr`",
     "disconnected": "the master's log says why, and `haMasterAddress`, where it is set, has to "
     "name the master's `haListenPort`",
