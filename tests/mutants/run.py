@@ -283,6 +283,7 @@ class Forks:
                     import_module(module.dotted)
             gc.unfreeze()  # `tests/conftest.py` hides what was collected, and patches look for it
             self._patches = Patches()
+            gc.freeze()  # else the collector of each child touches, and so copies, all of it
             for fault, module, section in self._faults:
                 chosen = [
                     item
