@@ -121,31 +121,18 @@ def check_broker(
                 "the hours for which messages are kept, such as 72"
             )
         )
-    _note_names_and_paths(configuration, settings, surroundings, notices)
+    _note_names_and_grpc(configuration, settings, notices)
     _note_without_effect(configuration, settings, notices)
 
 
-def _note_names_and_paths(
-    configuration: BrokerConfiguration,
-    settings: Mapping[str, Setting],
-    surroundings: Surroundings,
-    notices: list[ConfigNotice],
+def _note_names_and_grpc(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[ConfigNotice]
 ) -> None:
     for key in ("brokerName", "brokerClusterName"):
         setting = settings.get(key)
         if setting and not reason_to_doubt(setting.value) and not stands_alone(setting.value):
             notices.append(
                 DoubtfulValue(f"{setting.where}: {key}={one_line(setting.value)}: {NAMES}")
-            )
-    setting = settings.get("storePathRootDir")
-    if setting and setting.value and not reason_to_doubt(setting.value):
-        whole = surroundings.absolute(setting.value)
-        if not setting.value.startswith("/"):
-            notices.append(
-                ConfigNotice(
-                    f"{setting.where}: storePathRootDir={setting.value} is {whole} now: a start in "
-                    "another directory makes another store; write the whole path"
-                )
             )
     port = configuration.ours.grpc_server_port
     if port and "grpcServerPort" in settings and not configuration.ours.pop_enable:

@@ -7,7 +7,7 @@ from tests.mistakes.rooms.files import FILES, check
 
 DOUBTS = "tests/unit/base/config/test_doubtful.py"
 BROKEN = f"{DOUBTS}::test_a_value_that_nobody_means_fails_the_check_and_starts"
-NOTED = f"{DOUBTS}::test_what_a_start_elsewhere_or_a_client_misses"
+NOTED = f"{DOUBTS}::test_what_a_client_misses"
 
 
 @FILES.add(
@@ -122,16 +122,6 @@ def blank_in_name(bench: Bench) -> str:
 )
 def exported(bench: Bench) -> str:
     return check(bench, "export brokerRole=ASYNC_MASTER\n")
-
-
-@FILES.add(
-    "a store's path that is not whole",
-    cause="a start in another directory makes another store",
-    fix="write the whole path",
-    held=NOTED,
-)
-def relative_store(bench: Bench) -> str:
-    return check(bench, "storePathRootDir=store\n")
 
 
 @FILES.add(

@@ -239,11 +239,8 @@ def test_the_own_entry_of_a_controller() -> None:
     assert "controllerDLegerPeers: fd00::6 is an address of IPv6" in notice.text
 
 
-def test_what_a_start_elsewhere_or_a_client_misses() -> None:
-    """Notes: both may be meant."""
-    (note,) = told("storePathRootDir=store\n" + NAMED)
-    assert "is /work/store now" in note
-    assert "write the whole path" in note
+def test_what_a_client_misses() -> None:
+    """A note: it may be meant."""
     (note,) = told(f"{ROOT}{NAMED}grpcServerPort=8081\n")
     assert "consumers of RocketMQ 5 need popEnable=true" in note
     assert not told(f"{ROOT}{NAMED}grpcServerPort=8081\npopEnable=true\n")
