@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
@@ -192,12 +193,29 @@ class Forwarding:
             self._ends_s = 0.0
             self._set(waits=False, on=False)
 
-    def stop(self) -> None:
-        """Forward nothing any more, as this broker stops."""
+    def stop(self) -> "Deferred[None]":
+        """
+        Forward nothing any more, as this broker stops. New requests get no answer: their clients
+        send them again elsewhere when the connection is closed.
+
+        :returns: fires when the requests that went on are answered, after 3 s at the latest.
+        """
         self._leads, self._ends_s = False, 0.0
-        self._set(waits=False, on=False)
+        self._set(waits=True, on=False)
+        done: Deferred[None] = Deferred()
+        self._end_twins(done, self._clock.seconds() + CONNECT_S)
+        return done
+
+    def _end_twins(self, done: "Deferred[None]", until: float) -> None:
+        self._timer = None
+        awaited = any(twin.is_awaited for twin in self._twins.values())
+        if awaited and self._clock.seconds() < until:
+            self._timer = self._clock.callLater(READY_LOOK_S, self._end_twins, done, until)
+            return
         for twin in list(self._twins.values()):
             twin.end()
+        self._set(waits=False, on=False)
+        done.callback(None)
 
     def _set(self, *, waits: bool, on: bool, seconds: float = 0) -> None:
         self._is_waiting, self._is_on = waits, on

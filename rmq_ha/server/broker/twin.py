@@ -115,6 +115,11 @@ class Twin:
         self._is_pumping = self._is_over = self._is_doubtful = False
         client.on_close(lambda _: self.end())
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the new master has not answered all requests yet, held ones left aside."""
+        return self._in_flight > 0
+
     def ask(self, request: RemotingCommand, handler: Handler) -> "Deferred[RemotingCommand | None]":
         """
         Have a request answered by this broker's `handler` or by the new master, in its turn.

@@ -272,3 +272,20 @@ def test_a_consumer_that_read_on_at_the_former_master_is_not_sent_back() -> None
     there = pair.ask("b", pull_request("g", TOPIC, 0, 4, hold_ms=0))
     assert there.code == ResponseCode.PULL_NOT_FOUND, there.ext
     assert (there.ext or {})["nextBeginOffset"] == "4"
+
+
+def test_a_former_master_that_stops_first_passes_on_the_answers_that_are_under_way() -> None:
+    """Else the client repeats sends that the new master has stored."""
+    pair = RunningPair(forward_s=60)
+    client = OldClient(pair)
+    client.stream(1.5)
+    pair.run(0.2)
+    assert pair.hand_over("a", "b").code == 0
+    pair.run(0.3)
+    pair.wait(pair.brokers["a"].stop())
+    pair.run(3)
+    answered = {number for number, code in client.answers if code == 0}
+    numbers = [int(record.body) for record in stored(pair, "b")]
+    assert client.errors, "it sends on after the stop"
+    assert set(numbers) == answered
+    assert len(numbers) == len(set(numbers))
