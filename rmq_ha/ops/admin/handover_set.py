@@ -33,11 +33,14 @@ class ControlledSet(NamedTuple):
     Brokers of one name to which controllers give their roles.
 
     :ivar controllers: addresses of the controllers.
+    :ivar waits_for_all: `allAckInSyncStateSet`: whether each broker in sync has a message before it
+        is acknowledged.
     """
 
     cluster: str
     broker_name: str
     controllers: tuple[str, ...]
+    waits_for_all: bool = True
 
 
 class SetMaster(NamedTuple):
@@ -60,6 +63,7 @@ def set_of(config: Mapping[str, str]) -> ControlledSet | None:
         config.get("brokerClusterName", ""),
         config.get("brokerName", ""),
         tuple(address for address in addresses if address),
+        config.get("allAckInSyncStateSet") != "false",
     )
 
 
@@ -129,6 +133,12 @@ async def elect(
     )
     if current.master_id is None:
         plan = f"nobody leads {known.broker_name}: {chosen} is elected"
+    elif not known.waits_for_all:
+        session.output.warn(
+            "allAckInSyncStateSet=false: the master acknowledges messages before all others have "
+            "them, and such messages of this moment may be lost. Set it to true first "
+            "(`rmqha-admin broker config set`), or stop sends"
+        )
     if not is_wanted(f"{plan}. Do it?", **sure):
         session.output.line(f"dry run: {plan}", {"leader": current.master_id, "to": chosen})
         return None

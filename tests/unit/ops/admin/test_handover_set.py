@@ -116,3 +116,11 @@ def test_promote_of_a_broker_that_is_down_says_that_it_has_to_be_started() -> No
     said = of_its_file(brokers, second, take_over, **YES)
     assert said.code == 1
     assert "Start the broker of /etc/broker.properties" in said.err
+
+
+def test_a_set_whose_master_acknowledges_alone_is_warned_of_lost_messages() -> None:
+    brokers = ControlledBrokers()
+    first = brokers.in_sync()
+    assert "allAckInSyncStateSet" not in order(brokers, **DRY).err
+    first.broker.configuration.controlled.all_ack_in_sync_state_set = False
+    assert "allAckInSyncStateSet=false: the master acknowledges" in order(brokers, **DRY).err
