@@ -3,6 +3,7 @@
 import json
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,10 +17,11 @@ from rmq_ha.base.store_format.commitlog import Record, encode_record
 from rmq_ha.base.store_format.dledger_values import Entry
 from rmq_ha.base.store_format.popped_record import with_receipt
 from rmq_ha.base.wire import bodies
+from rmq_ha.base.wire.auth_bodies import UserInfo, decode_list
 from rmq_ha.base.wire.batch import encode_batch, read_batch
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.ext_fields import ext_fields
-from rmq_ha.base.wire.fastjson import encode
+from rmq_ha.base.wire.fastjson import encode, parse
 from rmq_ha.base.wire.frame import JSON, ROCKETMQ, FrameReader, decode_frame, encode_frame
 from rmq_ha.base.wire.json_header import decode_plain_header
 from rmq_ha.base.wire.pop_bodies import (
@@ -51,7 +53,7 @@ from rmq_ha.base.wire.send_header import (
     decode_fast_v2,
     decode_send_header,
 )
-from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY, ProducerConnection
+from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY, OldestHalf, ProducerConnection
 from rmq_ha.base.wire.timer_bodies import TimerCounts
 from rmq_ha.client.consume.offsets import decode_offsets
 from rmq_ha.client.lookup.brokers import replication_of
@@ -233,6 +235,12 @@ body(
 body("offsets", '{"offsetTable":{"TopicA@G1":{0:1,1:"2"}}}', bodies.decode_offset_table)
 body("delays", '{"offsetTable":{3:12}}', bodies.decode_delay_offsets)
 body("kv", '{"table":{"a":"b"}}', bodies.decode_kv_table)
+body("users", '[{"username":"a","userType":"Normal"}]', partial(decode_list, UserInfo))
+body(
+    "oldest-half",
+    '{"number":1,"born_ms":2,"group":"g","topic":"T"}',
+    lambda data: OldestHalf.parse(parse(data)),
+)
 body(
     "replication",
     '{"role":"SLAVE","master":{"address":"a:1"}}',

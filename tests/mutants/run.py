@@ -96,6 +96,7 @@ TESTS = {
     "server/grpc/": ["server/grpc"],
     "server/pop/": ["server/pop"],
     "server/replication/": ["server/replication"],
+    "server/tiered/": ["server/tiered"],
     "server/replication/classic/journal.py": [
         "server/store/test_journals.py",
         "server/replication",

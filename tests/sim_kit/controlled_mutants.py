@@ -17,7 +17,6 @@ from rmq_ha.server.replication.epochs.master import MasterRole
 from rmq_ha.server.replication.epochs.replica import EpochReplica
 from rmq_ha.server.replication.epochs.roles import lease
 from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
-from rmq_ha.server.replication.epochs.service import AutoSwitchHAService
 from rmq_ha.server.replication.epochs.settings import ReplicationSettings
 from rmq_ha.server.replication.epochs.shared_end import SharedEnd
 from rmq_ha.server.replication.epochs.slave import SlaveRole
@@ -120,10 +119,6 @@ def _long_lease(patches: Patches) -> None:
     patches.put(lease, "SHARE", 30.0)
 
 
-def _accept_early(patches: Patches) -> None:
-    patches.put(AutoSwitchHAService, "is_settled", lambda service: True)
-
-
 def _keep_tail(patches: Patches) -> None:
     patches.put(SlaveRole, "fulfil", lambda *_: succeed(None))
 
@@ -169,7 +164,6 @@ OF_CONTROLLER_MODE = (
     _planted("join-at-once", "who joins need not have all", "14.6", 491, _join_at_once),
     _planted("no-lease", "a master needs no lease", "14.1", 12, _no_lease),
     _planted("long-lease", "the lease outlives the time-out", "14.2", 12, _long_lease),
-    _planted("accept-early", "puts before all is confirmed", "8.5", 251, _accept_early),
     _planted("keep-tail", "a tail that the master does not have stays", "14.11", 0, _keep_tail),
     _planted("lose-changes", "tables go to slaves at the start only", "14.11", 1, _lose_changes),
     _planted("sent-is-kept", "what was sent counts as held", "14.6", 6, _believe_reports),

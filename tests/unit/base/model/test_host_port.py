@@ -19,8 +19,8 @@ NO_ADDRESSES = {
     "rmq_ha/base/host/admission.py": "the parts of an IPv6 address",
     "rmq_ha/base/model/host_port.py": "the one place",
     "rmq_ha/client/rules/routes.py": "a broker and its number of queues",
+    "rmq_ha/lake/scan/arrays.py": "a column and its type",
     "rmq_ha/lake/spark/host/masters.py": "a master of Spark, whose port may be left out",
-    "rmq_ha/lake/spark/source/forms.py": "a column and its type",
     "rmq_ha/lake/spark/source/schema.py": "a column and its type",
     "rmq_ha/lake/spark/source/tables_rows.py": "a column and its type",
     "rmq_ha/ops/admin/doctor/probe.py": "a header of HTTP",
@@ -28,6 +28,7 @@ NO_ADDRESSES = {
     "rmq_ha/ops/admin/groups.py": "a module and its attribute",
     "rmq_ha/ops/admin/message_lookup.py": "a broker, a queue and an offset",
     "rmq_ha/ops/admin/tail.py": "a broker and a queue",
+    "rmq_ha/server/acl/policies.py": "the kind of a resource and its name",
 }
 """Files that cut a text at a colon, and which text that is."""
 
