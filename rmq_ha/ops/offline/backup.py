@@ -195,11 +195,7 @@ def what_to_restore(
             f"the backup's log has files of {manifest.file_size} bytes: set "
             f"mappedFileSizeCommitLog={manifest.file_size}"
         )
-    occupied = [path for path in (store.log, f"{store.root}/config") if disk.list_dir(path)]
-    if occupied or disk.exists(f"{store.root}/checkpoint"):
-        raise CannotDecide(
-            f"{(occupied or [store.root])[0]} is not empty: restore into a new store"
-        )
+    must_be_empty(disk, store, "restore")
     sizes = {
         int(entry.name): entry.size for entry in numbered_entries(files.list(f"{target}/commitlog"))
     }
@@ -210,13 +206,31 @@ def what_to_restore(
                 f"{manifest.end}, but {target}/commitlog/{base:020} is no file of "
                 f"{manifest.file_size} bytes: copy the whole backup here again"
             )
-    free = free_bytes(disk, store.log)
-    if free is not None and free < manifest.end - manifest.begin:
-        raise CannotDecide(
-            f"the backup's log has {manifest.end - manifest.begin} bytes, and there are {free} "
-            f"free for {store.log}"
-        )
+    must_have_room(disk, store, "backup", manifest.end - manifest.begin)
     return manifest, _tables_of(files, f"{target}/{manifest.tables}")
+
+
+def must_be_empty(disk: "Disk", store: StoreDirectories, verb: str) -> None:
+    """
+    :param verb: what is done into the store, for the message.
+    :raises CannotDecide: the store's directories have files.
+    """
+    occupied = [path for path in (store.log, f"{store.root}/config") if disk.list_dir(path)]
+    if occupied or disk.exists(f"{store.root}/checkpoint"):
+        raise CannotDecide(f"{(occupied or [store.root])[0]} is not empty: {verb} into a new store")
+
+
+def must_have_room(disk: "Disk", store: StoreDirectories, source: str, size: int) -> None:
+    """
+    :param source: where the log comes from, for the message.
+    :param size: bytes of the log.
+    :raises CannotDecide: the disk of the log has less room.
+    """
+    free = free_bytes(disk, store.log)
+    if free is not None and free < size:
+        raise CannotDecide(
+            f"the {source}'s log has {size} bytes, and there are {free} free for {store.log}"
+        )
 
 
 def _bases(manifest: Manifest) -> range:

@@ -114,7 +114,10 @@ class Forwarding:
 
     @property
     def seconds(self) -> int:
-        """`forwardAfterHandoverSeconds`."""
+        """
+        For how many seconds after a hand-over requests are passed on, as the key
+        `forwardAfterHandoverSeconds` says; 0: not at all.
+        """
         return self._configuration.ours.forward_after_handover_seconds
 
     # ------------------------------------------------------------ the role of this broker

@@ -72,7 +72,7 @@ class Director(Protocol):
     def way(self, client: Channel) -> Way: ...
 
     def serve(self, handler: Handler, client: Channel, request: RemotingCommand) -> Any:
-        """Answer a request here."""
+        """Have this broker answer a request itself, in place of the new master."""
 
     def open_link(self) -> Link: ...
 

@@ -10,7 +10,7 @@ from rmq_ha.base.seams import Worker
 from rmq_ha.server.tiered.objects import ObjectStore
 
 BLOCK = 1 << 20
-"""Bytes of a block."""
+"""How many bytes of an object are read with one request, and kept or dropped together."""
 _AT_ONCE = 2
 """Blocks that are read at the same time. The worker has four threads, and the disk needs some."""
 
@@ -24,7 +24,6 @@ class BlockCache:
 
     :param capacity: most bytes that are kept.
     :ivar read_bytes: bytes that were read from the object store.
-    :ivar failures: reads of the object store that failed.
     """
 
     def __init__(self, worker: Worker, objects: ObjectStore, capacity: int) -> None:
@@ -36,7 +35,6 @@ class BlockCache:
         self._queue: deque[_Name] = deque()
         self._reading = 0
         self.read_bytes = 0
-        self.failures = 0
 
     def peek(self, key: str, start: int, size: int) -> bytes | None:
         """Return a part of an object; None if a block of it is not here."""
@@ -78,9 +76,7 @@ class BlockCache:
     def _ended(self, result: "bytes | Failure", name: _Name) -> None:
         self._reading -= 1
         waiting = self._waiting.pop(name)
-        if isinstance(result, Failure):
-            self.failures += 1
-        else:
+        if not isinstance(result, Failure):
             self.read_bytes += len(result)
             self._blocks[name] = result
             while len(self._blocks) > self._most:

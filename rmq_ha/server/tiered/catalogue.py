@@ -4,7 +4,24 @@ from bisect import bisect_right, insort
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rmq_ha.server.tiered.segments import QueuePart, TierSegment
+from rmq_ha.server.tiered.objects import ObjectStore, TierError
+from rmq_ha.server.tiered.segments import QueuePart, SegmentKeys, TierSegment, decode_segment
+
+
+def read_segment(objects: ObjectStore, keys: SegmentKeys, start: int) -> TierSegment:
+    """
+    Read the description of the segment that begins at a physical offset. Blocks.
+
+    :raises TierError: the object cannot be read, or describes another segment.
+    """
+    key = keys.segment(start)
+    try:
+        segment = decode_segment(objects.get(key))
+    except ValueError as error:
+        raise TierError(f"{key}: {error}") from error
+    if segment.start != start:
+        raise TierError(f"{key} describes the segment at {segment.start}")
+    return segment
 
 
 class TierPlace(NamedTuple):

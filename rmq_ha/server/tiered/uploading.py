@@ -14,12 +14,11 @@ from rmq_ha.base.timing.slices import in_slices
 from rmq_ha.server.store.log.files import FileRow
 from rmq_ha.server.store.queues.table import ConsumeQueueTable
 from rmq_ha.server.tiered.blocks import BlockCache
-from rmq_ha.server.tiered.catalogue import Catalogue
+from rmq_ha.server.tiered.catalogue import Catalogue, read_segment
 from rmq_ha.server.tiered.objects import ObjectStore, TierError
 from rmq_ha.server.tiered.segments import (
     SegmentKeys,
     TierSegment,
-    decode_segment,
     encode_segment,
     parts_of,
 )
@@ -177,19 +176,8 @@ class Tier:
             self._catalogue.remove(start)
         for start in starts:
             if self._catalogue.get(start) is None:
-                self._catalogue.add(await self._describe(start))
+                self._catalogue.add(await call(read_segment, self._objects, keys, start))
         self._is_known = self._leads
-
-    async def _describe(self, start: int) -> TierSegment:
-        key = self._keys.segment(start)
-        data = await self._host.worker.call(self._objects.get, key)
-        try:
-            segment = decode_segment(data)
-        except ValueError as error:
-            raise TierError(f"{key}: {error}") from error
-        if segment.start != start:
-            raise TierError(f"{key} describes the segment at {segment.start}")
-        return segment
 
     async def _compare(self) -> None:
         """
