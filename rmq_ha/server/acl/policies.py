@@ -59,10 +59,6 @@ class Rights(NamedTuple):
         plain = {name.removeprefix(RETRY_PREFIX): word for name, word in of_groups.items()}
         return cls(_word(default_topic), _word(default_group), own, plain)
 
-    @property
-    def is_nothing(self) -> bool:
-        return self == Rights()
-
 
 class PolicyRule(NamedTuple):
     """

@@ -142,6 +142,11 @@ class TransactionalMessageCheckService:
         self._running.chainDeferred(done)
         return done
 
+    @property
+    def _knows_open(self) -> bool:
+        """Whether this master has ended a round, and so knows which half messages are open."""
+        return self._is_started and self.rounds > self._rounds_before
+
     def open_transactions(self) -> OpenTransactions | None:
         """
         Return the open half messages; the first of each queue is read.
@@ -149,7 +154,7 @@ class TransactionalMessageCheckService:
         None before the end of the first round of a master, which learns from the op messages what
         earlier masters settled; and on a broker that checks nothing.
         """
-        if not self._is_started or self.rounds <= self._rounds_before:
+        if not self._knows_open:
             return None
         total, oldest = 0, OpenTransactions()
         for queue_id in self._queues():
@@ -170,7 +175,7 @@ class TransactionalMessageCheckService:
         :param most: how many of each queue at most.
         :returns: None where `open_transactions` does.
         """
-        if self.open_transactions() is None:
+        if not self._knows_open:
             return None
         return {
             queue_id: list(

@@ -143,7 +143,7 @@ class StoreReads:
             return None
         self.dispatcher.hurry()
         result = None
-        if self.older is not None:
+        if self.older is not None and not self._is_in_log(topic, queue_id, queue_offset):
             bounds = self._local_bounds(topic, queue_id)
             if queue_offset < bounds[0]:
                 result = self.older.get_message(
@@ -243,6 +243,16 @@ class StoreReads:
         if self.older is None:
             return queue.min_offset
         return self.older.first_offset(topic, queue_id, *self._local_bounds(topic, queue_id))
+
+    def _is_in_log(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Return whether the local log has a message of a queue, or the offset is its end."""
+        queue = self.queues.get(topic, queue_id)
+        if queue is None:
+            return False
+        if queue_offset >= queue.max_offset:
+            return True
+        unit = queue.unit(queue_offset)
+        return unit is not None and unit[0] >= self.log.min_offset
 
     def _local_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """
