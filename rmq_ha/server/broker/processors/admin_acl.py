@@ -144,23 +144,45 @@ class AdminAclProcessor:
         if self._control is None:
             return request.response(code, text + OFF)
 
-        def changed(_: None) -> RemotingCommand:
-            self.log.info("ACL: {what} by {peer}", what=what, peer=channel.remote_text)
-            return request.response()
+        return answered_when_changed(
+            self.log, change(self._control), channel, request, what, failed
+        )
 
-        def refused(failure: Failure) -> RemotingCommand:
-            if not failure.check(ConfigurationError):  # type: ignore[no-untyped-call]
-                failure.raiseException()
-            reason = failure.getErrorMessage()
-            self.log.warn(
-                "ACL: not {what}, as {peer} wanted: {reason!r}",
-                what=what,
-                peer=channel.remote_text,
-                reason=reason,
-            )
-            return request.response(code, text + reason)
 
-        return change(self._control).addCallbacks(changed, refused)
+def answered_when_changed(
+    log: Logger,
+    done: "Deferred[None]",
+    channel: Channel,
+    request: RemotingCommand,
+    what: str,
+    failed: tuple[ResponseCode, str],
+) -> Answer:
+    """
+    Log a change of accounts when it is made or refused, and answer the request for it.
+
+    :param done: fires when the change is in force, or fails with `ConfigurationError`.
+    :param what: the change, for the log.
+    :param failed: code of a refusal, and what its text begins with.
+    """
+    code, text = failed
+
+    def changed(_: None) -> RemotingCommand:
+        log.info("ACL: {what} by {peer}", what=what, peer=channel.remote_text)
+        return request.response()
+
+    def refused(failure: Failure) -> RemotingCommand:
+        if not failure.check(ConfigurationError):  # type: ignore[no-untyped-call]
+            failure.raiseException()
+        reason = failure.getErrorMessage()
+        log.warn(
+            "ACL: not {what}, as {peer} wanted: {reason!r}",
+            what=what,
+            peer=channel.remote_text,
+            reason=reason,
+        )
+        return request.response(code, text + reason)
+
+    return done.addCallbacks(changed, refused)
 
 
 def _short(text: str | None) -> str:

@@ -9,9 +9,8 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
-from rmq_ha.base.errors import ConfigurationError, RequestRejected
+from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.timing.one_by_one import OneByOne
 from rmq_ha.base.wire import fastjson
@@ -38,7 +37,7 @@ from rmq_ha.server.acl.policies import (
     rules_of,
 )
 from rmq_ha.server.broker.processors import fields
-from rmq_ha.server.broker.processors.admin_acl import OFF
+from rmq_ha.server.broker.processors.admin_acl import OFF, answered_when_changed
 from rmq_ha.server.broker.processors.fields import Answer, Handler
 
 Accounts = Mapping[str, Mapping[str, Any]]
@@ -266,23 +265,9 @@ class AdminAuthProcessor:
         def begin() -> "Deferred[None]":
             return change(self._accounts()) or succeed(None)
 
-        def changed(_: None) -> RemotingCommand:
-            self.log.info("ACL: {what} by {peer}", what=what, peer=channel.remote_text)
-            return request.response()
-
-        def refused(failure: Failure) -> RemotingCommand:
-            if not failure.check(ConfigurationError):  # type: ignore[no-untyped-call]
-                failure.raiseException()
-            reason = failure.getErrorMessage()
-            self.log.warn(
-                "ACL: not {what}, as {peer} wanted: {reason!r}",
-                what=what,
-                peer=channel.remote_text,
-                reason=reason,
-            )
-            return request.response(ResponseCode.SYSTEM_ERROR, reason)
-
-        return self._one_at_a_time.run(begin).addCallbacks(changed, refused)
+        done = self._one_at_a_time.run(begin)
+        failed = (ResponseCode.SYSTEM_ERROR, "")
+        return answered_when_changed(self.log, done, channel, request, what, failed)
 
 
 def _user_name(request: RemotingCommand) -> str:
