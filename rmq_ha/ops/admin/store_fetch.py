@@ -145,8 +145,8 @@ def fetch_segments(
                 f"{store.log}, and fetch from a good copy of the object, or let the slave copy the "
                 "log from its master"
             )
-    # Without the next file the log would end before the filler of the last segment, at a place that
-    # the master may have deleted.
+    # With an empty next file the log ends at the end of the last segment. Else it would end before
+    # the padding there, and the slave would ask its master for a file that may be deleted.
     last = segments[-1]
     disk.open(f"{store.log}/{file_name(last.end)}", last.size).close()
     # The mark of a crash makes the start read all of the log, and trust no other file.

@@ -145,7 +145,7 @@ class Forwarding:
         """
         Have requests wait, as this broker does not lead any more, or is about to hand over.
 
-        If no new master is known within 3 s, they are served here: a slave refuses them.
+        If no new master is known within 3 s, this broker handles them, and refuses them as a slave.
         """
         if not self._leads:
             return
@@ -254,7 +254,10 @@ class Forwarding:
         return Way.ON if self._is_on and not client.is_relayed else Way.HERE
 
     def serve(self, handler: Handler, client: Channel, request: RemotingCommand) -> Any:
-        """Answer a request here, or say that another broker passes it on in vain."""
+        """
+        Answer a request here. If another broker passed it on and this one does not lead, refuse it
+        with `NOT_LEADING`: then the other broker keeps it until a master is known.
+        """
         if client.is_relayed and not self._leads:
             return request.response(
                 ResponseCode.SERVICE_NOT_AVAILABLE,

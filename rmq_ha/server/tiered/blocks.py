@@ -51,7 +51,8 @@ class BlockCache:
         """
         Bring a part of an object here.
 
-        :returns: fires when `peek` has the first block that was missing; fails with `TierError`.
+        :returns: fires when the first block that was missing is here, so that a caller peeks and
+            fetches again; fails with `TierError`.
         """
         done: Deferred[None] = Deferred()
         for number, *_ in _cuts(start, size):

@@ -49,7 +49,7 @@ class Catalogue:
         self._places: dict[tuple[str, int], list[TierPlace]] = {}
 
     def add(self, segment: TierSegment) -> None:
-        """Add a segment that follows all others, or replace one."""
+        """Add a segment at its place, or replace the one that begins there."""
         if segment.start in self._segments:
             self.remove(segment.start)
         if self._starts and segment.start < self._starts[-1]:

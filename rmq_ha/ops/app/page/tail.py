@@ -72,7 +72,8 @@ class TailPage(Struct, frozen=True, kw_only=True):
     The messages of a topic that came since the last question, the oldest first.
 
     :ivar looked: how many messages were looked at.
-    :ivar skipped: how many were not, since too many have come.
+    :ivar skipped: how many were not looked at, and how many match and are not shown, since too many
+        have come.
     :ivar left_out: queues of the topic that the tail does not follow.
     """
 

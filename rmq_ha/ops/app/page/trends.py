@@ -163,8 +163,8 @@ class TrendKeeper:
     """
     Loads the file of one broker, and writes points into it.
 
-    It uses the disk only in the worker. After an error of the disk it says so once, and tries
-    again with the next point.
+    It uses the disk only in the worker. After an error of the disk it says so once. It tries
+    again with the next point, or at the next start if the file could not be loaded.
 
     :param root: `storePathRootDir`.
     :ivar path: the path of the file.

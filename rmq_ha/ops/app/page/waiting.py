@@ -99,7 +99,7 @@ class HalvesWaiting(Struct, frozen=True):
     The open half messages of a broker.
 
     :ivar number: how many are open; None: this broker does not know, and `note` says why.
-    :ivar rows: the first of each queue, the oldest first.
+    :ivar rows: some of them, those of the lowest queue ids, the oldest first.
     """
 
     number: int | None

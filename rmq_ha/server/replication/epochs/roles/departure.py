@@ -43,7 +43,8 @@ class StoppingMaster(Protocol):
 
 class Departure:
     """
-    Hands over once, when a master stops, while it still serves its clients.
+    Has a slave elected once, before the process of a master stops. The master takes no messages
+    from the beginning on, also if no slave takes over. It still serves all other requests.
 
     Without it, the controllers have to notice that this broker is gone. On a machine that vanishes
     together with its broker, such as a pod, that takes `controllerHeartBeatTimeoutMills`.
